@@ -5,13 +5,17 @@
 --    that was given to somebody else has written whole, or never.
 -- 2. A commit is one call. It changes everything or nothing, and is refused by name (a row with a code), not by an error.
 -- 3. A writer numbers its commits: one that is sent again after a lost connection takes effect once.
+--
+-- The whole of it is carried out in an empty database, and in one of an earlier layout: tables that are there stay and get the columns
+-- that came later; functions are made anew.
 
-create schema pirn;
+create schema if not exists pirn;
 
-create table pirn.layout(version integer not null);
-insert into pirn.layout values (1);
+create table if not exists pirn.layout(version integer not null);
+delete from pirn.layout;
+insert into pirn.layout values (2);
 
-create table pirn.runs(
+create table if not exists pirn.runs(
   key bigint generated always as identity primary key,
   id text collate "C" not null unique,
   workflow text not null,
@@ -32,13 +36,15 @@ create table pirn.runs(
   writer uuid not null,
   commit_number bigint not null
 ) with (fillfactor = 70);
-create index on pirn.runs(started_at, id);
-create index on pirn.runs(started_at, id) where status < 4;
-create index on pirn.runs(session, key) where session is not null;
-create index on pirn.runs(task);
-create index on pirn.runs(base_run) where base_run is not null;
+-- How often in a row it was given back because it did not go on, and when it was last.
+alter table pirn.runs add column if not exists returns integer not null default 0, add column if not exists returned_at timestamptz;
+create index if not exists runs_started_at_id_idx on pirn.runs(started_at, id);
+create index if not exists runs_started_at_id_idx1 on pirn.runs(started_at, id) where status < 4;
+create index if not exists runs_session_key_idx on pirn.runs(session, key) where session is not null;
+create index if not exists runs_task_idx on pirn.runs(task);
+create index if not exists runs_base_run_idx on pirn.runs(base_run) where base_run is not null;
 
-create table pirn.journal(
+create table if not exists pirn.journal(
   run bigint not null,
   step bigint not null,
   at bigint not null,
@@ -46,11 +52,11 @@ create table pirn.journal(
   body text not null,
   primary key(run, step)
 );
-create table pirn.contents(hash bytea primary key, body text not null);
-create table pirn.snapshots(run bigint primary key, step bigint not null, body text not null);
-create table pirn.timers(due bigint not null, run bigint not null, effect text collate "C" not null, primary key(due, run, effect));
-create index on pirn.timers(run);
-create table pirn.sessions(
+create table if not exists pirn.contents(hash bytea primary key, body text not null);
+create table if not exists pirn.snapshots(run bigint primary key, step bigint not null, body text not null);
+create table if not exists pirn.timers(due bigint not null, run bigint not null, effect text collate "C" not null, primary key(due, run, effect));
+create index if not exists timers_run_idx on pirn.timers(run);
+create table if not exists pirn.sessions(
   id text collate "C" primary key,
   version bigint not null,
   body text not null,
@@ -59,25 +65,34 @@ create table pirn.sessions(
   updated_at bigint not null
 );
 -- The run that has its turn in a session. One row, one run: whichever worker it is in.
-create table pirn.turns(session text primary key, run bigint not null);
-create index on pirn.turns(run);
-create table pirn.meta(name text primary key, value text not null);
+create table if not exists pirn.turns(session text primary key, run bigint not null);
+create index if not exists turns_run_idx on pirn.turns(run);
+create table if not exists pirn.meta(name text primary key, value text not null);
 -- What somebody tells a run that another process carries, and what that says to it.
-create table pirn.requests(
+create table if not exists pirn.requests(
   id bigint generated always as identity primary key,
   run bigint not null,
   body text not null,
-  asked_at timestamptz not null default clock_timestamp(),
   answer text
 );
-create index on pirn.requests(run) where answer is null;
+alter table pirn.requests add column if not exists asked_at timestamptz not null default clock_timestamp();
+create index if not exists requests_run_idx on pirn.requests(run) where answer is null;
 
 -- Names that all processes agree on, such as the keys of requests that start runs.
-create table pirn.names(
+create table if not exists pirn.names(
   name text primary key,
   number bigint generated always as identity unique,
   value text not null
 );
+
+do $$
+declare
+  f regprocedure;
+begin
+  for f in select oid from pg_catalog.pg_proc where pronamespace = 'pirn'::regnamespace loop
+    execute 'drop function ' || f;
+  end loop;
+end $$;
 
 -- The value of a name: this one where it has none. Of the names the last so many are kept. Who asks for the same name waits, so
 -- that no number is spent on a name that is settled by then: it would push out another.
@@ -109,20 +124,31 @@ begin
 end $$;
 
 -- The attempt that a claim is. True where it is still the claimant's; its row is held until the transaction ends.
-create function pirn.holds(claim uuid, worker text) returns boolean language sql as $$
-  select exists (select from absurd.r_pirn where run_id = claim and state = 'running' and claimed_by = worker for no key update)
-$$;
+-- In plpgsql, as all that a commit calls: what is in sql is planned again in every transaction.
+create function pirn.holds(claim uuid, worker text) returns boolean language plpgsql as $$
+begin
+  perform from absurd.r_pirn where run_id = claim and state = 'running' and claimed_by = worker for no key update;
+  return found;
+end $$;
 
 -- The claimant of a task whose claim has not run out.
-create function pirn.claimant(of_task uuid) returns text language sql as $$
-  select r.claimed_by from absurd.r_pirn r
+create function pirn.claimant(of_task uuid) returns text language plpgsql as $$
+declare
+  by_whom text;
+begin
+  select r.claimed_by into by_whom from absurd.r_pirn r
     where r.task_id = of_task and r.state = 'running' and r.claim_expires_at > absurd.current_time()
-    limit 1 for no key update
-$$;
+    limit 1 for no key update;
+  return by_whom;
+end $$;
 
-create function pirn.new_task(run text) returns uuid language sql as $$
-  select task_id from absurd.spawn_task('pirn', 'run', jsonb_build_object('runId', run))
-$$;
+create function pirn.new_task(run text) returns uuid language plpgsql as $$
+declare
+  new_task uuid;
+begin
+  select task_id into new_task from absurd.spawn_task('pirn', 'run', jsonb_build_object('runId', run));
+  return new_task;
+end $$;
 
 -- Claims the newest attempt of a task, as absurd.claim_task claims whichever comes first.
 create function pirn.claim_attempt(of_task uuid, worker text, seconds integer) returns uuid language plpgsql as $$
@@ -180,6 +206,8 @@ declare
   c record;
   r pirn.runs;
 begin
+  -- Nothing comes of a claim before a commit that is waited for: that has it on the disk too.
+  perform set_config('synchronous_commit', 'off', true);
   for c in select * from absurd.claim_task('pirn', worker, seconds, most) loop
     select * into r from pirn.runs where task = c.task_id and not is_hidden;
     if not found or r.status >= 4 then
@@ -215,6 +243,22 @@ begin
   if pirn.holds(claim, worker) then
     perform absurd.schedule_run('pirn', claim, absurd.current_time() + make_interval(secs => seconds));
     perform pg_notify('pirn', 'run');
+  end if;
+end $$;
+
+-- Gives the claim on a run up that does not go on here: it is offered again after so many seconds, after twice as many the next
+-- time, and so on up to five minutes, until an hour has passed without that. Whoever asks for it gets it at once.
+create function pirn.put_off(claim uuid, worker text, seconds double precision) returns void language plpgsql as $$
+declare
+  moment timestamptz := absurd.current_time();
+  times integer;
+begin
+  update pirn.runs r set returns = case when r.returned_at > moment - interval '1 hour' then least(r.returns, 20) + 1 else 1 end,
+      returned_at = moment
+    where r.task = (select task_id from absurd.r_pirn where run_id = claim and state = 'running' and claimed_by = worker)
+    returning r.returns into times;
+  if found then
+    perform pirn.release(claim, worker, least(seconds * 2 ^ (times - 1), greatest(seconds, 300)));
   end if;
 end $$;
 
@@ -327,14 +371,18 @@ begin
       end if;
     end if;
 
-    -- In one order, so that two workers that keep the same texts do not wait for each other.
-    insert into pirn.contents(hash, body)
-      select h, t from unnest(hashes, texts) as given(h, t) order by h on conflict do nothing;
-    select n into missing
-      from unnest(case when start is null then names else array[r.definition] || r.contents || names end) with ordinality as w(n, at)
-      where not exists (select from pirn.contents c where c.hash = w.n) order by at limit 1;
-    if found then
-      perform pirn.refuse('NO_SUCH_CONTENT', encode(missing, 'hex'));
+    if cardinality(hashes) > 0 then
+      -- In one order, so that two workers that keep the same texts do not wait for each other.
+      insert into pirn.contents(hash, body)
+        select h, t from unnest(hashes, texts) as given(h, t) order by h on conflict do nothing;
+    end if;
+    if start is not null or cardinality(names) > 0 then
+      select n into missing
+        from unnest(case when start is null then names else array[r.definition] || r.contents || names end) with ordinality as w(n, at)
+        where not exists (select from pirn.contents c where c.hash = w.n) order by at limit 1;
+      if found then
+        perform pirn.refuse('NO_SUCH_CONTENT', encode(missing, 'hex'));
+      end if;
     end if;
 
     if p ? 'session' then
@@ -365,8 +413,10 @@ begin
         on conflict (run) do update set step = excluded.step, body = excluded.body;
     end if;
 
-    insert into pirn.journal(run, step, at, effect, body)
-      select r.key, first_step + n, a, e, b from unnest(ats, effects, bodies) with ordinality as given(a, e, b, n);
+    if cardinality(bodies) > 0 then
+      insert into pirn.journal(run, step, at, effect, body)
+        select r.key, first_step + n, a, e, b from unnest(ats, effects, bodies) with ordinality as given(a, e, b, n);
+    end if;
     for change in select value from jsonb_array_elements(p->'timers') loop
       if (change->>'set')::boolean then
         insert into pirn.timers(due, run, effect) values ((change->>'due')::bigint, r.key, change->>'effect')
@@ -427,8 +477,11 @@ begin
       select b.key, b.base_run, b.base_step, least(b.steps, line.first_step, line.last_step)
         from pirn.runs b join line on b.id = line.base_run
     )
-    select j.at, j.effect, j.body from line join pirn.journal j on j.run = line.key
-      where j.step > after and j.step <= line.last_step order by j.step limit most;
+    -- Run by run, so that no plan ever reads the journals of all runs.
+    select j.at, j.effect, j.body from line cross join lateral (
+        select o.step, o.at, o.effect, o.body from pirn.journal o
+          where o.run = line.key and o.step > after and o.step <= line.last_step order by o.step limit most
+      ) j order by j.step limit most;
 end $$;
 
 -- Contents that nothing names any more, of these: removed; their bytes.

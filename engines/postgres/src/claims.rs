@@ -297,8 +297,10 @@ impl Keeper {
     }
 
     async fn requests(&mut self) -> Result<(), Fault> {
-        let sql = "SELECT q.id, r.id, q.body FROM pirn.requests q JOIN pirn.runs r ON r.key = q.run \
-            JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state IN ('running', 'completed') AND a.claimed_by = $1 \
+        // One by one, so that no plan reads all runs for the few that are told something.
+        let sql = "SELECT q.id, r.id, q.body FROM pirn.requests q CROSS JOIN LATERAL (SELECT r.id FROM pirn.runs r \
+              JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state IN ('running', 'completed') AND a.claimed_by = $1 \
+              WHERE r.key = q.run LIMIT 1) r \
             WHERE q.answer IS NULL ORDER BY q.id";
         let rows = self.on()?.query(sql, &[&self.held.worker]).await?;
         let mut open = BTreeSet::new();
@@ -456,7 +458,11 @@ impl Held {
     pub(crate) async fn release(&self, on: &Connection, run: &str, after_ms: u64) -> Answer<()> {
         if let Some(claim) = self.claim_of(run) {
             let seconds = after_ms as f64 / 1_000.0;
-            let sql = "SELECT pirn.release($1::text::uuid, $2, $3)";
+            let sql = if after_ms == 0 {
+                "SELECT pirn.release($1::text::uuid, $2, $3)"
+            } else {
+                "SELECT pirn.put_off($1::text::uuid, $2, $3)"
+            };
             on.query(sql, &[&claim, &self.worker, &seconds]).await?;
             self.forget(run);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::channel::oneshot;
+use pirn_store::lanes::Lane;
 use pirn_store::{Commit, Content, ContentHash, Follows, MAX_FORKS, RunStatus, StoreError, TimerChange};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
@@ -27,6 +28,8 @@ pub(crate) struct Committing {
     location: Arc<str>,
     /// The server's answer, until it is told.
     steps: Option<Result<u64, StoreError>>,
+    /// None once it is done.
+    pub(crate) lane: Option<Lane>,
     answer: Option<oneshot::Sender<Result<u64, StoreError>>>,
 }
 
@@ -35,6 +38,7 @@ impl Committing {
         commit: Commit,
         held: Arc<Held>,
         location: Arc<str>,
+        lane: Lane,
         answer: oneshot::Sender<Result<u64, StoreError>>,
     ) -> Self {
         Self {
@@ -43,6 +47,7 @@ impl Committing {
             held,
             location,
             steps: None,
+            lane: Some(lane),
             answer: Some(answer),
         }
     }
@@ -106,8 +111,14 @@ impl Committing {
     /// Tells whoever waits for it what the server has answered.
     pub(crate) fn tell(&mut self) {
         if let Some(steps) = self.steps.take() {
-            answer(&mut self.answer, steps);
+            self.done(steps);
         }
+    }
+
+    /// What comes after it has its turn before anybody hears.
+    fn done(&mut self, steps: Result<u64, StoreError>) {
+        self.lane = None;
+        answer(&mut self.answer, steps);
     }
 
     fn read(&self, row: &Row) -> Result<Result<u64, StoreError>, tokio_postgres::Error> {
@@ -163,7 +174,7 @@ impl Committing {
             },
             error => error,
         };
-        answer(&mut self.answer, Err(error));
+        self.done(Err(error));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 /// The release of absurd's schema that this version calls.
 pub(crate) const ABSURD: &str = "0.5.1";
 /// The layout of the schema `pirn` that it reads and writes.
-pub(crate) const LAYOUT: i32 = 1;
+pub(crate) const LAYOUT: i32 = 2;
 
 /// Why there is no store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +30,12 @@ pub enum ConnectError {
         /// The reason.
         why: String,
     },
-    /// The database has no schema of Pirn's: [`setup`](crate::setup) makes it.
+    /// The database has no schema of Pirn's, or one of an earlier version: [`setup`](crate::setup) makes it, or brings it up to date.
     NotSetUp {
         /// The server.
         server: String,
+        /// The version found; none where there is no schema.
+        layout: Option<i32>,
     },
     /// The database has a schema of another version. Nothing was changed in it.
     Version {
@@ -76,7 +78,14 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Url(why) => write!(f, "invalid URL of a PostgreSQL server: {why}"),
             Self::Unreachable { server, why } => write!(f, "{server} does not answer: {why}"),
-            Self::NotSetUp { server } => write!(f, "{server} has no schema pirn"),
+            Self::NotSetUp { server, layout: None } => write!(f, "{server} has no schema pirn"),
+            Self::NotSetUp {
+                server,
+                layout: Some(found),
+            } => write!(
+                f,
+                "{server}: its schema pirn is of version {found}, which came before {LAYOUT}"
+            ),
             Self::Absurdctl { why } => write!(f, "absurdctl: {why}"),
             Self::Version { server, why } | Self::Refused { server, why } => write!(f, "{server}: {why}"),
         }
@@ -160,9 +169,16 @@ impl Server {
         if !is_there {
             return Err(ConnectError::NotSetUp {
                 server: self.name.to_string(),
+                layout: None,
             });
         }
         let layout: i32 = self.one(on, "SELECT version FROM pirn.layout").await?;
+        if layout < LAYOUT {
+            return Err(ConnectError::NotSetUp {
+                server: self.name.to_string(),
+                layout: Some(layout),
+            });
+        }
         let absurd: String = self.one(on, "SELECT absurd.get_schema_version()").await?;
         self.expect("pirn", &layout, &LAYOUT)?;
         self.expect("absurd", &*absurd, ABSURD)

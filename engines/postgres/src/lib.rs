@@ -17,6 +17,7 @@
     reason = "a thread of the store's own waits for the server, by the real clock and outside of any engine"
 )]
 
+mod carrier;
 mod claims;
 mod commit;
 mod connect;

@@ -3,18 +3,19 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use crate::connect::{ABSURD, ConnectError, LAYOUT, Server};
+use crate::connect::{ABSURD, ConnectError, Connection, LAYOUT, Server};
 use crate::thread;
 
 const PIRN_SQL: &str = include_str!("../sql/pirn.sql");
 
-/// Makes the schemas `absurd` and `pirn` in a database, and absurd's queue `pirn`; what is there stays. True if anything was
+/// Makes the schemas `absurd` and `pirn` in a database, and absurd's queue `pirn`; what is there stays. A schema `pirn` of an earlier
+/// version is brought up to date, with all runs in it, once no other process is connected to it. True if anything was
 /// made. Several at a time do it once. `absurdctl` is the program of that name (PyPI, 0.5.1), which makes the first by `psql`; it is
 /// run only where that schema is not there.
 ///
 /// # Errors
-/// The program is not there or fails, the server does not answer or lets nobody make a schema, the database's encoding is not UTF-8, or a schema of another version is
-/// there: then nothing is changed.
+/// The program is not there or fails, the server does not answer or lets nobody make a schema, the database's encoding is not UTF-8, a schema of a later version
+/// is there, or processes use one of an earlier version: then nothing is changed.
 pub fn setup(url: &str, absurdctl: impl AsRef<OsStr>) -> Result<bool, ConnectError> {
     let server = Server::parse(url)?;
     let absurdctl = absurdctl.as_ref().to_owned();
@@ -45,11 +46,16 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
     let absurd: String = server.one(&on, "SELECT absurd.get_schema_version()").await?;
     server.expect("absurd", &*absurd, ABSURD)?;
     execute("SELECT absurd.create_queue('pirn')").await?;
-    if server.one(&on, "SELECT to_regclass('pirn.layout') IS NULL").await? {
+    let mut layout = 0;
+    if server.one(&on, "SELECT to_regclass('pirn.layout') IS NOT NULL").await? {
+        layout = server.one(&on, "SELECT version FROM pirn.layout").await?;
+    }
+    if layout < LAYOUT {
+        server.expect_nobody(&on, layout).await?;
         execute(PIRN_SQL).await?;
+        layout = LAYOUT;
         is_made = true;
     }
-    let layout: i32 = server.one(&on, "SELECT version FROM pirn.layout").await?;
     server.expect("pirn", &layout, &LAYOUT)?;
     execute("COMMIT").await?;
     Ok(is_made)
@@ -73,6 +79,23 @@ fn make_absurd(url: &str, absurdctl: &OsStr) -> Result<(), ConnectError> {
 }
 
 impl Server {
+    /// Whoever works with an earlier layout is to end first: it calls functions that are there no more.
+    async fn expect_nobody(&self, on: &Connection, layout: i32) -> Result<(), ConnectError> {
+        const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+            AND application_name = 'pirn' AND pid <> pg_backend_pid() AND NOT EXISTS ( \
+              SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.locktype = 'advisory' AND l.classid = 7049 AND l.objid = 0)";
+        let others: i64 = if layout == 0 { 0 } else { self.one(on, OTHERS).await? };
+        if others == 0 {
+            return Ok(());
+        }
+        Err(ConnectError::Version {
+            server: self.name.to_string(),
+            why: format!(
+                "its schema pirn is of version {layout}, and processes work with it ({others} connections): stop them, then set it up again"
+            ),
+        })
+    }
+
     fn expect_encoding(&self, found: &str) -> Result<(), ConnectError> {
         if found == "UTF8" {
             return Ok(());

@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
+use pirn_store::lanes::Extent;
 use pirn_store::{
-    Assignment, Claims, Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
-    Store, StoreError, StoreFigures, StoreMeter, Timer,
+    Assignment, Claims, Commit, ContentHash, Follows, Pending, Record, Removed, Run, RunFilter, RunPlace, Session,
+    Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
 };
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -16,8 +17,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::claims::{Held, Keeper};
 use crate::commit::Committing;
 use crate::connect::{ConnectError, Server};
-use crate::queue::{Carrier, Job, Queue};
-use crate::{names, read, thread};
+use crate::queue::{Job, Queue};
+use crate::{carrier, names, read, thread};
 
 /// Settings of a [`PostgresStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,13 +102,7 @@ impl PostgresStore {
         let (jobs, given) = unbounded_channel();
         let (assign, assignments) = unbounded_channel();
         let meter = Arc::<StoreMeter>::default();
-        let carrier = Carrier {
-            server: server.clone(),
-            connection: None,
-            jobs: given,
-            patience: options.patience,
-            meter: Arc::clone(&meter),
-        };
+        let carried = carrier::carry_out(server.clone(), options.patience, Arc::clone(&meter), given);
         let keeper = Keeper {
             server,
             held: Arc::clone(&held),
@@ -118,7 +113,7 @@ impl PostgresStore {
         };
         let thread = thread::start(async move {
             tokio::select! {
-                () = carrier.live() => {}
+                () = carried => {}
                 () = keeper.live() => {}
             }
         })
@@ -126,6 +121,7 @@ impl PostgresStore {
         Ok(Self {
             queue: Some(Queue {
                 jobs,
+                lanes: Arc::default(),
                 name: Arc::clone(&location),
             }),
             held,
@@ -174,12 +170,12 @@ impl std::fmt::Debug for PostgresStore {
 
 /// Gives a command whose parts are moved to the store's thread.
 macro_rules! ask {
-    ($store:expr, |$on:ident| $asking:expr) => {
-        ask!($store, Job::Ask, |$on| $asking)
+    ($store:expr, $extent:expr, |$on:ident| $asking:expr) => {
+        ask!($store, Job::Ask, $extent, |$on| $asking)
     };
-    ($store:expr, $job:path, |$on:ident| $asking:expr) => {
+    ($store:expr, $job:path, $extent:expr, |$on:ident| $asking:expr) => {
         match $store.queue() {
-            Ok(queue) => queue.ask($job, move |$on| $asking),
+            Ok(queue) => queue.ask($job, $extent, move |$on| $asking),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
     };
@@ -187,9 +183,14 @@ macro_rules! ask {
 
 /// The same, for one that changes nothing.
 macro_rules! read {
-    ($store:expr, |$on:ident| $asking:expr) => {
-        ask!($store, Job::Read, |$on| $asking)
+    ($store:expr, $extent:expr, |$on:ident| $asking:expr) => {
+        ask!($store, Job::Read, $extent, |$on| $asking)
     };
+}
+
+/// A lane that no run has: its id has no 0 in it.
+fn lane_of_name(name: &str) -> String {
+    format!("\0{name}")
 }
 
 impl Store for PostgresStore {
@@ -211,58 +212,62 @@ impl Store for PostgresStore {
             Ok(queue) => queue,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
+        // What it is forked from may be under way.
+        let is_fork = matches!(&commit.follows, Follows::Start(new) if new.base.is_some());
+        let extent = if is_fork { Extent::All } else { Extent::Run(&commit.run) };
+        let lane = queue.lanes.enter(extent);
         let (answer, answered) = oneshot::channel();
-        let committing = Committing::new(commit, Arc::clone(&self.held), Arc::clone(&self.location), answer);
+        let committing = Committing::new(commit, Arc::clone(&self.held), Arc::clone(&self.location), lane, answer);
         queue.give(Job::Commit(Box::new(committing)), answered)
     }
 
     fn run(&self, id: &str) -> Pending<Option<Run>> {
-        let id: Arc<str> = id.into();
-        read!(self, |on| {
-            let id = Arc::clone(&id);
+        let of: Arc<str> = id.into();
+        read!(self, Extent::Run(id), |on| {
+            let id = Arc::clone(&of);
             Box::pin(async move { read::run(on, &id).await })
         })
     }
 
     fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
         let asked = Arc::new((filter, after));
-        read!(self, |on| {
+        read!(self, Extent::Reading, |on| {
             let asked = Arc::clone(&asked);
             Box::pin(async move { read::runs(on, &asked.0, asked.1.as_ref(), limit).await })
         })
     }
 
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
-        let id: Arc<str> = id.into();
-        read!(self, |on| {
-            let id = Arc::clone(&id);
+        let of: Arc<str> = id.into();
+        read!(self, Extent::Run(id), |on| {
+            let id = Arc::clone(&of);
             Box::pin(async move { read::journal(on, &id, after, limit).await })
         })
     }
 
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         let hashes: Arc<[ContentHash]> = hashes.into();
-        read!(self, |on| {
+        read!(self, Extent::Reading, |on| {
             let hashes = Arc::clone(&hashes);
             Box::pin(async move { read::contents(on, &hashes).await })
         })
     }
 
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
-        let id: Arc<str> = id.into();
-        read!(self, |on| {
-            let id = Arc::clone(&id);
+        let of: Arc<str> = id.into();
+        read!(self, Extent::Run(id), |on| {
+            let id = Arc::clone(&of);
             Box::pin(async move { read::snapshot(on, &id, at_most).await })
         })
     }
 
     fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
-        read!(self, |on| Box::pin(read::timers(on, until, limit)))
+        read!(self, Extent::Reading, |on| Box::pin(read::timers(on, until, limit)))
     }
 
     fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
         let after: Option<Arc<str>> = after.map(Into::into);
-        read!(self, |on| {
+        read!(self, Extent::Reading, |on| {
             let after = after.clone();
             Box::pin(async move { read::sessions(on, after.as_deref(), limit).await })
         })
@@ -270,7 +275,7 @@ impl Store for PostgresStore {
 
     fn session(&self, id: &str) -> Pending<Option<Session>> {
         let id: Arc<str> = id.into();
-        read!(self, |on| {
+        read!(self, Extent::Reading, |on| {
             let id = Arc::clone(&id);
             Box::pin(async move { read::session(on, &id).await })
         })
@@ -278,7 +283,7 @@ impl Store for PostgresStore {
 
     fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
         let named: Arc<(String, Option<String>)> = Arc::new((name.to_owned(), value));
-        ask!(self, |on| {
+        ask!(self, Extent::Run(&lane_of_name(name)), |on| {
             let named = Arc::clone(&named);
             Box::pin(async move { read::set_meta(on, &named.0, named.1.as_deref()).await })
         })
@@ -286,7 +291,7 @@ impl Store for PostgresStore {
 
     fn meta(&self, name: &str) -> Pending<Option<String>> {
         let name: Arc<str> = name.into();
-        read!(self, |on| {
+        read!(self, Extent::Run(&lane_of_name(&name)), |on| {
             let name = Arc::clone(&name);
             Box::pin(async move { read::meta(on, &name).await })
         })
@@ -294,7 +299,7 @@ impl Store for PostgresStore {
 
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
         let ids: Arc<[String]> = ids.into();
-        ask!(self, |on| {
+        ask!(self, Extent::All, |on| {
             let ids = Arc::clone(&ids);
             Box::pin(async move { read::remove(on, &ids, dry_run).await })
         })
@@ -302,7 +307,7 @@ impl Store for PostgresStore {
 
     fn remove_session(&self, id: &str) -> Pending<bool> {
         let id: Arc<str> = id.into();
-        ask!(self, |on| {
+        ask!(self, Extent::All, |on| {
             let id = Arc::clone(&id);
             Box::pin(async move { read::remove_session(on, &id).await })
         })
@@ -311,17 +316,17 @@ impl Store for PostgresStore {
 
 impl Claims for PostgresStore {
     fn claim(&self, run: &str) -> Pending<()> {
-        let (run, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
-        ask!(self, |on| {
-            let (run, held) = (Arc::clone(&run), Arc::clone(&held));
+        let (of, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
+        ask!(self, Extent::Run(run), |on| {
+            let (run, held) = (Arc::clone(&of), Arc::clone(&held));
             Box::pin(async move { held.claim(on, &run).await })
         })
     }
 
     fn release(&self, run: &str, after_ms: u64) {
-        let (run, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
-        let released: Pending<()> = ask!(self, |on| {
-            let (run, held) = (Arc::clone(&run), Arc::clone(&held));
+        let (of, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
+        let released: Pending<()> = ask!(self, Extent::Run(run), |on| {
+            let (run, held) = (Arc::clone(&of), Arc::clone(&held));
             Box::pin(async move { held.release(on, &run, after_ms).await })
         });
         // It takes effect though nobody waits for it.
@@ -357,7 +362,7 @@ impl Claims for PostgresStore {
 
     fn tell(&self, run: &str, request: String) -> Pending<Option<String>> {
         let asked: Arc<(String, String)> = Arc::new((run.to_owned(), request));
-        let put: Pending<Option<i64>> = ask!(self, |on| {
+        let put: Pending<Option<i64>> = ask!(self, Extent::Run(run), |on| {
             let asked = Arc::clone(&asked);
             Box::pin(async move { Held::ask(on, &asked.0, &asked.1).await })
         });
@@ -377,7 +382,7 @@ impl Claims for PostgresStore {
 
     fn answer(&self, request: u64, answer: String) {
         let answer: Arc<str> = answer.into();
-        let answered: Pending<()> = ask!(self, |on| {
+        let answered: Pending<()> = ask!(self, Extent::Reading, |on| {
             let answer = Arc::clone(&answer);
             Box::pin(async move { Held::answer(on, request, &answer).await })
         });
@@ -387,7 +392,7 @@ impl Claims for PostgresStore {
 
     fn settle(&self, name: &str, value: String, most: usize) -> Pending<String> {
         let named: Arc<(String, String)> = Arc::new((name.to_owned(), value));
-        ask!(self, |on| {
+        ask!(self, Extent::Run(&lane_of_name(name)), |on| {
             let named = Arc::clone(&named);
             Box::pin(async move { names::settle(on, &named.0, &named.1, most).await })
         })
@@ -395,7 +400,7 @@ impl Claims for PostgresStore {
 
     fn unsettle(&self, name: &str, value: String) -> Pending<()> {
         let named: Arc<(String, String)> = Arc::new((name.to_owned(), value));
-        ask!(self, |on| {
+        ask!(self, Extent::Run(&lane_of_name(name)), |on| {
             let named = Arc::clone(&named);
             Box::pin(async move { names::unsettle(on, &named.0, &named.1).await })
         })

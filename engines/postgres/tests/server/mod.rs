@@ -148,8 +148,18 @@ impl Server {
     /// Carries a command out in a database.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn sql(&self, url: &str, command: &str) {
-        let done = self.program("psql", &["-q", "-c", command, url]);
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        if let Err(why) = self.try_sql(url, command) {
+            panic!("{why}");
+        }
+    }
+
+    /// The same; the server's refusal where it refuses.
+    pub(crate) fn try_sql(&self, url: &str, command: &str) -> Result<(), String> {
+        let done = self.program("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-c", command, url]);
+        if done.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&done.stderr).into_owned())
     }
 
     fn url(&self, database: &str) -> String {
@@ -160,7 +170,12 @@ impl Server {
     /// Makes the schemas in a database.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn set_up(&self, url: &str) -> bool {
-        pirn_postgres::setup(url, &self.absurdctl).expect("is set up")
+        self.try_set_up(url).expect("is set up")
+    }
+
+    /// The same; why not, where it can not be.
+    pub(crate) fn try_set_up(&self, url: &str) -> Result<bool, pirn_postgres::ConnectError> {
+        pirn_postgres::setup(url, &self.absurdctl)
     }
 
     /// The URL of a new, empty database.

@@ -1,18 +1,47 @@
 //! The store in PostgreSQL, against a real server.
 
+mod layouts;
+mod plans;
+mod put_off;
 #[path = "../server/mod.rs"]
 mod server;
 
 use futures::executor::block_on;
 use futures::future::join_all;
 use pirn_postgres::{PostgresOptions, PostgresStore};
-use pirn_store::Store;
-use pirn_store::conformance;
+use pirn_store::{Commit, Content, NewRun, Record, Store, conformance};
 
 use server::Server;
 
 fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")
+}
+
+/// Begins a run that is carried where it begins.
+fn begin(store: &PostgresStore, run: &str) {
+    let definition = Content::new("{}");
+    let mut new = NewRun::new("flow", definition.hash(), 1);
+    new.is_carried = true;
+    block_on(store.commit(Commit::start(run, new).content(definition))).expect("begins");
+}
+
+fn step(run: &str, after: u64) -> Commit {
+    Commit::after(run, after).record(Record::new(1, format!("\"step {after}\"")))
+}
+
+fn asserted(condition: &str) -> String {
+    format!("DO $$ BEGIN ASSERT ({condition}), 'it is not so'; END $$")
+}
+
+impl Server {
+    /// Fails where the database does not have it so.
+    fn has(&self, url: &str, condition: &str) {
+        self.sql(url, &asserted(condition));
+    }
+
+    fn is_so(&self, url: &str, condition: &str) -> bool {
+        self.try_sql(url, &asserted(condition)).is_ok()
+    }
 }
 
 #[test]

@@ -1,0 +1,259 @@
+//! The connections on which commands are carried out.
+//!
+//! Commits that wait are sent together, in one transaction, each whole or not at all; reads that wait too. While one connection waits for
+//! the server's disk, the next commits go by another. Where a connection is lost, what has no answer is sent again on the next one: a
+//! commit has a number, and takes effect once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use pirn_store::{StoreError, StoreMeter};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::commit::{Committing, FAULTY};
+use crate::connect::{Connection, Server};
+use crate::fault::Fault;
+use crate::queue::{Ask, Carriers, Job};
+
+/// So many connections carry commits.
+const WRITERS: usize = 2;
+/// So many commits are one transaction at most, and so many reads are asked together.
+const TOGETHER: usize = 128;
+/// So often a command that was in another's way is tried.
+const TRIES: u32 = 20;
+const FIRST_DELAY: Duration = Duration::from_millis(20);
+const LAST_DELAY: Duration = Duration::from_secs(1);
+
+/// Carries commands out until nobody can give any more.
+pub(crate) async fn carry_out(
+    server: Server,
+    patience: Duration,
+    meter: Arc<StoreMeter>,
+    given: UnboundedReceiver<Job>,
+) {
+    let (commits, given_commits) = unbounded_channel();
+    let (reads, given_reads) = unbounded_channel();
+    let (asks, given_asks) = unbounded_channel();
+    let carriers = Carriers { commits, reads, asks };
+    let (given_commits, given_reads, given_asks) = (
+        Mutex::new(given_commits),
+        Mutex::new(given_reads),
+        Mutex::new(given_asks),
+    );
+    let carrier = || Carrier {
+        server: server.clone(),
+        connection: None,
+        was_lost: false,
+        patience,
+        meter: Arc::clone(&meter),
+    };
+    let writers = join_all((0..WRITERS).map(|_| carrier().write(&given_commits)));
+    tokio::join!(
+        carriers.hand_on(given),
+        writers,
+        carrier().read(&given_reads),
+        carrier().ask_each(&given_asks)
+    );
+}
+
+/// Commands that wait, up to so many; none where none can come any more.
+async fn waiting<T>(given: &Mutex<UnboundedReceiver<T>>, most: usize) -> Option<Vec<T>> {
+    let mut given = given.lock().await;
+    let mut taken = vec![given.recv().await?];
+    while taken.len() < most {
+        match given.try_recv() {
+            Ok(another) => taken.push(another),
+            Err(_) => break,
+        }
+    }
+    Some(taken)
+}
+
+/// One connection.
+struct Carrier {
+    server: Server,
+    connection: Option<Connection>,
+    was_lost: bool,
+    /// A server that does not come back in so much time has failed.
+    patience: Duration,
+    meter: Arc<StoreMeter>,
+}
+
+impl Carrier {
+    async fn write(mut self, given: &Mutex<UnboundedReceiver<Committing>>) {
+        while let Some(commits) = waiting(given, TOGETHER).await {
+            self.commit(commits).await;
+        }
+    }
+
+    async fn ask_each(mut self, given: &Mutex<UnboundedReceiver<Box<dyn Ask>>>) {
+        while let Some(asks) = waiting(given, 1).await {
+            for mut asked in asks {
+                self.ask(&mut *asked).await;
+            }
+        }
+    }
+
+    /// Asks without waiting in between; each that has no answer then once more, for itself.
+    async fn read(mut self, given: &Mutex<UnboundedReceiver<Box<dyn Ask>>>) {
+        while let Some(mut reads) = waiting(given, TOGETHER).await {
+            if let Ok(connection) = self.connected().await {
+                let asked = join_all(reads.iter_mut().map(|read| read.ask(connection))).await;
+                let mut asked = asked.into_iter();
+                reads.retain(|_| asked.next().is_none_or(|asked| asked.is_err()));
+            }
+            for mut read in reads {
+                self.ask(&mut *read).await;
+            }
+        }
+    }
+
+    async fn ask(&mut self, asked: &mut dyn Ask) {
+        let mut tries = Tries::new(self.patience);
+        loop {
+            let asking = match self.connected().await {
+                Ok(connection) => asked.ask(connection).await,
+                Err(fault) => Err(fault),
+            };
+            let Err(fault) = asking else { return };
+            if let Err(error) = self.again(fault, &mut tries).await {
+                return asked.fail(error);
+            }
+        }
+    }
+
+    async fn commit(&mut self, mut commits: Vec<Committing>) {
+        if commits.len() > 1 {
+            let mut tries = Tries::new(self.patience);
+            loop {
+                let sending = match self.connected().await {
+                    Ok(connection) => together(connection, &commits).await,
+                    Err(fault) => Err(fault),
+                };
+                match sending {
+                    Ok(rows) => {
+                        let answered = commits.iter_mut().zip(rows).map(|(commit, row)| commit.answered(&row));
+                        let kept = answered.filter(|is_kept| *is_kept).count();
+                        // Before anybody is told: who was answered finds the write counted.
+                        self.meter.durable(kept as u64);
+                        return commits.iter_mut().for_each(Committing::tell);
+                    }
+                    Err(fault @ Fault::Lost(_)) => {
+                        if let Err(error) = self.again(fault, &mut tries).await {
+                            for commit in &mut commits {
+                                commit.fail(error.clone());
+                            }
+                            return;
+                        }
+                    }
+                    // One of them is in the way: then each for itself.
+                    Err(_) => break,
+                }
+            }
+        }
+        for mut commit in commits {
+            let mut tries = Tries::new(self.patience);
+            loop {
+                let sending = match self.connected().await {
+                    Ok(connection) => commit.send(connection).await,
+                    Err(fault) => Err(fault),
+                };
+                match sending {
+                    Ok(row) => {
+                        self.meter.durable(commit.answered(&row).into());
+                        commit.tell();
+                        break;
+                    }
+                    Err(fault) => {
+                        if let Err(error) = self.again(fault, &mut tries).await {
+                            commit.fail(error);
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn connected(&mut self) -> Result<&Connection, Fault> {
+        if self.connection.is_none() {
+            let opened = self.server.open(None).await;
+            let connection = opened.map_err(|error| Fault::Lost(error.to_string()))?;
+            if std::mem::take(&mut self.was_lost) {
+                tracing::info!(server = &*self.server.name, "connected again");
+            }
+            self.connection = Some(connection);
+        }
+        self.connection
+            .as_ref()
+            .ok_or_else(|| Fault::Lost("not connected".to_owned()))
+    }
+
+    /// Waits until it can be tried again.
+    async fn again(&mut self, fault: Fault, tries: &mut Tries) -> Result<(), StoreError> {
+        let file = Arc::clone(&self.server.name);
+        let failed = |why| StoreError::Failed { file, run: None, why };
+        match fault {
+            Fault::Failed(why) => Err(failed(why)),
+            Fault::Refused(code, run) if code == "NO_SUCH_RUN" => Err(StoreError::NoSuchRun { run }),
+            Fault::Refused(code, of) => Err(failed(format!("{code} {of}"))),
+            Fault::Again(why) => tries.another().await.ok_or_else(|| failed(why)),
+            Fault::Lost(why) => {
+                if self.connection.take().is_some() {
+                    tracing::warn!(server = &*self.server.name, why, "the connection is lost");
+                    self.was_lost = true;
+                }
+                tries.later().await.ok_or_else(|| failed(why))
+            }
+        }
+    }
+}
+
+/// Sends commits as one transaction. An error: none of them took effect, or all did.
+async fn together(on: &Connection, commits: &[Committing]) -> Result<Vec<tokio_postgres::Row>, Fault> {
+    on.prepared(crate::commit::SQL).await?;
+    let sends = join_all(commits.iter().map(|commit| commit.send(on)));
+    // Polled in this order, they are sent in this order, and nobody waits in between.
+    let (begun, rows, ended) = tokio::join!(biased; on.execute("BEGIN"), sends, on.execute("COMMIT"));
+    let rows: Result<Vec<_>, Fault> = rows.into_iter().collect();
+    begun?;
+    let rows = rows?;
+    ended?;
+    if rows.len() == commits.len() {
+        return Ok(rows);
+    }
+    Err(Fault::Failed(FAULTY.to_owned()))
+}
+
+struct Tries {
+    left: u32,
+    until: Instant,
+    delay: Duration,
+}
+
+impl Tries {
+    fn new(patience: Duration) -> Self {
+        Self {
+            left: TRIES,
+            until: Instant::now() + patience,
+            delay: FIRST_DELAY,
+        }
+    }
+
+    async fn another(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        tokio::time::sleep(FIRST_DELAY).await;
+        Some(())
+    }
+
+    async fn later(&mut self) -> Option<()> {
+        if Instant::now() > self.until {
+            return None;
+        }
+        tokio::time::sleep(self.delay).await;
+        self.delay = (self.delay * 2).min(LAST_DELAY);
+        Some(())
+    }
+}

@@ -1,0 +1,39 @@
+//! Runs that do not go on.
+
+use futures::executor::block_on;
+use pirn_store::{Assignment, Claims as _, Store as _};
+
+use crate::server::Server;
+use crate::{begin, open};
+
+#[test]
+fn a_run_that_does_not_go_on_is_offered_later_and_later_and_at_once_to_whoever_asks() {
+    let Some(server) = Server::start_unsynced() else { return };
+    let url = server.database();
+    server.set_up(&url);
+    let store = open(&url);
+    begin(&store, "stuck");
+    let is_offered_after = |seconds: u32| {
+        store.release("stuck", 5_000);
+        // Given after that for the same run, it is answered after that.
+        block_on(store.run("stuck")).expect("is read");
+        let from_now = "SELECT extract(epoch FROM available_at - absurd.current_time()) FROM absurd.r_pirn WHERE state = 'sleeping'";
+        server.has(&url, &format!("({from_now}) BETWEEN 0.4 * {seconds} AND {seconds}"));
+        block_on(store.claim("stuck")).expect("is free");
+    };
+    for seconds in [5, 10, 20, 40, 80, 160, 300, 300] {
+        is_offered_after(seconds);
+    }
+    // It went on for more than an hour.
+    server.sql(
+        &url,
+        "UPDATE pirn.runs SET returned_at = returned_at - interval '61 minutes'",
+    );
+    is_offered_after(5);
+    is_offered_after(10);
+    // One that is handed on is offered at once.
+    let other = open(&url);
+    other.carry(8);
+    store.release("stuck", 0);
+    assert_eq!(block_on(other.assigned()), Ok(Assignment::Run("stuck".to_owned())));
+}
