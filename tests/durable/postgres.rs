@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use pirn_postgres::{PostgresOptions, PostgresStore};
 
-use crate::in_servers;
+use crate::failing::{Crash, Failing};
+use crate::outside::Outside;
 use crate::server::Server;
+use crate::{in_servers, workflows};
 
 fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")
@@ -43,4 +45,19 @@ fn a_parked_run_keeps_its_claim_and_wakes_where_it_is_in_postgresql() {
     in_servers::a_parked_run_keeps_its_claim_and_wakes_where_it_is(|claim: Duration| {
         PostgresStore::connect(&url, PostgresOptions::default().claim(claim)).expect("connects")
     });
+}
+
+#[test]
+fn a_run_whose_step_postgresql_refuses_for_good_is_offered_again_only_after_a_while() {
+    let Some((server, url)) = start() else { return };
+    let store = Failing::new(open(&url), Crash::Before(1));
+    let bundle = workflows::all().swap_remove(0);
+    assert!(!Outside::default().play(&bundle, &store), "it does not come to its end");
+    // The last connection ends with it, after all that was given.
+    drop(store);
+    let put_off = "SELECT count(*) FROM absurd.r_pirn WHERE state = 'sleeping' AND available_at > absurd.current_time() + interval '1 second'";
+    server.sql(
+        &url,
+        &format!("DO $$ BEGIN ASSERT ({put_off}) = 1, 'it is offered at once'; END $$"),
+    );
 }

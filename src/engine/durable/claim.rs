@@ -1,6 +1,7 @@
 //! The claim on a run that this process carries, where several share the store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pirn_store::{Store, StoreError};
 
@@ -11,7 +12,22 @@ pub(super) const NOT_BEFORE_MS: u64 = 5_000;
 pub(crate) struct Claim {
     store: Arc<dyn Store>,
     run_id: Arc<str>,
-    goes_on: bool,
+    standing: Standing,
+}
+
+/// Whether the run goes on in whichever process has it next.
+#[derive(Clone)]
+pub(super) struct Standing(Arc<AtomicBool>);
+
+impl Standing {
+    fn new(goes_on: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(goes_on)))
+    }
+
+    /// It did not go on here, and may not elsewhere.
+    pub(super) fn stuck(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Claim {
@@ -25,7 +41,7 @@ impl Claim {
         Ok(Some(Self {
             store: Arc::clone(store),
             run_id: run_id.into(),
-            goes_on: false,
+            standing: Standing::new(false),
         }))
     }
 
@@ -35,20 +51,26 @@ impl Claim {
         Some(Self {
             store: Arc::clone(store),
             run_id: Arc::clone(run_id),
-            goes_on: true,
+            standing: Standing::new(true),
         })
     }
 
     /// The run goes on here: whoever has it next may go on at once.
-    pub(super) fn goes_on(&mut self) {
-        self.goes_on = true;
+    pub(super) fn goes_on(&self) {
+        self.standing.0.store(true, Ordering::Relaxed);
+    }
+
+    /// For whoever finds out that it does not.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing.clone()
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(claims) = self.store.claims() {
-            claims.release(&self.run_id, if self.goes_on { 0 } else { NOT_BEFORE_MS });
+            let goes_on = self.standing.0.load(Ordering::Relaxed);
+            claims.release(&self.run_id, if goes_on { 0 } else { NOT_BEFORE_MS });
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Co
 pub(crate) struct StoredRun {
     store: Arc<dyn Store>,
     /// Given up when this process is done with the run.
-    _claim: Option<Claim>,
+    claim: Option<Claim>,
     run_id: Arc<str>,
     /// The next commit, where there is something for it: many runs wait for long. And the run's last step after it.
     next: Option<Box<Commit>>,
@@ -113,7 +113,7 @@ impl StoredRun {
     ) -> Self {
         Self {
             store: Arc::clone(&durable.store),
-            _claim: claim,
+            claim,
             run_id,
             next,
             steps,
@@ -256,7 +256,11 @@ impl RunJournal for StoredRun {
     }
 
     fn keep(&mut self) -> Option<Keeping> {
+        let standing = self.claim.as_ref().map(Claim::standing);
         if let Some(fault) = &self.fault {
+            if let Some(standing) = standing {
+                standing.stuck();
+            }
             return Some(std::future::ready(Err(fault.clone())).boxed());
         }
         self.stand();
@@ -266,7 +270,14 @@ impl RunJournal for StoredRun {
         let pending = self.store.commit(*commit);
         Some(
             pending
-                .map(|kept| kept.map(drop).map_err(|error| not_kept(&error)))
+                .map(|kept| {
+                    kept.map(drop).map_err(|error| {
+                        if let Some(standing) = standing {
+                            standing.stuck();
+                        }
+                        not_kept(&error)
+                    })
+                })
                 .boxed(),
         )
     }

@@ -454,7 +454,7 @@ fn resume(
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
-        let mut claim = Claim::make(&durable.store, &run_id).await?;
+        let claim = Claim::make(&durable.store, &run_id).await?;
         let mut stored = Stored::read(&*durable.store, &run_id).await?.live()?;
         let told = std::mem::take(&mut stored.told);
         let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
@@ -474,7 +474,7 @@ fn resume(
         told.extend(ended);
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
-        if let Some(claim) = &mut claim {
+        if let Some(claim) = &claim {
             claim.goes_on();
         }
         let journal = StoredRun::after((&durable, claim), &stored.run, &rebuilt, has_left);
