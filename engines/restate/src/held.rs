@@ -108,10 +108,10 @@ impl Held {
         self.wake.notify_one();
     }
 
-    /// One more run may be carried.
-    pub(crate) fn has_room(&self) -> bool {
+    /// So many more runs may be carried.
+    pub(crate) fn room(&self) -> usize {
         let state = self.state();
-        state.claims.len() < state.carries
+        state.carries.saturating_sub(state.claims.len())
     }
 
     /// It takes over runs.
@@ -194,7 +194,7 @@ mod tests {
         (0..4).for_each(|_| held.was_sent());
         assert_eq!(held.wants(), Some(AT_ONCE));
         (0..10).for_each(|number| held.put(&number.to_string(), ticket()));
-        assert!(!held.has_room());
+        assert_eq!(held.room(), 0);
         assert_eq!((held.wants(), held.wants()), (Some(0), None));
         held.forget("3");
         assert_eq!(held.wants(), Some(1));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use pirn_store::{Assignment, StoreError};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Notify};
@@ -151,18 +152,13 @@ impl Keeper {
                     continue;
                 }
             };
+            let mut runs = Vec::new();
             for Numbered { number, mail } in mail {
                 if number <= taken {
                     continue;
                 }
                 match mail {
-                    Mail::Run(run) => {
-                        self.held.was_sent();
-                        if let Err(error) = self.take(process, &run).await {
-                            tracing::warn!(run_id = run, %error, "the run was not claimed");
-                        }
-                        self.held.wake.notify_one();
-                    }
+                    Mail::Run(run) => runs.push(run),
                     Mail::Tell { promise, run, body } => {
                         let request = self.held.request(promise);
                         self.assign(Assignment::Tell { request, run, body });
@@ -170,11 +166,21 @@ impl Keeper {
                 }
                 taken = number;
             }
+            // Side by side: each waits for the server.
+            let room = self.held.room();
+            let taking = runs.iter().enumerate().map(|(number, run)| async move {
+                self.held.was_sent();
+                if let Err(error) = self.take(process, run, number < room).await {
+                    tracing::warn!(run_id = run, %error, "the run was not claimed");
+                }
+                self.held.wake.notify_one();
+            });
+            join_all(taking).await;
         }
     }
 
-    /// Claims a run that the queue has sent.
-    async fn take(&self, process: &str, run: &str) -> Result<(), StoreError> {
+    /// Claims a run that the queue has sent, where it fits beside those that are carried.
+    async fn take(&self, process: &str, run: &str, fits: bool) -> Result<(), StoreError> {
         if self.held.ticket(run).is_some() {
             // It was this process's once, which has not let go of it yet.
             if self.held.lose(run) {
@@ -182,7 +188,7 @@ impl Keeper {
             }
             return self.server.later(&Target::queue("offer"), GIVEN_BACK, &run).await;
         }
-        if !self.held.has_room() {
+        if !fits {
             return self.server.later(&Target::queue("offer"), Duration::ZERO, &run).await;
         }
         if let ClaimReply::Claimed(epoch) = self.claim(process, run).await? {

@@ -1,6 +1,7 @@
 //! The store in Restate, against a real server.
 #![allow(clippy::disallowed_methods, reason = "processes live by the real clock")]
 
+mod ended;
 #[path = "../server/mod.rs"]
 mod server;
 

@@ -1,0 +1,87 @@
+//! Calls that somebody ends by the server's own tools.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use futures::executor::block_on;
+use pirn_restate::RestateStore;
+use pirn_store::{Pending, Store as _};
+use serde_json::{Value, json};
+
+use crate::server::{Server, free_port};
+use crate::{begun, connect, open, step};
+
+fn curl(arguments: &[&str]) -> Option<Value> {
+    let headers = [
+        "-sf",
+        "-H",
+        "content-type: application/json",
+        "-H",
+        "accept: application/json",
+    ];
+    let told = Command::new("curl").args(headers).args(arguments).output();
+    let told = told.expect("curl is there");
+    told.status
+        .success()
+        .then(|| serde_json::from_slice(&told.stdout).unwrap_or_default())
+}
+
+/// The id of the commit that is under way.
+fn commit_under_way(server: &Server) -> String {
+    let sql = "select id from sys_invocation where target_service_name = 'PirnRun' and target_handler_name = 'commit' \
+        and status <> 'completed'";
+    let (query, url) = (json!({"query": sql}).to_string(), format!("{}/query", server.admin()));
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        let told = curl(&["-d", &query, &url]).unwrap_or_default();
+        if let Some(id) = told["rows"][0]["id"].as_str() {
+            return id.to_owned();
+        }
+        assert!(Instant::now() < until, "no commit is under way: {told}");
+    }
+}
+
+/// A commit that is under way when its call is ended so.
+fn ended(server: &Server, store: &RestateStore, after: u64, how: &str) -> Pending<u64> {
+    let commit = store.commit(step("run", after, 300));
+    let id = commit_under_way(server);
+    let url = format!("{}/invocations/{id}/{how}", server.admin());
+    assert!(curl(&["-X", "PATCH", &url]).is_some(), "{how} is done");
+    commit
+}
+
+fn steps(store: &RestateStore) -> u64 {
+    let run = block_on(store.run("run")).expect("is read").expect("is there");
+    let journal = block_on(store.journal("run", 0, 100)).expect("is read");
+    assert_eq!(journal.len() as u64, run.steps);
+    run.steps
+}
+
+#[test]
+fn a_commit_whose_call_somebody_kills_or_cancels_is_an_error_and_its_run_goes_on() {
+    let Some(server) = Server::start() else { return };
+    let port = free_port();
+    let offering = open(&server, port);
+    let store = connect(&server);
+    block_on(store.commit(begun("run"))).expect("begins");
+    assert_eq!(block_on(store.commit(step("run", 0, 300))), Ok(1));
+    // No worker is there: the call waits.
+    drop(offering);
+    let killed = block_on(ended(&server, &store, 1, "kill")).expect_err("it was killed");
+    assert_eq!(killed.code(), "STORE_ERROR");
+    assert!(killed.to_string().contains("killed"), "{killed}");
+    let cancelled = ended(&server, &store, 1, "cancel");
+    let _offering = open(&server, port);
+    // It may have come to its end before it heard.
+    let cancelled = block_on(cancelled);
+    assert!(
+        cancelled == Ok(2) || cancelled.as_ref().is_err_and(|error| error.code() == "STORE_ERROR"),
+        "{cancelled:?}"
+    );
+    let kept = steps(&store);
+    assert!(kept == 2 || (kept == 1 && cancelled.is_err()), "{kept}");
+    assert_eq!(block_on(store.commit(step("run", kept, 300))), Ok(kept + 1));
+    assert_eq!(steps(&store), kept + 1);
+    // It gives its run up by what is offered.
+    drop(store);
+}
