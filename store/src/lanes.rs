@@ -44,8 +44,9 @@ pub struct Lane {
 
 impl Lane {
     /// True where it is its turn already.
-    pub fn is_free(&self) -> bool {
-        self.before.iter().all(|done| done.peek().is_some())
+    pub fn is_free(&mut self) -> bool {
+        self.before.retain(|done| done.clone().now_or_never().is_none());
+        self.before.is_empty()
     }
 
     /// Waits for its turn.
@@ -105,7 +106,9 @@ mod tests {
         let mut second = lanes.enter(Extent::Run("a"));
         let mut other = lanes.enter(Extent::Run("b"));
         assert!(!is_ready(&mut second) && is_ready(&mut other));
+        assert!(!second.is_free() && other.is_free());
         drop(first);
+        assert!(second.is_free());
         assert!(is_ready(&mut second));
     }
 

@@ -4,7 +4,8 @@
 //! keeps journals and what belongs to them, and promises, whatever kills the process or the machine:
 //!
 //! 1. A [`Commit`] is durable when its answer comes, and takes effect whole or not at all.
-//! 2. Commands take effect in the order in which they are given.
+//! 2. Commands take effect in the order in which they are given; in a store that carries out several at a time, those of one run
+//!    do ([`lanes`]).
 //! 3. A record says what it follows. Two writers of one run can not both go on: the second is refused ([`StoreError::Moved`]).
 //! 4. What is read is what was written. Damage is found and told ([`StoreError::Damaged`]); nothing is made up for it.
 //! 5. After a write that the system could not vouch for, nothing more is written ([`StoreError::Stopped`]).

@@ -153,7 +153,7 @@ impl Carriers {
                 Some(job) = waiting.next() => self.take(job),
                 job = given.recv() => match job {
                     Some(mut job) => {
-                        if job.lane().is_none_or(|lane| lane.is_free()) {
+                        if job.lane().is_none_or(Lane::is_free) {
                             self.take(job);
                         } else {
                             waiting.push(job.in_turn());

@@ -14,8 +14,8 @@ const PIRN_SQL: &str = include_str!("../sql/pirn.sql");
 /// run only where that schema is not there.
 ///
 /// # Errors
-/// The program is not there or fails, the server does not answer or lets nobody make a schema, the database's encoding is not UTF-8, a schema of a later version
-/// is there, or processes use one of an earlier version: then nothing is changed.
+/// The program is not there or fails, the server does not answer or lets nobody make a schema, the database's encoding is not UTF-8,
+/// a schema of a later version is there, or processes use one of an earlier version: then nothing is changed.
 pub fn setup(url: &str, absurdctl: impl AsRef<OsStr>) -> Result<bool, ConnectError> {
     let server = Server::parse(url)?;
     let absurdctl = absurdctl.as_ref().to_owned();
