@@ -4,7 +4,7 @@
 //!   `ready` those
 //! - `parked COUNT`: bytes of a durable run that has left memory, and the time until one is back
 //! - `shared`: runs in PostgreSQL that 1, 2 and 4 workers carry, beside absurd's own functions and embedded SQLite; it starts a server of
-//!   its own, and says so where none is installed
+//!   its own, and says so where none is installed; `shared restate`: the same in Restate, beside a bare service
 //! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
 //!
 //! All print rows of a Markdown table: what, measured, at most. What is durable lies in a folder of the system's for temporary files
@@ -12,6 +12,8 @@
 
 mod durable;
 mod parked;
+#[path = "../../../engines/restate/tests/server/mod.rs"]
+mod restate_server;
 mod scripts;
 #[path = "../../../engines/postgres/tests/server/mod.rs"]
 mod server;
@@ -55,6 +57,16 @@ fn main() -> std::io::Result<()> {
         ["shared"] => runtime.block_on(shared::measure(|(what, measured, most)| {
             writeln!(out, "| {what} | {measured} | {most} |")
         })),
+        ["shared", "restate"] => runtime.block_on(shared::restate::measure(|(what, measured, most)| {
+            writeln!(out, "| {what} | {measured} | {most} |")
+        })),
+        ["restate-worker", side, url, admin, port, at_once, steps] => runtime.block_on(shared::restate::work(
+            side,
+            [url, admin],
+            port.parse().map_err(std::io::Error::other)?,
+            number(at_once)?,
+            number(steps)?,
+        )),
         ["shared-worker", side, url, at_once, steps] => {
             runtime.block_on(shared::work(side, url, number(at_once)?, number(steps)?))
         }
@@ -69,6 +81,6 @@ fn main() -> std::io::Result<()> {
             }
             Ok(())
         }
-        _ => Err(usage("durable [PART ...], parked COUNT, shared, or scripts")),
+        _ => Err(usage("durable [PART ...], parked COUNT, shared [restate], or scripts")),
     }
 }

@@ -2,6 +2,8 @@
 //! turns, on one server and one disk. Every worker is a process of its own.
 #![allow(clippy::disallowed_methods)] // a benchmark has no host port
 
+pub(crate) mod restate;
+
 use std::io::{Error, Result};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,7 +88,11 @@ async fn in_turns(
 ) -> Result<(pirn_benches::compare::Times, pirn_benches::compare::Times)> {
     let store = PostgresStore::connect(url, PostgresOptions::default()).map_err(Error::other)?;
     let puts = engine(store, steps)?;
-    let crowd = |side: &'static str| (0..workers).map(move |_| Worker::start(side, url, at_once, steps));
+    let (at_once_each, steps_each) = (at_once.to_string(), steps.to_string());
+    let crowd = |side: &'static str| {
+        let arguments = ["shared-worker", side, url, &at_once_each, &steps_each];
+        (0..workers).map(move |_| Worker::start(arguments))
+    };
     let mut own = crowd("pirn").collect::<Result<Vec<_>>>()?;
     let mut bare = crowd("bare").collect::<Result<Vec<_>>>()?;
     for worker in own.iter_mut().chain(&mut bare) {
@@ -176,9 +182,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(side: &str, url: &str, at_once: usize, steps: usize) -> Result<Self> {
+    fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let mut process = Command::new(std::env::current_exe()?)
-            .args(["shared-worker", side, url, &at_once.to_string(), &steps.to_string()])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -208,7 +214,7 @@ impl Worker {
 /// # Errors
 /// Fails if the server does.
 pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) -> Result<()> {
-    let mut words = BufReader::new(tokio::io::stdin()).lines();
+    let mut words = words();
     match side {
         "pirn" => {
             let store = PostgresStore::connect(url, PostgresOptions::default()).map_err(Error::other)?;
@@ -240,6 +246,11 @@ pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) ->
         }
         other => Err(Error::other(format!("unknown side {other}"))),
     }
+}
+
+/// The words that a worker is told.
+fn words() -> Lines<BufReader<Stdin>> {
+    BufReader::new(tokio::io::stdin()).lines()
 }
 
 /// Says that it is ready the first time, and waits for its word; false where none comes any more.

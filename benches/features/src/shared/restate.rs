@@ -1,0 +1,256 @@
+//! The same in Restate, beside a service that does a run's steps in one call, as Restate's users write it.
+//!
+//! A run counts from the moment at which it is given to the server: a bare call is carried from then on too.
+#![allow(missing_docs, reason = "the macro writes the client beside it")]
+
+use std::io::{Error, Result};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use pirn::store::RunFilter;
+use pirn_benches::compare::Times;
+use pirn_benches::timed;
+use pirn_restate::{Endpoint, RestateOptions, RestateStore};
+use restate_sdk::context::{Context, ContextSideEffects as _, RunFuture as _};
+use restate_sdk::errors::HandlerError;
+use restate_sdk::hyper::HyperEndpoint;
+use restate_sdk::serde::Json;
+use restate_sdk::service::IntoServiceDefinition as _;
+use serde_json::{Value, json};
+use tokio::net::TcpSocket;
+
+use super::{AT_ONCE, LONG, MOST, ROUNDS, RUNS, STEPS, WORKERS, Worker, begins, embedded, say};
+use crate::durable::{ANSWER, Line, close, engine, sorted};
+use crate::restate_server::{Server, free_port};
+
+/// So often it is asked what is left.
+const LOOK: Duration = Duration::from_millis(10);
+/// Calls at once on one connection, as Pirn's workers have it: the server opens another for more, so that workers share the calls.
+const CALLS: u32 = 16;
+
+/// `tell` hears each row as soon as it is there; none where the server cannot be had.
+///
+/// # Errors
+/// Fails if the server or a worker does, or `tell`.
+pub(crate) async fn measure(mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
+    if Server::start().is_none() {
+        return Ok(());
+    }
+    let embedded = embedded().await?;
+    for workers in WORKERS {
+        let (own, bare) = in_turns(workers, (AT_ONCE, STEPS, RUNS)).await?;
+        let rate = |us: f64| RUNS as f64 / us * 1e6;
+        tell((
+            format!("runs of {STEPS} steps in Restate, {workers} workers"),
+            format!(
+                "{:.0} runs/s, a bare service {:.0}: {:.2} x its time (medians {:.2} x); embedded SQLite {:.0} runs/s",
+                rate(own.min()),
+                rate(bare.min()),
+                own.min() / bare.min(),
+                own.median() / bare.median(),
+                rate(embedded)
+            ),
+            format!("{MOST} x"),
+        ))?;
+    }
+    let (own, bare) = in_turns(1, (1, LONG, 1)).await?;
+    let each = |us: f64| us / LONG as f64;
+    tell((
+        format!("a step of a run of {LONG} alone in Restate"),
+        format!(
+            "{:.0} us, a bare service {:.0} us: {:.2} x (medians {:.2} x)",
+            each(own.min()),
+            each(bare.min()),
+            own.min() / bare.min(),
+            own.median() / bare.median()
+        ),
+        format!("{MOST} x"),
+    ))
+}
+
+/// The microseconds of each round of so many workers, which have so many runs of so many steps at once, on Pirn and on the bare service.
+async fn in_turns(workers: usize, (at_once, steps, runs): (usize, usize, usize)) -> Result<(Times, Times)> {
+    let server = Server::start().ok_or_else(|| Error::other("the server does not start"))?;
+    let crowd = |side: &'static str| {
+        let port = free_port().to_string();
+        let place = [
+            server.url(),
+            server.admin(),
+            port,
+            at_once.to_string(),
+            steps.to_string(),
+        ];
+        (0..workers)
+            .map(move |_| {
+                Worker::start(
+                    ["restate-worker", side]
+                        .into_iter()
+                        .chain(place.iter().map(String::as_str)),
+                )
+                .map(|worker| (worker, place[2].clone()))
+            })
+            .collect::<Result<Vec<_>>>()
+    };
+    let (own, bare) = (crowd("pirn")?, crowd("bare")?);
+    let mut crowds = Vec::new();
+    for (worker, port) in own.into_iter().chain(bare) {
+        let mut worker = worker;
+        worker.expect("ready").await?;
+        crowds.push((worker, port));
+    }
+    let bare = Bare {
+        http: reqwest::Client::new(),
+        url: server.url(),
+        admin: server.admin(),
+    };
+    let port = crowds.last().map(|(_, port)| port.clone()).unwrap_or_default();
+    bare.register(&port).await?;
+    let options = RestateOptions::default().admin(server.admin());
+    let store = RestateStore::connect(&server.url(), options).map_err(Error::other)?;
+    let puts = engine(store, steps)?;
+    let (mut own_us, mut bare_us) = (Vec::new(), Vec::new());
+    for (worker, _) in &mut crowds {
+        worker.tell("go").await?;
+    }
+    // The first round of each warms up.
+    for round in 0..=ROUNDS {
+        let (us, put) = timed(async {
+            let put = (0..runs).map(|_| puts.run("main").start_elsewhere());
+            try_join_all(put).await.map_err(Error::other)?;
+            let store = puts.store().ok_or_else(|| Error::other("no store"))?;
+            while !store
+                .runs(RunFilter::live(), None, 1)
+                .await
+                .map_err(Error::other)?
+                .is_empty()
+            {
+                tokio::time::sleep(LOOK).await;
+            }
+            Result::Ok(())
+        })
+        .await;
+        put?;
+        let (beside, called) = timed(bare.play(runs)).await;
+        called?;
+        if round > 0 {
+            own_us.push(us);
+            bare_us.push(beside);
+        }
+    }
+    for (worker, _) in &mut crowds {
+        worker.tell("stop").await?;
+        worker.expect("stopped").await?;
+    }
+    close(puts).await;
+    Ok((sorted("pirn", own_us), sorted("bare", bare_us)))
+}
+
+/// What a worker process does: it works from `go` to `stop`, until its input ends.
+///
+/// # Errors
+/// Fails if the server does.
+pub(crate) async fn work(side: &str, [url, admin]: [&str; 2], port: u16, at_once: usize, steps: usize) -> Result<()> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut words = super::words();
+    match side {
+        "pirn" => {
+            let options = RestateOptions::default().admin(admin).endpoint(Endpoint::at(address));
+            let store = RestateStore::connect(url, options).map_err(Error::other)?;
+            let engine = engine(store, steps)?;
+            while begins(&mut words).await? {
+                tokio::select! {
+                    worked = engine.work(at_once) => worked.map_err(Error::other)?,
+                    _stop = words.next_line() => {}
+                }
+                say("stopped").await?;
+            }
+            close(engine).await;
+            Ok(())
+        }
+        "bare" => {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_reuseaddr(true)?;
+            socket.set_reuseport(true)?;
+            socket.bind(address)?;
+            let listener = socket.listen(1_024)?;
+            let bound = restate_sdk::endpoint::Endpoint::builder().bind(BareRun { steps }.into_service_definition());
+            let service = HyperEndpoint::new(bound.build());
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let service = service.clone();
+                    tokio::spawn(async move {
+                        stream.set_nodelay(true).unwrap_or(());
+                        let mut builder = Builder::new(TokioExecutor::new());
+                        builder.http2().max_concurrent_streams(CALLS);
+                        // The server connects again.
+                        drop(builder.serve_connection(TokioIo::new(stream), service).await);
+                    });
+                }
+            });
+            while begins(&mut words).await? {
+                words.next_line().await?;
+                say("stopped").await?;
+            }
+            Ok(())
+        }
+        other => Err(Error::other(format!("unknown side {other}"))),
+    }
+}
+
+struct BareRun {
+    steps: usize,
+}
+
+#[restate_sdk::service(name = "BareRun")]
+impl BareRun {
+    #[handler]
+    async fn main(&self, ctx: Context<'_>, input: Json<u64>) -> std::result::Result<Json<u64>, HandlerError> {
+        for number in 0..self.steps {
+            let answer = async || Ok(Json(json!("x".repeat(ANSWER))));
+            let _: Json<Value> = ctx.run(answer).name(format!("step {number}")).await?;
+        }
+        Ok(input)
+    }
+}
+
+/// The server, as whoever starts bare runs sees it.
+struct Bare {
+    http: reqwest::Client,
+    url: String,
+    admin: String,
+}
+
+impl Bare {
+    async fn post(&self, url: String, body: Value) -> Result<Value> {
+        let asked = self.http.post(url).header("accept", "application/json").json(&body);
+        let answer = asked.send().await.map_err(Error::other)?;
+        let answer = answer.error_for_status().map_err(Error::other)?;
+        answer.json().await.map_err(Error::other)
+    }
+
+    async fn register(&self, port: &str) -> Result<()> {
+        let body = json!({"uri": format!("http://127.0.0.1:{port}")});
+        self.post(format!("{}/deployments", self.admin), body).await.map(drop)
+    }
+
+    async fn play(&self, runs: usize) -> Result<()> {
+        let send = |_| self.post(format!("{}/BareRun/main/send", self.url), json!(0));
+        for sent in join_all((0..runs).map(send)).await {
+            sent?;
+        }
+        let left =
+            "select count(*) as n from sys_invocation where target_service_name = 'BareRun' and status <> 'completed'";
+        loop {
+            let told = self
+                .post(format!("{}/query", self.admin), json!({"query": left}))
+                .await?;
+            if told["rows"][0]["n"] == json!(0) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
