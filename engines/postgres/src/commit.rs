@@ -115,7 +115,7 @@ impl Committing {
         }
     }
 
-    /// What comes after it has its turn before anybody hears.
+    /// The next command of its run has its turn before anybody hears.
     fn done(&mut self, steps: Result<u64, StoreError>) {
         self.lane = None;
         answer(&mut self.answer, steps);

@@ -54,7 +54,7 @@ struct Asked<T, F> {
 }
 
 impl<T, F> Asked<T, F> {
-    /// What comes after it has its turn before anybody hears.
+    /// The next command of its run has its turn before anybody hears.
     fn answered(&mut self, result: Result<T, StoreError>) {
         self.lane = None;
         answer(&mut self.answer, result);
@@ -128,7 +128,7 @@ impl Queue {
     }
 }
 
-/// Whoever carries the commands of each kind out.
+/// The ways to the connections, one for each kind of command.
 pub(crate) struct Carriers {
     pub(crate) commits: UnboundedSender<Committing>,
     pub(crate) reads: UnboundedSender<Box<dyn Ask>>,

@@ -79,7 +79,7 @@ fn make_absurd(url: &str, absurdctl: &OsStr) -> Result<(), ConnectError> {
 }
 
 impl Server {
-    /// Whoever works with an earlier layout is to end first: it calls functions that are there no more.
+    /// Refuses while processes work with an earlier layout: they call functions that would be there no more.
     async fn expect_nobody(&self, on: &Connection, layout: i32) -> Result<(), ConnectError> {
         const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
             AND application_name = 'pirn' AND pid <> pg_backend_pid() AND NOT EXISTS ( \

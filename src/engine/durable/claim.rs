@@ -15,7 +15,7 @@ pub(crate) struct Claim {
     standing: Standing,
 }
 
-/// Whether the run goes on in whichever process has it next.
+/// The standing of a claimed run: it goes on in whichever process has it next, or is stuck.
 #[derive(Clone)]
 pub(super) struct Standing(Arc<AtomicBool>);
 

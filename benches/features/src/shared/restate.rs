@@ -148,7 +148,7 @@ async fn in_turns(workers: usize, (at_once, steps, runs): (usize, usize, usize))
     Ok((sorted("pirn", own_us), sorted("bare", bare_us)))
 }
 
-/// What a worker process does: it works from `go` to `stop`, until its input ends.
+/// A worker process: it works from `go` to `stop`, until its input ends.
 ///
 /// # Errors
 /// Fails if the server does.
