@@ -10,9 +10,16 @@ use crate::pending::Pending;
 ///    ([`StoreError::RunLost`](crate::StoreError::RunLost)); so is what anybody else writes for a run that is claimed
 ///    ([`StoreError::RunHeld`](crate::StoreError::RunHeld)).
 /// 3. A run that ends is not claimed any more.
+/// 4. A process that stood still asks whether it still has a run before it begins something outside ([`Claims::stands`]).
 pub trait Claims: Send + Sync + 'static {
     /// Claims a run for this process. [`StoreError::RunHeld`](crate::StoreError::RunHeld) where another has it.
     fn claim(&self, run: &str) -> Pending<()>;
+
+    /// Says whether this process still has a run that it has claimed, by the time that its claim lasts, and asks where that is nearly
+    /// over. [`StoreError::RunLost`](crate::StoreError::RunLost) where another has it by now. Without an end: always.
+    fn stands(&self, _run: &str) -> Pending<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Gives a run up, after everything that was given before: others claim it, once so many milliseconds have passed. Nothing
     /// happens where this process has not claimed it.

@@ -54,6 +54,8 @@ struct State {
 struct Claim {
     id: String,
     is_lost: bool,
+    /// It was this process's then, for as long as a claim lasts.
+    known: Instant,
 }
 
 /// A run that waits for its turn.
@@ -100,8 +102,33 @@ impl Held {
         self.state().claims.get(run).map(|claim| claim.id.clone())
     }
 
-    pub(crate) fn put(&self, run: &str, id: String) {
-        self.state().claims.insert(run.to_owned(), Claim { id, is_lost: false });
+    /// A claim that was asked for at this time.
+    pub(crate) fn put(&self, run: &str, id: String, asked: Instant) {
+        let claim = Claim {
+            id,
+            is_lost: false,
+            known: asked,
+        };
+        self.state().claims.insert(run.to_owned(), claim);
+    }
+
+    fn lasts(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds.unsigned_abs()))
+    }
+
+    /// True if no other process can have the run yet, or nobody is to have it.
+    pub(crate) fn surely_stands(&self, run: &str) -> bool {
+        let state = self.state();
+        let claim = state.claims.get(run);
+        claim.is_none_or(|claim| !claim.is_lost && claim.known.elapsed() < self.lasts() / 4 * 3)
+    }
+
+    /// A claim was extended by a request of this time.
+    fn extended(&self, run: &str, id: &str, asked: Instant) {
+        let mut state = self.state();
+        if let Some(claim) = state.claims.get_mut(run).filter(|claim| claim.id == id) {
+            claim.known = asked;
+        }
     }
 
     pub(crate) fn forget(&self, run: &str) -> Option<String> {
@@ -239,8 +266,7 @@ impl Keeper {
             connection.execute("LISTEN pirn").await?;
             self.connection = Some(connection);
         }
-        let lasts = Duration::from_secs(u64::from(self.held.seconds.unsigned_abs()));
-        if self.last_heartbeat.elapsed() >= lasts / HEARTBEATS && !claims.is_empty() {
+        if self.last_heartbeat.elapsed() >= self.held.lasts() / HEARTBEATS && !claims.is_empty() {
             self.heartbeat(&claims).await?;
         }
         if carried > 0 {
@@ -275,11 +301,13 @@ impl Keeper {
     async fn heartbeat(&mut self, claims: &BTreeMap<String, String>) -> Result<(), Fault> {
         let ids: Vec<&str> = claims.keys().map(String::as_str).collect();
         let sql = "SELECT claim, is_lost FROM pirn.extend($1::text[]::uuid[], $2, $3)";
-        let (worker, seconds) = (&self.held.worker, self.held.seconds);
+        let (worker, seconds, asked) = (&self.held.worker, self.held.seconds, Instant::now());
         let rows = self.on()?.query(sql, &[&ids, worker, &seconds]).await?;
         let mut is_kept = true;
+        let mut not_extended = BTreeSet::new();
         for row in rows {
             let (claim, is_lost): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
+            not_extended.insert(claim.clone());
             // The other ones were in use just now, and are looked at again soon.
             is_kept &= is_lost;
             let Some(run) = claims.get(&claim).filter(|_| is_lost) else {
@@ -289,6 +317,9 @@ impl Keeper {
             if self.held.claim_of(run).as_ref() == Some(&claim) && self.held.lose(run) {
                 self.assign(Assignment::Lost(run.clone()));
             }
+        }
+        for (claim, run) in claims.iter().filter(|(claim, _)| !not_extended.contains(*claim)) {
+            self.held.extended(run, claim, asked);
         }
         if is_kept {
             self.last_heartbeat = Instant::now();
@@ -320,6 +351,7 @@ impl Keeper {
     async fn claim_next(&mut self, most: usize) -> Result<usize, Fault> {
         let most = i32::try_from(most).unwrap_or(1);
         let sql = "SELECT claim, run FROM pirn.claim_next($1, $2, $3)";
+        let asked = Instant::now();
         let rows = self
             .on()?
             .query(sql, &[&self.held.worker, &self.held.seconds, &most])
@@ -335,7 +367,7 @@ impl Keeper {
                 self.give_back(&claim).await?;
                 continue;
             }
-            self.held.put(&run, claim);
+            self.held.put(&run, claim, asked);
             self.assign(Assignment::Run(run));
         }
         Ok(count)
@@ -427,11 +459,12 @@ impl Held {
             return Ok(Ok(()));
         }
         let sql = "SELECT claim, code, name FROM pirn.claim($1, $2, $3)";
+        let asked = Instant::now();
         let rows = on.query(sql, &[&run, &self.worker, &self.seconds]).await?;
         let row = rows.first().ok_or_else(|| Fault::Failed("no answer".to_owned()))?;
         let (claim, code): (Option<String>, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
         if let Some(claim) = claim {
-            self.put(run, claim);
+            self.put(run, claim, asked);
             self.wake.notify_one();
             return Ok(Ok(()));
         }
@@ -452,6 +485,24 @@ impl Held {
             Some("NO_SUCH_RUN") => Ok(Err(StoreError::NoSuchRun { run })),
             // Nobody writes to it any more.
             Some(_) | None => Ok(Ok(())),
+        }
+    }
+
+    /// Asks whether a claim still is this process's, and extends it.
+    pub(crate) async fn stands(&self, on: &Connection, run: &str) -> Answer<()> {
+        let Some(claim) = self.claim_of(run) else {
+            return Ok(Ok(()));
+        };
+        let sql = "SELECT is_lost FROM pirn.extend(ARRAY[$1::text::uuid], $2, $3)";
+        let asked = Instant::now();
+        let rows = on.query(sql, &[&claim, &self.worker, &self.seconds]).await?;
+        match rows.first().map(|row| row.try_get::<_, bool>(0)).transpose()? {
+            None => {
+                self.extended(run, &claim, asked);
+                Ok(Ok(()))
+            }
+            Some(true) => Ok(Err(StoreError::RunLost { run: run.to_owned() })),
+            Some(false) => Err(Fault::Again("the claim is in use".to_owned())),
         }
     }
 
@@ -482,5 +533,29 @@ impl Held {
         let sql = "UPDATE pirn.requests SET answer = $2 WHERE id = $1";
         on.query(sql, &[&request.cast_signed(), &answer]).await?;
         Ok(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_stands_for_most_of_its_time_after_it_was_asked_for_or_extended() {
+        let held = Held::new("writer".to_owned(), "worker".to_owned(), 100);
+        let ago = |seconds| {
+            Instant::now()
+                .checked_sub(Duration::from_secs(seconds))
+                .expect("up for long")
+        };
+        held.put("r", "claim".to_owned(), ago(70));
+        assert!(held.surely_stands("r") && held.surely_stands("nobody's"));
+        held.put("r", "claim".to_owned(), ago(80));
+        assert!(!held.surely_stands("r"));
+        held.extended("r", "an earlier claim", ago(1));
+        assert!(!held.surely_stands("r"));
+        held.extended("r", "claim", ago(1));
+        assert!(held.surely_stands("r"));
+        assert!(held.lose("r") && !held.surely_stands("r"));
     }
 }

@@ -1,6 +1,7 @@
 //! One commit: as the server takes it, and its answer.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::channel::oneshot;
 use pirn_store::lanes::Lane;
@@ -28,6 +29,7 @@ pub(crate) struct Committing {
     location: Arc<str>,
     /// The server's answer, until it is told.
     steps: Option<Result<u64, StoreError>>,
+    given: Instant,
     /// None once it is done.
     pub(crate) lane: Option<Lane>,
     answer: Option<oneshot::Sender<Result<u64, StoreError>>>,
@@ -47,6 +49,7 @@ impl Committing {
             held,
             location,
             steps: None,
+            given: Instant::now(),
             lane: Some(lane),
             answer: Some(answer),
         }
@@ -125,7 +128,7 @@ impl Committing {
         let run = || self.commit.run.clone();
         let Some(code) = row.try_get::<_, Option<&str>>(0)? else {
             if let Some(claim) = row.try_get::<_, Option<String>>(5)? {
-                self.held.put(&self.commit.run, claim);
+                self.held.put(&self.commit.run, claim, self.given);
             }
             if self.commit.status.is_some_and(RunStatus::is_final) {
                 self.held.forget(&self.commit.run);

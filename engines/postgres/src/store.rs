@@ -323,6 +323,17 @@ impl Claims for PostgresStore {
         })
     }
 
+    fn stands(&self, run: &str) -> Pending<()> {
+        if self.held.surely_stands(run) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let (of, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
+        ask!(self, Extent::Run(run), |on| {
+            let (run, held) = (Arc::clone(&of), Arc::clone(&held));
+            Box::pin(async move { held.stands(on, &run).await })
+        })
+    }
+
     fn release(&self, run: &str, after_ms: u64) {
         let (of, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
         let released: Pending<()> = ask!(self, Extent::Run(run), |on| {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use pirn_store::ContentHash;
 use tokio::sync::Notify;
@@ -34,6 +35,8 @@ struct State {
     wanted: usize,
     /// Texts that the server has.
     kept: BTreeSet<ContentHash>,
+    /// The server knew then that this process lives.
+    lived: Option<Instant>,
 }
 
 struct Claim {
@@ -82,6 +85,23 @@ impl Held {
             ticket: claim.ticket,
             is_offered: !claim.is_stuck,
         })
+    }
+
+    /// The server has heard a word of this time.
+    pub(crate) fn lived(&self, said: Instant) {
+        self.state().lived = Some(said);
+    }
+
+    /// True if no other process can have the run yet where a claim lasts so long, or nobody is to have it.
+    pub(crate) fn surely_stands(&self, run: &str, lasts: Duration) -> bool {
+        let state = self.state();
+        let lives = || state.lived.is_some_and(|lived| lived.elapsed() < lasts / 4 * 3);
+        let claim = state.claims.get(run);
+        claim.is_none_or(|claim| !claim.is_lost && lives())
+    }
+
+    pub(crate) fn is_lost(&self, run: &str) -> bool {
+        self.state().claims.get(run).is_some_and(|claim| claim.is_lost)
     }
 
     /// Marks a claim that is another's by now; true for the first who says so.
@@ -200,6 +220,24 @@ mod tests {
         assert_eq!(held.wants(), Some(1));
         held.carry(0);
         assert_eq!(held.wants(), Some(0));
+    }
+
+    #[test]
+    fn a_run_stands_for_most_of_a_claims_time_after_the_process_said_that_it_lives() {
+        let (held, lasts) = (Held::default(), Duration::from_secs(100));
+        let ago = |seconds| {
+            Instant::now()
+                .checked_sub(Duration::from_secs(seconds))
+                .expect("up for long")
+        };
+        assert!(held.surely_stands("nobody's", lasts));
+        held.put("r", ticket());
+        assert!(!held.surely_stands("r", lasts));
+        held.lived(ago(80));
+        assert!(!held.surely_stands("r", lasts));
+        held.lived(ago(70));
+        assert!(held.surely_stands("r", lasts));
+        assert!(held.lose("r") && held.is_lost("r") && !held.surely_stands("r", lasts));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! This process as the server knows it: says that it lives, and takes what it is sent.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use pirn_store::{Assignment, StoreError};
@@ -54,9 +54,24 @@ impl Keeper {
             lasts_ms: self.claim.as_millis() as u64,
         };
         let key = random_name();
-        self.server
+        let said = Instant::now();
+        let lives = self
+            .server
             .call(&Target::process(process, "beat"), Some(&key), &call)
-            .await
+            .await?;
+        if is_first || lives {
+            self.held.lived(said);
+        }
+        Ok(lives)
+    }
+
+    /// True if the server has not taken this process for dead.
+    pub(crate) async fn is_alive(&self) -> Result<bool, StoreError> {
+        let process = self.process.lock().await.clone();
+        match process {
+            Some(process) => self.beat(&process, false).await,
+            None => Ok(false),
+        }
     }
 
     /// Until it is dropped.

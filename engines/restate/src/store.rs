@@ -472,6 +472,19 @@ impl Claims for RestateStore {
         self.give(Extent::Run(run), |inner| async move { inner.claim(of).await })
     }
 
+    fn stands(&self, run: &str) -> Pending<()> {
+        if self.inner.held.surely_stands(run, self.inner.keeper.claim) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let of = run.to_owned();
+        self.give(Extent::Run(run), |inner| async move {
+            if !inner.held.is_lost(&of) && inner.keeper.is_alive().await? {
+                return Ok(());
+            }
+            Err(StoreError::RunLost { run: of })
+        })
+    }
+
     fn release(&self, run: &str, after_ms: u64) {
         let of = run.to_owned();
         let released = self.give(Extent::Run(run), move |inner| async move {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use pirn_actors::journal::{Graphs, Journal, Keeping, Reading, RunJournal};
 use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::Millis;
@@ -268,17 +268,28 @@ impl RunJournal for StoredRun {
         let commit = self.next.take().unwrap_or_else(none);
         // Given now: commands take effect in the order given.
         let pending = self.store.commit(*commit);
+        let claimed = standing
+            .as_ref()
+            .map(|_| (Arc::clone(&self.store), Arc::clone(&self.run_id)));
+        let kept = async move {
+            pending.await?;
+            // The commit may be from before a pause in which the run has become another's: nothing that follows begins here then.
+            match claimed
+                .as_ref()
+                .and_then(|(store, run)| Some(store.claims()?.stands(run)))
+            {
+                Some(stands) => stands.await,
+                None => Ok(()),
+            }
+        };
         Some(
-            pending
-                .map(|kept| {
-                    kept.map(drop).map_err(|error| {
-                        if let Some(standing) = standing {
-                            standing.stuck();
-                        }
-                        not_kept(&error)
-                    })
-                })
-                .boxed(),
+            kept.map_err(move |error| {
+                if let Some(standing) = standing {
+                    standing.stuck();
+                }
+                not_kept(&error)
+            })
+            .boxed(),
         )
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a server lives by the real clock")]
 
 mod layouts;
+mod paused;
 mod plans;
 mod put_off;
 #[path = "../server/mod.rs"]

@@ -1,0 +1,43 @@
+//! Processes that stood still for longer than their claims last.
+
+use std::time::{Duration, Instant};
+
+use futures::executor::block_on;
+use pirn_postgres::{PostgresOptions, PostgresStore};
+use pirn_store::{Claims as _, StoreError};
+
+use crate::begin;
+use crate::server::Server;
+
+#[test]
+fn a_process_is_told_that_another_has_its_run_though_it_writes_nothing() {
+    let Some(server) = Server::start_unsynced() else { return };
+    let url = server.database();
+    server.set_up(&url);
+    let open = || {
+        let options = PostgresOptions::default().claim(Duration::from_secs(1));
+        PostgresStore::connect(&url, options).expect("connects")
+    };
+    let (first, other) = (open(), open());
+    begin(&first, "r");
+    assert_eq!(block_on(first.stands("r")), Ok(()));
+    assert_eq!(block_on(first.stands("nobody's")), Ok(()));
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        // As if it had run out: the first process extends it all the time.
+        server.sql(
+            &url,
+            "UPDATE absurd.r_pirn SET claim_expires_at = absurd.current_time() - interval '1 second' WHERE state = 'running'",
+        );
+        match block_on(other.claim("r")) {
+            Ok(()) => break,
+            Err(StoreError::RunHeld { .. }) => assert!(Instant::now() < until, "it is never free"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let lost = Err(StoreError::RunLost { run: "r".to_owned() });
+    while block_on(first.stands("r")) != lost {
+        assert!(Instant::now() < until, "it is never told");
+    }
+    assert_eq!(block_on(other.stands("r")), Ok(()));
+}
