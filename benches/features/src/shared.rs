@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pirn_benches::compare::Times;
 use pirn_postgres::{PostgresOptions, PostgresStore};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
@@ -38,7 +39,7 @@ const MOST: f64 = 1.3;
 ///
 /// # Errors
 /// Fails if the server or a worker does, or `tell`.
-pub(crate) async fn measure(mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
+pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     let Some(server) = Server::start() else { return Ok(()) };
     let url = server.database();
     server.set_up(&url);
@@ -47,33 +48,44 @@ pub(crate) async fn measure(mut tell: impl FnMut(Line) -> Result<()>) -> Result<
         .batch_execute("SELECT absurd.create_queue('bare')")
         .await
         .map_err(Error::other)?;
+    let (looks, url) = (&looks, &*url);
+    let played = |workers, load| in_turns(looks, url, workers, load);
+    rows("PostgreSQL", "absurd's functions", played, tell).await
+}
+
+/// The rows of runs that workers share within a server, beside its bare use; `played` has the times of both.
+async fn rows<P: Future<Output = Result<(Times, Times)>>>(
+    within: &str,
+    bare_side: &str,
+    played: impl Fn(usize, (usize, usize, usize)) -> P,
+    mut tell: impl FnMut(Line) -> Result<()>,
+) -> Result<()> {
     let embedded = embedded().await?;
+    let beside = |own: &Times, bare: &Times| (own.min() / bare.min(), own.median() / bare.median());
     for workers in WORKERS {
-        let (own, bare) = in_turns(&looks, &url, workers, (AT_ONCE, STEPS, RUNS)).await?;
+        let (own, bare) = played(workers, (AT_ONCE, STEPS, RUNS)).await?;
         let rate = |us: f64| RUNS as f64 / us * 1e6;
+        let (times, medians) = beside(&own, &bare);
         tell((
-            format!("runs of {STEPS} steps in PostgreSQL, {workers} workers"),
+            format!("runs of {STEPS} steps in {within}, {workers} workers"),
             format!(
-                "{:.0} runs/s, absurd's functions {:.0}: {:.2} x its time (medians {:.2} x); embedded SQLite {:.0} runs/s",
+                "{:.0} runs/s, {bare_side} {:.0}: {times:.2} x its time (medians {medians:.2} x); embedded SQLite {:.0} runs/s",
                 rate(own.min()),
                 rate(bare.min()),
-                own.min() / bare.min(),
-                own.median() / bare.median(),
                 rate(embedded)
             ),
             format!("{MOST} x"),
         ))?;
     }
-    let (own, bare) = in_turns(&looks, &url, 1, (1, LONG, 1)).await?;
+    let (own, bare) = played(1, (1, LONG, 1)).await?;
     let each = |us: f64| us / LONG as f64;
+    let (times, medians) = beside(&own, &bare);
     tell((
-        format!("a step of a run of {LONG} alone in PostgreSQL"),
+        format!("a step of a run of {LONG} alone in {within}"),
         format!(
-            "{:.0} us, absurd's functions {:.0} us: {:.2} x (medians {:.2} x)",
+            "{:.0} us, {bare_side} {:.0} us: {times:.2} x (medians {medians:.2} x)",
             each(own.min()),
             each(bare.min()),
-            own.min() / bare.min(),
-            own.median() / bare.median()
         ),
         format!("{MOST} x"),
     ))
@@ -85,7 +97,7 @@ async fn in_turns(
     url: &str,
     workers: usize,
     (at_once, steps, runs): (usize, usize, usize),
-) -> Result<(pirn_benches::compare::Times, pirn_benches::compare::Times)> {
+) -> Result<(Times, Times)> {
     let store = PostgresStore::connect(url, PostgresOptions::default()).map_err(Error::other)?;
     let puts = engine(store, steps)?;
     let (at_once_each, steps_each) = (at_once.to_string(), steps.to_string());
@@ -219,7 +231,8 @@ pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) ->
         "pirn" => {
             let store = PostgresStore::connect(url, PostgresOptions::default()).map_err(Error::other)?;
             let engine = engine(store, steps)?;
-            while begins(&mut words).await? {
+            say("ready").await?;
+            while words.next_line().await?.is_some() {
                 tokio::select! {
                     worked = engine.work(at_once) => worked.map_err(Error::other)?,
                     _stop = words.next_line() => {}
@@ -231,7 +244,8 @@ pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) ->
         }
         "bare" => {
             let mut bare = Bare::connect(url, at_once, steps).await?;
-            while begins(&mut words).await? {
+            say("ready").await?;
+            while words.next_line().await?.is_some() {
                 let is_stopped = AtomicBool::new(false);
                 let stopped = async {
                     let word = words.next_line().await;
@@ -251,17 +265,6 @@ pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) ->
 /// The words that a worker is told.
 fn words() -> Lines<BufReader<Stdin>> {
     BufReader::new(tokio::io::stdin()).lines()
-}
-
-/// Says that it is ready the first time, and waits for its word; false where none comes any more.
-async fn begins(words: &mut Lines<BufReader<Stdin>>) -> Result<bool> {
-    static IS_KNOWN: std::sync::Once = std::sync::Once::new();
-    let mut is_first = false;
-    IS_KNOWN.call_once(|| is_first = true);
-    if is_first {
-        say("ready").await?;
-    }
-    Ok(words.next_line().await?.is_some())
 }
 
 async fn say(word: &str) -> Result<()> {

@@ -22,7 +22,7 @@ use restate_sdk::service::IntoServiceDefinition as _;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
-use super::{AT_ONCE, LONG, MOST, ROUNDS, RUNS, STEPS, WORKERS, Worker, begins, embedded, say};
+use super::{ROUNDS, Worker, rows, say};
 use crate::durable::{ANSWER, Line, close, engine, sorted};
 use crate::restate_server::{Server, free_port};
 
@@ -35,40 +35,11 @@ const CALLS: u32 = 16;
 ///
 /// # Errors
 /// Fails if the server or a worker does, or `tell`.
-pub(crate) async fn measure(mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
+pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     if Server::start().is_none() {
         return Ok(());
     }
-    let embedded = embedded().await?;
-    for workers in WORKERS {
-        let (own, bare) = in_turns(workers, (AT_ONCE, STEPS, RUNS)).await?;
-        let rate = |us: f64| RUNS as f64 / us * 1e6;
-        tell((
-            format!("runs of {STEPS} steps in Restate, {workers} workers"),
-            format!(
-                "{:.0} runs/s, a bare service {:.0}: {:.2} x its time (medians {:.2} x); embedded SQLite {:.0} runs/s",
-                rate(own.min()),
-                rate(bare.min()),
-                own.min() / bare.min(),
-                own.median() / bare.median(),
-                rate(embedded)
-            ),
-            format!("{MOST} x"),
-        ))?;
-    }
-    let (own, bare) = in_turns(1, (1, LONG, 1)).await?;
-    let each = |us: f64| us / LONG as f64;
-    tell((
-        format!("a step of a run of {LONG} alone in Restate"),
-        format!(
-            "{:.0} us, a bare service {:.0} us: {:.2} x (medians {:.2} x)",
-            each(own.min()),
-            each(bare.min()),
-            own.min() / bare.min(),
-            own.median() / bare.median()
-        ),
-        format!("{MOST} x"),
-    ))
+    rows("Restate", "a bare service", in_turns, tell).await
 }
 
 /// The microseconds of each round of so many workers, which have so many runs of so many steps at once, on Pirn and on the bare service.
@@ -160,7 +131,8 @@ pub(crate) async fn work(side: &str, [url, admin]: [&str; 2], port: u16, at_once
             let options = RestateOptions::default().admin(admin).endpoint(Endpoint::at(address));
             let store = RestateStore::connect(url, options).map_err(Error::other)?;
             let engine = engine(store, steps)?;
-            while begins(&mut words).await? {
+            say("ready").await?;
+            while words.next_line().await?.is_some() {
                 tokio::select! {
                     worked = engine.work(at_once) => worked.map_err(Error::other)?,
                     _stop = words.next_line() => {}
@@ -190,7 +162,8 @@ pub(crate) async fn work(side: &str, [url, admin]: [&str; 2], port: u16, at_once
                     });
                 }
             });
-            while begins(&mut words).await? {
+            say("ready").await?;
+            while words.next_line().await?.is_some() {
                 words.next_line().await?;
                 say("stopped").await?;
             }
