@@ -1,6 +1,7 @@
 //! A server, a folder with workflows, and the processes that share them.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -127,15 +128,29 @@ impl Cluster {
 
     /// Begins a run, and waits until it is there; then the process that began it is killed.
     pub(crate) fn leave_run(&self, id: &str, arguments: &[&str]) {
-        let mut begun = self.spawn(
-            &[&["run", "--run-id", id, "--approve", "none"], arguments].concat(),
-            "begun.log",
-        );
-        self.wait(&format!("{id} has begun"), || {
-            self.pirn(&["runs", "show", id]).status.code() != Some(2)
+        self.leave_runs(&[(
+            id.to_owned(),
+            arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        )]);
+    }
+
+    /// The same with several, side by side, by their ids and arguments.
+    pub(crate) fn leave_runs(&self, runs: &[(String, Vec<String>)]) {
+        let begin = |(id, arguments): &(String, Vec<String>)| {
+            let own = ["run", "--run-id", id, "--approve", "none"].into_iter();
+            let arguments: Vec<&str> = own.chain(arguments.iter().map(String::as_str)).collect();
+            (id.clone(), self.spawn(&arguments, "begun.log"))
+        };
+        let mut begun: BTreeMap<String, Child> = runs.iter().map(begin).collect();
+        self.wait("the runs have begun", || {
+            for (id, _) in self.statuses() {
+                if let Some(mut process) = begun.remove(&id) {
+                    process.kill().expect("killed");
+                    process.wait().expect("it ends");
+                }
+            }
+            begun.is_empty()
         });
-        begun.kill().expect("killed");
-        begun.wait().expect("it ends");
     }
 
     /// Waits until something is so.

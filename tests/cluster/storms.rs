@@ -77,21 +77,18 @@ fn in_turn(lines: &[String], round: usize) {
 }
 
 fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut Dice) {
-    let mut ids = Vec::new();
-    for number in 0..RUNS {
-        let id = format!("r{round}-{number}");
-        cluster.leave_run(&id, &["main.json", "--input", &format!("\"{id}\"")]);
-        ids.push(id);
-    }
-    for number in 0..OF_SESSION {
-        let id = format!("s{round}-{number}");
-        let session = format!("session-{round}");
-        cluster.leave_run(
-            &id,
-            &["main.json", "--input", &format!("\"{id}\""), "--session", &session],
-        );
-        ids.push(id);
-    }
+    let run = |id: String, more: &[&str]| {
+        let input = format!("\"{id}\"");
+        let arguments = ["main.json", "--input", &input].into_iter().chain(more.iter().copied());
+        let arguments = arguments.map(str::to_owned).collect();
+        (id, arguments)
+    };
+    let session = format!("session-{round}");
+    let alone = (0..RUNS).map(|number| run(format!("r{round}-{number}"), &[]));
+    let of_session = (0..OF_SESSION).map(|number| run(format!("s{round}-{number}"), &["--session", &session]));
+    let runs: Vec<(String, Vec<String>)> = alone.chain(of_session).collect();
+    cluster.leave_runs(&runs);
+    let ids: Vec<&String> = runs.iter().map(|(id, _)| id).collect();
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(100 + dice.roll(900) as u64));
         let at = dice.roll(workers.len());
@@ -115,7 +112,7 @@ fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut D
     cluster.wait("every run ends", || {
         let statuses: BTreeMap<String, String> = cluster.statuses().into_iter().collect();
         ids.iter()
-            .all(|id| statuses.get(id).is_some_and(|status| status == "COMPLETED"))
+            .all(|&id| statuses.get(id).is_some_and(|status| status == "COMPLETED"))
     });
     let lines = cluster.lines("lines");
     in_turn(&lines, round);

@@ -104,11 +104,18 @@ impl Held {
         self.state().claims.get(run).is_some_and(|claim| claim.is_lost)
     }
 
-    /// Marks a claim that is another's by now; true for the first who says so.
+    /// Marks a claim that is another's by now, and says so; true for the first who knows.
     pub(crate) fn lose(&self, run: &str) -> bool {
         let mut state = self.state();
         let claim = state.claims.get_mut(run);
-        claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true))
+        let is_first = claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true));
+        if is_first {
+            tracing::warn!(
+                run_id = run,
+                "the claim on the run ran out: another worker goes on with it"
+            );
+        }
+        is_first
     }
 
     /// A step of it can not be written, here or anywhere.

@@ -118,10 +118,6 @@ impl Keeper {
         *self.process.lock().await = None;
         for run in self.held.runs() {
             if self.held.lose(&run) {
-                tracing::warn!(
-                    run_id = run,
-                    "the claim on the run ran out: another worker goes on with it"
-                );
                 self.assign(Assignment::Lost(run));
             }
         }

@@ -75,6 +75,8 @@ impl Server {
             .arg("--base-dir")
             .arg(self.folder.path().join("data"))
             .envs([
+                // What it leaves there when it is killed goes with its folder.
+                ("TMPDIR", self.folder.path().display().to_string()),
                 ("RESTATE_NODE_NAME", "one".to_owned()),
                 ("RESTATE_LISTEN_MODE", "tcp".to_owned()),
                 ("RESTATE_BIND_ADDRESS", address(self.node)),
