@@ -1,102 +1,34 @@
 //! Putting an engine together.
 
+mod build;
+mod error;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
-use pirn_actors::engine::{EngineParts, EngineShared};
-use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::journal::Journal;
-use pirn_actors::ports::{
-    CallContext, Function, Input, Model, NoScheduleMemory, Notify, Ports, ScheduleMemory, TokenizerChoice, Tool,
-};
-use pirn_actors::sessions::MemorySessions;
+use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Tool};
 use pirn_core::conversation::Tokenizer;
-use pirn_core::definition::{BuiltInTool, Fault, Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
-use pirn_core::error::RunError;
-use pirn_core::graph::Graph;
+use pirn_core::definition::{Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
+use pirn_store::Store;
 use serde::Serialize;
 use serde_json::Value;
 
-use pirn_store::Store;
-
-use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion, Durable, StoreJournal, StoredSessions};
-use super::place::{Placement, process_seed};
-use super::{Compression, Engine, Names};
+use super::Compression;
+use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
 use crate::check::Checked;
 use crate::faults::Faults;
-use crate::models::{ChooseKey, ModelsOfRuns, ProfileFault};
+use crate::models::ChooseKey;
 use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
-/// Runs at once where the builder is not told otherwise.
-const DEFAULT_MAX_RUNS: usize = 1_000_000;
-
-/// Runs that wait for one session, likewise.
-const DEFAULT_MAX_WAITING: usize = 64;
-
-/// Stay of a run in memory that waits, where nobody says.
-const DEFAULT_PARK_AFTER: Duration = Duration::from_mins(1);
-
-/// A number above those of every run that an earlier process began.
-#[allow(clippy::disallowed_methods)] // no host is asked: the order outlives every one of them
-fn micros_since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX / 2)
-}
-
-/// Why an engine could not be built.
-#[derive(Debug)]
-pub enum BuildError {
-    /// The workflows have faults: all of them.
-    Workflows(Vec<Fault>),
-    /// The profiles have faults: all of them.
-    Profiles(Vec<ProfileFault>),
-    /// Files that could not be read: all of them.
-    Files(Vec<(PathBuf, std::io::Error)>),
-    /// The operating system gave no threads.
-    Threads(std::io::Error),
-    /// The engine was to be [local](EngineBuilder::local), and its thread can not carry it.
-    Local(NotLocalContext),
-    /// Two settings that exclude each other: which.
-    Settings(&'static str, &'static str),
-    /// Tools that have the name of a built-in one: all of them.
-    ReservedTools(Vec<String>),
-    /// The engine stopped while it started.
-    Engine(RunError),
-}
-
-impl std::fmt::Display for BuildError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Workflows(faults) => lines(f, faults),
-            Self::Profiles(faults) => lines(f, faults),
-            Self::Files(unread) => {
-                let said = unread
-                    .iter()
-                    .map(|(path, error)| format!("{}: {error}", path.display()));
-                lines(f, &said.collect::<Vec<_>>())
-            }
-            Self::Threads(error) => write!(f, "no threads: {error}"),
-            Self::Local(missing) => write!(f, "the engine can not live on the thread that builds it: {missing}"),
-            Self::Settings(one, other) => write!(f, "an engine has {one} or {other}, not both"),
-            Self::ReservedTools(names) => {
-                let said = names
-                    .iter()
-                    .map(|name| format!("`{name}` is the name of a built-in tool: give this one another"));
-                lines(f, &said.collect::<Vec<_>>())
-            }
-            Self::Engine(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
+pub(crate) use build::Plan;
+pub use error::BuildError;
 
 /// The text of a panic, where it has one.
 fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
@@ -104,16 +36,6 @@ fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     owned
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no text")
-}
-
-fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) -> std::fmt::Result {
-    for (place, fault) in faults.iter().enumerate() {
-        if place > 0 {
-            writeln!(f)?;
-        }
-        fault.fmt(f)?;
-    }
-    Ok(())
 }
 
 /// The JSON of a definition, which always has one: its maps have texts for keys.
@@ -539,186 +461,5 @@ impl EngineBuilder {
     pub fn on_notification(mut self, notify: impl Fn(&str, Option<&str>) + Send + Sync + 'static) -> Self {
         self.notify = Some(Arc::new(notify));
         self
-    }
-
-    /// Starts the engine's threads, registers what was given. All faults are reported at once.
-    pub fn build(mut self) -> Result<Engine, BuildError> {
-        self.check_settings()?;
-        let checked = self.take_checked()?;
-        let loaded = Loaded::of(&self.files);
-        let ask = self.ask.take();
-        let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
-        let durable = self
-            .store
-            .take()
-            .map(|store| Arc::new(Durable::new(store, ask, parks_after)));
-        if let Some(durable) = &durable {
-            self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
-        }
-        let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
-        if let Some(durable) = &durable {
-            ports.sessions = Arc::new(StoredSessions(Arc::clone(&durable.store)));
-        }
-        if self.has_schedules.unwrap_or(true) {
-            ports.schedules = Some(match &durable {
-                Some(durable) => Arc::clone(durable) as Arc<dyn ScheduleMemory>,
-                None => Arc::new(NoScheduleMemory),
-            });
-        }
-        let seed = self.seed.or(match self.clock {
-            Clock::Virtual { seed } => seed,
-            Clock::Real => None,
-        });
-        crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
-        let (placement, spawner) = match self.clock {
-            Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
-            Clock::Real => {
-                let default = HostConfig::default();
-                let arbiters = self.arbiters.unwrap_or(default.arbiters);
-                let config = HostConfig {
-                    arbiters,
-                    work: self.work,
-                    ..default
-                };
-                if self.is_local {
-                    Placement::local(config, names).map_err(BuildError::Local)
-                } else {
-                    Placement::arbiters(config, names).map_err(BuildError::Threads)
-                }
-            }
-        }?;
-        let run_id_seed = match self.clock {
-            Clock::Virtual { seed } => seed.unwrap_or_default(),
-            Clock::Real => process_seed(),
-        };
-        let shared = EngineShared::start(EngineParts {
-            ports,
-            max_runs: self.max_runs.unwrap_or(DEFAULT_MAX_RUNS),
-            spawner,
-            run_id_seed,
-            seed,
-            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
-            first_number: micros_since_1970(),
-        })
-        .map_err(BuildError::Engine)?;
-        let engine = Engine {
-            shared,
-            placement,
-            durable,
-        };
-        if let Some(checked) = &checked {
-            engine.register_compiled(checked.loaded(), checked.compiled());
-        }
-        engine
-            .register(&loaded, &engine.shared.graphs())
-            .map_err(BuildError::Workflows)?;
-        // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
-        engine.placement.wait_idle(super::STARTS_WITHIN);
-        Ok(engine)
-    }
-
-    fn check_settings(&self) -> Result<(), BuildError> {
-        if self.is_local && self.clock != Clock::Real {
-            return Err(BuildError::Settings("local actors", "virtual time"));
-        }
-        if self.store.is_some() && self.journal.is_some() {
-            return Err(BuildError::Settings("a store", "a journal"));
-        }
-        if self.is_local && self.arbiters.is_some() {
-            return Err(BuildError::Settings("local actors", "arbiters"));
-        }
-        Ok(())
-    }
-
-    /// Everything an engine needs but threads, for who runs it on one of its own.
-    pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
-        let checked = self.take_checked()?;
-        let loaded = Loaded::of(&self.files);
-        let (ports, names) = self.ports(checked.as_ref(), &loaded)?;
-        let known = checked.as_ref().map_or(&[][..], Checked::graphs);
-        let own = super::compiled(&loaded, (&names, &names.models.now()), known)
-            .map_err(BuildError::Workflows)?
-            .graphs;
-        let graphs = known.iter().cloned().chain(own).collect();
-        let known = checked.as_ref().map_or(&[][..], |checked| &checked.loaded().triggers);
-        let triggers = known.iter().chain(&loaded.triggers);
-        let triggers = triggers.map(|trigger| trigger.value.clone()).collect();
-        Ok(Plan {
-            ports,
-            graphs,
-            triggers,
-        })
-    }
-
-    fn take_checked(&mut self) -> Result<Option<Checked>, BuildError> {
-        if !self.unread.is_empty() {
-            return Err(BuildError::Files(std::mem::take(&mut self.unread)));
-        }
-        let checked = self.checked.take();
-        match &checked {
-            Some(checked) if !checked.faults().is_empty() => Err(BuildError::Workflows(checked.faults().to_vec())),
-            Some(_) | None => Ok(checked),
-        }
-    }
-
-    fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<(Ports, Names), BuildError> {
-        let reserved = self.tools.names().filter(|name| BuiltInTool::of_name(name).is_some());
-        let reserved: Vec<String> = reserved.map(str::to_owned).collect();
-        if !reserved.is_empty() {
-            return Err(BuildError::ReservedTools(reserved));
-        }
-        let tokenizers = std::mem::take(&mut self.tokenizers);
-        let configured = std::mem::take(&mut self.profiles);
-        let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);
-        let in_files = known.iter().chain(&loaded.profiles);
-        let in_files = in_files.map(|profile| profile.value.clone()).collect();
-        let in_code = std::mem::take(&mut self.models);
-        let models = ModelsOfRuns::new(configured, in_files, in_code, self.keys.take());
-        let models = Arc::new(models.map_err(BuildError::Profiles)?);
-        let names = Names {
-            models: Arc::clone(&models),
-            functions: self.functions.keys().cloned().collect(),
-        };
-        let ports = Ports {
-            schedules: None,
-            journal: self.journal.take(),
-            models,
-            tools: Arc::new(std::mem::take(&mut self.tools)),
-            functions: Arc::new(std::mem::take(&mut self.functions)),
-            scripts: self.scripts.take().unwrap_or_default(),
-            evaluator: Arc::new(crate::script::evaluator),
-            tokenizer: Arc::new(move |choice: &TokenizerChoice<'_>| {
-                let of_profile = choice.profile.and_then(|profile| profile.tokenizer.as_deref());
-                let name = choice.name.or(of_profile);
-                let own = name.and_then(|name| tokenizers.get(name)).cloned();
-                own.unwrap_or_else(|| match (name, choice.profile) {
-                    (None, Some(profile)) => crate::tokens::of_provider(profile),
-                    (name, _) => crate::tokens::tokenizer(name),
-                })
-            }),
-            speculative_at: self.speculative_at,
-            sessions: Arc::new(MemorySessions::default()),
-            notify: self
-                .notify
-                .take()
-                .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
-            fits: crate::json_schema::fits,
-        };
-        Ok((ports, names))
-    }
-}
-
-/// An engine without threads.
-pub(crate) struct Plan {
-    pub(crate) ports: Ports,
-    pub(crate) graphs: Vec<Arc<Graph>>,
-    pub(crate) triggers: Vec<TriggerDefinition>,
-}
-
-impl Plan {
-    /// The first of the files that is not a triggered sub-workflow; empty where there is none.
-    pub(crate) fn first_workflow(&self) -> String {
-        let first = self.graphs.iter().find(|graph| !graph.triggered);
-        first.map(|graph| graph.workflow_id.to_string()).unwrap_or_default()
     }
 }

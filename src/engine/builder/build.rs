@@ -1,0 +1,217 @@
+//! An engine from its settings.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pirn_actors::engine::{EngineParts, EngineShared};
+use pirn_actors::host::HostConfig;
+use pirn_actors::ports::{NoScheduleMemory, Ports, ScheduleMemory, TokenizerChoice};
+use pirn_actors::sessions::MemorySessions;
+use pirn_core::definition::{BuiltInTool, Loaded, TriggerDefinition};
+use pirn_core::graph::Graph;
+
+use super::{BuildError, Clock, EngineBuilder};
+use crate::check::Checked;
+use crate::engine::durable::{Durable, StoreJournal, StoredSessions};
+use crate::engine::place::{Placement, process_seed};
+use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
+use crate::models::ModelsOfRuns;
+
+/// Runs at once where the builder is not told otherwise.
+const DEFAULT_MAX_RUNS: usize = 1_000_000;
+
+/// Runs that wait for one session, likewise.
+const DEFAULT_MAX_WAITING: usize = 64;
+
+/// Stay of a run in memory that waits, where nobody says.
+const DEFAULT_PARK_AFTER: Duration = Duration::from_mins(1);
+
+/// A number above those of every run that an earlier process began.
+#[allow(clippy::disallowed_methods)] // no host is asked: the order outlives every one of them
+fn micros_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+impl EngineBuilder {
+    /// Starts the engine's threads, registers what was given. All faults are reported at once.
+    pub fn build(mut self) -> Result<Engine, BuildError> {
+        self.check_settings()?;
+        let checked = self.take_checked()?;
+        let loaded = Loaded::of(&self.files);
+        let ask = self.ask.take();
+        let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
+        let durable = self
+            .store
+            .take()
+            .map(|store| Arc::new(Durable::new(store, ask, parks_after)));
+        if let Some(durable) = &durable {
+            self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
+        }
+        let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
+        if let Some(durable) = &durable {
+            ports.sessions = Arc::new(StoredSessions(Arc::clone(&durable.store)));
+        }
+        if self.has_schedules.unwrap_or(true) {
+            ports.schedules = Some(match &durable {
+                Some(durable) => Arc::clone(durable) as Arc<dyn ScheduleMemory>,
+                None => Arc::new(NoScheduleMemory),
+            });
+        }
+        let seed = self.seed.or(match self.clock {
+            Clock::Virtual { seed } => seed,
+            Clock::Real => None,
+        });
+        crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
+        let (placement, spawner) = match self.clock {
+            Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
+            Clock::Real => {
+                let default = HostConfig::default();
+                let arbiters = self.arbiters.unwrap_or(default.arbiters);
+                let config = HostConfig {
+                    arbiters,
+                    work: self.work,
+                    ..default
+                };
+                if self.is_local {
+                    Placement::local(config, names).map_err(BuildError::Local)
+                } else {
+                    Placement::arbiters(config, names).map_err(BuildError::Threads)
+                }
+            }
+        }?;
+        let run_id_seed = match self.clock {
+            Clock::Virtual { seed } => seed.unwrap_or_default(),
+            Clock::Real => process_seed(),
+        };
+        let shared = EngineShared::start(EngineParts {
+            ports,
+            max_runs: self.max_runs.unwrap_or(DEFAULT_MAX_RUNS),
+            spawner,
+            run_id_seed,
+            seed,
+            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
+            first_number: micros_since_1970(),
+        })
+        .map_err(BuildError::Engine)?;
+        let engine = Engine {
+            shared,
+            placement,
+            durable,
+        };
+        if let Some(checked) = &checked {
+            engine.register_compiled(checked.loaded(), checked.compiled());
+        }
+        engine
+            .register(&loaded, &engine.shared.graphs())
+            .map_err(BuildError::Workflows)?;
+        // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
+        engine.placement.wait_idle(STARTS_WITHIN);
+        Ok(engine)
+    }
+
+    fn check_settings(&self) -> Result<(), BuildError> {
+        if self.is_local && self.clock != Clock::Real {
+            return Err(BuildError::Settings("local actors", "virtual time"));
+        }
+        if self.store.is_some() && self.journal.is_some() {
+            return Err(BuildError::Settings("a store", "a journal"));
+        }
+        if self.is_local && self.arbiters.is_some() {
+            return Err(BuildError::Settings("local actors", "arbiters"));
+        }
+        Ok(())
+    }
+
+    /// Everything an engine needs but threads, for who runs it on one of its own.
+    pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
+        let checked = self.take_checked()?;
+        let loaded = Loaded::of(&self.files);
+        let (ports, names) = self.ports(checked.as_ref(), &loaded)?;
+        let known = checked.as_ref().map_or(&[][..], Checked::graphs);
+        let own = compiled(&loaded, (&names, &names.models.now()), known)
+            .map_err(BuildError::Workflows)?
+            .graphs;
+        let graphs = known.iter().cloned().chain(own).collect();
+        let known = checked.as_ref().map_or(&[][..], |checked| &checked.loaded().triggers);
+        let triggers = known.iter().chain(&loaded.triggers);
+        let triggers = triggers.map(|trigger| trigger.value.clone()).collect();
+        Ok(Plan {
+            ports,
+            graphs,
+            triggers,
+        })
+    }
+
+    fn take_checked(&mut self) -> Result<Option<Checked>, BuildError> {
+        if !self.unread.is_empty() {
+            return Err(BuildError::Files(std::mem::take(&mut self.unread)));
+        }
+        let checked = self.checked.take();
+        match &checked {
+            Some(checked) if !checked.faults().is_empty() => Err(BuildError::Workflows(checked.faults().to_vec())),
+            Some(_) | None => Ok(checked),
+        }
+    }
+
+    fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<(Ports, Names), BuildError> {
+        let reserved = self.tools.names().filter(|name| BuiltInTool::of_name(name).is_some());
+        let reserved: Vec<String> = reserved.map(str::to_owned).collect();
+        if !reserved.is_empty() {
+            return Err(BuildError::ReservedTools(reserved));
+        }
+        let tokenizers = std::mem::take(&mut self.tokenizers);
+        let configured = std::mem::take(&mut self.profiles);
+        let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);
+        let in_files = known.iter().chain(&loaded.profiles);
+        let in_files = in_files.map(|profile| profile.value.clone()).collect();
+        let in_code = std::mem::take(&mut self.models);
+        let models = ModelsOfRuns::new(configured, in_files, in_code, self.keys.take());
+        let models = Arc::new(models.map_err(BuildError::Profiles)?);
+        let names = Names {
+            models: Arc::clone(&models),
+            functions: self.functions.keys().cloned().collect(),
+        };
+        let ports = Ports {
+            schedules: None,
+            journal: self.journal.take(),
+            models,
+            tools: Arc::new(std::mem::take(&mut self.tools)),
+            functions: Arc::new(std::mem::take(&mut self.functions)),
+            scripts: self.scripts.take().unwrap_or_default(),
+            evaluator: Arc::new(crate::script::evaluator),
+            tokenizer: Arc::new(move |choice: &TokenizerChoice<'_>| {
+                let of_profile = choice.profile.and_then(|profile| profile.tokenizer.as_deref());
+                let name = choice.name.or(of_profile);
+                let own = name.and_then(|name| tokenizers.get(name)).cloned();
+                own.unwrap_or_else(|| match (name, choice.profile) {
+                    (None, Some(profile)) => crate::tokens::of_provider(profile),
+                    (name, _) => crate::tokens::tokenizer(name),
+                })
+            }),
+            speculative_at: self.speculative_at,
+            sessions: Arc::new(MemorySessions::default()),
+            notify: self
+                .notify
+                .take()
+                .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
+            fits: crate::json_schema::fits,
+        };
+        Ok((ports, names))
+    }
+}
+
+/// An engine without threads.
+pub(crate) struct Plan {
+    pub(crate) ports: Ports,
+    pub(crate) graphs: Vec<Arc<Graph>>,
+    pub(crate) triggers: Vec<TriggerDefinition>,
+}
+
+impl Plan {
+    /// The first of the files that is not a triggered sub-workflow; empty where there is none.
+    pub(crate) fn first_workflow(&self) -> String {
+        let first = self.graphs.iter().find(|graph| !graph.triggered);
+        first.map(|graph| graph.workflow_id.to_string()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,67 @@
+//! The ways in which an engine can not be built.
+
+use std::path::PathBuf;
+
+use pirn_actors::host::NotLocalContext;
+use pirn_core::definition::Fault;
+use pirn_core::error::RunError;
+
+use crate::models::ProfileFault;
+
+/// Why an engine could not be built.
+#[derive(Debug)]
+pub enum BuildError {
+    /// The workflows have faults: all of them.
+    Workflows(Vec<Fault>),
+    /// The profiles have faults: all of them.
+    Profiles(Vec<ProfileFault>),
+    /// Files that could not be read: all of them.
+    Files(Vec<(PathBuf, std::io::Error)>),
+    /// The operating system gave no threads.
+    Threads(std::io::Error),
+    /// The engine was to be [local](EngineBuilder::local), and its thread can not carry it.
+    Local(NotLocalContext),
+    /// Two settings that exclude each other: which.
+    Settings(&'static str, &'static str),
+    /// Tools that have the name of a built-in one: all of them.
+    ReservedTools(Vec<String>),
+    /// The engine stopped while it started.
+    Engine(RunError),
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Workflows(faults) => lines(f, faults),
+            Self::Profiles(faults) => lines(f, faults),
+            Self::Files(unread) => {
+                let said = unread
+                    .iter()
+                    .map(|(path, error)| format!("{}: {error}", path.display()));
+                lines(f, &said.collect::<Vec<_>>())
+            }
+            Self::Threads(error) => write!(f, "no threads: {error}"),
+            Self::Local(missing) => write!(f, "the engine can not live on the thread that builds it: {missing}"),
+            Self::Settings(one, other) => write!(f, "an engine has {one} or {other}, not both"),
+            Self::ReservedTools(names) => {
+                let said = names
+                    .iter()
+                    .map(|name| format!("`{name}` is the name of a built-in tool: give this one another"));
+                lines(f, &said.collect::<Vec<_>>())
+            }
+            Self::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) -> std::fmt::Result {
+    for (place, fault) in faults.iter().enumerate() {
+        if place > 0 {
+            writeln!(f)?;
+        }
+        fault.fmt(f)?;
+    }
+    Ok(())
+}
