@@ -8,9 +8,9 @@ mod loader;
 mod loops;
 mod oracle;
 mod references;
-#[cfg(feature = "schema")]
 #[cfg(feature = "schedule")]
 mod schedules;
+#[cfg(feature = "schema")]
 mod schema;
 mod seeds;
 mod short_forks;
