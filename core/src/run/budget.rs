@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::amount::{Amount, FigureKind, Limits, Most};
 use super::conversation::answer;
 use super::graphs::Graphs;
-use super::ledger::{
-    Account, AccountNo, Amount, Asked, CallMost, Figure, Kind, Ledger, Limits, Most, Refusal, Released, Settled,
-};
+use super::ledger::{Account, AccountNo, Asked, CallMost, Figure, Ledger, Refusal, Released, Settled};
 use super::mailbox::Mailbox;
 use super::message::{Message, ToSupervisor, ToThread};
 use super::report::{BudgetFigure, BudgetReport};
@@ -136,11 +135,11 @@ impl<'a> Places<'a> {
             Refusal::Unbounded { kind, .. } => {
                 details.insert("kind".to_owned(), json!(kind.as_str()));
                 match kind {
-                    Kind::Cost => format!(
+                    FigureKind::Cost => format!(
                         "the budget of {whose} limits the cost, and the most that this call may cost is not known: its \
                          profile needs `prices`, and it `maxTokens`"
                     ),
-                    Kind::Tokens | Kind::ModelCalls => format!(
+                    FigureKind::Tokens | FigureKind::ModelCalls => format!(
                         "the budget of {whose} limits the tokens, and the most that this call may write is not known: it \
                          needs `maxTokens` among its parameters"
                     ),
@@ -166,7 +165,8 @@ impl<'a> Places<'a> {
     fn events(self, ledger: &Ledger, node_id: Option<&Arc<str>>, settled: Settled) -> Vec<RaisedEvent> {
         let mut events = Vec::new();
         if let Some((reserved, used)) = settled.overrun {
-            let figures = |amount: Amount| json!({"tokens": amount.tokens, "cost": shown(Kind::Cost, amount.pico)});
+            let figures =
+                |amount: Amount| json!({"tokens": amount.tokens, "cost": shown(FigureKind::Cost, amount.pico)});
             let fields = [
                 ("nodeId", json!(node_id)),
                 ("reserved", figures(reserved)),
@@ -205,18 +205,18 @@ impl<'a> Places<'a> {
 }
 
 /// A figure as users see it: a cost is a number of the currency.
-fn shown(kind: Kind, figure: u64) -> Value {
+fn shown(kind: FigureKind, figure: u64) -> Value {
     match kind {
-        Kind::Cost => json!(figure as f64 / ONE),
-        Kind::Tokens | Kind::ModelCalls => json!(figure),
+        FigureKind::Cost => json!(figure as f64 / ONE),
+        FigureKind::Tokens | FigureKind::ModelCalls => json!(figure),
     }
 }
 
-fn words(kind: Kind) -> &'static str {
+fn words(kind: FigureKind) -> &'static str {
     match kind {
-        Kind::Tokens => "tokens",
-        Kind::Cost => "of cost",
-        Kind::ModelCalls => "model calls",
+        FigureKind::Tokens => "tokens",
+        FigureKind::Cost => "of cost",
+        FigureKind::ModelCalls => "model calls",
     }
 }
 
@@ -369,9 +369,9 @@ impl ThreadTurn<'_, '_> {
                 let whose = if account.is_path { " of this path" } else { "" };
                 let [used, limit] = [used, limit].map(|figure| shown(kind, figure));
                 match kind {
-                    Kind::Cost => format!("- Cost{whose}: {used} of {limit} used"),
-                    Kind::Tokens => format!("- Tokens{whose}: {used} of {limit} used"),
-                    Kind::ModelCalls => format!("- Model calls{whose}: {used} of {limit} made"),
+                    FigureKind::Cost => format!("- Cost{whose}: {used} of {limit} used"),
+                    FigureKind::Tokens => format!("- Tokens{whose}: {used} of {limit} used"),
+                    FigureKind::ModelCalls => format!("- Model calls{whose}: {used} of {limit} made"),
                 }
             })
             .collect();
@@ -440,9 +440,9 @@ impl RunMachine {
             let [used, limit] = [used, limit].map(|figure| shown(kind, figure));
             let figure = Some(BudgetFigure { limit, used });
             match kind {
-                Kind::Tokens => report.tokens = figure,
-                Kind::Cost => report.cost = figure,
-                Kind::ModelCalls => report.model_calls = figure,
+                FigureKind::Tokens => report.tokens = figure,
+                FigureKind::Cost => report.cost = figure,
+                FigureKind::ModelCalls => report.model_calls = figure,
             }
         }
         (report != BudgetReport::default()).then_some(report)

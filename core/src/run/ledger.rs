@@ -20,136 +20,11 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
-use crate::definition::Budget;
+use super::amount::{Amount, FigureKind, Limits, Most};
 use crate::thread::{Effect, EffectId};
 
 /// An account's place; those above it have lower ones.
 pub(super) type AccountNo = u32;
-
-/// Figures that are limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Amount {
-    pub(super) tokens: u64,
-    /// Millionths of a millionth of the currency.
-    pub(super) pico: u64,
-    pub(super) calls: u64,
-}
-
-impl Amount {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_add(other.tokens),
-            pico: self.pico.saturating_add(other.pico),
-            calls: self.calls.saturating_add(other.calls),
-        }
-    }
-
-    fn minus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_sub(other.tokens),
-            pico: self.pico.saturating_sub(other.pico),
-            calls: self.calls.saturating_sub(other.calls),
-        }
-    }
-
-    fn of(self, kind: Kind) -> u64 {
-        match kind {
-            Kind::Tokens => self.tokens,
-            Kind::Cost => self.pico,
-            Kind::ModelCalls => self.calls,
-        }
-    }
-}
-
-/// One of the figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
-    Tokens,
-    Cost,
-    ModelCalls,
-}
-
-impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Tokens, Self::Cost, Self::ModelCalls];
-
-    /// The word used in JSON.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Tokens => "tokens",
-            Self::Cost => "cost",
-            Self::ModelCalls => "modelCalls",
-        }
-    }
-}
-
-/// The most that one call may use; none: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Most {
-    pub(super) tokens: Option<u64>,
-    pub(super) pico: Option<u64>,
-}
-
-impl Most {
-    fn amount(self) -> Amount {
-        Amount {
-            tokens: self.tokens.unwrap_or_default(),
-            pico: self.pico.unwrap_or_default(),
-            calls: 1,
-        }
-    }
-
-    /// The most that both may use together.
-    pub(super) fn and(self, other: Self) -> Self {
-        let sum = |one: Option<u64>, other| one.zip(other).map(|(one, other): (u64, u64)| one.saturating_add(other));
-        Self {
-            tokens: sum(self.tokens, other.tokens),
-            pico: sum(self.pico, other.pico),
-        }
-    }
-
-    fn is_known(self, kind: Kind) -> bool {
-        match kind {
-            Kind::Tokens => self.tokens.is_some(),
-            Kind::Cost => self.pico.is_some(),
-            Kind::ModelCalls => true,
-        }
-    }
-}
-
-/// The limits of an account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Limits {
-    tokens: Option<u64>,
-    pico: Option<u64>,
-    calls: Option<u64>,
-    /// The share from which on models are told.
-    warn_at: f64,
-}
-
-impl Limits {
-    pub(super) fn of(budget: &Budget, warn_at: f64) -> Self {
-        Self {
-            tokens: budget.tokens,
-            pico: budget.cost.map(|cost| (cost * 1e12).round() as u64),
-            calls: budget.model_calls,
-            warn_at,
-        }
-    }
-
-    pub(super) fn of_kind(&self, kind: Kind) -> Option<u64> {
-        match kind {
-            Kind::Tokens => self.tokens,
-            Kind::Cost => self.pico,
-            Kind::ModelCalls => self.calls,
-        }
-    }
-
-    /// The figure that is too large.
-    fn exceeded_by(&self, amount: Amount) -> Option<Kind> {
-        let is_over = |kind: &Kind| self.of_kind(*kind).is_some_and(|limit| amount.of(*kind) > limit);
-        Kind::ALL.into_iter().find(is_over)
-    }
-}
 
 /// One budget of one thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -171,7 +46,7 @@ pub(super) struct Account {
 
 impl Account {
     /// The figure and its limit, where models are told of it.
-    fn warning(&self, kind: Kind) -> Option<Figure> {
+    fn warning(&self, kind: FigureKind) -> Option<Figure> {
         let limit = self.limits.of_kind(kind)?;
         let used = self.used.of(kind);
         (used as f64 >= limit as f64 * self.limits.warn_at).then_some(Figure { kind, used, limit })
@@ -181,7 +56,7 @@ impl Account {
 /// A figure of an account, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Figure {
-    pub(super) kind: Kind,
+    pub(super) kind: FigureKind,
     pub(super) used: u64,
     pub(super) limit: u64,
 }
@@ -209,7 +84,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Nobody knows the most that it may use of this, which is limited.
-    Unbounded { account: AccountNo, kind: Kind },
+    Unbounded { account: AccountNo, kind: FigureKind },
     /// It needs so much, and more is used of the limit than leaves room for it.
     Short {
         account: AccountNo,
@@ -364,7 +239,7 @@ impl Ledger {
         let own = |account: &&Account| account.thread == thread && !account.is_path;
         let account = self.accounts.iter().find(own);
         account.into_iter().flat_map(|account| {
-            Kind::ALL.into_iter().filter_map(|kind| {
+            FigureKind::ALL.into_iter().filter_map(|kind| {
                 Some(Figure {
                     kind,
                     used: account.used.of(kind),
@@ -377,7 +252,7 @@ impl Ledger {
     /// The figures that a model is told whose call draws on this account first.
     pub(super) fn warnings(&self, account: AccountNo) -> impl Iterator<Item = (&Account, Figure)> {
         let figures = |account| {
-            Kind::ALL
+            FigureKind::ALL
                 .into_iter()
                 .filter_map(move |kind| Account::warning(account, kind))
         };
@@ -424,8 +299,8 @@ impl Ledger {
         let needs = most.amount();
         self.chain(account).find_map(|no| {
             let account = self.account(no)?;
-            let is_unbounded = |kind: &Kind| account.limits.of_kind(*kind).is_some() && !most.is_known(*kind);
-            if let Some(kind) = Kind::ALL.into_iter().find(is_unbounded) {
+            let is_unbounded = |kind: &FigureKind| account.limits.of_kind(*kind).is_some() && !most.is_known(*kind);
+            if let Some(kind) = FigureKind::ALL.into_iter().find(is_unbounded) {
                 return Some(Refusal::Unbounded { account: no, kind });
             }
             let kind = account.limits.exceeded_by(account.used.plus(needs))?;
@@ -494,8 +369,8 @@ impl Ledger {
         self.each(open.account, |account| {
             account.reserved = account.reserved.minus(reserved);
         });
-        let is_over = |kind: Kind| open.most.is_known(kind) && used.of(kind) > reserved.of(kind);
-        let is_overrun = is_over(Kind::Tokens) || is_over(Kind::Cost);
+        let is_over = |kind: FigureKind| open.most.is_known(kind) && used.of(kind) > reserved.of(kind);
+        let is_overrun = is_over(FigureKind::Tokens) || is_over(FigureKind::Cost);
         Some(Settled {
             warnings: self.count(open.account, used),
             overrun: is_overrun.then_some((reserved, used)),
@@ -511,7 +386,7 @@ impl Ledger {
             let Some(account) = self.accounts.get_mut(no as usize) else {
                 continue;
             };
-            for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            for (place, kind) in FigureKind::ALL.into_iter().enumerate() {
                 if let Some(figure) = account.warning(kind)
                     && !std::mem::replace(&mut account.warned[place], true)
                 {
@@ -580,6 +455,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::definition::Budget;
     use crate::thread::TimerPurpose;
 
     /// A call as the words of the module have it.

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+mod amount;
 mod answer;
 mod branches;
 mod budget;

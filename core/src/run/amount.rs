@@ -1,0 +1,130 @@
+//! The figures that budgets limit, as amounts of all of them at once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::definition::Budget;
+
+/// Figures that are limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Amount {
+    pub(super) tokens: u64,
+    /// Millionths of a millionth of the currency.
+    pub(super) pico: u64,
+    pub(super) calls: u64,
+}
+
+impl Amount {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            pico: self.pico.saturating_add(other.pico),
+            calls: self.calls.saturating_add(other.calls),
+        }
+    }
+
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            pico: self.pico.saturating_sub(other.pico),
+            calls: self.calls.saturating_sub(other.calls),
+        }
+    }
+
+    pub(super) fn of(self, kind: FigureKind) -> u64 {
+        match kind {
+            FigureKind::Tokens => self.tokens,
+            FigureKind::Cost => self.pico,
+            FigureKind::ModelCalls => self.calls,
+        }
+    }
+}
+
+/// One of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum FigureKind {
+    Tokens,
+    Cost,
+    ModelCalls,
+}
+
+impl FigureKind {
+    pub(super) const ALL: [Self; 3] = [Self::Tokens, Self::Cost, Self::ModelCalls];
+
+    /// The word used in JSON.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::ModelCalls => "modelCalls",
+        }
+    }
+}
+
+/// The most that one call may use; none: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Most {
+    pub(super) tokens: Option<u64>,
+    pub(super) pico: Option<u64>,
+}
+
+impl Most {
+    pub(super) fn amount(self) -> Amount {
+        Amount {
+            tokens: self.tokens.unwrap_or_default(),
+            pico: self.pico.unwrap_or_default(),
+            calls: 1,
+        }
+    }
+
+    /// The most that both may use together.
+    pub(super) fn and(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other| one.zip(other).map(|(one, other): (u64, u64)| one.saturating_add(other));
+        Self {
+            tokens: sum(self.tokens, other.tokens),
+            pico: sum(self.pico, other.pico),
+        }
+    }
+
+    pub(super) fn is_known(self, kind: FigureKind) -> bool {
+        match kind {
+            FigureKind::Tokens => self.tokens.is_some(),
+            FigureKind::Cost => self.pico.is_some(),
+            FigureKind::ModelCalls => true,
+        }
+    }
+}
+
+/// The limits of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Limits {
+    tokens: Option<u64>,
+    pico: Option<u64>,
+    calls: Option<u64>,
+    /// The share from which on models are told.
+    pub(super) warn_at: f64,
+}
+
+impl Limits {
+    pub(super) fn of(budget: &Budget, warn_at: f64) -> Self {
+        Self {
+            tokens: budget.tokens,
+            pico: budget.cost.map(|cost| (cost * 1e12).round() as u64),
+            calls: budget.model_calls,
+            warn_at,
+        }
+    }
+
+    pub(super) fn of_kind(&self, kind: FigureKind) -> Option<u64> {
+        match kind {
+            FigureKind::Tokens => self.tokens,
+            FigureKind::Cost => self.pico,
+            FigureKind::ModelCalls => self.calls,
+        }
+    }
+
+    /// The figure that is too large.
+    pub(super) fn exceeded_by(&self, amount: Amount) -> Option<FigureKind> {
+        let is_over = |kind: &FigureKind| self.of_kind(*kind).is_some_and(|limit| amount.of(*kind) > limit);
+        FigureKind::ALL.into_iter().find(is_over)
+    }
+}
