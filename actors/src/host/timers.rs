@@ -63,6 +63,10 @@ impl<T> Timers<T> {
 
     /// Takes a timer out, if it is still there.
     pub(super) fn take(&mut self, key: TimerKey) -> Option<T> {
+        // Before the first that is left: it has fired.
+        if self.due.first_key_value().is_none_or(|(first, _)| key < *first) {
+            return None;
+        }
         self.background.remove(&key);
         self.due.remove(&key)
     }
@@ -91,6 +95,8 @@ impl<T> Timers<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -122,6 +128,38 @@ mod tests {
         assert!(timers.has_foreground());
         assert_eq!(timers.pop_due(9), Some("b"));
         assert!(!timers.has_foreground());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_set_and_cancelled_the_others_fall_due_in_their_order(
+            steps in prop::collection::vec((0..4_u8, 0..6_u64), 0..40),
+        ) {
+            let mut timers = Timers::new();
+            // By deadline and order, each until it falls due or is cancelled; and every key ever given.
+            let (mut pending, mut keys) = (Vec::new(), Vec::new());
+            for (step, (what, n)) in steps.into_iter().enumerate() {
+                match what {
+                    0 | 1 => {
+                        let key = if what == 0 { timers.set(n, step) } else { timers.set_in_background(n, step) };
+                        keys.push((key, step));
+                        pending.push((n, step, what == 0));
+                        pending.sort_unstable();
+                    }
+                    2 if !keys.is_empty() => {
+                        let (key, of) = keys[n as usize % keys.len()];
+                        let place = pending.iter().position(|(_, set, _)| *set == of);
+                        prop_assert_eq!(timers.take(key), place.map(|place| pending.remove(place).1));
+                    }
+                    _ => {
+                        let is_due = pending.first().is_some_and(|(deadline, ..)| *deadline <= n);
+                        let due = is_due.then(|| pending.remove(0).1);
+                        prop_assert_eq!(timers.pop_due(n), due);
+                    }
+                }
+                prop_assert_eq!(timers.has_foreground(), pending.iter().any(|(.., is_awaited)| *is_awaited));
+            }
+        }
     }
 
     #[test]
