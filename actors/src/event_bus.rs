@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
+use pirn_core::event::{Event, EventMask, RaisedEvent};
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::Outcome;
 
@@ -20,8 +20,11 @@ use crate::protocol::bus::{BusMsg, BusSender, Interest, Quiesce, ResumedEvents, 
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::{Delivery, Undelivered};
 use crate::protocol::mailbox::Receiver;
-use crate::protocol::matcher::{MatcherMsg, MatcherSender};
+use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::SupervisorMsg;
+
+/// The most events that the trigger matcher is told of in one message.
+const TOGETHER: usize = 16;
 
 pub(crate) struct EventBusActor {
     engine: Arc<dyn EngineHandle>,
@@ -35,6 +38,8 @@ pub(crate) struct EventBusActor {
     sequences: BTreeMap<Arc<str>, u64>,
     listeners: Vec<Listener>,
     waiters: EventWaiters,
+    /// Raised, and watched by triggers: the matcher is told of them next.
+    watched: Vec<Arc<Event>>,
 }
 
 impl EventBusActor {
@@ -56,6 +61,7 @@ impl EventBusActor {
             sequences: BTreeMap::new(),
             listeners: Vec::new(),
             waiters: EventWaiters::default(),
+            watched: Vec::new(),
         }
     }
 
@@ -67,20 +73,31 @@ impl EventBusActor {
         *sequence += 1;
         let event = Arc::new(source.event(*sequence, raised));
         self.hand_on(&event);
-        self.waiters.wake(&event);
-        if event.raised.event_type == EventType::Custom {
-            self.say_dropped(&event);
+        let dropped = self.waiters.wake(&event);
+        self.say_dropped(dropped, &event);
+        if self.interest.triggers().contains(event.raised.event_type) {
+            self.watched.push(event);
+            if self.watched.len() == TOGETHER {
+                self.have_matched();
+            }
         }
-        if self.interest.triggers().contains(event.raised.event_type)
-            && let Some(matcher) = &self.matcher
-        {
-            matcher.do_send(MatcherMsg::Happened(event));
+    }
+
+    /// Tells the matcher of the events that were raised since this was last done.
+    fn have_matched(&mut self) {
+        let events = match self.watched.len() {
+            0 => return,
+            1 => Happened::One(self.watched.remove(0)),
+            _ => Happened::Many(std::mem::replace(&mut self.watched, Vec::with_capacity(TOGETHER))),
+        };
+        if let Some(matcher) = &self.matcher {
+            matcher.do_send(MatcherMsg::Happened(events));
         }
     }
 
     /// Says which events are no longer kept for WAIT nodes, where somebody listens.
-    fn say_dropped(&mut self, event: &Event) {
-        for dropped in self.waiters.dropped(&event.run_id) {
+    fn say_dropped(&mut self, dropped: Vec<RaisedEvent>, event: &Event) {
+        for dropped in dropped {
             if self.keeps_runs || self.interest.listening().contains(dropped.event_type) {
                 let source = Source {
                     run_id: Arc::clone(&event.run_id),
@@ -112,7 +129,9 @@ impl EventBusActor {
         self.publish_interest();
         self.waiters.resumed(&resumed.run_id, &resumed.events);
         if let Some(last) = resumed.events.last() {
-            self.say_dropped(last);
+            let dropped = self.waiters.dropped(&resumed.run_id);
+            self.say_dropped(dropped, last);
+            self.have_matched();
         }
         if let Some(matcher) = &self.matcher {
             matcher.do_send(MatcherMsg::Resumed(Box::new(resumed)));
@@ -301,7 +320,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
                 taken,
                 answer,
             } => self.waiters.begin(&run_id, waiter, (&event, &taken), answer),
-            BusMsg::Keep { run_id, words } => self.waiters.keep(run_id, &words),
+            BusMsg::Keep { run_id, words } => self.waiters.keep(&run_id, &words),
             BusMsg::WaitEnded { run_id, waiter } => self.waiters.end(&run_id, waiter),
             BusMsg::Subscribe(subscriber) => self.subscribe(subscriber),
             BusMsg::Quiesce { run_id, rounds, answer } => self.quiesce(run_id, rounds, answer),
@@ -316,5 +335,6 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::MatcherStopped(done) => self.stop(done, context),
             BusMsg::MatcherGone => self.matcher_gone(),
         }
+        self.have_matched();
     }
 }

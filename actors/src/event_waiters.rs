@@ -20,8 +20,9 @@ struct RunWaiters {
 
 impl EventWaiters {
     /// CUSTOM events of the run that these words name are kept from now on.
-    pub(crate) fn keep(&mut self, run_id: Arc<str>, words: &[Arc<str>]) {
-        self.0.entry(run_id).or_default().waits.keep(words);
+    pub(crate) fn keep(&mut self, run_id: &Arc<str>, words: &[Arc<str>]) {
+        self.0.entry(Arc::clone(run_id)).or_default().waits.keep(words);
+        self.forget_if_empty(run_id);
     }
 
     pub(crate) fn begin(
@@ -39,17 +40,22 @@ impl EventWaiters {
         self.forget_if_empty(run_id);
     }
 
-    /// Answers those of the run that wait for this event.
-    pub(crate) fn wake(&mut self, event: &Arc<Event>) {
+    /// Answers those of the run that wait for this event. What [`Self::dropped`] gives of the run then.
+    pub(crate) fn wake(&mut self, event: &Arc<Event>) -> Vec<RaisedEvent> {
         let Some(run) = self.0.get_mut(&event.run_id) else {
-            return;
+            return Vec::new();
         };
-        for waiter in run.waits.happened(event) {
-            if let Some(answer) = run.answers.remove(&waiter) {
+        let ended = run.waits.happened(event);
+        for waiter in &ended {
+            if let Some(answer) = run.answers.remove(waiter) {
                 answer.give(heard(event));
             }
         }
-        self.forget_if_empty(&event.run_id);
+        let dropped = run.waits.dropped();
+        if !ended.is_empty() {
+            self.forget_if_empty(&event.run_id);
+        }
+        dropped
     }
 
     /// EVENT_DROPPED for what is no longer kept of the run's events.

@@ -29,7 +29,7 @@ use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunct
 use crate::protocol::bus::{BusMsg, BusSender, Interest, ResumedEvents, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
-use crate::protocol::matcher::MatcherMsg;
+use crate::protocol::matcher::{Happened, MatcherMsg};
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
 use crate::trigger_call::{context_of, failed, notify, work};
 
@@ -511,7 +511,8 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
         }
         match message {
-            MatcherMsg::Happened(event) => self.happened(&event),
+            MatcherMsg::Happened(Happened::One(event)) => self.happened(&event),
+            MatcherMsg::Happened(Happened::Many(events)) => events.iter().for_each(|event| self.happened(event)),
             MatcherMsg::Resumed(resumed) => self.resumed(&resumed),
             MatcherMsg::Settle {
                 run_id,

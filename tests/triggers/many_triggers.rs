@@ -152,3 +152,33 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
         );
     }
 }
+
+#[test]
+fn of_events_that_come_at_once_each_meets_its_trigger_once_in_their_order() {
+    let wait = json!({"id": "wait", "type": "WAIT", "config": {"event": "over"}});
+    let mut main = line("main", &[wait]);
+    main["triggers"] = json!([{"id": "t", "type": "EVENT", "condition": {"eventType": "CUSTOM", "eventName": "n"},
+        "action": {"type": "CUSTOM", "parameters": {"function": "note"}}}]);
+    for count in [0, 1, 2, 15, 16, 17, 32, 33, 600] {
+        let noted = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::clone(&noted);
+        let engine = Engine::builder()
+            .virtual_time(None)
+            .function("note", move |input| {
+                let mut seen = seen.lock().map_err(|error| error.to_string())?;
+                seen.push(input.value()["event"]["n"].clone());
+                Ok(Value::Null)
+            })
+            .workflows(main.to_string())
+            .build()
+            .unwrap_or_else(|error| panic!("{error}"));
+        let run = engine.start("main", Value::Null).expect("admitted");
+        for number in 0..count {
+            run.emit("n", [("n", json!(number))]);
+        }
+        run.emit("over", serde_json::Map::new());
+        assert_eq!(run.outcome_blocking().error, None);
+        let expected: Vec<Value> = (0..count).map(Value::from).collect();
+        assert_eq!(noted.lock().map(|noted| noted.clone()).ok(), Some(expected));
+    }
+}

@@ -15,10 +15,16 @@ use crate::answer::Answer;
 /// A handle to the trigger matcher of an arbiter.
 pub(crate) type MatcherSender = Sender<MatcherMsg>;
 
+/// Events that happened one after the other.
+pub(crate) enum Happened {
+    One(Arc<Event>),
+    Many(Vec<Arc<Event>>),
+}
+
 /// A message to the trigger matcher.
 pub(crate) enum MatcherMsg {
-    /// An event that some trigger may watch for.
-    Happened(Arc<Event>),
+    /// Events that some trigger may watch for.
+    Happened(Happened),
     /// A run goes on, after a process of it ended.
     Resumed(Box<ResumedEvents>),
     /// As for the bus, which passes it on.

@@ -147,6 +147,9 @@ impl EventWaits {
 
     /// EVENT_DROPPED for each word of which events were dropped since this was asked last.
     pub fn dropped(&mut self) -> Vec<RaisedEvent> {
+        if self.untold.is_empty() {
+            return Vec::new();
+        }
         let untold = std::mem::take(&mut self.untold);
         let told = untold.into_iter().filter_map(|word| {
             let kept = self.kept.get_mut(&word)?;

@@ -4,6 +4,7 @@
 //! for, under the values they ask for; an event makes one lookup in each of those maps. No order of a hash map is ever
 //! seen: the caller sorts what is found.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
@@ -39,7 +40,14 @@ struct OfType {
 #[derive(Clone, Debug, Default)]
 struct Tables(Vec<(Probe, Table)>);
 
-type Table = HashMap<Values, Vec<Candidate>, FixedState>;
+type Table = HashMap<Values, Candidates, FixedState>;
+
+/// The triggers that ask for the same values: mostly one, which then stands in the table itself.
+#[derive(Clone, Debug)]
+enum Candidates {
+    One(Candidate),
+    More(Vec<Candidate>),
+}
 
 /// The parts of an event that a condition asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,15 +149,26 @@ impl Tables {
             self.0.push((probe, Table::default()));
             self.0.len() - 1
         });
-        self.0[place].1.entry(values).or_default().push(candidate);
+        match self.0[place].1.entry(values) {
+            Entry::Vacant(place) => {
+                place.insert(Candidates::One(candidate));
+            }
+            Entry::Occupied(mut place) => place.get_mut().push(candidate),
+        }
     }
 
     fn remove(&mut self, condition: &Condition, key: TriggerKey) {
         let Condition { probe, values, .. } = condition;
         for (_, table) in self.0.iter_mut().filter(|(known, _)| known == probe) {
             if let Some(candidates) = table.get_mut(values) {
-                candidates.retain(|candidate| candidate.key != key);
-                if candidates.is_empty() {
+                let is_left = match candidates {
+                    Candidates::One(candidate) => candidate.key != key,
+                    Candidates::More(candidates) => {
+                        candidates.retain(|candidate| candidate.key != key);
+                        !candidates.is_empty()
+                    }
+                };
+                if !is_left {
                     table.remove(values);
                 }
             }
@@ -159,9 +178,25 @@ impl Tables {
 
     fn find(&self, event: &Event, found: &mut Vec<Candidate>) {
         for (probe, table) in &self.0 {
-            if let Some(values) = probe.values(event) {
-                found.extend(table.get(&values).into_iter().flatten());
+            if let Some(candidates) = probe.values(event).and_then(|values| table.get(&values)) {
+                found.extend(candidates.as_slice());
             }
+        }
+    }
+}
+
+impl Candidates {
+    fn push(&mut self, candidate: Candidate) {
+        match self {
+            Self::One(first) => *self = Self::More(vec![*first, candidate]),
+            Self::More(candidates) => candidates.push(candidate),
+        }
+    }
+
+    fn as_slice(&self) -> &[Candidate] {
+        match self {
+            Self::One(candidate) => std::slice::from_ref(candidate),
+            Self::More(candidates) => candidates,
         }
     }
 }

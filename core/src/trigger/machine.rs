@@ -16,6 +16,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -116,6 +117,11 @@ struct TriggerRecord {
     fired: u64,
     #[serde(skip)]
     tag: Option<u32>,
+    /// Of the definition, which lies elsewhere in memory: these are read for every event that concerns the trigger.
+    #[serde(skip)]
+    limit: Option<NonZeroU64>,
+    #[serde(skip)]
+    names_thread: bool,
 }
 
 /// Everything of a machine that can not be computed again.
@@ -262,12 +268,16 @@ impl TriggerMachine {
             definition,
             fired: 0,
             tag: None,
+            limit: None,
+            names_thread: false,
         };
         self.insert(key, record);
         Ok(key)
     }
 
-    fn insert(&mut self, key: TriggerKey, record: TriggerRecord) {
+    fn insert(&mut self, key: TriggerKey, mut record: TriggerRecord) {
+        record.limit = record.definition.max_triggers.and_then(NonZeroU64::new);
+        record.names_thread = record.definition.thread_id.is_some();
         let TriggerRecord { owner, definition, .. } = &record;
         self.index.add(key, owner, definition);
         self.keys.insert((owner.clone(), definition.id.clone()), key);
@@ -405,7 +415,7 @@ impl TriggerMachine {
                 Fire::Exhausted { most: budget.most }
             };
         }
-        let limit = record.definition.max_triggers.filter(|limit| *limit > 0);
+        let limit = record.limit.map(NonZeroU64::get);
         let is_engine_wide = record.owner == Owner::Engine;
         let count = match limit.filter(|_| !is_engine_wide) {
             None if limit.is_some() && claim.is_some() => match claim.and_then(|claim| claim()) {
@@ -447,9 +457,7 @@ impl TriggerRecord {
     /// True if it is enabled, and its workflow the event's: the index does not look at that where it names a thread.
     fn watches(&self, event: &Event) -> bool {
         let workflow = || watched_workflow(&self.owner, &self.definition);
-        self.enabled
-            && (self.definition.thread_id.is_none()
-                || workflow().is_none_or(|workflow| *workflow == *event.workflow_id))
+        self.enabled && (!self.names_thread || workflow().is_none_or(|workflow| *workflow == *event.workflow_id))
     }
 }
 
