@@ -152,6 +152,18 @@ impl EventData {
         ))
     }
 
+    /// As [`Self::of`], for a list whose length is known: it is moved as a whole.
+    pub(crate) fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
+        let fields = fields.map(|(name, field)| (name, field.into()));
+        if N == 1 {
+            return Self::of(fields);
+        }
+        Self(Representation::Fields(
+            FieldList::More(Box::new(fields)),
+            OnceLock::new(),
+        ))
+    }
+
     /// One of the fields, without a map of all.
     pub(crate) fn look(&self, name: &str) -> Option<FieldRef<'_>> {
         match &self.0 {
@@ -214,7 +226,7 @@ impl From<Map<String, Value>> for EventData {
 impl<const N: usize> From<[(&'static str, Value); N]> for EventData {
     /// These fields; of two with one name the last counts. No map is made before somebody looks at all of them.
     fn from(fields: [(&'static str, Value); N]) -> Self {
-        Self::of(fields.map(|(name, value)| (name, value.into())))
+        Self::of_list(fields)
     }
 }
 

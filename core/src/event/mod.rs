@@ -195,17 +195,23 @@ pub struct RaisedEvent {
 impl RaisedEvent {
     /// An event with fields: `RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))])`.
     pub fn new<const N: usize>(event_type: EventType, fields: [(&'static str, Value); N]) -> Self {
-        Self::of(event_type, fields)
+        Self::with(event_type, EventData::from(fields))
     }
 
-    /// The same with fields as they lie somewhere: `("nodeId", Field::from(&id))`.
-    pub fn of<F: Into<Field>>(event_type: EventType, fields: impl IntoIterator<Item = (&'static str, F)>) -> Self {
+    /// An event with these fields.
+    pub(crate) fn with(event_type: EventType, data: EventData) -> Self {
         Self {
             event_type,
             event_name: None,
             trigger_depth: 0,
-            data: EventData::of(fields.into_iter().map(|(name, field)| (name, field.into()))),
+            data,
         }
+    }
+
+    /// The same with fields as they lie somewhere: `("nodeId", Field::from(&id))`.
+    pub fn of<F: Into<Field>>(event_type: EventType, fields: impl IntoIterator<Item = (&'static str, F)>) -> Self {
+        let fields = fields.into_iter().map(|(name, field)| (name, field.into()));
+        Self::with(event_type, EventData::of(fields))
     }
 
     /// The event, at least `depth` triggers away from the run's own steps.

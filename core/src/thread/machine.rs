@@ -59,6 +59,18 @@ pub enum ThreadKind {
     Triggered,
 }
 
+impl ThreadKind {
+    /// The lower-case word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Branch => "branch",
+            Self::Subgraph => "subgraph",
+            Self::Triggered => "triggered",
+        }
+    }
+}
+
 /// One entered node, as the run's JSON shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -380,4 +392,21 @@ fn defined_variables(graph: &Graph, is_wanted: fn(VariableScope) -> bool) -> Var
         );
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_of_a_kind_is_the_one_in_json() {
+        for kind in [
+            ThreadKind::Main,
+            ThreadKind::Branch,
+            ThreadKind::Subgraph,
+            ThreadKind::Triggered,
+        ] {
+            assert_eq!(serde_json::json!(kind), kind.as_str());
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::nodes::{NodeRun, Progress};
 use super::safe_point::{SafePointWork, Stop};
 use crate::conversation::Spent;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventType, Field, RaisedEvent};
+use crate::event::{EventData, EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
@@ -58,7 +58,7 @@ impl StepContext<'_> {
         fields: impl FnOnce(&ThreadMachine) -> [(&'static str, F); N],
     ) {
         if self.listens(event_type) {
-            let event = RaisedEvent::of(event_type, fields(self.thread));
+            let event = RaisedEvent::with(event_type, EventData::of_list(fields(self.thread)));
             self.emit_raised(event);
         }
     }
@@ -71,7 +71,7 @@ impl StepContext<'_> {
         fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
     ) {
         if self.listens(event_type) {
-            let event = RaisedEvent::of(event_type, fields(self.thread));
+            let event = RaisedEvent::new(event_type, fields(self.thread));
             self.emit_raised(event.at_depth(trigger_depth));
         }
     }
@@ -124,7 +124,7 @@ impl StepContext<'_> {
         self.thread.status = ThreadStatus::Running;
         self.emit(EventType::ThreadStarted, |thread| {
             [
-                ("kind", Field::from(json!(thread.kind()))),
+                ("kind", Field::from(thread.kind().as_str())),
                 ("pathId", thread.path_id().into()),
             ]
         });
