@@ -27,6 +27,7 @@ mod parked;
 pub mod ports;
 mod protocol;
 pub mod rebuilt;
+mod room;
 mod run_context;
 pub mod sessions;
 mod spans;

@@ -79,7 +79,7 @@ struct Actors {
     conversations: ConversationActor,
     /// By number: those that have something under way.
     threads: Vec<Option<Box<ThreadActor>>>,
-    /// Effects of the last step; kept for its capacity.
+    /// Effects of the last step.
     effects: Vec<Effect>,
     /// None where the run is kept nowhere.
     unkept: Option<Box<Unkept>>,
@@ -302,8 +302,7 @@ impl Actors {
         };
         limit_triggers(&begun.seed.graph, run);
         run.begun(&begun);
-        // Most steps want one thing done.
-        let mut effects = Vec::with_capacity(1);
+        let mut effects = Vec::new();
         let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(run), &mut effects);
         let mut actors = Self::of(machine, supervisor, effects, run.is_durable());
         actors.carry(now, run, inbox);
@@ -360,6 +359,16 @@ impl Actors {
         if !self.has_begun || self.supervisor.is_over() {
             return Served::All;
         }
+        run.room.borrow_mut().lend(&mut self.machine, &mut self.effects);
+        let served = self.serve_queue(run, inbox);
+        // What a lost run leaves behind is nobody's.
+        if !matches!(served, Served::Lost(_)) {
+            run.room.borrow_mut().take_back(&mut self.machine, &mut self.effects);
+        }
+        served
+    }
+
+    fn serve_queue(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
         let mut now = run.step_time();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {

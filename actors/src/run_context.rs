@@ -19,6 +19,7 @@ use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, Subscriber, Trig
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
+use crate::room::SharedRoom;
 use crate::spans::Spans;
 
 /// Shared by the actors of one run; never leaves their thread.
@@ -30,6 +31,8 @@ pub(crate) struct RunContext {
     pub(crate) in_place: InPlace,
     pub(crate) interest: Rc<Interest>,
     bus: BusSender,
+    /// The room that its turns take.
+    pub(crate) room: SharedRoom,
     /// The run's way in for whoever is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
     /// None where nobody wants them.
@@ -59,7 +62,7 @@ impl RunContext {
         (run_id, workflow_id): (Arc<str>, &str),
         supervisor: Arc<SupervisorHandle>,
         (host, seed): (Host, Option<u64>),
-        (bus, interest): (BusSender, Rc<Interest>),
+        (bus, interest, room): (BusSender, Rc<Interest>, SharedRoom),
         in_place: InPlace,
         not_before: Millis,
     ) -> Self {
@@ -74,6 +77,7 @@ impl RunContext {
             in_place,
             interest,
             bus,
+            room,
             supervisor,
             journal: RefCell::default(),
             told: Cell::default(),

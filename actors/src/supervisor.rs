@@ -180,7 +180,7 @@ impl SupervisorActor {
                 events,
             } => turn.run.emit_all(workflow_id, thread_id, events, at),
             Effect::SetTimer { timer, after_ms } => {
-                let elapsed = turn.later(Message::Supervisor(ToSupervisor::Elapsed(timer)));
+                let elapsed = turn.later(move || Message::Supervisor(ToSupervisor::Elapsed(timer)));
                 let set = turn.run.host.after(limit_label(timer, turn), after_ms, elapsed);
                 self.timers.insert(timer, set);
             }

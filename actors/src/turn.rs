@@ -31,11 +31,11 @@ impl Turn<'_> {
     }
 
     /// Calls back on this arbiter with a message, unless the run has ended by then.
-    pub(crate) fn later(&self, message: Message) -> impl FnOnce() + 'static {
+    pub(crate) fn later(&self, message: impl FnOnce() -> Message + 'static) -> impl FnOnce() + 'static {
         let inbox = Weak::clone(self.inbox);
         move || {
             if let Some(inbox) = inbox.upgrade() {
-                inbox.deliver(message);
+                inbox.deliver(message());
             }
         }
     }

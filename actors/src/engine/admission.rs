@@ -217,7 +217,7 @@ impl EngineShared {
             }
             let ports = Arc::clone(&engine.ports);
             let in_place = InPlace::new(ports, engine.handle(), graphs, local.evaluator);
-            let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
+            let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest, local.room));
             let run = RunContext::new(
                 (Arc::clone(&id), beginning.workflow_id()),
                 address,

@@ -13,6 +13,7 @@ use crate::in_place::SharedEvaluator;
 use crate::protocol::bus::{BusMsg, BusSender, Interest};
 use crate::protocol::mailbox::{Depth, mailbox};
 use crate::protocol::matcher::{MatcherMsg, MatcherSender};
+use crate::room::SharedRoom;
 use crate::trigger_matcher::TriggerMatcherActor;
 
 /// An engine's own on one arbiter.
@@ -20,6 +21,7 @@ use crate::trigger_matcher::TriggerMatcherActor;
 pub(super) struct Local {
     pub(super) evaluator: SharedEvaluator,
     pub(super) interest: Rc<Interest>,
+    pub(super) room: SharedRoom,
     pub(super) bus: BusSender,
     pub(super) matcher: MatcherSender,
     pub(super) bus_depth: Depth<BusMsg>,
@@ -39,6 +41,7 @@ impl Local {
         let local = Self {
             evaluator: Rc::new(RefCell::new((engine.ports.evaluator)())),
             interest: Rc::new(Interest::new()),
+            room: SharedRoom::default(),
             bus_depth: bus_mail.depth(),
             matcher_depth: matcher_mail.depth(),
             bus,

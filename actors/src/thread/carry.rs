@@ -69,7 +69,7 @@ impl ThreadActor {
                     TimerPurpose::Limit => AwaitKind::Limit,
                 };
                 let label = Some(label(no, machine, turn.run, machine.node(), awaits));
-                let elapsed = turn.later(answered(no, id, Outcome::Elapsed));
+                let elapsed = turn.later(move || answered(no, id, Outcome::Elapsed));
                 Some((id, InFlight::Timer(turn.run.host.after(label, after_ms, elapsed))))
             }
             Effect::WaitEvent { id, event, taken } => {

@@ -218,6 +218,12 @@ impl RunMachine {
         message
     }
 
+    /// Exchanges the room for what its threads want done, of which it needs none between two steps: many machines may share
+    /// it.
+    pub fn swap_buffers(&mut self, buffers: &mut EffectBuffers) {
+        std::mem::swap(&mut self.buffers, buffers);
+    }
+
     /// Messages taken so far.
     pub fn steps(&self) -> u64 {
         self.steps

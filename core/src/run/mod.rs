@@ -81,6 +81,7 @@ pub use report::{
 };
 pub use scheduled::scheduled;
 pub use session::{SessionLeft, SessionSeed, SessionState};
+pub use thread::EffectBuffers;
 pub use thread_list::ThreadList;
 pub use tree::Origin;
 pub use trigger_calls::{CallNo, CallTarget, TriggerCall};

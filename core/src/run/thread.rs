@@ -58,21 +58,11 @@ struct Rare {
     left_over: VecDeque<thread::Effect>,
 }
 
-/// Effects to carry out, and those a step has just asked for: lent to whichever thread takes its turn.
-#[derive(Debug)]
-pub(super) struct EffectBuffers {
+/// Room for a thread's effects, lent to whichever takes its turn: those to carry out, and those a step has just asked for.
+#[derive(Debug, Default)]
+pub struct EffectBuffers {
     queue: VecDeque<thread::Effect>,
     out: Vec<thread::Effect>,
-}
-
-impl Default for EffectBuffers {
-    fn default() -> Self {
-        Self {
-            queue: VecDeque::new(),
-            // Most steps ask for one thing.
-            out: Vec::with_capacity(1),
-        }
-    }
 }
 
 impl LiveThread {
@@ -483,12 +473,22 @@ impl ThreadTurn<'_, '_> {
 }
 
 impl EffectBuffers {
+    /// Number of effects that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.queue.capacity() + self.out.capacity()
+    }
+
     /// The next effect: what a step asked for comes after what waits already.
     fn next(&mut self) -> Option<thread::Effect> {
         match self.out.len() {
             0 => {}
             // Most steps ask for one thing.
             1 if self.queue.is_empty() => return self.out.pop(),
+            // Both keep their room: the lists are exchanged, and nothing is moved.
+            _ if self.queue.is_empty() => {
+                let room = Vec::from(std::mem::take(&mut self.queue));
+                self.queue = VecDeque::from(std::mem::replace(&mut self.out, room));
+            }
             _ => self.queue.extend(self.out.drain(..)),
         }
         self.queue.pop_front()
