@@ -153,20 +153,6 @@ impl Server {
         self.ask(to, key, asked, Some(self.patience)).await
     }
 
-    /// Has an object called after some time, and does not wait for that.
-    pub(crate) async fn later(
-        &self,
-        target: &Target,
-        after: Duration,
-        told: &impl Serialize,
-    ) -> Result<(), StoreError> {
-        let mut to = Self::of(&self.ingress, &[target.object, &target.key, target.handler, "send"]);
-        to.query_pairs_mut()
-            .append_pair("delay", &format!("{}ms", after.as_millis()));
-        let _: Value = self.ask(to, None, told, Some(self.patience)).await?;
-        Ok(())
-    }
-
     /// Waits by a promise of the server, however long that takes.
     pub(crate) async fn wait<A: DeserializeOwned>(
         &self,

@@ -3,7 +3,11 @@
 use pirn_store::{Base, ContentHash, MAX_FORKS, Run};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{CommitCall, ForkReply, KeptBase, Refusal, StartCall, Ticket, status_of};
+use crate::wire::{CommitCall, ForkReply, KeptBase, NotClaimed, Refusal, StartCall, Ticket, status_of};
+
+/// Records, and names of contents, that whoever claims a run is given with it, and their bytes.
+const LITTLE_STEPS: u64 = 64;
+const LITTLE_BYTES: u64 = 32 << 10;
 
 /// See the module. The first two fields are what lists of runs are sorted and filtered by, as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +91,27 @@ impl Head {
         })
     }
 
+    /// A process claims it. Its epoch then, or why it has none.
+    pub(crate) fn claim(&mut self, process: &str) -> Result<u64, NotClaimed> {
+        if self.is_hidden {
+            return Err(NotClaimed::NoSuchRun);
+        }
+        if self.is_final() {
+            return Err(NotClaimed::Ended);
+        }
+        if let Some(carrier) = &self.carrier {
+            return Err(NotClaimed::Held(carrier.clone()));
+        }
+        self.epoch += 1;
+        self.carrier = Some(process.to_owned());
+        Ok(self.epoch)
+    }
+
+    /// So little has been kept of it that whoever claims it is given all.
+    pub(crate) fn is_little(&self) -> bool {
+        self.base.is_none() && self.steps <= LITTLE_STEPS && self.bytes <= LITTLE_BYTES && self.names <= LITTLE_STEPS
+    }
+
     /// A commit that goes on from one of its steps may be made.
     pub(crate) fn admits(&self, call: &CommitCall) -> Result<(), Refusal> {
         match (&call.ticket, self.ticket()) {
@@ -161,7 +186,7 @@ impl Head {
         named
     }
 
-    /// The run as its store tells of it; none where a hash is none.
+    /// The run as its store tells of it, with the contents that it has come to name; none where a hash is none.
     pub(crate) fn run(self, more: Vec<String>) -> Option<Run> {
         let contents = self.contents.into_iter().chain(more);
         let contents: Option<Vec<ContentHash>> = contents.map(|hash| ContentHash::parse(&hash)).collect();

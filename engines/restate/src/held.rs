@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pirn_store::ContentHash;
 use tokio::sync::Notify;
 
+use crate::given::KeptRun;
 use crate::wire::Ticket;
 
 /// So many runs are asked for at once: another process may be idle too.
@@ -21,6 +22,8 @@ pub(crate) struct Held {
     state: Mutex<State>,
     /// There is more or less to carry than there was.
     pub(crate) wake: Notify,
+    /// There are many claims that are over.
+    pub(crate) leaves: Notify,
 }
 
 #[derive(Default)]
@@ -37,14 +40,29 @@ struct State {
     kept: BTreeSet<ContentHash>,
     /// The server knew then that this process lives.
     lived: Option<Instant>,
+    texts: BTreeMap<ContentHash, Arc<str>>,
+    text_bytes: usize,
+    /// Claims that are over, and that the server still counts among those of this process.
+    left: Vec<Ticketed>,
 }
+
+/// A run with the epoch of a claim on it.
+type Ticketed = (String, u64);
 
 struct Claim {
     ticket: Ticket,
+    /// The run as it was claimed, until it is read or written.
+    kept: Option<KeptRun>,
     is_lost: bool,
     /// It can not go on: nobody is to try.
     is_stuck: bool,
 }
+
+/// Texts and their bytes, at most, that are in memory.
+const MOST_TEXTS: usize = 1_024;
+const MOST_TEXT_BYTES: usize = 8 << 20;
+/// So many claims that are over are told the server at once.
+const LEFT_AT_ONCE: usize = 64;
 
 /// A claim that is given up.
 pub(crate) struct GivenUp {
@@ -68,9 +86,10 @@ impl Held {
         self.state().claims.get(run).map(|claim| claim.ticket.clone())
     }
 
-    pub(crate) fn put(&self, run: &str, ticket: Ticket) {
+    pub(crate) fn put(&self, run: &str, ticket: Ticket, kept: Option<KeptRun>) {
         let claim = Claim {
             ticket,
+            kept,
             is_lost: false,
             is_stuck: false,
         };
@@ -85,6 +104,15 @@ impl Held {
             ticket: claim.ticket,
             is_offered: !claim.is_stuck,
         })
+    }
+
+    /// A claim is over, as the server knows of the run, but not of this process.
+    pub(crate) fn left(&self, run: &str, epoch: u64) {
+        let mut state = self.state();
+        state.left.push((run.to_owned(), epoch));
+        if state.left.len() >= LEFT_AT_ONCE {
+            self.leaves.notify_one();
+        }
     }
 
     /// The server has heard a word of this time.
@@ -182,6 +210,53 @@ impl Held {
         self.state().requests.remove(&request)
     }
 
+    /// The run as it was claimed, where nobody has read or written it since.
+    pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&KeptRun) -> T) -> Option<T> {
+        let state = self.state();
+        let claim = state.claims.get(run).filter(|claim| !claim.is_lost)?;
+        claim.kept.as_ref().map(read)
+    }
+
+    /// From here on the run is read where it lies.
+    pub(crate) fn forget_claimed(&self, run: &str) {
+        if let Some(claim) = self.state().claims.get_mut(run) {
+            claim.kept = None;
+        }
+    }
+
+    pub(crate) fn text(&self, hash: &ContentHash) -> Option<Arc<str>> {
+        self.state().texts.get(hash).cloned()
+    }
+
+    pub(crate) fn remember_text(&self, hash: ContentHash, text: Arc<str>) {
+        let mut state = self.state();
+        if state.texts.contains_key(&hash) || text.len() > MOST_TEXT_BYTES / 8 {
+            return;
+        }
+        if state.texts.len() >= MOST_TEXTS || state.text_bytes + text.len() > MOST_TEXT_BYTES {
+            state.texts.clear();
+            state.text_bytes = 0;
+        }
+        state.text_bytes += text.len();
+        state.texts.insert(hash, text);
+    }
+
+    pub(crate) fn forget_texts(&self) {
+        let mut state = self.state();
+        state.texts.clear();
+        state.text_bytes = 0;
+    }
+
+    /// Claims that are over and that the server is still to hear of; they count as told.
+    pub(crate) fn take_left(&self) -> Vec<Ticketed> {
+        std::mem::take(&mut self.state().left)
+    }
+
+    /// The server has not heard of them.
+    pub(crate) fn leave_again(&self, left: Vec<Ticketed>) {
+        self.state().left.extend(left);
+    }
+
     pub(crate) fn is_kept(&self, hash: &ContentHash) -> bool {
         self.state().kept.contains(hash)
     }
@@ -220,7 +295,7 @@ mod tests {
         assert_eq!(held.wants(), None, "the queue still owes it most of them");
         (0..4).for_each(|_| held.was_sent());
         assert_eq!(held.wants(), Some(AT_ONCE));
-        (0..10).for_each(|number| held.put(&number.to_string(), ticket()));
+        (0..10).for_each(|number| held.put(&number.to_string(), ticket(), None));
         assert_eq!(held.room(), 0);
         assert_eq!((held.wants(), held.wants()), (Some(0), None));
         held.forget("3");
@@ -238,7 +313,7 @@ mod tests {
                 .expect("up for long")
         };
         assert!(held.surely_stands("nobody's", lasts));
-        held.put("r", ticket());
+        held.put("r", ticket(), None);
         assert!(!held.surely_stands("r", lasts));
         held.lived(ago(80));
         assert!(!held.surely_stands("r", lasts));
@@ -250,7 +325,7 @@ mod tests {
     #[test]
     fn a_lost_claim_is_told_once_and_named_until_it_is_given_up() {
         let held = Held::default();
-        held.put("r", ticket());
+        held.put("r", ticket(), None);
         assert!(held.lose("r") && !held.lose("r") && !held.lose("other"));
         assert_eq!(held.ticket("r"), Some(ticket()));
         assert!(held.forget("r").is_some_and(|given| given.is_offered));

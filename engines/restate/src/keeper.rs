@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use pirn_store::{Assignment, StoreError};
+use pirn_store::{Assignment, ContentHash, StoreError};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Notify};
 
 use crate::client::Server;
+use crate::given::{ClaimReply, Given, Mail, Numbered};
 use crate::held::{Held, random_name};
 use crate::objects::Target;
-use crate::wire::{BeatCall, ClaimReply, Mail, Numbered, Ticket, WaitMailCall, WantsCall};
+use crate::wire::{BeatCall, GivenText, ReleaseCall, Ticket, WaitMailCall, WantsCall};
 
 /// It says so when this part of a claim has passed.
 const BEATS: u32 = 4;
@@ -105,12 +106,32 @@ impl Keeper {
     /// Says that it lives, until the server took it for dead.
     async fn beats(&self, process: &str) {
         loop {
-            tokio::time::sleep(self.claim / BEATS).await;
+            let next = tokio::time::Instant::now() + self.claim / BEATS;
+            while tokio::time::timeout_at(next, self.held.leaves.notified()).await.is_ok() {
+                self.leave(process).await;
+            }
+            self.leave(process).await;
             match self.beat(process, false).await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => tracing::warn!(%error, "the server was not told that this process lives"),
             }
+        }
+    }
+
+    /// Tells the server which claims of this process are over.
+    async fn leave(&self, process: &str) {
+        let left = self.held.take_left();
+        if left.is_empty() {
+            return;
+        }
+        let told = self
+            .server
+            .call::<()>(&Target::process(process, "drops"), None, &left)
+            .await;
+        if let Err(error) = told {
+            tracing::debug!(%error, "the server was not told which claims are over");
+            self.held.leave_again(left);
         }
     }
 
@@ -163,13 +184,17 @@ impl Keeper {
                     continue;
                 }
             };
-            let mut runs = Vec::new();
+            let mut given_back = Vec::new();
             for Numbered { number, mail } in mail {
                 if number <= taken {
                     continue;
                 }
                 match mail {
-                    Mail::Run(run) => runs.push(run),
+                    Mail::Run(given) => {
+                        self.held.was_sent();
+                        given_back.extend(self.take(process, *given));
+                    }
+                    Mail::Nothing => self.held.was_sent(),
                     Mail::Tell { promise, run, body } => {
                         let request = self.held.request(promise);
                         self.assign(Assignment::Tell { request, run, body });
@@ -177,36 +202,64 @@ impl Keeper {
                 }
                 taken = number;
             }
+            self.held.wake.notify_one();
             // Side by side: each waits for the server.
-            let room = self.held.room();
-            let taking = runs.iter().enumerate().map(|(number, run)| async move {
-                self.held.was_sent();
-                if let Err(error) = self.take(process, run, number < room).await {
-                    tracing::warn!(run_id = run, %error, "the run was not claimed");
-                }
-                self.held.wake.notify_one();
-            });
-            join_all(taking).await;
+            join_all(given_back.into_iter().map(|(run, call)| self.give_back(run, call))).await;
         }
     }
 
-    /// Claims a run that the queue has sent, where it fits beside those that are carried.
-    async fn take(&self, process: &str, run: &str, fits: bool) -> Result<(), StoreError> {
-        if self.held.ticket(run).is_some() {
+    /// Takes a run that the server has given, where it fits beside those that are carried. What gives it back otherwise.
+    fn take(&self, process: &str, given: Given) -> Option<(String, ReleaseCall)> {
+        let run = given.run.clone();
+        let back = |after: Duration| ReleaseCall {
+            ticket: Ticket {
+                process: process.to_owned(),
+                epoch: given.epoch,
+            },
+            after_ms: after.as_millis() as u64,
+            is_offered: true,
+        };
+        if self.held.ticket(&run).is_some() {
             // It was this process's once, which has not let go of it yet.
-            if self.held.lose(run) {
-                self.assign(Assignment::Lost(run.to_owned()));
+            let back = back(GIVEN_BACK);
+            if self.held.lose(&run) {
+                self.assign(Assignment::Lost(run.clone()));
             }
-            return self.server.later(&Target::queue("offer"), GIVEN_BACK, &run).await;
+            return Some((run, back));
         }
-        if !fits {
-            return self.server.later(&Target::queue("offer"), Duration::ZERO, &run).await;
+        if self.held.room() == 0 {
+            return Some((run, back(Duration::ZERO)));
         }
-        if let ClaimReply::Claimed(epoch) = self.claim(process, run).await? {
-            let process = process.to_owned();
-            self.held.put(run, Ticket { process, epoch });
-            self.assign(Assignment::Run(run.to_owned()));
+        self.has(process, given);
+        self.assign(Assignment::Run(run));
+        None
+    }
+
+    /// A claim of this process stands.
+    pub(crate) fn has(&self, process: &str, given: Given) {
+        for GivenText { hash, text } in given.kept.iter().flat_map(|kept| &kept.texts) {
+            if let Some(hash) = ContentHash::parse(hash) {
+                self.held.remember_text(hash, text.as_str().into());
+            }
         }
+        let process = process.to_owned();
+        let ticket = Ticket {
+            process,
+            epoch: given.epoch,
+        };
+        self.held.put(&given.run, ticket, given.kept);
+    }
+
+    async fn give_back(&self, run: String, call: ReleaseCall) {
+        match self.release(&run, &call).await {
+            Ok(()) => {}
+            Err(error) => tracing::warn!(run_id = run, %error, "the run was not given back"),
+        }
+    }
+
+    pub(crate) async fn release(&self, run: &str, call: &ReleaseCall) -> Result<(), StoreError> {
+        self.server.call::<()>(&Target::run(run, "release"), None, call).await?;
+        self.held.left(run, call.ticket.epoch);
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! The keys of a run's state. As text they are in the order of what they name.
 
 pub(crate) const HEAD: &str = "head";
+/// The small ones of the texts that a run started from.
+pub(crate) const BEGUN: &str = "begun";
 pub(crate) const SNAPSHOT: &str = "snapshot";
 pub(crate) const RECORDS: &str = "record ";
 pub(crate) const NAMES: &str = "name ";

@@ -22,6 +22,7 @@
 mod client;
 mod connect;
 mod endpoint;
+mod given;
 mod head;
 mod held;
 mod keeper;

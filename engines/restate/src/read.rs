@@ -119,10 +119,16 @@ pub(crate) async fn names(server: &Server, heads: &[Head]) -> Result<BTreeMap<St
 async fn shown(server: &Server, heads: Vec<Head>) -> Result<Vec<Run>, StoreError> {
     let mut names = names(server, &heads).await?;
     let runs = heads.into_iter().map(|head| {
-        let (id, more) = (head.id.clone(), names.remove(&head.id).unwrap_or_default());
-        head.run(more).ok_or_else(|| damaged(server, &id, "a hash is none"))
+        let more = names.remove(&head.id).unwrap_or_default();
+        told(server, head, more)
     });
     runs.collect()
+}
+
+/// A run by all that is kept of it.
+pub(crate) fn told(server: &Server, head: Head, names: Vec<String>) -> Result<Run, StoreError> {
+    let id = head.id.clone();
+    head.run(names).ok_or_else(|| damaged(server, &id, "a hash is none"))
 }
 
 pub(crate) async fn run(server: &Server, id: &str) -> Result<Option<Run>, StoreError> {
@@ -238,12 +244,12 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
             );
             let rows: Vec<Row> = server.rows(&sql).await?;
             for row in &rows {
-                let KeptRecord { at, effect, body } = row.value(server)?;
+                let kept: KeptRecord = row.value(server)?;
                 after += 1;
                 if row.key != keys::record(after) {
                     return Err(damaged(server, &run, &format!("step {after} is not there")));
                 }
-                records.push(Record { at, effect, body });
+                records.push(kept.into());
             }
             if rows.is_empty() {
                 return Err(damaged(server, &run, &format!("step {} is not there", after + 1)));

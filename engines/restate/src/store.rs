@@ -22,7 +22,7 @@ use crate::held::{Held, random_name};
 use crate::keeper::Keeper;
 use crate::objects::{META, Target};
 use crate::wire::{
-    ClaimReply, CommitCall, CommitReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply, SettleCall, TellCall,
+    CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall, TellCall,
     Ticket, UnsettleCall, WaitTurnCall,
 };
 use crate::{endpoint, read, remove};
@@ -234,6 +234,7 @@ impl Inner {
 
     async fn commit(&self, commit: Commit) -> Result<u64, StoreError> {
         let run = commit.run.clone();
+        self.held.forget_claimed(&run);
         let is_carried = matches!(&commit.follows, Follows::Start(new) if new.is_carried);
         let process = if is_carried {
             self.keeper.process().await?
@@ -250,7 +251,9 @@ impl Inner {
         };
         self.meter.durable(steps.is_ok().into());
         if steps.is_ok() && commit.status.is_some_and(RunStatus::is_final) {
-            drop(self.held.forget(&run));
+            if let Some(over) = self.held.forget(&run) {
+                self.held.left(&run, over.ticket.epoch);
+            }
         }
         match &steps {
             Err(StoreError::RunLost { .. }) => drop(self.held.lose(&run)),
@@ -301,7 +304,7 @@ impl Inner {
             CommitReply::Done { steps, epoch } => {
                 if let Some(epoch) = epoch {
                     let process = process.to_owned();
-                    self.held.put(&commit.run, Ticket { process, epoch });
+                    self.held.put(&commit.run, Ticket { process, epoch }, None);
                 }
                 let given = commit.contents.iter();
                 let given = given.filter(|content| content.text().len() >= SMALL_TEXT);
@@ -317,15 +320,14 @@ impl Inner {
         }
         let process = self.keeper.process().await?;
         match self.keeper.claim(&process, &run).await? {
-            ClaimReply::Claimed(epoch) => {
-                let process = process.to_string();
-                self.held.put(&run, Ticket { process, epoch });
+            Ok(given) => {
+                self.keeper.has(&process, *given);
                 Ok(())
             }
-            ClaimReply::Held(by) => Err(StoreError::RunHeld { run, by }),
-            ClaimReply::NoSuchRun => Err(Refusal::NoSuchRun(run.clone()).error(&run)),
+            Err(NotClaimed::Held(by)) => Err(StoreError::RunHeld { run, by }),
+            Err(NotClaimed::NoSuchRun) => Err(Refusal::NoSuchRun(run.clone()).error(&run)),
             // Nobody writes to it any more.
-            ClaimReply::Ended => Ok(()),
+            Err(NotClaimed::Ended) => Ok(()),
         }
     }
 
@@ -338,10 +340,53 @@ impl Inner {
             after_ms,
             is_offered: given.is_offered,
         };
-        self.server.call(&Target::run(run, "release"), None, &call).await
+        self.keeper.release(run, &call).await
+    }
+
+    async fn run(&self, id: &str) -> Result<Option<Run>, StoreError> {
+        match self.held.claimed(id, |kept| (kept.head.clone(), kept.names.clone())) {
+            Some((head, names)) => read::told(&self.server, head, names).map(Some),
+            None => read::run(&self.server, id).await,
+        }
+    }
+
+    async fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
+        let claimed = self.held.claimed(id, |kept| {
+            let records = kept.records.iter().skip(usize::try_from(after).unwrap_or(usize::MAX));
+            records.take(limit).cloned().map(Record::from).collect()
+        });
+        // It is read once.
+        self.held.forget_claimed(id);
+        match claimed {
+            Some(records) => Ok(records),
+            None => read::journal(&self.server, id, after, limit).await,
+        }
+    }
+
+    async fn contents(&self, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, StoreError> {
+        let known: Vec<Option<Arc<str>>> = hashes.iter().map(|hash| self.held.text(hash)).collect();
+        let unknown: Vec<ContentHash> = hashes
+            .iter()
+            .zip(&known)
+            .filter(|(_, text)| text.is_none())
+            .map(|(hash, _)| *hash)
+            .collect();
+        if unknown.is_empty() {
+            return Ok(known.into_iter().flatten().collect());
+        }
+        let read = read::contents(&self.server, &unknown).await?;
+        for (hash, text) in unknown.iter().zip(&read) {
+            self.held.remember_text(*hash, Arc::clone(text));
+        }
+        let mut read = read.into_iter();
+        Ok(known
+            .into_iter()
+            .filter_map(|text| text.or_else(|| read.next()))
+            .collect())
     }
 
     async fn remove(&self, ids: &[String]) -> Result<Removed, StoreError> {
+        self.held.forget_texts();
         let mut removed = Removed::default();
         for id in ids {
             let target = Target::run(id, "remove");
@@ -384,10 +429,7 @@ impl Store for RestateStore {
 
     fn run(&self, id: &str) -> Pending<Option<Run>> {
         let of = id.to_owned();
-        self.give(
-            Extent::Run(id),
-            |inner| async move { read::run(&inner.server, &of).await },
-        )
+        self.give(Extent::Run(id), |inner| async move { inner.run(&of).await })
     }
 
     fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
@@ -399,14 +441,12 @@ impl Store for RestateStore {
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
         let of = id.to_owned();
         self.give(Extent::Run(id), move |inner| async move {
-            read::journal(&inner.server, &of, after, limit).await
+            inner.journal(&of, after, limit).await
         })
     }
 
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
-        self.give(Extent::Reading, |inner| async move {
-            read::contents(&inner.server, &hashes).await
-        })
+        self.give(Extent::Reading, |inner| async move { inner.contents(&hashes).await })
     }
 
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
@@ -461,6 +501,7 @@ impl Store for RestateStore {
     fn remove_session(&self, id: &str) -> Pending<bool> {
         let target = Target::session(id, "remove");
         self.give(Extent::All, |inner| async move {
+            inner.held.forget_texts();
             inner.server.call(&target, Some(&inner.key()), &()).await
         })
     }

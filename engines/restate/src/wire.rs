@@ -1,6 +1,6 @@
 //! The messages to the objects, and their answers, as JSON.
 
-use pirn_store::{Commit, ContentHash, Follows, RunStatus, StoreError, TimerChange};
+use pirn_store::{Commit, ContentHash, Follows, Record, RunStatus, StoreError, TimerChange};
 use serde::{Deserialize, Serialize};
 
 /// A process's right to write for a run.
@@ -12,12 +12,18 @@ pub(crate) struct Ticket {
 }
 
 /// One of a run's records.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptRecord {
     pub(crate) at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) effect: Option<String>,
     pub(crate) body: String,
+}
+
+impl From<KeptRecord> for Record {
+    fn from(KeptRecord { at, effect, body }: KeptRecord) -> Self {
+        Self { at, effect, body }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,7 +48,7 @@ pub(crate) struct KeptSession {
 }
 
 /// A text, or only its hash where it was kept before.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GivenText {
     pub(crate) hash: String,
     pub(crate) text: String,
@@ -116,9 +122,9 @@ pub(crate) enum Refusal {
     Lost,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum ClaimReply {
-    Claimed(u64),
+/// Why a process has no claim on a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum NotClaimed {
     Held(String),
     NoSuchRun,
     Ended,
@@ -186,21 +192,6 @@ pub(crate) enum SessionWriteReply {
 pub(crate) struct TurnCall {
     pub(crate) run: String,
     pub(crate) promise: String,
-}
-
-/// Something for a process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Mail {
-    /// A run that nobody carries.
-    Run(String),
-    /// Something that a run of the process is told.
-    Tell { promise: String, run: String, body: String },
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Numbered {
-    pub(crate) number: u64,
-    pub(crate) mail: Mail,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

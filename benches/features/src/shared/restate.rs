@@ -1,16 +1,15 @@
 //! The same in Restate, beside a service that does a run's steps in one call, as Restate's users write it.
 //!
-//! A run counts from the moment at which it is given to the server: a bare call is carried from then on too.
+//! A run counts from the moment at which it is given to the server, until whoever gave it hears of its end: of a bare call by its answer,
+//! of a run by the server's promise. All runs of a round are given, and may be carried, at once, as the bare calls are.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use std::io::{Error, Result};
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use pirn::store::RunFilter;
 use pirn_benches::compare::Times;
 use pirn_benches::timed;
 use pirn_restate::{Endpoint, RestateOptions, RestateStore};
@@ -26,8 +25,6 @@ use super::{ROUNDS, Worker, rows, say};
 use crate::durable::{ANSWER, Line, close, engine, sorted};
 use crate::restate_server::{Server, free_port};
 
-/// So often it is asked what is left.
-const LOOK: Duration = Duration::from_millis(10);
 /// Calls at once on one connection, as Pirn's workers have it: the server opens another for more, so that workers share the calls.
 const CALLS: u32 = 16;
 
@@ -43,17 +40,11 @@ pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> 
 }
 
 /// The microseconds of each round of so many workers, which have so many runs of so many steps at once, on Pirn and on the bare service.
-async fn in_turns(workers: usize, (at_once, steps, runs): (usize, usize, usize)) -> Result<(Times, Times)> {
+async fn in_turns(workers: usize, (_, steps, runs): (usize, usize, usize)) -> Result<(Times, Times)> {
     let server = Server::start().ok_or_else(|| Error::other("the server does not start"))?;
     let crowd = |side: &'static str| {
         let port = free_port().to_string();
-        let place = [
-            server.url(),
-            server.admin(),
-            port,
-            at_once.to_string(),
-            steps.to_string(),
-        ];
+        let place = [server.url(), server.admin(), port, runs.to_string(), steps.to_string()];
         (0..workers)
             .map(move |_| {
                 Worker::start(
@@ -90,16 +81,11 @@ async fn in_turns(workers: usize, (at_once, steps, runs): (usize, usize, usize))
     for round in 0..=ROUNDS {
         let (us, put) = timed(async {
             let put = (0..runs).map(|_| puts.run("main").start_elsewhere());
-            try_join_all(put).await.map_err(Error::other)?;
-            let store = puts.store().ok_or_else(|| Error::other("no store"))?;
-            while !store
-                .runs(RunFilter::live(), None, 1)
-                .await
-                .map_err(Error::other)?
-                .is_empty()
-            {
-                tokio::time::sleep(LOOK).await;
-            }
+            let begun = try_join_all(put).await.map_err(Error::other)?;
+            let claims = puts.store().and_then(|store| store.claims());
+            let claims = claims.ok_or_else(|| Error::other("a store that is not shared"))?;
+            let ended = begun.iter().map(|run| claims.ended(run));
+            try_join_all(ended).await.map_err(Error::other)?;
             Result::Ok(())
         })
         .await;
@@ -210,20 +196,7 @@ impl Bare {
     }
 
     async fn play(&self, runs: usize) -> Result<()> {
-        let send = |_| self.post(format!("{}/BareRun/main/send", self.url), json!(0));
-        for sent in join_all((0..runs).map(send)).await {
-            sent?;
-        }
-        let left =
-            "select count(*) as n from sys_invocation where target_service_name = 'BareRun' and status <> 'completed'";
-        loop {
-            let told = self
-                .post(format!("{}/query", self.admin), json!({"query": left}))
-                .await?;
-            if told["rows"][0]["n"] == json!(0) {
-                return Ok(());
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        let call = |_| self.post(format!("{}/BareRun/main", self.url), json!(0));
+        try_join_all((0..runs).map(call)).await.map(drop)
     }
 }

@@ -22,7 +22,14 @@ impl ContentObject {
     #[handler]
     async fn name(&self, ctx: ObjectContext<'_>, call: Json<NameCall>) -> Result<Json<NameReply>, HandlerError> {
         let NameCall { text, by } = call.0;
-        let named = ctx.get::<u64>(NAMERS).await?;
+        let key = by.as_deref().map(namer);
+        // Asked for at once.
+        let (named, is_known) = (ctx.get::<u64>(NAMERS), key.as_deref().map(|key| ctx.get::<u64>(key)));
+        let named = named.await?;
+        let is_known = match is_known {
+            Some(is_known) => is_known.await?.is_some(),
+            None => true,
+        };
         if named.is_none() {
             let Some(text) = text else {
                 return Ok(Json(NameReply::Missing));
@@ -30,14 +37,10 @@ impl ContentObject {
             ctx.set(TEXT, Json(text));
             ctx.set(NAMERS, 0);
         }
-        let Some(by) = by else {
+        let Some(key) = key.as_ref().filter(|_| !is_known) else {
             return Ok(Json(NameReply::Known));
         };
-        let key = namer(&by);
-        if ctx.get::<u64>(&key).await?.is_some() {
-            return Ok(Json(NameReply::Known));
-        }
-        ctx.set(&key, 1);
+        ctx.set(key, 1);
         ctx.set(NAMERS, named.unwrap_or(0) + 1);
         Ok(Json(NameReply::Named))
     }

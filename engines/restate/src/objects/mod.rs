@@ -26,7 +26,7 @@ use restate_sdk::service::IntoServiceDefinition;
 pub(crate) use call::Target;
 
 /// The layout of the objects' state; other versions of the program do not mix with it.
-pub(crate) const LAYOUT: &str = "1";
+pub(crate) const LAYOUT: &str = "2";
 /// The name of the layout among what is said of each object.
 pub(crate) const LAYOUT_NAME: &str = "pirn-layout";
 

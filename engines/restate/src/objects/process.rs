@@ -12,7 +12,8 @@ use restate_sdk::serde::Json;
 use serde::{Deserialize, Serialize};
 
 use super::call::Target;
-use crate::wire::{BeatCall, ExpireCall, InboxCall, Mail, Numbered, Ticket, WantsCall};
+use crate::given::{Mail, Numbered};
+use crate::wire::{BeatCall, ExpireCall, InboxCall, Ticket, WantsCall};
 
 const LIFE: &str = "life";
 const BOX: &str = "box";
@@ -21,6 +22,16 @@ const CARRIED: &str = "run ";
 const GRACE: u64 = 4;
 /// A process that takes nothing is told no more than this.
 const MOST_MAIL: usize = 10_000;
+
+fn carried_key(run: &str, epoch: u64) -> String {
+    format!("{CARRIED}{epoch} {run}")
+}
+
+/// The run and the epoch of such a key.
+fn carried_of(key: &str) -> Option<(&str, u64)> {
+    let (epoch, run) = key.strip_prefix(CARRIED)?.split_once(' ')?;
+    Some((run, epoch.parse().ok()?))
+}
 
 #[derive(Default, Serialize, Deserialize)]
 struct Inbox {
@@ -69,33 +80,39 @@ impl ProcessObject {
         end(&ctx).await
     }
 
+    /// It has begun a run, or claimed one.
     #[handler]
     async fn carries(&self, ctx: ObjectContext<'_>, call: Json<(String, u64)>) -> Result<(), HandlerError> {
         let (run, epoch) = call.0;
         if ctx.get::<u64>(LIFE).await?.is_some() {
-            ctx.set(&format!("{CARRIED}{run}"), epoch);
+            ctx.set(&carried_key(&run, epoch), 1);
         } else {
             expired(&ctx, &run, epoch);
         }
         Ok(())
     }
 
+    /// It carries these no more.
     #[handler]
-    async fn drops(&self, ctx: ObjectContext<'_>, call: Json<(String, u64)>) -> Result<(), HandlerError> {
-        let (run, epoch) = call.0;
-        let key = format!("{CARRIED}{run}");
-        if ctx.get::<u64>(&key).await? == Some(epoch) {
-            ctx.clear(&key);
+    async fn drops(&self, ctx: ObjectContext<'_>, call: Json<Vec<(String, u64)>>) -> Result<(), HandlerError> {
+        for (run, epoch) in call.0 {
+            ctx.clear(&carried_key(&run, epoch));
         }
         Ok(())
     }
 
     #[handler]
     async fn put(&self, ctx: ObjectContext<'_>, mail: Json<Mail>) -> Result<(), HandlerError> {
-        let mut inbox = inbox(&ctx).await?;
-        if ctx.get::<u64>(LIFE).await?.is_none() || inbox.mail.len() >= MOST_MAIL {
+        // Asked for at once.
+        let (life, inbox) = (ctx.get::<u64>(LIFE), ctx.get::<Json<Inbox>>(BOX));
+        let is_dead = life.await?.is_none();
+        let mut inbox = inbox.await?.map(|inbox| inbox.0).unwrap_or_default();
+        if is_dead || inbox.mail.len() >= MOST_MAIL {
             return_mail(&ctx, mail.0);
             return Ok(());
+        }
+        if let Mail::Run(given) = &mail.0 {
+            ctx.set(&carried_key(&given.run, given.epoch), 1);
         }
         inbox.next += 1;
         inbox.mail.push(Numbered {
@@ -153,7 +170,8 @@ fn expired(ctx: &ObjectContext<'_>, run: &str, epoch: u64) {
 /// Mail that nobody takes.
 fn return_mail(ctx: &ObjectContext<'_>, mail: Mail) {
     match mail {
-        Mail::Run(run) => Target::queue("offer").tell(ctx, run),
+        Mail::Run(given) => expired(ctx, &given.run, given.epoch),
+        Mail::Nothing => {}
         Mail::Tell { promise, .. } => ctx.resolve_awakeable(&promise, Json(None::<String>)),
     }
 }
@@ -165,14 +183,26 @@ async fn end(ctx: &ObjectContext<'_>) -> Result<(), HandlerError> {
     };
     Target::queue("want").tell(ctx, nothing);
     for key in ctx.get_keys().await? {
-        let Some(run) = key.strip_prefix(CARRIED) else { continue };
-        if let Some(epoch) = ctx.get::<u64>(&key).await? {
+        if let Some((run, epoch)) = carried_of(&key) {
             expired(ctx, run, epoch);
         }
     }
-    for waiting in inbox(ctx).await?.mail {
-        return_mail(ctx, waiting.mail);
+    // A run that it was sent is among those.
+    let mail = inbox(ctx).await?.mail.into_iter();
+    for told in mail.filter(|waiting| matches!(waiting.mail, Mail::Tell { .. })) {
+        return_mail(ctx, told.mail);
     }
     ctx.clear_all();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_run_that_is_carried_names_its_claim() {
+        assert_eq!(carried_of(&carried_key("a run 2", 17)), Some(("a run 2", 17)));
+        assert_eq!((carried_of(LIFE), carried_of(BOX)), (None, None));
+    }
 }

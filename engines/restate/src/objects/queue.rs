@@ -9,7 +9,7 @@ use restate_sdk::serde::Json;
 use serde::{Deserialize, Serialize};
 
 use super::call::Target;
-use crate::wire::{Mail, WantsCall};
+use crate::wire::WantsCall;
 
 const LINE: &str = "line";
 
@@ -34,7 +34,7 @@ impl QueueObject {
     async fn offer(&self, ctx: ObjectContext<'_>, run: Json<String>) -> Result<(), HandlerError> {
         let mut line = line(&ctx).await?;
         if let Some(process) = line.taker() {
-            Target::process(&process, "put").tell(&ctx, Mail::Run(run.0));
+            Target::run(&run.0, "assign").tell(&ctx, process);
         } else {
             ctx.set(&run_key(line.next), run);
             line.next += 1;
@@ -57,7 +57,7 @@ impl QueueObject {
             let key = run_key(line.first);
             line.first += 1;
             if let Some(run) = ctx.get::<Json<String>>(&key).await? {
-                Target::process(&process, "put").tell(&ctx, Mail::Run(run.0));
+                Target::run(&run.0, "assign").tell(&ctx, process);
             }
             ctx.clear(&key);
         }

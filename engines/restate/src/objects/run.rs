@@ -11,13 +11,16 @@ use restate_sdk::errors::HandlerError;
 use restate_sdk::serde::Json;
 
 use super::call::Target;
+use crate::given::{ClaimReply, Given, KeptRun, Mail};
 use crate::head::Head;
 use crate::keys;
 use crate::wire::{
-    ClaimReply, CommitCall, CommitReply, ForkReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply,
-    SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall, by_run, by_session,
+    CommitCall, CommitReply, ForkReply, GivenText, KeptRecord, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall,
+    RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall, by_run, by_session,
 };
 
+/// The bytes of the texts of its beginning that a run keeps itself, at most.
+const BEGUN_BYTES: usize = 8 << 10;
 /// The promises of those that wait for its end.
 const ENDS: &str = "ends";
 
@@ -69,6 +72,9 @@ impl RunObject {
         if let Some(snapshot) = &call.snapshot {
             ctx.set(keys::SNAPSHOT, Json(snapshot.clone()));
         }
+        if call.start.as_ref().is_some_and(|start| start.carrier.is_none()) {
+            ctx.set(keys::BEGUN, Json(begun_texts(&call)));
+        }
         head.take(&call);
         stand(&ctx, &mut head, &call).await?;
         let epoch = call.start.is_some().then(|| head.ticket().map(|ticket| ticket.epoch));
@@ -82,21 +88,22 @@ impl RunObject {
 
     #[handler]
     async fn claim(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<Json<ClaimReply>, HandlerError> {
-        let Some(mut head) = head(&ctx).await?.filter(|head| !head.is_hidden) else {
-            return Ok(Json(ClaimReply::NoSuchRun));
+        let claimed = claimed(&ctx, &process.0).await?;
+        if let Ok(given) = &claimed {
+            Target::process(&process.0, "carries").tell(&ctx, (given.run.clone(), given.epoch));
+        }
+        Ok(Json(claimed))
+    }
+
+    /// The queue gives it to a process, which hears of it by its mail.
+    #[handler]
+    async fn assign(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<(), HandlerError> {
+        let mail = match claimed(&ctx, &process.0).await? {
+            Ok(given) => Mail::Run(given),
+            Err(NotClaimed::Held(_) | NotClaimed::NoSuchRun | NotClaimed::Ended) => Mail::Nothing,
         };
-        if head.is_final() {
-            return Ok(Json(ClaimReply::Ended));
-        }
-        if let Some(carrier) = head.carrier {
-            return Ok(Json(ClaimReply::Held(carrier)));
-        }
-        head.epoch += 1;
-        head.carrier = Some(process.0);
-        carried(&ctx, &head);
-        let epoch = head.epoch;
-        ctx.set(keys::HEAD, Json(head));
-        Ok(Json(ClaimReply::Claimed(epoch)))
+        Target::process(&process.0, "put").tell(&ctx, mail);
+        Ok(())
     }
 
     #[handler]
@@ -171,6 +178,9 @@ impl RunObject {
         let Some(mut head) = head(&ctx).await?.filter(|head| !head.is_hidden) else {
             return Ok(Json(RemovedReply::default()));
         };
+        if let Some(ticket) = head.ticket() {
+            Target::process(&ticket.process, "drops").tell(&ctx, vec![(head.id.clone(), ticket.epoch)]);
+        }
         over(&ctx, &mut head).await?;
         head.is_hidden = true;
         if head.forks == 0 {
@@ -189,6 +199,60 @@ impl RunObject {
 
 async fn head(ctx: &ObjectContext<'_>) -> Result<Option<Head>, HandlerError> {
     Ok(ctx.get::<Json<Head>>(keys::HEAD).await?.map(|head| head.0))
+}
+
+/// The claim of a process, with what it needs of the run.
+async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, HandlerError> {
+    // Asked for at once.
+    let (head, begun) = (
+        ctx.get::<Json<Head>>(keys::HEAD),
+        ctx.get::<Json<Vec<GivenText>>>(keys::BEGUN),
+    );
+    let (head, begun) = (head.await?, begun.await?);
+    let Some(Json(mut head)) = head else {
+        return Ok(Err(NotClaimed::NoSuchRun));
+    };
+    let epoch = match head.claim(process) {
+        Ok(epoch) => epoch,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    ctx.set(keys::HEAD, Json(head.clone()));
+    let mut given = Given {
+        run: ctx.key().to_owned(),
+        epoch,
+        kept: None,
+    };
+    if head.is_little() {
+        let names: Vec<String> = (0..head.names).map(keys::name).collect();
+        let records: Vec<String> = (1..=head.steps).map(keys::record).collect();
+        let names: Vec<_> = names.iter().map(|key| ctx.get::<Json<String>>(key)).collect();
+        let records: Vec<_> = records.iter().map(|key| ctx.get::<Json<KeptRecord>>(key)).collect();
+        let mut kept = KeptRun {
+            head,
+            names: Vec::new(),
+            records: Vec::new(),
+            texts: begun.map(|texts| texts.0).unwrap_or_default(),
+        };
+        for name in names {
+            kept.names.extend(name.await?.map(|name| name.0));
+        }
+        for record in records {
+            kept.records.extend(record.await?.map(|record| record.0));
+        }
+        given.kept = Some(kept);
+    }
+    Ok(Ok(Box::new(given)))
+}
+
+/// Those of the texts of a run's first commit that it keeps itself, for whoever claims it.
+fn begun_texts(call: &CommitCall) -> Vec<GivenText> {
+    let mut left = BEGUN_BYTES;
+    let small = call.contents.iter().filter(|content| {
+        let fits = content.text.len() <= left;
+        left -= if fits { content.text.len() } else { 0 };
+        fits
+    });
+    small.cloned().collect()
 }
 
 async fn begin(ctx: &ObjectContext<'_>, start: &StartCall) -> Result<Result<Head, Refusal>, HandlerError> {
@@ -393,17 +457,9 @@ fn carried(ctx: &ObjectContext<'_>, head: &Head) {
     }
 }
 
-/// Nobody carries it any more.
-fn dropped(ctx: &ObjectContext<'_>, head: &mut Head) {
-    if let Some(ticket) = head.ticket() {
-        Target::process(&ticket.process, "drops").tell(ctx, (head.id.clone(), ticket.epoch));
-        head.carrier = None;
-    }
-}
-
-/// It has ended, or is removed.
+/// It has ended, or is removed. The process that carried it says itself that it does no more.
 async fn over(ctx: &ObjectContext<'_>, head: &mut Head) -> Result<(), HandlerError> {
-    dropped(ctx, head);
+    head.carrier = None;
     leave_session(ctx, head);
     for promise in ctx
         .get::<Json<Vec<String>>>(ENDS)
@@ -422,7 +478,7 @@ async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>
     let Some(mut head) = head(ctx).await?.filter(|head| head.ticket().as_ref() == Some(ticket)) else {
         return Ok(());
     };
-    dropped(ctx, &mut head);
+    head.carrier = None;
     if let Some(after_ms) = after_ms.filter(|_| !head.is_final()) {
         let offer = Target::queue("offer").ask::<_, ()>(ctx, head.id.clone());
         drop(offer.send_after(Duration::from_millis(after_ms)));

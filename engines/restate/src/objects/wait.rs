@@ -8,7 +8,8 @@ use restate_sdk::errors::{HandlerError, TerminalError};
 use restate_sdk::serde::Json;
 
 use super::call::Target;
-use crate::wire::{InboxCall, Mail, Numbered, TellCall, TurnCall, WaitMailCall, WaitTurnCall};
+use crate::given::{Mail, Numbered};
+use crate::wire::{InboxCall, TellCall, TurnCall, WaitMailCall, WaitTurnCall};
 
 pub(super) struct WaitService;
 
