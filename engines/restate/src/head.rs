@@ -3,7 +3,7 @@
 use pirn_store::{Base, ContentHash, MAX_FORKS, Run};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{CommitCall, ForkReply, KeptBase, NotClaimed, Refusal, StartCall, Ticket, status_of};
+use crate::wire::{CallKey, CommitCall, ForkReply, KeptBase, NotClaimed, Refusal, StartCall, Ticket, status_of};
 
 /// Records, and names of contents, that whoever claims a run is given with it, and their bytes.
 const LITTLE_STEPS: u64 = 64;
@@ -39,6 +39,8 @@ pub(crate) struct Head {
     /// The number of its last claim, and the process that has it.
     pub(crate) epoch: u64,
     pub(crate) carrier: Option<String>,
+    /// The key of the last commit by a claim.
+    pub(crate) last: Option<CallKey>,
 }
 
 /// The order of runs as text: by the time at which they began, and by their ids.
@@ -76,6 +78,7 @@ impl Head {
             snapshot_bytes: 0,
             epoch: u64::from(start.carrier.is_some()),
             carrier: start.carrier.clone(),
+            last: None,
         }
     }
 
@@ -110,6 +113,12 @@ impl Head {
     /// So little has been kept of it that whoever claims it is given all.
     pub(crate) fn is_little(&self) -> bool {
         self.base.is_none() && self.steps <= LITTLE_STEPS && self.bytes <= LITTLE_BYTES && self.names <= LITTLE_STEPS
+    }
+
+    /// True for a commit by a claim that has been made, and comes again because its answer was lost, or late, when none waits for it.
+    pub(crate) fn has_made(&self, call: &CommitCall) -> bool {
+        let same = self.last.as_ref().filter(|last| last.writer == call.key.writer);
+        call.ticket.is_some() && same.is_some_and(|last| call.key.number <= last.number)
     }
 
     /// A commit that goes on from one of its steps may be made.
@@ -172,6 +181,9 @@ impl Head {
         if let Some(status) = call.status {
             self.status = status;
         }
+        if call.ticket.is_some() {
+            self.last = Some(call.key.clone());
+        }
         if let Some(snapshot) = &call.snapshot {
             self.snapshot_bytes = snapshot.body.len() as u64;
         }
@@ -206,5 +218,76 @@ impl Head {
             updated_at: self.updated_at,
             steps: self.steps,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pirn_store::{Commit, ContentHash, NewRun, Record, RunStatus};
+
+    use super::*;
+    use crate::wire::status_number;
+
+    fn call(number: u64, commit: &Commit, ticket: Option<&Ticket>) -> CommitCall {
+        let key = CallKey {
+            writer: "writer".to_owned(),
+            number,
+        };
+        let mut call = CommitCall::of(commit, key, "process", |_| false);
+        call.ticket = ticket.cloned();
+        call
+    }
+
+    fn claimed() -> (Head, Ticket) {
+        let new = NewRun::new("flow", ContentHash::of("{}"), 1);
+        let begins = call(0, &Commit::start("run", new), None);
+        let mut head = Head::begun("run", begins.start.as_ref().expect("it begins"), 0);
+        head.take(&begins);
+        assert_eq!(head.claim("process"), Ok(1));
+        let ticket = head.ticket().expect("it is claimed");
+        (head, ticket)
+    }
+
+    #[test]
+    fn a_commit_of_a_claim_that_comes_again_or_late_is_made_once() {
+        let (mut head, ticket) = claimed();
+        let step = call(1, &Commit::after("run", 0).record(Record::new(2, "{}")), Some(&ticket));
+        let waits = RunStatus::ALL
+            .into_iter()
+            .find(|status| !status.is_final() && status_number(*status) > 0);
+        let waits = call(
+            2,
+            &Commit::after("run", 1).status(waits.expect("runs wait")),
+            Some(&ticket),
+        );
+        let goes_on = call(3, &Commit::after("run", 1).status(RunStatus::Unfinished), Some(&ticket));
+        for call in [&step, &waits, &goes_on] {
+            assert!(!head.has_made(call));
+            assert_eq!(head.admits(call), Ok(()));
+            head.take(call);
+            assert!(head.has_made(call));
+        }
+        // It would have the run wait for ever.
+        assert!(head.has_made(&waits) && head.has_made(&step));
+        let mut other = call(3, &Commit::after("run", 1), Some(&ticket));
+        other.key.writer = "other".to_owned();
+        assert!(!head.has_made(&other));
+        let unclaimed = call(1, &Commit::after("run", 1), None);
+        assert!(!head.has_made(&unclaimed), "the server remembers those itself");
+    }
+
+    #[test]
+    fn a_run_is_claimed_by_one_process_until_it_is_given_up_or_ends() {
+        let (mut head, ticket) = claimed();
+        assert_eq!(head.claim("other"), Err(NotClaimed::Held("process".to_owned())));
+        head.carrier = None;
+        assert_eq!(head.claim("other"), Ok(2));
+        let late = call(1, &Commit::after("run", 0), Some(&ticket));
+        assert_eq!(head.admits(&late), Err(Refusal::Lost));
+        head.carrier = None;
+        head.status = status_number(RunStatus::Completed);
+        assert_eq!(head.claim("process"), Err(NotClaimed::Ended));
+        head.is_hidden = true;
+        assert_eq!(head.claim("process"), Err(NotClaimed::NoSuchRun));
     }
 }

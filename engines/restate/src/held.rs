@@ -53,6 +53,8 @@ struct Claim {
     ticket: Ticket,
     /// The run as it was claimed, until it is read or written.
     kept: Option<KeptRun>,
+    /// Bytes that the server keeps of the run, about.
+    bytes: usize,
     is_lost: bool,
     /// It can not go on: nobody is to try.
     is_stuck: bool,
@@ -63,6 +65,17 @@ const MOST_TEXTS: usize = 1_024;
 const MOST_TEXT_BYTES: usize = 8 << 20;
 /// So many claims that are over are told the server at once.
 const LEFT_AT_ONCE: usize = 64;
+
+/// The bytes of a run, and those that each step is beside its own, where all of the run comes with a call.
+const LITTLE: usize = 64 << 10;
+pub(crate) const STEP_BYTES: usize = 100;
+
+/// What the server keeps of a run that is claimed.
+pub(crate) enum Kept {
+    Nothing,
+    Little(KeptRun),
+    Much,
+}
 
 /// A claim that is given up.
 pub(crate) struct GivenUp {
@@ -86,10 +99,17 @@ impl Held {
         self.state().claims.get(run).map(|claim| claim.ticket.clone())
     }
 
-    pub(crate) fn put(&self, run: &str, ticket: Ticket, kept: Option<KeptRun>) {
+    /// With what is known to be kept of the run.
+    pub(crate) fn put(&self, run: &str, ticket: Ticket, kept: Kept) {
+        let (bytes, kept) = match kept {
+            Kept::Nothing => (0, None),
+            Kept::Little(kept) => (kept.head.bytes as usize + kept.head.snapshot_bytes as usize, Some(kept)),
+            Kept::Much => (LITTLE, None),
+        };
         let claim = Claim {
             ticket,
             kept,
+            bytes,
             is_lost: false,
             is_stuck: false,
         };
@@ -210,6 +230,18 @@ impl Held {
         self.state().requests.remove(&request)
     }
 
+    /// True if so little is kept of the run that all of it may come with a call.
+    pub(crate) fn is_little(&self, run: &str) -> bool {
+        self.state().claims.get(run).is_some_and(|claim| claim.bytes < LITTLE)
+    }
+
+    /// The server keeps so many bytes more of the run.
+    pub(crate) fn grew(&self, run: &str, bytes: usize) {
+        if let Some(claim) = self.state().claims.get_mut(run) {
+            claim.bytes = claim.bytes.saturating_add(bytes);
+        }
+    }
+
     /// The run as it was claimed, where nobody has read or written it since.
     pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&KeptRun) -> T) -> Option<T> {
         let state = self.state();
@@ -295,7 +327,7 @@ mod tests {
         assert_eq!(held.wants(), None, "the queue still owes it most of them");
         (0..4).for_each(|_| held.was_sent());
         assert_eq!(held.wants(), Some(AT_ONCE));
-        (0..10).for_each(|number| held.put(&number.to_string(), ticket(), None));
+        (0..10).for_each(|number| held.put(&number.to_string(), ticket(), Kept::Nothing));
         assert_eq!(held.room(), 0);
         assert_eq!((held.wants(), held.wants()), (Some(0), None));
         held.forget("3");
@@ -313,7 +345,7 @@ mod tests {
                 .expect("up for long")
         };
         assert!(held.surely_stands("nobody's", lasts));
-        held.put("r", ticket(), None);
+        held.put("r", ticket(), Kept::Nothing);
         assert!(!held.surely_stands("r", lasts));
         held.lived(ago(80));
         assert!(!held.surely_stands("r", lasts));
@@ -323,9 +355,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_little_until_much_is_kept_of_it() {
+        let held = Held::default();
+        assert!(!held.is_little("nobody's"));
+        held.put("new", ticket(), Kept::Nothing);
+        held.put("old", ticket(), Kept::Much);
+        assert!(held.is_little("new") && !held.is_little("old"));
+        held.grew("new", LITTLE - 1);
+        assert!(held.is_little("new"));
+        held.grew("new", 1);
+        assert!(!held.is_little("new"));
+    }
+
+    #[test]
     fn a_lost_claim_is_told_once_and_named_until_it_is_given_up() {
         let held = Held::default();
-        held.put("r", ticket(), None);
+        held.put("r", ticket(), Kept::Nothing);
         assert!(held.lose("r") && !held.lose("r") && !held.lose("other"));
         assert_eq!(held.ticket("r"), Some(ticket()));
         assert!(held.forget("r").is_some_and(|given| given.is_offered));

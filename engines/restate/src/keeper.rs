@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::client::Server;
 use crate::given::{ClaimReply, Given, Mail, Numbered};
-use crate::held::{Held, random_name};
+use crate::held::{Held, Kept, random_name};
 use crate::objects::Target;
 use crate::wire::{BeatCall, GivenText, ReleaseCall, Ticket, WaitMailCall, WantsCall};
 
@@ -247,7 +247,8 @@ impl Keeper {
             process,
             epoch: given.epoch,
         };
-        self.held.put(&given.run, ticket, given.kept);
+        self.held
+            .put(&given.run, ticket, given.kept.map_or(Kept::Much, Kept::Little));
     }
 
     async fn give_back(&self, run: String, call: ReleaseCall) {

@@ -18,12 +18,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::Server;
 use crate::connect::{ConnectError, RestateOptions};
-use crate::held::{Held, random_name};
+use crate::held::{Held, Kept, STEP_BYTES, random_name};
 use crate::keeper::Keeper;
 use crate::objects::{META, Target};
 use crate::wire::{
-    CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall, TellCall,
-    Ticket, UnsettleCall, WaitTurnCall,
+    CallKey, CommitCall, CommitReply, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall, RemovedReply, SettleCall,
+    TellCall, Ticket, UnsettleCall, WaitTurnCall,
 };
 use crate::{endpoint, read, remove};
 
@@ -228,8 +228,15 @@ impl std::fmt::Debug for RestateStore {
 }
 
 impl Inner {
+    fn call_key(&self) -> CallKey {
+        CallKey {
+            writer: self.writer.clone(),
+            number: self.number.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
     fn key(&self) -> String {
-        format!("{} {}", self.writer, self.number.fetch_add(1, Ordering::Relaxed))
+        self.call_key().to_string()
     }
 
     async fn commit(&self, commit: Commit) -> Result<u64, StoreError> {
@@ -294,18 +301,24 @@ impl Inner {
             self.server.call::<NameReply>(&target, Some(&self.key()), &call).await?;
             self.held.kept([content.hash()]);
         }
-        let mut call = CommitCall::of(commit, process, |hash| self.held.is_kept(hash));
+        let key = self.call_key();
+        let mut call = CommitCall::of(commit, key.clone(), process, |hash| self.held.is_kept(hash));
         if call.start.is_none() {
             call.ticket = self.held.ticket(&commit.run);
         }
-        let target = Target::run(&commit.run, "commit");
-        match self.server.call(&target, Some(&self.key()), &call).await? {
+        let is_little = call.start.is_some() || self.held.is_little(&commit.run);
+        let handler = if is_little { "commit_little" } else { "commit" };
+        let target = Target::run(&commit.run, handler);
+        // What is claimed knows its last commit by itself; the server need not remember the call.
+        let remembered = call.ticket.is_none().then(|| key.to_string());
+        match self.server.call(&target, remembered.as_deref(), &call).await? {
             CommitReply::Refused(refusal) => Err(refusal.error(&commit.run)),
             CommitReply::Done { steps, epoch } => {
                 if let Some(epoch) = epoch {
                     let process = process.to_owned();
-                    self.held.put(&commit.run, Ticket { process, epoch }, None);
+                    self.held.put(&commit.run, Ticket { process, epoch }, Kept::Nothing);
                 }
+                self.held.grew(&commit.run, kept_bytes(&commit));
                 let given = commit.contents.iter();
                 let given = given.filter(|content| content.text().len() >= SMALL_TEXT);
                 self.held.kept(given.map(pirn_store::Content::hash));
@@ -396,6 +409,13 @@ impl Inner {
         }
         Ok(removed)
     }
+}
+
+/// What a commit adds to the state of its run, about.
+fn kept_bytes(commit: &Commit) -> usize {
+    let records = commit.records.iter().map(|record| record.body.len() + STEP_BYTES);
+    let snapshot = commit.snapshot.as_ref().map_or(0, |snapshot| snapshot.body.len());
+    records.sum::<usize>() + snapshot + (commit.names.len() + commit.timers.len()) * STEP_BYTES
 }
 
 /// A lane that no run has: its id has no 0 in it.

@@ -83,9 +83,24 @@ pub(crate) struct SessionCall {
     pub(crate) at: u64,
 }
 
+/// The key of a call, the same when it is sent again for want of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallKey {
+    pub(crate) writer: String,
+    /// Grows with each call of the writer.
+    pub(crate) number: u64,
+}
+
+impl std::fmt::Display for CallKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.writer, self.number)
+    }
+}
+
 /// [`Commit`], on its way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommitCall {
+    pub(crate) key: CallKey,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) start: Option<StartCall>,
     /// The step that it goes on from, unless it starts the run.
@@ -237,6 +252,14 @@ pub(crate) struct TellCall {
     pub(crate) every_ms: u64,
 }
 
+/// A run that nobody carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OfferCall {
+    pub(crate) run: String,
+    /// So little is kept of it that all of it comes with a call.
+    pub(crate) is_little: bool,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WantsCall {
     pub(crate) process: String,
@@ -281,7 +304,7 @@ fn texts(hashes: &[ContentHash]) -> Vec<String> {
 
 impl CommitCall {
     /// The parts of a commit. `carrier` is the process that gives it; texts that `is_kept` knows are left out.
-    pub(crate) fn of(commit: &Commit, carrier: &str, is_kept: impl Fn(&ContentHash) -> bool) -> Self {
+    pub(crate) fn of(commit: &Commit, key: CallKey, carrier: &str, is_kept: impl Fn(&ContentHash) -> bool) -> Self {
         let (start, follows) = match &commit.follows {
             Follows::Step(step) => (None, *step),
             Follows::Start(new) => {
@@ -321,6 +344,7 @@ impl CommitCall {
             }
         });
         Self {
+            key,
             ticket: None,
             start,
             follows,

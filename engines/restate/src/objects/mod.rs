@@ -6,7 +6,8 @@
 //!    process that carries it. There is nothing that a cancelled call would leave running.
 //! 3. Calls go one way: a run calls its base, its contents, its session; those call nobody back. So none waits for another in a ring.
 //!    An answer back is sent, and nobody waits for it.
-//! 4. State is read key by key (`lazy_state`): a step of a long run moves as much as one of a short run.
+//! 4. State is read key by key (`lazy_state`), each with a way to the server and back: a step of a long run moves as much as one of a short
+//!    run. Where there is known to be little, all of it comes with the call.
 
 mod call;
 mod content;
@@ -20,7 +21,7 @@ mod wait;
 
 use std::time::Duration;
 
-use restate_sdk::endpoint::{Endpoint, ServiceOptions};
+use restate_sdk::endpoint::{Endpoint, HandlerOptions, ServiceOptions};
 use restate_sdk::service::IntoServiceDefinition;
 
 pub(crate) use call::Target;
@@ -64,11 +65,16 @@ fn options(has_state: bool) -> ServiceOptions {
 
 /// Everything that a worker offers to the server.
 pub(crate) fn endpoint() -> Endpoint {
+    let eager = || HandlerOptions::new().enable_lazy_state(false);
+    let run = options(true)
+        .handler("commit_little", eager())
+        .handler("assign_little", eager());
+    let process = options(true).handler("put", eager()).handler("inbox", eager());
     Endpoint::builder()
-        .bind(run::RunObject.into_service_definition().options(options(true)))
+        .bind(run::RunObject.into_service_definition().options(run))
         .bind(session::SessionObject.into_service_definition().options(options(true)))
         .bind(content::ContentObject.into_service_definition().options(options(true)))
-        .bind(process::ProcessObject.into_service_definition().options(options(true)))
+        .bind(process::ProcessObject.into_service_definition().options(process))
         .bind(queue::QueueObject.into_service_definition().options(options(true)))
         .bind(meta::MetaObject.into_service_definition().options(options(true)))
         .bind(names::NamesObject.into_service_definition().options(options(true)))

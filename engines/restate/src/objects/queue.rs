@@ -9,7 +9,7 @@ use restate_sdk::serde::Json;
 use serde::{Deserialize, Serialize};
 
 use super::call::Target;
-use crate::wire::WantsCall;
+use crate::wire::{OfferCall, WantsCall};
 
 const LINE: &str = "line";
 
@@ -31,10 +31,10 @@ pub(super) struct QueueObject;
 #[restate_sdk::object(name = "PirnQueue", client_visibility = "pub(super)")]
 impl QueueObject {
     #[handler]
-    async fn offer(&self, ctx: ObjectContext<'_>, run: Json<String>) -> Result<(), HandlerError> {
+    async fn offer(&self, ctx: ObjectContext<'_>, run: Json<OfferCall>) -> Result<(), HandlerError> {
         let mut line = line(&ctx).await?;
         if let Some(process) = line.taker() {
-            Target::run(&run.0, "assign").tell(&ctx, process);
+            assign(&ctx, &run.0, process);
         } else {
             ctx.set(&run_key(line.next), run);
             line.next += 1;
@@ -56,14 +56,19 @@ impl QueueObject {
             let Some(process) = line.taker() else { break };
             let key = run_key(line.first);
             line.first += 1;
-            if let Some(run) = ctx.get::<Json<String>>(&key).await? {
-                Target::run(&run.0, "assign").tell(&ctx, process);
+            if let Some(run) = ctx.get::<Json<OfferCall>>(&key).await? {
+                assign(&ctx, &run.0, process);
             }
             ctx.clear(&key);
         }
         ctx.set(LINE, Json(line));
         Ok(())
     }
+}
+
+fn assign(ctx: &ObjectContext<'_>, offered: &OfferCall, process: String) {
+    let handler = if offered.is_little { "assign_little" } else { "assign" };
+    Target::run(&offered.run, handler).tell(ctx, process);
 }
 
 async fn line(ctx: &ObjectContext<'_>) -> Result<Line, HandlerError> {

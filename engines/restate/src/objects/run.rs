@@ -15,8 +15,9 @@ use crate::given::{ClaimReply, Given, KeptRun, Mail};
 use crate::head::Head;
 use crate::keys;
 use crate::wire::{
-    CommitCall, CommitReply, ForkReply, GivenText, KeptRecord, NameCall, NameReply, NotClaimed, Refusal, ReleaseCall,
-    RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall, by_run, by_session,
+    CommitCall, CommitReply, ForkReply, GivenText, KeptRecord, NameCall, NameReply, NotClaimed, OfferCall, Refusal,
+    ReleaseCall, RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall, by_run,
+    by_session,
 };
 
 /// The bytes of the texts of its beginning that a run keeps itself, at most.
@@ -31,59 +32,17 @@ impl RunObject {
     /// Makes all of it durable, or nothing.
     #[handler]
     async fn commit(&self, ctx: ObjectContext<'_>, call: Json<CommitCall>) -> Result<Json<CommitReply>, HandlerError> {
-        let call = call.0;
-        let kept = head(&ctx).await?;
-        let before = match &call.start {
-            Some(_) if kept.is_some() => Err(Refusal::RunExists),
-            Some(start) => begin(&ctx, start).await?,
-            None => match kept.filter(|head| !head.is_hidden) {
-                Some(head) => head.admits(&call).map(|()| head),
-                None => Err(Refusal::NoSuchRun(ctx.key().to_owned())),
-            },
-        };
-        let mut head = match before {
-            Ok(head) => head,
-            Err(refusal) => return Ok(Json(CommitReply::Refused(refusal))),
-        };
-        let mut naming = Naming::default();
-        if let Err(refusal) = name_all(&ctx, &call, &head, &mut naming).await? {
-            naming.undo(&ctx);
-            if let Some(base) = call.start.as_ref().and_then(|start| start.base.as_ref()) {
-                Target::run(&base.run, "unfork").tell(&ctx, ());
-            }
-            return Ok(Json(CommitReply::Refused(refusal)));
-        }
-        keep_texts(&ctx, &call, &head).await?;
-        // From here on nothing is refused.
-        for (step, record) in (head.steps + 1..).zip(&call.records) {
-            ctx.set(&keys::record(step), Json(record.clone()));
-        }
-        for (number, name) in (head.names..).zip(&call.names) {
-            ctx.set(&keys::name(number), Json(name.clone()));
-        }
-        for timer in &call.timers {
-            let key = keys::timer(timer.due, &timer.effect);
-            if timer.is_set {
-                ctx.set(&key, 1_u64);
-            } else {
-                ctx.clear(&key);
-            }
-        }
-        if let Some(snapshot) = &call.snapshot {
-            ctx.set(keys::SNAPSHOT, Json(snapshot.clone()));
-        }
-        if call.start.as_ref().is_some_and(|start| start.carrier.is_none()) {
-            ctx.set(keys::BEGUN, Json(begun_texts(&call)));
-        }
-        head.take(&call);
-        stand(&ctx, &mut head, &call).await?;
-        let epoch = call.start.is_some().then(|| head.ticket().map(|ticket| ticket.epoch));
-        let steps = head.steps;
-        ctx.set(keys::HEAD, Json(head));
-        Ok(Json(CommitReply::Done {
-            steps,
-            epoch: epoch.flatten(),
-        }))
+        commit(&ctx, call.0).await
+    }
+
+    /// The same, of a run of which little is kept: that comes with the call, and need not be asked for.
+    #[handler]
+    async fn commit_little(
+        &self,
+        ctx: ObjectContext<'_>,
+        call: Json<CommitCall>,
+    ) -> Result<Json<CommitReply>, HandlerError> {
+        commit(&ctx, call.0).await
     }
 
     #[handler]
@@ -98,12 +57,13 @@ impl RunObject {
     /// The queue gives it to a process, which hears of it by its mail.
     #[handler]
     async fn assign(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<(), HandlerError> {
-        let mail = match claimed(&ctx, &process.0).await? {
-            Ok(given) => Mail::Run(given),
-            Err(NotClaimed::Held(_) | NotClaimed::NoSuchRun | NotClaimed::Ended) => Mail::Nothing,
-        };
-        Target::process(&process.0, "put").tell(&ctx, mail);
-        Ok(())
+        assign(&ctx, &process.0).await
+    }
+
+    /// The same, of a run of which little is kept.
+    #[handler]
+    async fn assign_little(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<(), HandlerError> {
+        assign(&ctx, &process.0).await
     }
 
     #[handler]
@@ -197,8 +157,84 @@ impl RunObject {
     }
 }
 
+async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<CommitReply>, HandlerError> {
+    let kept = head(ctx).await?;
+    if let Some(made) = kept.as_ref().filter(|head| head.has_made(&call)) {
+        let (steps, epoch) = (made.steps, None);
+        return Ok(Json(CommitReply::Done { steps, epoch }));
+    }
+    let before = match &call.start {
+        Some(_) if kept.is_some() => Err(Refusal::RunExists),
+        Some(start) => begin(ctx, start).await?,
+        None => match kept.filter(|head| !head.is_hidden) {
+            Some(head) => head.admits(&call).map(|()| head),
+            None => Err(Refusal::NoSuchRun(ctx.key().to_owned())),
+        },
+    };
+    let mut head = match before {
+        Ok(head) => head,
+        Err(refusal) => return Ok(Json(CommitReply::Refused(refusal))),
+    };
+    let mut naming = Naming::default();
+    if let Err(refusal) = name_all(ctx, &call, &head, &mut naming).await? {
+        naming.undo(ctx);
+        if let Some(base) = call.start.as_ref().and_then(|start| start.base.as_ref()) {
+            Target::run(&base.run, "unfork").tell(ctx, ());
+        }
+        return Ok(Json(CommitReply::Refused(refusal)));
+    }
+    keep_texts(ctx, &call, &head).await?;
+    // From here on nothing is refused.
+    for (step, record) in (head.steps + 1..).zip(&call.records) {
+        ctx.set(&keys::record(step), Json(record.clone()));
+    }
+    for (number, name) in (head.names..).zip(&call.names) {
+        ctx.set(&keys::name(number), Json(name.clone()));
+    }
+    for timer in &call.timers {
+        let key = keys::timer(timer.due, &timer.effect);
+        if timer.is_set {
+            ctx.set(&key, 1_u64);
+        } else {
+            ctx.clear(&key);
+        }
+    }
+    if let Some(snapshot) = &call.snapshot {
+        ctx.set(keys::SNAPSHOT, Json(snapshot.clone()));
+    }
+    if call.start.as_ref().is_some_and(|start| start.carrier.is_none()) {
+        ctx.set(keys::BEGUN, Json(begun_texts(&call)));
+    }
+    head.take(&call);
+    stand(ctx, &mut head, &call).await?;
+    let epoch = call.start.is_some().then(|| head.ticket().map(|ticket| ticket.epoch));
+    let steps = head.steps;
+    ctx.set(keys::HEAD, Json(head));
+    Ok(Json(CommitReply::Done {
+        steps,
+        epoch: epoch.flatten(),
+    }))
+}
+
 async fn head(ctx: &ObjectContext<'_>) -> Result<Option<Head>, HandlerError> {
     Ok(ctx.get::<Json<Head>>(keys::HEAD).await?.map(|head| head.0))
+}
+
+async fn assign(ctx: &ObjectContext<'_>, process: &str) -> Result<(), HandlerError> {
+    let mail = match claimed(ctx, process).await? {
+        Ok(given) => Mail::Run(given),
+        Err(NotClaimed::Held(_) | NotClaimed::NoSuchRun | NotClaimed::Ended) => Mail::Nothing,
+    };
+    Target::process(process, "put").tell(ctx, mail);
+    Ok(())
+}
+
+/// What the queue is told of a run that nobody carries.
+fn offer(head: &Head) -> OfferCall {
+    OfferCall {
+        run: head.id.clone(),
+        is_little: head.is_little(),
+    }
 }
 
 /// The claim of a process, with what it needs of the run.
@@ -433,7 +469,7 @@ async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> R
         if head.carrier.is_some() {
             carried(ctx, head);
         } else {
-            Target::queue("offer").tell(ctx, head.id.clone());
+            Target::queue("offer").tell(ctx, offer(head));
         }
     }
     if call.session.is_some() {
@@ -480,8 +516,8 @@ async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>
     };
     head.carrier = None;
     if let Some(after_ms) = after_ms.filter(|_| !head.is_final()) {
-        let offer = Target::queue("offer").ask::<_, ()>(ctx, head.id.clone());
-        drop(offer.send_after(Duration::from_millis(after_ms)));
+        let offered = Target::queue("offer").ask::<_, ()>(ctx, offer(&head));
+        drop(offered.send_after(Duration::from_millis(after_ms)));
     }
     ctx.set(keys::HEAD, Json(head));
     Ok(())

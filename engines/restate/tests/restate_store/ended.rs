@@ -28,7 +28,7 @@ fn curl(arguments: &[&str]) -> Option<Value> {
 
 /// The id of the commit that is under way.
 fn commit_under_way(server: &Server) -> String {
-    let sql = "select id from sys_invocation where target_service_name = 'PirnRun' and target_handler_name = 'commit' \
+    let sql = "select id from sys_invocation where target_service_name = 'PirnRun' and target_handler_name like 'commit%' \
         and status <> 'completed'";
     let (query, url) = (json!({"query": sql}).to_string(), format!("{}/query", server.admin()));
     let until = Instant::now() + Duration::from_mins(1);
