@@ -1,4 +1,4 @@
-//! What a process is sent: runs that it has from then on, with what it needs to go on with them, and questions.
+//! Mail of a process: runs that it has from then on, with what it needs to go on with them, and questions.
 
 use serde::{Deserialize, Serialize};
 

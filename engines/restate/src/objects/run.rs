@@ -92,16 +92,14 @@ impl RunObject {
     /// Keeps the promise when the run has ended, or is removed.
     #[handler]
     async fn await_end(&self, ctx: ObjectContext<'_>, promise: Json<String>) -> Result<(), HandlerError> {
-        let is_over = head(&ctx).await?.is_none_or(|head| head.is_hidden || head.is_final());
+        // Asked for at once.
+        let (head, ends) = (ctx.get::<Json<Head>>(keys::HEAD), ctx.get::<Json<Vec<String>>>(ENDS));
+        let is_over = head.await?.is_none_or(|head| head.0.is_hidden || head.0.is_final());
         if is_over {
             ctx.resolve_awakeable(&promise.0, Json(()));
             return Ok(());
         }
-        let mut ends = ctx
-            .get::<Json<Vec<String>>>(ENDS)
-            .await?
-            .map(|ends| ends.0)
-            .unwrap_or_default();
+        let mut ends = ends.await?.map(|ends| ends.0).unwrap_or_default();
         ends.push(promise.0);
         ctx.set(ENDS, Json(ends));
         Ok(())

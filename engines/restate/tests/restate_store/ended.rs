@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, free_port};
 use crate::{begun, connect, open, step};
 
-fn curl(arguments: &[&str]) -> Option<Value> {
+pub(crate) fn curl(arguments: &[&str]) -> Option<Value> {
     let headers = [
         "-sf",
         "-H",
