@@ -52,7 +52,7 @@ type Ticketed = (String, u64);
 struct Claim {
     ticket: Ticket,
     /// The run as it was claimed, until it is read or written.
-    kept: Option<KeptRun>,
+    kept: Option<Box<KeptRun>>,
     /// Bytes that the server keeps of the run, about.
     bytes: usize,
     is_lost: bool,
@@ -73,7 +73,7 @@ pub(crate) const STEP_BYTES: usize = 100;
 /// What the server keeps of a run that is claimed.
 pub(crate) enum Kept {
     Nothing,
-    Little(KeptRun),
+    Little(Box<KeptRun>),
     Much,
 }
 
@@ -246,7 +246,7 @@ impl Held {
     pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&KeptRun) -> T) -> Option<T> {
         let state = self.state();
         let claim = state.claims.get(run).filter(|claim| !claim.is_lost)?;
-        claim.kept.as_ref().map(read)
+        claim.kept.as_deref().map(read)
     }
 
     /// From here on the run is read where it lies.

@@ -247,8 +247,11 @@ impl Keeper {
             process,
             epoch: given.epoch,
         };
-        self.held
-            .put(&given.run, ticket, given.kept.map_or(Kept::Much, Kept::Little));
+        self.held.put(
+            &given.run,
+            ticket,
+            given.kept.map_or(Kept::Much, |kept| Kept::Little(Box::new(kept))),
+        );
     }
 
     async fn give_back(&self, run: String, call: ReleaseCall) {

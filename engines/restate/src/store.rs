@@ -257,10 +257,11 @@ impl Inner {
             sent => sent,
         };
         self.meter.durable(steps.is_ok().into());
-        if steps.is_ok() && commit.status.is_some_and(RunStatus::is_final) {
-            if let Some(over) = self.held.forget(&run) {
-                self.held.left(&run, over.ticket.epoch);
-            }
+        if steps.is_ok()
+            && commit.status.is_some_and(RunStatus::is_final)
+            && let Some(over) = self.held.forget(&run)
+        {
+            self.held.left(&run, over.ticket.epoch);
         }
         match &steps {
             Err(StoreError::RunLost { .. }) => drop(self.held.lose(&run)),
@@ -318,7 +319,7 @@ impl Inner {
                     let process = process.to_owned();
                     self.held.put(&commit.run, Ticket { process, epoch }, Kept::Nothing);
                 }
-                self.held.grew(&commit.run, kept_bytes(&commit));
+                self.held.grew(&commit.run, kept_bytes(commit));
                 let given = commit.contents.iter();
                 let given = given.filter(|content| content.text().len() >= SMALL_TEXT);
                 self.held.kept(given.map(pirn_store::Content::hash));

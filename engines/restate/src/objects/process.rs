@@ -2,7 +2,7 @@
 //!
 //! It lives while it says so often enough: the server's own timers tell that it has not. A process that was taken for dead is so
 //! for good: it goes on under another name, and carries nothing under the old one.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
 
 use std::time::Duration;
 
