@@ -70,7 +70,7 @@ const LEFT_AT_ONCE: usize = 64;
 const LITTLE: usize = 64 << 10;
 pub(crate) const STEP_BYTES: usize = 100;
 
-/// What the server keeps of a run that is claimed.
+/// State of a claimed run in the server, by size.
 pub(crate) enum Kept {
     Nothing,
     Little(Box<KeptRun>),

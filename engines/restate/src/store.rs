@@ -412,7 +412,7 @@ impl Inner {
     }
 }
 
-/// What a commit adds to the state of its run, about.
+/// Bytes that a commit adds to the state of its run, about.
 fn kept_bytes(commit: &Commit) -> usize {
     let records = commit.records.iter().map(|record| record.body.len() + STEP_BYTES);
     let snapshot = commit.snapshot.as_ref().map_or(0, |snapshot| snapshot.body.len());

@@ -227,7 +227,7 @@ async fn assign(ctx: &ObjectContext<'_>, process: &str) -> Result<(), HandlerErr
     Ok(())
 }
 
-/// What the queue is told of a run that nobody carries.
+/// The offer of a run that nobody carries, to the queue.
 fn offer(head: &Head) -> OfferCall {
     OfferCall {
         run: head.id.clone(),
