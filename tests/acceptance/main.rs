@@ -11,6 +11,7 @@ mod lifecycle;
 mod listeners;
 mod loading;
 mod loops;
+mod mutants;
 mod nodes;
 mod relied_on;
 mod semantics;

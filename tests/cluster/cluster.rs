@@ -136,12 +136,12 @@ impl Cluster {
 
     /// The same with several, side by side, by their ids and arguments.
     pub(crate) fn leave_runs(&self, runs: &[(String, Vec<String>)]) {
-        let begin = |(id, arguments): &(String, Vec<String>)| {
+        let spawned = |(id, arguments): &(String, Vec<String>)| {
             let own = ["run", "--run-id", id, "--approve", "none"].into_iter();
             let arguments: Vec<&str> = own.chain(arguments.iter().map(String::as_str)).collect();
             (id.clone(), self.spawn(&arguments, "begun.log"))
         };
-        let mut begun: BTreeMap<String, Child> = runs.iter().map(begin).collect();
+        let mut begun: BTreeMap<String, Child> = runs.iter().map(spawned).collect();
         self.wait("the runs have begun", || {
             for (id, _) in self.statuses() {
                 if let Some(mut process) = begun.remove(&id) {

@@ -171,6 +171,19 @@ fn a_subscriber_that_never_reads_holds_nobody_up_and_is_told_what_it_missed() {
 }
 
 #[test]
+fn a_shutdown_waits_for_what_ends_within_the_grace() {
+    let short = line("short", &[wait("w", 200)]);
+    let engine = Engine::builder().arbiters(2).workflows(short.to_string()).build();
+    let engine = engine.expect("valid");
+    let run = engine.start("short", json!(null)).expect("admitted");
+    assert_eq!(
+        engine.shutdown_blocking(Duration::from_mins(1)),
+        ShutdownReport::default()
+    );
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+}
+
+#[test]
 fn a_shutdown_cancels_what_does_not_end_by_itself() {
     let engine = engine();
     let run = engine.start("gate", json!(null)).expect("admitted");

@@ -24,6 +24,8 @@ struct Spans {
     entered: Vec<(ThreadId, u64)>,
     /// The span that each event stands in.
     events: Vec<Option<u64>>,
+    /// Those of threads and runs that were open when the last event came.
+    open: Vec<String>,
 }
 
 struct Span {
@@ -84,6 +86,10 @@ impl Subscriber for Heard {
         let inside = heard.entered.iter().rev().find(|(thread, _)| *thread == own);
         let inside = inside.map(|(_, span)| *span);
         heard.events.push(inside);
+        // The span of a node is held by its work, which another thread drops.
+        let is_open = |id: &u64| heard.made[*id as usize - 1].held > 0 && heard.made[*id as usize - 1].name != "node";
+        let open = (1..=heard.made.len() as u64).filter(is_open);
+        heard.open = open.map(|id| heard.way(id)).collect();
     }
 
     fn enter(&self, id: &Id) {
@@ -127,6 +133,14 @@ fn bundle() -> Value {
     let ask = |id: &str| node(id, "LLM", json!({"prompt": "hello"}));
     let branches = [vec![ask("ask")], vec![node("log", "CODE", json!({"function": "log"}))]];
     let mut main = forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"}));
+    main["nodes"]
+        .as_array_mut()
+        .expect("a list")
+        .push(node("after", "CODE", json!({"function": "log"})));
+    let edges = main["edges"].as_array_mut().expect("a list");
+    let last = edges.iter_mut().find(|edge| edge["to"] == "end").expect("the last");
+    last["to"] = json!("after");
+    edges.push(json!({"from": "after", "to": "end"}));
     main["triggers"] = json!([{
         "id": "asked", "type": "EVENT",
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId == 'ask'"},
@@ -178,10 +192,15 @@ fn a_forked_run_with_a_trigger_has_a_span_for_the_run_each_thread_and_each_node_
         ]
     );
     assert_eq!(heard.made[0].fields["run_id"], run_id);
-    let main = heard.made.iter().find(|span| span.name == "thread");
-    assert_eq!(main.map(|span| &*span.fields["thread_id"]), Some(&*thread_id));
+    let first = heard.made.iter().find(|span| span.name == "thread");
+    assert_eq!(first.map(|span| &*span.fields["thread_id"]), Some(&*thread_id));
     let said: Vec<String> = heard.events.iter().flatten().map(|span| heard.way(*span)).collect();
-    assert_eq!(said, ["run forked / thread forked / thread forked p1"]);
+    let (branch, main) = (
+        "run forked / thread forked / thread forked p1",
+        "run forked / thread forked",
+    );
+    assert_eq!(said, [branch, main]);
+    assert_eq!(heard.open, ["run forked", main], "a span ends with its thread");
     assert!(heard.entered.is_empty(), "every span was left");
     assert!(heard.made.iter().all(|span| span.held == 0), "every span was closed");
 }
