@@ -84,7 +84,7 @@ enum Clock {
 }
 
 impl EngineBuilder {
-    /// Keeps the engine's runs in a store, so that they survive their process: [`Engine::recover`] has them go on. What follows
+    /// Keeps the engine's runs in a store, so that they survive their process: [`Engine::recover`](super::Engine::recover) has them go on. What follows
     /// from something that a run is told begins, and is told, when that is durable.
     #[must_use]
     pub fn store(mut self, store: impl Store) -> Self {
@@ -120,7 +120,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Keeps what the engine's runs are told, so that they can be [rebuilt](Engine::rebuild). An engine has a journal or a
+    /// Keeps what the engine's runs are told, so that they can be [rebuilt](super::Engine::rebuild). An engine has a journal or a
     /// [store](Self::store).
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {

@@ -19,7 +19,7 @@ pub enum BuildError {
     Files(Vec<(PathBuf, std::io::Error)>),
     /// The operating system gave no threads.
     Threads(std::io::Error),
-    /// The engine was to be [local](EngineBuilder::local), and its thread can not carry it.
+    /// The engine was to be [local](super::EngineBuilder::local), and its thread can not carry it.
     Local(NotLocalContext),
     /// Two settings that exclude each other: which.
     Settings(&'static str, &'static str),
