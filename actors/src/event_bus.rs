@@ -10,15 +10,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
 use crate::event_waiters::EventWaiters;
+use crate::listeners::Listeners;
 use crate::protocol::bus::{BusMsg, BusSender, Interest, Quiesce, ResumedEvents, Source, Subscriber};
 use crate::protocol::engine::EngineHandle;
-use crate::protocol::events::{Delivery, Undelivered};
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::SupervisorMsg;
@@ -36,7 +36,7 @@ pub(crate) struct EventBusActor {
     matcher: Option<MatcherSender>,
     /// The last sequence of each run that raised something.
     sequences: BTreeMap<Arc<str>, u64>,
-    listeners: Vec<Listener>,
+    listeners: Listeners,
     waiters: EventWaiters,
     /// Raised, and watched by triggers: the matcher is told of them next.
     watched: Vec<Arc<Event>>,
@@ -59,7 +59,7 @@ impl EventBusActor {
             bus,
             matcher: Some(matcher),
             sequences: BTreeMap::new(),
-            listeners: Vec::new(),
+            listeners: Listeners::default(),
             waiters: EventWaiters::default(),
             watched: Vec::new(),
         }
@@ -98,7 +98,7 @@ impl EventBusActor {
     /// Says which events are no longer kept for WAIT nodes, where somebody listens.
     fn say_dropped(&mut self, dropped: Vec<RaisedEvent>, event: &Event) {
         for dropped in dropped {
-            if self.keeps_runs || self.interest.listening().contains(dropped.event_type) {
+            if self.keeps_runs || self.is_heard(&event.run_id, dropped.event_type) {
                 let source = Source {
                     run_id: Arc::clone(&event.run_id),
                     workflow_id: Arc::clone(&event.workflow_id),
@@ -112,21 +112,15 @@ impl EventBusActor {
     }
 
     fn hand_on(&mut self, event: &Arc<Event>) {
-        let before = self.listeners.len();
-        self.listeners.retain_mut(|listener| listener.take(event));
-        if self.listeners.len() != before {
-            self.publish_interest();
-        }
+        self.listeners.hand_on(event, &self.interest);
     }
 
     /// Only who comes back to this run hears its events once more.
     fn resumed(&mut self, resumed: ResumedEvents) {
         self.sequences.insert(Arc::clone(&resumed.run_id), resumed.sequence);
         for event in &resumed.events {
-            self.listeners
-                .retain_mut(|listener| listener.subscriber.run_id.is_none() || listener.take(event));
+            self.listeners.hand_on_in_run(event);
         }
-        self.publish_interest();
         self.waiters.resumed(&resumed.run_id, &resumed.events);
         if let Some(last) = resumed.events.last() {
             let dropped = self.waiters.dropped(&resumed.run_id);
@@ -152,6 +146,8 @@ impl EventBusActor {
                 return;
             }
             // Of a run that is not there to keep it nothing more is told.
+        } else if !self.is_heard(&source.run_id, event.event_type) {
+            return;
         } else if self.sequences.contains_key(&source.run_id) {
             return self.raise(source, event);
         }
@@ -166,9 +162,7 @@ impl EventBusActor {
     }
 
     fn subscribe(&mut self, subscriber: Subscriber) {
-        self.listeners.push(Listener { subscriber, missed: 0 });
-        self.publish_interest();
-        self.interest.subscribed();
+        self.listeners.add(subscriber, &self.interest);
     }
 
     /// Has the matcher handle what the run has raised; as often as that raises more, or `rounds` times.
@@ -206,9 +200,7 @@ impl EventBusActor {
         self.sequences.remove(run_id);
         self.waiters.end_all(run_id);
         // A subscriber of this run alone has seen everything: dropping its end says so.
-        self.listeners
-            .retain(|listener| listener.subscriber.run_id.as_ref() != Some(run_id));
-        self.publish_interest();
+        self.listeners.close(run_id);
     }
 
     /// Nothing waits for the matcher's word any longer: what had been sent there is dropped.
@@ -224,56 +216,9 @@ impl EventBusActor {
         done.give(());
     }
 
-    fn publish_interest(&self) {
-        let masks = self.listeners.iter().map(|listener| listener.subscriber.mask);
-        self.interest
-            .set_subscribers(masks.fold(EventMask::NONE, EventMask::union));
-    }
-}
-
-/// A subscriber, and how many events it has missed since the last that it got.
-struct Listener {
-    subscriber: Subscriber,
-    missed: u64,
-}
-
-impl Listener {
-    /// Hands an event on; whether the subscriber still reads.
-    fn take(&mut self, event: &Arc<Event>) -> bool {
-        let Subscriber {
-            run_id,
-            mask,
-            after,
-            deliver,
-        } = &mut self.subscriber;
-        let is_wanted = mask.contains(event.raised.event_type)
-            && event.sequence > *after
-            && run_id.as_ref().is_none_or(|run| *run == event.run_id);
-        if !is_wanted {
-            return true;
-        }
-        let lagged = (self.missed > 0).then_some(Delivery::Lagged(self.missed));
-        let told = lagged.map_or(Ok(()), |lagged| deliver.deliver(lagged));
-        if told.is_ok() {
-            self.missed = 0;
-        }
-        match told.and_then(|()| deliver.deliver(Delivery::Event(Arc::clone(event)))) {
-            Ok(()) => true,
-            Err(Undelivered::Full) => {
-                self.missed += 1;
-                true
-            }
-            Err(Undelivered::Gone) => false,
-        }
-    }
-}
-
-impl Drop for Listener {
-    /// Events missed at the end are reported at the end.
-    fn drop(&mut self) {
-        if self.missed > 0 {
-            self.subscriber.deliver.end(self.missed);
-        }
+    /// True if anybody listens to this type of events of the run.
+    fn is_heard(&self, run_id: &Arc<str>, event_type: EventType) -> bool {
+        self.interest.triggers().contains(event_type) || self.listeners.want(run_id, event_type)
     }
 }
 

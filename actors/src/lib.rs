@@ -21,6 +21,7 @@ pub mod host;
 mod in_place;
 mod input;
 pub mod journal;
+mod listeners;
 mod mailbox;
 mod panic_text;
 mod parked;

@@ -456,7 +456,7 @@ impl Actors {
             }
             SupervisorMsg::AnswerInteraction(answer) => self.answer(*answer, run),
             SupervisorMsg::AwaitKept(kept) => self.acknowledge(run, kept),
-            SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, deliver),
+            SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.stop(shut_down(), run),
             SupervisorMsg::Closing => run.close(),

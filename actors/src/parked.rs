@@ -40,7 +40,7 @@ impl Parked {
             return message.refuse(None);
         }
         match message {
-            SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, deliver),
+            SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
             // It leaves memory only when all that it was told is kept.
             SupervisorMsg::AwaitKept(kept) if self.told.is_empty() => kept(Ok(())),
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),

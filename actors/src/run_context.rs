@@ -1,6 +1,6 @@
 //! The state that the actors of one run share on their arbiter.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
 use crate::ports::Ports;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, Subscriber, TriggerLimit};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, OfRun, RunInterest, Source, Subscriber, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
@@ -29,7 +29,9 @@ pub(crate) struct RunContext {
     /// Seeds what scripts draw; none: they can not.
     pub(crate) seed: Option<u64>,
     pub(crate) in_place: InPlace,
-    pub(crate) interest: Rc<Interest>,
+    interest: Rc<Interest>,
+    /// Of its own subscribers; most runs have none.
+    own_interest: OnceCell<Arc<RunInterest>>,
     bus: BusSender,
     /// The room that its turns take.
     pub(crate) room: SharedRoom,
@@ -76,6 +78,7 @@ impl RunContext {
             seed,
             in_place,
             interest,
+            own_interest: OnceCell::new(),
             bus,
             room,
             supervisor,
@@ -103,7 +106,8 @@ impl RunContext {
 
     /// The interest of listeners just now.
     pub(crate) fn listening(&self) -> Listening {
-        listening(&self.interest, self.promised)
+        let own = self.own_interest.get().map_or(EventMask::NONE, |own| own.mask());
+        listening(&self.interest, self.promised.union(own))
     }
 
     /// The run's time, in milliseconds since 1970 as its host has it; never goes back, in no process of the run.
@@ -253,12 +257,15 @@ impl RunContext {
         &self.bus
     }
 
-    /// Somebody wants to hear the run's events from now on.
-    pub(crate) fn subscribe(&self, mask: EventMask, deliver: Box<dyn Deliver>) {
+    /// Subscribes to the run's events with a higher sequence than `after`, from now on.
+    pub(crate) fn subscribe(&self, mask: EventMask, after: u64, deliver: Box<dyn Deliver>) {
         let subscriber = Subscriber {
-            run_id: Some(Arc::clone(&self.run_id)),
+            of_run: Some(OfRun {
+                run_id: Arc::clone(&self.run_id),
+                interest: Arc::clone(self.own_interest.get_or_init(Arc::default)),
+            }),
             mask,
-            after: 0,
+            after,
             deliver,
         };
         self.interest.subscribe(self.bus(), subscriber);

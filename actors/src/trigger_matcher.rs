@@ -457,9 +457,8 @@ impl TriggerMatcherActor {
     }
 
     fn raise(&self, event: &Event, raised: RaisedEvent) {
-        if self.interest.listening().contains(raised.event_type) {
-            self.bus.do_send(raise(event, raised));
-        }
+        // The bus knows who listens to the run.
+        self.bus.do_send(raise(event, raised));
     }
 }
 
@@ -529,7 +528,9 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                 answer,
             } => answer.give(self.add(owner, definition, quota)),
             MatcherMsg::Remove { owner, id } => {
-                self.machine.remove(&owner, &id);
+                if let Some(key) = self.machine.remove(&owner, &id) {
+                    self.quotas.remove(&key);
+                }
                 self.publish_interest();
             }
             MatcherMsg::Enable {
@@ -547,7 +548,12 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             MatcherMsg::Quiesce(round) => self.bus.do_send(BusMsg::Quiesced(round)),
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
-                self.holds.retain(|(run, _), _| *run != run_id);
+                let from = (run_id, Arc::from(""));
+                let held = self.holds.range(from.clone()..).map(|(held, _)| held);
+                let held: Vec<_> = held.take_while(|(run, _)| *run == from.0).cloned().collect();
+                for thread in held {
+                    self.holds.remove(&thread);
+                }
             }
             MatcherMsg::Stop(done) => {
                 self.bus.do_send(BusMsg::MatcherStopped(done));

@@ -111,7 +111,7 @@ proptest! {
             keys.push(machine.add(owner(watching), Arc::new(definition(id, watching))).expect("ids differ"));
         }
         for (id, watching) in triggers.iter().enumerate().filter(|(id, _)| removed[*id]) {
-            prop_assert!(machine.remove(&owner(watching), &id.to_string()));
+            prop_assert!(machine.remove(&owner(watching), &id.to_string()).is_some());
         }
         let mut raised = RaisedEvent::new(EventType::Custom, []);
         raised.event_name = name.map(|name| NAMES[name].into());

@@ -21,7 +21,6 @@ use crate::history::History;
 use crate::in_place::InPlace;
 use crate::journal::Graphs;
 use crate::mailbox::RunActor;
-use crate::protocol::bus::Subscriber;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorHandle;
@@ -205,16 +204,6 @@ impl EngineShared {
             };
             let background = attached.is_background.then(|| host.in_background());
             let host = background.as_ref().unwrap_or(host);
-            let is_heard = !subscriptions.is_empty();
-            for subscription in subscriptions {
-                let subscriber = Subscriber {
-                    run_id: Some(Arc::clone(&id)),
-                    mask: subscription.mask(),
-                    after: subscription.after,
-                    deliver: subscription.deliver,
-                };
-                local.interest.subscribe(&local.bus, subscriber);
-            }
             let ports = Arc::clone(&engine.ports);
             let in_place = InPlace::new(ports, engine.handle(), graphs, local.evaluator);
             let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest, local.room));
@@ -226,8 +215,8 @@ impl EngineShared {
                 in_place,
                 beginning.last_at(),
             );
-            if is_heard {
-                run.bus();
+            for subscription in subscriptions {
+                run.subscribe(subscription.mask(), subscription.after, subscription.deliver);
             }
             let run = Rc::new(run);
             let spec = RunSpec {

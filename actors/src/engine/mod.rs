@@ -173,7 +173,7 @@ impl EngineShared {
             let deliver = deliver.another();
             self.on_arbiter(arbiter, move |local| {
                 let subscriber = Subscriber {
-                    run_id: None,
+                    of_run: None,
                     mask,
                     after: 0,
                     deliver,

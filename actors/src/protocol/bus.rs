@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pirn_core::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
 use pirn_core::thread::{FiringId, Outcome};
@@ -142,9 +143,17 @@ impl Source {
     }
 }
 
-/// Somebody who listens to the events of an arbiter, or of one run there.
+/// The run that a subscriber listens to.
+#[derive(Clone)]
+pub(crate) struct OfRun {
+    pub(crate) run_id: Arc<str>,
+    pub(crate) interest: Arc<RunInterest>,
+}
+
+/// A subscriber to the events of an arbiter, or of one run there.
 pub(crate) struct Subscriber {
-    pub(crate) run_id: Option<Arc<str>>,
+    /// None: all runs.
+    pub(crate) of_run: Option<OfRun>,
     pub(crate) mask: EventMask,
     /// Only events after the one with this sequence.
     pub(crate) after: u64,
@@ -159,10 +168,45 @@ pub(crate) enum TriggerLimit {
     Ending,
 }
 
-/// The event types that anybody on an arbiter listens to, read by its runs before they build an event; and what its runs say of
+/// The event types that the subscribers of one run listen to: set by the bus, read by the run before it builds an event. Both are on
+/// one thread.
+#[derive(Debug, Default)]
+pub(crate) struct RunInterest {
+    /// The bits of an [`EventMask`].
+    subscribers: AtomicU64,
+    /// Subscribers that the bus has not heard of yet.
+    coming: AtomicU32,
+}
+
+impl RunInterest {
+    pub(crate) fn mask(&self) -> EventMask {
+        EventMask::from_bits(self.subscribers.load(Ordering::Relaxed))
+    }
+
+    /// The bus is about to hear of a subscriber.
+    fn comes(&self, mask: EventMask) {
+        self.coming.fetch_add(1, Ordering::Relaxed);
+        self.subscribers.fetch_or(mask.bits(), Ordering::Relaxed);
+    }
+
+    /// The bus has heard of a subscriber; all that it has of the run listen to these types.
+    pub(crate) fn subscribed(&self, all: EventMask) {
+        self.coming.fetch_sub(1, Ordering::Relaxed);
+        self.left(all);
+    }
+
+    /// A subscriber has left; those that stay listen to these types.
+    pub(crate) fn left(&self, all: EventMask) {
+        if self.coming.load(Ordering::Relaxed) == 0 {
+            self.subscribers.store(all.bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The event types that subscribers to all runs of an arbiter and its triggers listen to, read by its runs before they build an event; and what its runs say of
 /// their triggers.
 pub(crate) struct Interest {
-    /// Of the subscribers that the bus has.
+    /// Of the subscribers to all runs that the bus has.
     subscribers: Cell<EventMask>,
     /// Of those that it has not heard of yet, and how many these are.
     coming: Cell<(u32, EventMask)>,
@@ -193,7 +237,7 @@ impl Interest {
         std::mem::take(&mut *self.trigger_limits.borrow_mut())
     }
 
-    /// Types that a subscriber or a trigger listens to.
+    /// Types that a subscriber to all runs or a trigger listens to.
     pub(crate) fn listening(&self) -> EventMask {
         let subscribers = self.subscribers.get().union(self.coming.get().1);
         subscribers.union(self.triggers.get())
@@ -216,12 +260,16 @@ impl Interest {
 
     /// Tells the bus of a subscriber, which hears whatever is raised from now on.
     pub(crate) fn subscribe(&self, bus: &BusSender, subscriber: Subscriber) {
-        let (count, mask) = self.coming.get();
-        self.coming.set((count + 1, mask.union(subscriber.mask)));
+        if let Some(of_run) = &subscriber.of_run {
+            of_run.interest.comes(subscriber.mask);
+        } else {
+            let (count, mask) = self.coming.get();
+            self.coming.set((count + 1, mask.union(subscriber.mask)));
+        }
         bus.do_send(BusMsg::Subscribe(subscriber));
     }
 
-    /// The bus has heard of a subscriber.
+    /// The bus has heard of a subscriber to all runs.
     pub(crate) fn subscribed(&self) {
         let (count, mask) = self.coming.get();
         let left = count.saturating_sub(1);

@@ -12,7 +12,7 @@
 //! order; at most [`MAX_KEPT_EVENTS`] are kept a word, and each that is dropped is counted once in [`EventWaits::dropped`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -34,17 +34,27 @@ impl TakenEvents {
         }
     }
 
+    /// The sequence up to which every event of a word has been taken.
+    fn up_to(&self, word: &str) -> u64 {
+        let last = |word: &str| self.0.get(word).copied().unwrap_or_default();
+        last(word).max(last(EventType::Custom.as_str()))
+    }
+
     fn has(&self, event: &Event) -> bool {
         let passed = |word: &str| self.0.get(word).is_some_and(|last| event.sequence <= *last);
         passed(EventType::Custom.as_str()) || event.raised.event_name.as_deref().is_some_and(passed)
     }
 }
 
+/// The words that name events of a type other than CUSTOM.
+static TYPES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    let types = EventType::ALL.iter().filter(|known| **known != EventType::Custom);
+    types.map(|known| known.as_str()).collect()
+});
+
 /// True if a word names CUSTOM events: those are kept for waits to come.
 pub fn is_kept(word: &str) -> bool {
-    EventType::ALL
-        .iter()
-        .all(|known| *known == EventType::Custom || known.as_str() != word)
+    !TYPES.contains(word)
 }
 
 /// True if a word names an event, by its type or its name.
@@ -63,8 +73,13 @@ pub struct EventWaits {
     most: usize,
     kept: BTreeMap<Arc<str>, Kept>,
     waiting: BTreeMap<WaitNo, Arc<str>>,
+    /// The same by word: an event visits the waits that it ends and no others.
+    by_word: BTreeMap<Arc<str>, BTreeSet<WaitNo>>,
     /// Words of which events were dropped that [`Self::dropped`] has not told of.
     untold: BTreeSet<Arc<str>>,
+    /// Number of waits that events were matched with.
+    #[cfg(test)]
+    visits: usize,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +102,10 @@ impl EventWaits {
             most,
             kept: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            by_word: BTreeMap::new(),
             untold: BTreeSet::new(),
+            #[cfg(test)]
+            visits: 0,
         }
     }
 
@@ -106,12 +124,26 @@ impl EventWaits {
                 self.put(word, event);
             }
         }
-        let ended = self.waiting.iter().filter(|(_, word)| is_named(word, event));
-        let ended: Vec<WaitNo> = ended.map(|(wait, _)| *wait).collect();
+        if self.by_word.is_empty() {
+            return Vec::new();
+        }
+        let mut ended = self
+            .by_word
+            .remove(event.raised.event_type.as_str())
+            .unwrap_or_default();
+        if event.raised.event_type == EventType::Custom
+            && let Some(name) = event.raised.event_name.as_deref()
+        {
+            ended.extend(self.by_word.remove(name).unwrap_or_default());
+        }
+        #[cfg(test)]
+        {
+            self.visits += ended.len();
+        }
         for wait in &ended {
             self.waiting.remove(wait);
         }
-        ended
+        ended.into_iter().collect()
     }
 
     fn put(&mut self, word: &str, event: &Arc<Event>) {
@@ -132,17 +164,29 @@ impl EventWaits {
 
     /// A wait for a word, of a thread that has taken these. The event that ends it at once.
     pub fn begin(&mut self, wait: WaitNo, word: &Arc<str>, taken: &TakenEvents) -> Option<Arc<Event>> {
-        let kept = self.kept.get(word).into_iter().flat_map(|kept| &kept.events);
-        let first = kept.into_iter().find(|event| !taken.has(event)).cloned();
+        let first = self.kept.get(word).and_then(|kept| {
+            // In the order of their sequences: those that this word has taken come first.
+            let up_to = taken.up_to(word);
+            let from = kept.events.partition_point(|event| event.sequence <= up_to);
+            kept.events.range(from..).find(|event| !taken.has(event)).cloned()
+        });
         if first.is_none() {
+            self.end(wait);
             self.waiting.insert(wait, Arc::clone(word));
+            self.by_word.entry(Arc::clone(word)).or_default().insert(wait);
         }
         first
     }
 
     /// A wait is over: its time was up, or its thread was stopped.
     pub fn end(&mut self, wait: WaitNo) {
-        self.waiting.remove(&wait);
+        let Some(word) = self.waiting.remove(&wait) else { return };
+        if let Some(waits) = self.by_word.get_mut(&word) {
+            waits.remove(&wait);
+            if waits.is_empty() {
+                self.by_word.remove(&word);
+            }
+        }
     }
 
     /// EVENT_DROPPED for each word of which events were dropped since this was asked last.
@@ -364,5 +408,31 @@ mod tests {
         assert_eq!(waits.begin(0, &"go".into(), &TakenEvents::default()), None);
         waits.end(0);
         assert!(waits.is_empty());
+    }
+
+    #[test]
+    fn an_event_visits_the_waits_that_it_ends_and_no_others() {
+        let mut waits = EventWaits::default();
+        for wait in 0..10_000 {
+            let word = format!("answer-{wait}");
+            assert_eq!(waits.begin(wait, &word.as_str().into(), &TakenEvents::default()), None);
+        }
+        for wait in 0..10_000 {
+            waits.happened(&event(2 * wait + 1, EventType::NodeStarted, ""));
+            let name = format!("answer-{wait}");
+            assert_eq!(waits.happened(&event(2 * wait + 2, EventType::Custom, &name)), [wait]);
+        }
+        assert_eq!(waits.visits, 10_000, "one wait for 20,000 events each");
+        assert!(waits.is_empty() && waits.by_word.is_empty());
+    }
+
+    #[test]
+    fn a_word_names_events_of_a_type_or_custom_events() {
+        assert!(is_kept("go") && is_kept("CUSTOM"));
+        assert!(
+            EventType::ALL
+                .iter()
+                .all(|known| *known == EventType::Custom || !is_kept(known.as_str()))
+        );
     }
 }

@@ -287,17 +287,15 @@ impl TriggerMachine {
         self.records.insert(key, record);
     }
 
-    /// Removes a trigger; whether there was one.
-    pub fn remove(&mut self, owner: &Owner, id: &str) -> bool {
-        let key = self.keys.remove(&(owner.clone(), id.to_owned()));
-        let Some((key, record)) = key.and_then(|key| self.records.remove_entry(&key)) else {
-            return false;
-        };
+    /// Removes a trigger; its key, where there was one.
+    pub fn remove(&mut self, owner: &Owner, id: &str) -> Option<TriggerKey> {
+        let key = self.keys.remove(&(owner.clone(), id.to_owned()))?;
+        let record = self.records.remove(&key)?;
         self.index.remove(key, owner, &record.definition);
         if record.enabled {
             count_watching(&mut self.watching, &record.definition, false);
         }
-        true
+        Some(key)
     }
 
     /// Gives a trigger a number that its [`Watcher`]s carry from then on: the place where the caller keeps more of it.

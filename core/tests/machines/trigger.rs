@@ -90,7 +90,7 @@ proptest! {
                 }
                 Told::Remove { inside, id } => {
                     let was = known.remove(&(inside, id)).is_some();
-                    prop_assert_eq!(machine.remove(&owner(inside), &id.to_string()), was);
+                    prop_assert_eq!(machine.remove(&owner(inside), &id.to_string()).is_some(), was);
                 }
                 Told::Enable { inside, id, enabled } => {
                     let changed = machine.set_enabled(&owner(inside), &id.to_string(), enabled);
@@ -179,7 +179,7 @@ fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
     let event = event(1, 0, false);
     machine.add(Owner::Engine, Arc::new(definition("first"))).expect("new");
     let candidates = machine.candidates(&event);
-    assert!(machine.remove(&Owner::Engine, "first"));
+    assert!(machine.remove(&Owner::Engine, "first").is_some());
     machine.add(Owner::Engine, Arc::new(definition("second"))).expect("new");
     assert_eq!(machine.fire(candidates[0].key, &event), Fire::Refused);
     assert_eq!(machine.states(&Owner::Engine)[0].fired, 0);

@@ -1,0 +1,285 @@
+//! The subscribers of an arbiter: those of all runs, and those of each run apart, so that an event visits only the subscribers
+//! that may want it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use pirn_core::event::{Event, EventMask, EventType};
+
+use crate::protocol::bus::{Interest, OfRun, RunInterest, Subscriber};
+use crate::protocol::events::{Delivery, Undelivered};
+
+/// Looked up only, never walked: their order is nobody's.
+type ByRun<T> = HashMap<Arc<str>, T, BuildHasherDefault<DefaultHasher>>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    of_all: Vec<Listener>,
+    of_runs: ByRun<OneRuns>,
+    /// Number of subscribers that events were compared with.
+    #[cfg(test)]
+    visits: u64,
+}
+
+/// The subscribers of one run.
+struct OneRuns {
+    interest: Arc<RunInterest>,
+    listeners: Vec<Listener>,
+}
+
+impl Listeners {
+    /// Takes a subscriber in.
+    pub(crate) fn add(&mut self, subscriber: Subscriber, interest: &Interest) {
+        let of_run = subscriber.of_run.clone();
+        let listener = Listener { subscriber, missed: 0 };
+        let Some(OfRun { run_id, interest: own }) = of_run else {
+            self.of_all.push(listener);
+            interest.set_subscribers(union(&self.of_all));
+            return interest.subscribed();
+        };
+        let one = self.of_runs.entry(run_id).or_insert_with(|| OneRuns {
+            interest: own,
+            listeners: Vec::with_capacity(1),
+        });
+        one.listeners.push(listener);
+        one.interest.subscribed(union(&one.listeners));
+    }
+
+    /// True if a subscriber wants this type of events of the run.
+    pub(crate) fn want(&self, run_id: &Arc<str>, wanted: EventType) -> bool {
+        let of_run = self.of_runs.get(run_id).map_or(&[][..], |one| &one.listeners);
+        let mut all = self.of_all.iter().chain(of_run);
+        all.any(|listener| listener.subscriber.mask.contains(wanted))
+    }
+
+    /// Delivers an event to those that want it.
+    pub(crate) fn hand_on(&mut self, event: &Arc<Event>, interest: &Interest) {
+        if !self.of_all.is_empty() {
+            let before = self.of_all.len();
+            #[cfg(test)]
+            {
+                self.visits += before as u64;
+            }
+            self.of_all.retain_mut(|listener| listener.take(event));
+            if self.of_all.len() != before {
+                interest.set_subscribers(union(&self.of_all));
+            }
+        }
+        self.hand_on_in_run(event);
+    }
+
+    /// The same to the subscribers of the event's run alone.
+    pub(crate) fn hand_on_in_run(&mut self, event: &Arc<Event>) {
+        if self.of_runs.is_empty() {
+            return;
+        }
+        let Some(OneRuns { interest, listeners }) = self.of_runs.get_mut(&event.run_id) else {
+            return;
+        };
+        let before = listeners.len();
+        #[cfg(test)]
+        {
+            self.visits += before as u64;
+        }
+        listeners.retain_mut(|listener| listener.take(event));
+        if listeners.len() != before {
+            interest.left(union(listeners));
+            if listeners.is_empty() {
+                self.of_runs.remove(&event.run_id);
+            }
+        }
+    }
+
+    /// A run raises no more: its subscribers have seen everything, and dropping their ends says so.
+    pub(crate) fn close(&mut self, run_id: &Arc<str>) {
+        self.of_runs.remove(run_id);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.of_all.clear();
+        self.of_runs.clear();
+    }
+}
+
+fn union(listeners: &[Listener]) -> EventMask {
+    let masks = listeners.iter().map(|listener| listener.subscriber.mask);
+    masks.fold(EventMask::NONE, EventMask::union)
+}
+
+/// A subscriber, and how many events it has missed since the last that it got.
+struct Listener {
+    subscriber: Subscriber,
+    missed: u64,
+}
+
+impl Listener {
+    /// Hands an event on; whether the subscriber still reads.
+    fn take(&mut self, event: &Arc<Event>) -> bool {
+        let Subscriber {
+            mask, after, deliver, ..
+        } = &mut self.subscriber;
+        if !mask.contains(event.raised.event_type) || event.sequence <= *after {
+            return true;
+        }
+        let lagged = (self.missed > 0).then_some(Delivery::Lagged(self.missed));
+        let told = lagged.map_or(Ok(()), |lagged| deliver.deliver(lagged));
+        if told.is_ok() {
+            self.missed = 0;
+        }
+        match told.and_then(|()| deliver.deliver(Delivery::Event(Arc::clone(event)))) {
+            Ok(()) => true,
+            Err(Undelivered::Full) => {
+                self.missed += 1;
+                true
+            }
+            Err(Undelivered::Gone) => false,
+        }
+    }
+}
+
+impl Drop for Listener {
+    /// Events missed at the end are reported at the end.
+    fn drop(&mut self) {
+        if self.missed > 0 {
+            self.subscriber.deliver.end(self.missed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pirn_core::event::RaisedEvent;
+
+    use super::*;
+    use crate::protocol::bus::BusMsg;
+    use crate::protocol::events::Deliver;
+    use crate::protocol::mailbox::mailbox;
+
+    /// Reads everything.
+    #[derive(Clone)]
+    struct Reader(std::sync::mpsc::Sender<Delivery>);
+
+    impl Deliver for Reader {
+        fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
+            self.0.send(delivery).map_err(|_| Undelivered::Gone)
+        }
+
+        fn end(&mut self, _: u64) {}
+
+        fn another(&self) -> Box<dyn Deliver> {
+            Box::new(self.clone())
+        }
+    }
+
+    fn event(run: &str, event_type: EventType) -> Arc<Event> {
+        Arc::new(Event {
+            sequence: 1,
+            timestamp: 0,
+            run_id: run.into(),
+            workflow_id: "w".into(),
+            thread_id: "t".into(),
+            raised: RaisedEvent::new(event_type, []),
+        })
+    }
+
+    /// An arbiter's subscribers, as runs and the engine add them.
+    struct World {
+        interest: Interest,
+        listeners: Listeners,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                interest: Interest::new(),
+                listeners: Listeners::default(),
+            }
+        }
+
+        fn add(&mut self, of_run: Option<OfRun>, mask: EventMask) -> std::sync::mpsc::Receiver<Delivery> {
+            let (told, heard) = std::sync::mpsc::channel();
+            let (bus, mut mail) = mailbox();
+            let subscriber = Subscriber {
+                of_run,
+                mask,
+                after: 0,
+                deliver: Box::new(Reader(told)),
+            };
+            self.interest.subscribe(&bus, subscriber);
+            let sent = futures::FutureExt::now_or_never(futures::StreamExt::next(&mut mail));
+            let Some(Some(BusMsg::Subscribe(subscriber))) = sent else {
+                panic!("a subscriber is sent to the bus");
+            };
+            self.listeners.add(subscriber, &self.interest);
+            heard
+        }
+    }
+
+    fn of(run: &str, interest: &Arc<RunInterest>) -> Option<OfRun> {
+        Some(OfRun {
+            run_id: run.into(),
+            interest: Arc::clone(interest),
+        })
+    }
+
+    #[test]
+    fn an_event_visits_the_subscribers_of_its_run_and_no_others() {
+        let mut world = World::new();
+        let heard: Vec<_> = (0..10_000)
+            .map(|run| world.add(of(&format!("r{run}"), &Arc::default()), EventMask::ALL))
+            .collect();
+        for run in 0..10_000 {
+            let event = event(&format!("r{run}"), EventType::Custom);
+            world.listeners.hand_on(&event, &world.interest);
+        }
+        assert_eq!(world.listeners.visits, 10_000, "one subscriber an event");
+        assert!(heard.iter().all(|heard| heard.try_iter().count() == 1));
+        world.listeners.close(&"r7".into());
+        assert!(heard[7].recv().is_err(), "its end says that nothing more comes");
+        assert!(
+            heard[8]
+                .try_recv()
+                .is_err_and(|error| error == std::sync::mpsc::TryRecvError::Empty)
+        );
+    }
+
+    #[test]
+    fn a_subscriber_of_one_run_makes_no_other_run_build_events() {
+        let mut world = World::new();
+        let own: Arc<RunInterest> = Arc::default();
+        let _heard = world.add(of("r", &own), EventMask::ALL);
+        assert_eq!(own.mask(), EventMask::ALL);
+        assert_eq!(world.interest.listening(), EventMask::NONE);
+        assert!(!world.listeners.want(&"other".into(), EventType::Custom));
+    }
+
+    #[test]
+    fn the_interest_of_a_run_is_that_of_the_subscribers_it_has() {
+        let mut world = World::new();
+        let own: Arc<RunInterest> = Arc::default();
+        let narrow = EventMask::of(EventType::Custom);
+        let kept = world.add(of("r", &own), narrow);
+        let gone = world.add(of("r", &own), EventMask::ALL);
+        drop(gone);
+        world
+            .listeners
+            .hand_on(&event("r", EventType::NodeStarted), &world.interest);
+        assert_eq!(own.mask(), narrow, "the other reads no more");
+        drop(kept);
+        world.listeners.hand_on(&event("r", EventType::Custom), &world.interest);
+        assert_eq!(own.mask(), EventMask::NONE);
+        assert!(world.listeners.of_runs.is_empty());
+    }
+
+    #[test]
+    fn the_interest_in_all_runs_ends_with_its_subscribers() {
+        let mut world = World::new();
+        let heard = world.add(None, EventMask::ALL);
+        assert_eq!(world.interest.listening(), EventMask::ALL);
+        drop(heard);
+        world.listeners.hand_on(&event("r", EventType::Custom), &world.interest);
+        assert_eq!(world.interest.listening(), EventMask::NONE);
+    }
+}
