@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use super::position::Position;
 use super::problem::{Problem, ProblemCode};
 use super::runs::Run;
 use super::state::Service;
@@ -54,14 +55,18 @@ impl AgUiThread {
 }
 
 /// Checks that every question is answered that a client was told of: those that were put up to an event.
-pub(super) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: u64) -> Result<(), Problem> {
+pub(super) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: Position) -> Result<(), Problem> {
     let open = run.handle.interactions().await.into_iter();
-    let is_told = |asked: &Interaction| run.questions.put(&asked.id).is_some_and(|put| put.sequence <= told);
+    let is_told = |asked: &Interaction| {
+        run.questions
+            .put(&asked.id)
+            .is_some_and(|put| put.sequence <= told.sequence)
+    };
     let left = open.filter(|asked| !answered.contains(&*asked.id) && is_told(asked));
     check_none(&left.map(|asked| (asked, told)).collect::<Vec<_>>())
 }
 
-fn check_none(waiting: &[(Interaction, u64)]) -> Result<(), Problem> {
+fn check_none(waiting: &[(Interaction, Position)]) -> Result<(), Problem> {
     if waiting.is_empty() {
         return Ok(());
     }

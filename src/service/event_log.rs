@@ -1,7 +1,7 @@
 //! The events of one run that streams can still read: bounded, and it knows what it has lost.
 //!
-//! 1. Events stand in the order of their sequence; a sequence that is not there was lost, never reordered.
-//! 2. A reader keeps nothing here but the sequence that it has read to, so no reader can hold up another, or the run.
+//! 1. Events are in the order of their positions; a sequence that is not there was lost, never reordered.
+//! 2. A reader keeps nothing here but the position that it has read to, so no reader can hold up another, or the run.
 //! 3. A log that is closed gets nothing more.
 
 use std::collections::VecDeque;
@@ -11,9 +11,12 @@ use axum::body::Bytes;
 use pirn_core::event::Event;
 use tokio::sync::watch;
 
+use super::position::Position;
+
 /// An event, and its JSON: written once for every reader.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
+    pub(super) position: Position,
     pub(super) event: Arc<Event>,
     pub(super) json: Bytes,
 }
@@ -24,6 +27,7 @@ pub(super) struct EventLog {
     changed: watch::Sender<()>,
     max_events: usize,
     max_bytes: usize,
+    first_piece: u64,
 }
 
 #[derive(Debug, Default)]
@@ -32,8 +36,8 @@ struct State {
     bytes: usize,
     /// The last sequence that came, or is known to be lost.
     last: u64,
-    /// So many events came and are no longer kept.
-    gone: u64,
+    /// The position of the last event that came.
+    pushed: Position,
     is_closed: bool,
 }
 
@@ -46,31 +50,44 @@ pub(super) struct Page {
     pub(super) last: u64,
     /// Nothing comes after the last.
     pub(super) is_closed: bool,
-    /// The place after the last of these events.
-    pub(super) next: u64,
 }
 
 impl EventLog {
-    pub(super) fn new(max_events: usize, max_bytes: usize) -> Self {
+    /// `first_piece` numbers the first piece of a reply after each event: 1, or for a run that an earlier process had begun more
+    /// than that process has numbered. So a client that comes back from there gets every piece of the reply that starts anew.
+    pub(super) fn new(max_events: usize, max_bytes: usize, first_piece: u64) -> Self {
         Self {
             state: Mutex::default(),
             changed: watch::Sender::new(()),
             max_events,
             max_bytes,
+            first_piece,
         }
+    }
+
+    pub(super) fn first_piece(&self) -> u64 {
+        self.first_piece
     }
 
     /// Takes the next event; the oldest go where it does not fit.
     pub(super) fn push(&self, event: Arc<Event>) {
         let json = Bytes::from(serde_json::to_vec(&*event).unwrap_or_default());
         let mut state = self.state();
+        let position = if event.sequence == state.pushed.sequence {
+            Position {
+                sequence: event.sequence,
+                piece: (state.pushed.piece + 1).max(self.first_piece),
+            }
+        } else {
+            Position::of(event.sequence)
+        };
+        state.pushed = position;
         state.last = event.sequence;
         state.bytes += json.len();
-        state.events.push_back(Recorded { event, json });
+        state.events.push_back(Recorded { position, event, json });
         while state.events.len() > self.max_events || state.bytes > self.max_bytes {
             let Some(oldest) = state.events.pop_front() else { break };
             state.bytes -= oldest.json.len();
-            state.gone += 1;
         }
         drop(state);
         self.changed.send_replace(());
@@ -88,29 +105,22 @@ impl EventLog {
         self.changed.send_replace(());
     }
 
-    /// At most `limit` events, from a place on; none: after a sequence. Pieces of one reply may share theirs.
-    pub(super) fn after(&self, sequence: u64, place: Option<u64>, limit: usize) -> Page {
+    /// At most `limit` events after a position.
+    pub(super) fn after(&self, position: Position, limit: usize) -> Page {
         let state = self.state();
-        let first = match place {
-            Some(place) => usize::try_from(place.saturating_sub(state.gone)).unwrap_or(usize::MAX),
-            None => state
-                .events
-                .partition_point(|recorded| recorded.event.sequence <= sequence),
-        };
-        let first = first.min(state.events.len());
-        let events: Vec<Recorded> = state.events.range(first..).take(limit).cloned().collect();
+        let first = state.events.partition_point(|recorded| recorded.position <= position);
         Page {
-            next: state.gone + (first + events.len()) as u64,
-            events,
+            events: state.events.range(first..).take(limit).cloned().collect(),
             last: state.last,
             is_closed: state.is_closed,
         }
     }
 
-    /// The last sequence, and the time of the last event.
-    pub(super) fn last(&self) -> (u64, Option<u64>) {
+    /// The last position, and the time of the last event.
+    pub(super) fn last(&self) -> (Position, Option<u64>) {
         let state = self.state();
-        (state.last, state.events.back().map(|recorded| recorded.event.timestamp))
+        let last = state.pushed.max(Position::of(state.last));
+        (last, state.events.back().map(|recorded| recorded.event.timestamp))
     }
 
     /// Bytes of JSON that it holds.
@@ -154,7 +164,7 @@ mod tests {
             max in 1..12_usize,
             pace in 1..5_usize,
         ) {
-            let log = EventLog::new(max, usize::MAX);
+            let log = EventLog::new(max, usize::MAX, 1);
             let (mut last, mut kept) = (0, Vec::new());
             let (mut read_to, mut read) = (0, Vec::new());
             for lost in steps {
@@ -165,7 +175,7 @@ mod tests {
                     kept.push(last + 1);
                 }
                 last += lost.max(1);
-                let page = log.after(read_to, None, pace);
+                let page = log.after(Position::of(read_to), pace);
                 prop_assert_eq!(page.last, last);
                 // The oracle: the youngest `max` of all that came, after what was read.
                 let oldest = kept.len().saturating_sub(max);
@@ -180,29 +190,33 @@ mod tests {
     }
 
     #[test]
-    fn events_that_share_a_sequence_are_each_read_once() {
-        let log = EventLog::new(4, usize::MAX);
-        let mut place = None;
-        let mut read = Vec::new();
-        for sequence in [1, 2, 2, 2, 3, 3, 4] {
-            log.push(event(sequence));
-            let page = log.after(read.last().copied().unwrap_or(0), place, 1);
-            place = Some(page.next);
-            read.extend(page.events.iter().map(|recorded| recorded.event.sequence));
-        }
-        assert_eq!(read, [1, 2, 2, 2, 3, 3, 4]);
-        let page = log.after(0, Some(0), 9);
-        assert_eq!(page.events.len(), 4, "those before are gone");
+    fn events_that_share_a_sequence_have_positions_of_their_own() {
+        let of = |first_piece| {
+            let log = EventLog::new(usize::MAX, usize::MAX, first_piece);
+            for sequence in [1, 2, 2, 2, 3, 3, 4] {
+                log.push(event(sequence));
+            }
+            let all = log.after(Position::START, usize::MAX).events;
+            for (index, recorded) in all.iter().enumerate() {
+                let rest = log.after(recorded.position, usize::MAX).events;
+                assert_eq!(rest.len(), all.len() - index - 1, "after {}", recorded.position);
+            }
+            all.iter()
+                .map(|recorded| recorded.position.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), ["1", "2", "2.1", "2.2", "3", "3.1", "4"]);
+        assert_eq!(of(100), ["1", "2", "2.100", "2.101", "3", "3.100", "4"]);
     }
 
     #[test]
     fn bytes_bound_a_log_too() {
-        let log = EventLog::new(usize::MAX, 300);
+        let log = EventLog::new(usize::MAX, 300, 1);
         for sequence in 1..=100 {
             log.push(event(sequence));
         }
         assert!(log.bytes() <= 300);
-        let page = log.after(0, None, 1_000);
+        let page = log.after(Position::START, 1_000);
         assert_eq!(page.events.last().map(|recorded| recorded.event.sequence), Some(100));
     }
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::archive::RunArchive;
 use super::event_log::Recorded;
+use super::position::Position;
 use super::problem::Problem;
 use super::runs::Run;
 use super::state::Service;
@@ -20,8 +21,8 @@ const PAGE: usize = 64;
 pub(super) enum Fed {
     /// The next event.
     Event(Recorded),
-    /// So many events after the one with this sequence are lost to this reader.
-    Missed { after: u64, count: u64 },
+    /// So many events after this position are lost to this reader.
+    Missed { after: Position, count: u64 },
     /// Nothing was said for a while.
     Idle,
     /// Nothing comes any more.
@@ -32,9 +33,7 @@ pub(super) enum Fed {
 pub(super) struct Feed {
     run: Arc<Run>,
     archive: Arc<dyn RunArchive>,
-    read_to: u64,
-    /// The place in the log; none before anything of it was read.
-    place: Option<u64>,
+    read_to: Position,
     has_ended: bool,
     changed: watch::Receiver<()>,
     keep_alive: Duration,
@@ -44,12 +43,11 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Opens one after a sequence; 0 is before the first event.
-    pub(super) fn open(service: &Service, run: &Arc<Run>, after: u64) -> Result<Self, Problem> {
+    /// Opens one after a position.
+    pub(super) fn open(service: &Service, run: &Arc<Run>, after: Position) -> Result<Self, Problem> {
         Ok(Self {
             archive: Arc::clone(service.archive()),
             read_to: after,
-            place: None,
             has_ended: false,
             changed: run.log.watch(),
             keep_alive: service.limits().keep_alive,
@@ -63,15 +61,15 @@ impl Feed {
         &self.run
     }
 
-    /// The sequence of the last event that was read.
-    pub(super) fn read_to(&self) -> u64 {
+    /// The position of the last event that was read.
+    pub(super) fn read_to(&self) -> Position {
         self.read_to
     }
 
     /// True once everything has been read.
     pub(super) fn is_over(&self) -> bool {
-        let page = self.run.log.after(self.read_to, self.place, 1);
-        page.is_closed && page.events.is_empty() && page.last <= self.read_to
+        let page = self.run.log.after(self.read_to, 1);
+        page.is_closed && page.events.is_empty() && page.last <= self.read_to.sequence
     }
 
     /// The reader was told something: what it reads may be nothing to it.
@@ -91,22 +89,23 @@ impl Feed {
         }
         loop {
             self.changed.mark_unchanged();
-            let page = self.run.log.after(self.read_to, self.place, PAGE);
+            let page = self.run.log.after(self.read_to, PAGE);
             let mut fed = Vec::with_capacity(page.events.len());
-            let next = page.events.first().map_or(page.last + 1, |next| next.event.sequence);
-            if next > self.read_to + 1 {
+            // The event before a piece is to be read too.
+            let is_piece = |position: Position| u64::from(position.piece > 0);
+            let next = page.events.first().map(|next| next.position);
+            let next = next.map_or(page.last + 1, |next| next.sequence + is_piece(next));
+            // A client may name any position: nothing comes after the last one.
+            if next > self.read_to.sequence.saturating_add(1) {
                 self.read_archive(&mut fed, next).await;
                 if !fed.is_empty() {
                     // There may be more of it, before what the log has.
                     return fed;
                 }
             }
-            if !page.events.is_empty() {
-                self.place = Some(page.next);
-            }
             for recorded in page.events {
-                self.read_up_to(&mut fed, recorded.event.sequence - 1);
-                self.read_to = recorded.event.sequence;
+                self.read_before(&mut fed, recorded.position);
+                self.read_to = recorded.position;
                 fed.push(Fed::Event(recorded));
             }
             if page.is_closed && fed.len() < PAGE {
@@ -130,8 +129,10 @@ impl Feed {
 
     /// Reads the events that the log has dropped and the archive has.
     async fn read_archive(&mut self, fed: &mut Vec<Fed>, before: u64) {
-        let limit = usize::try_from(before - self.read_to - 1).unwrap_or(PAGE).min(PAGE);
-        let events = match self.archive.events(self.run.id(), self.read_to, limit).await {
+        let limit = usize::try_from(before - self.read_to.sequence - 1)
+            .unwrap_or(PAGE)
+            .min(PAGE);
+        let events = match self.archive.events(self.run.id(), self.read_to.sequence, limit).await {
             Ok(events) => events,
             Err(error) => {
                 tracing::warn!(run_id = self.run.id(), %error, "the archive gives no events");
@@ -139,22 +140,47 @@ impl Feed {
             }
         };
         for event in events.into_iter().take_while(|event| event.sequence < before) {
-            self.read_up_to(fed, event.sequence.saturating_sub(1));
-            self.read_to = event.sequence;
+            let position = Position::of(event.sequence);
+            self.read_before(fed, position);
+            self.read_to = position;
             let json = serde_json::to_vec(&event).unwrap_or_default().into();
             let event = Arc::new(event);
-            fed.push(Fed::Event(Recorded { event, json }));
+            fed.push(Fed::Event(Recorded { position, event, json }));
         }
     }
 
-    /// Everything up to a sequence that was not read is missed.
+    /// Everything before the next event that was not read is missed.
+    fn read_before(&mut self, fed: &mut Vec<Fed>, next: Position) {
+        match next.piece.checked_sub(1) {
+            None => self.read_up_to(fed, next.sequence.saturating_sub(1)),
+            Some(before) => {
+                self.read_up_to(fed, next.sequence);
+                // An earlier process may have numbered the pieces before the first one of this.
+                let first = self.run.log.first_piece();
+                let read = self.read_to.piece.max(first.saturating_sub(1));
+                if before > read {
+                    let after = Position {
+                        piece: read,
+                        ..self.read_to
+                    };
+                    self.read_to.piece = before;
+                    fed.push(Fed::Missed {
+                        after,
+                        count: before - read,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Every event up to a sequence that was not read is missed.
     fn read_up_to(&mut self, fed: &mut Vec<Fed>, sequence: u64) {
-        if sequence > self.read_to {
+        if sequence > self.read_to.sequence {
             fed.push(Fed::Missed {
                 after: self.read_to,
-                count: sequence - self.read_to,
+                count: sequence - self.read_to.sequence,
             });
-            self.read_to = sequence;
+            self.read_to = Position::of(sequence);
         }
     }
 }

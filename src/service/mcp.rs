@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use super::catalogue::Offer;
 use super::feed::{Fed, Feed};
+use super::position::Position;
 use super::runs::Run;
 use super::start::Start;
 use super::state::Service;
@@ -120,7 +121,7 @@ impl ServerHandler for McpServer {
                 ..Start::default()
             };
             match self.service.start(start).await {
-                Ok(run) => (run, 0),
+                Ok(run) => (run, Position::START),
                 // The model that calls may mend it.
                 Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
             }
@@ -148,17 +149,17 @@ impl McpServer {
     async fn follow(
         &self,
         run: &Arc<Run>,
-        after: u64,
+        after: Position,
         progress: Option<(ProgressToken, Peer<RoleServer>)>,
         asks: &Asks,
-    ) -> Option<(Vec<Interaction>, u64)> {
+    ) -> Option<(Vec<Interaction>, Position)> {
         // Without a place for a stream nothing is told, but there is an end.
         let Ok(mut feed) = Feed::open(&self.service, run, after) else {
             run.handle.outcome().await;
             return None;
         };
         let main_thread = run.main_thread();
-        let (mut ended, mut has_asked) = (0_u32, after > 0);
+        let (mut ended, mut has_asked) = (0_u32, after > Position::START);
         let mut asked = BTreeSet::new();
         let mut elicitations = FuturesUnordered::new();
         loop {
@@ -212,7 +213,7 @@ impl McpServer {
         offer: &Offer,
         state: &str,
         responses: InputResponses,
-    ) -> Result<(Arc<Run>, u64), ErrorData> {
+    ) -> Result<(Arc<Run>, Position), ErrorData> {
         let unknown = || ErrorData::invalid_params("the request's state is not one of this server's", None);
         let id = InterruptId::read(state).ok_or_else(unknown)?;
         let run = self.service.runs().find(id.interaction);
@@ -294,7 +295,7 @@ async fn answer(run: &Run, question: &Interaction, sent: ElicitResult) -> Result
     }
 }
 
-fn input_required(run: &Run, questions: &[Interaction], after: u64) -> InputRequiredResult {
+fn input_required(run: &Run, questions: &[Interaction], after: Position) -> InputRequiredResult {
     let request = |question: &Interaction| InputRequest::Elicitation(ElicitRequest::new(form(question, None)));
     let requests = questions
         .iter()

@@ -42,6 +42,7 @@ mod metrics;
 mod metrics_export;
 mod observed;
 mod options;
+mod position;
 mod problem;
 mod progress;
 mod questions;

@@ -35,12 +35,13 @@ pub(super) struct About {
 }
 
 impl Run {
-    pub(super) fn new(handle: RunHandle, about: About, limits: &Limits) -> Self {
+    /// `first_piece`: see [`EventLog::new`].
+    pub(super) fn new(handle: RunHandle, about: About, limits: &Limits, first_piece: u64) -> Self {
         Self {
             handle,
             about,
             left: OnceLock::new(),
-            log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run),
+            log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run, first_piece),
             progress: Progress::default(),
             questions: Questions::default(),
             streams: StreamGate::new(limits.streams_per_run),
@@ -70,7 +71,7 @@ impl Run {
     }
 
     pub(super) fn summary(&self) -> RunSummary {
-        let (last_sequence, last_at) = self.log.last();
+        let (last, last_at) = self.log.last();
         RunSummary {
             run_id: self.id().to_owned(),
             workflow_id: self.about.workflow_id.clone(),
@@ -78,7 +79,7 @@ impl Run {
             status: self.status().to_owned(),
             started_at: self.about.started_at,
             updated_at: last_at.unwrap_or(self.about.started_at),
-            last_sequence,
+            last_sequence: last.sequence,
         }
     }
 
@@ -205,6 +206,12 @@ impl Runs {
             .filter(|run| run.outcome().is_none())
             .cloned()
             .collect()
+    }
+
+    /// The youngest run that `is_asked`.
+    pub(super) fn youngest(&self, is_asked: impl Fn(&Run) -> bool) -> Option<Arc<Run>> {
+        let state = self.state();
+        state.by_place.values().rev().find(|run| is_asked(run)).cloned()
     }
 
     /// A run has ended and its log is closed: it stays until too many have ended after it.

@@ -10,6 +10,7 @@ use futures::{FutureExt, stream};
 use serde_json::Value;
 
 use super::feed::{Fed, Feed};
+use super::position::Position;
 
 /// A comment: it keeps the connection, and readers pass over it.
 const COMMENT: &[u8] = b":\n\n";
@@ -22,6 +23,31 @@ pub(super) trait Wire: Send + 'static {
     /// Called when all that has happened so far is written. True: the stream ends here, before the run.
     fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
         ready(false).boxed()
+    }
+}
+
+/// A wire whose reader has read everything up to a position of it: that is written for the wire's own sake and not sent.
+pub(super) struct After<W> {
+    pub(super) wire: W,
+    pub(super) read_to: Position,
+}
+
+impl<W: Wire> Wire for After<W> {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+        let was_read = match &item {
+            Fed::Event(recorded) => recorded.position <= self.read_to,
+            Fed::Missed { after, .. } => *after < self.read_to,
+            Fed::Idle | Fed::End => false,
+        };
+        if was_read {
+            self.wire.write(feed, item, &mut Vec::new());
+        } else {
+            self.wire.write(feed, item, out);
+        }
+    }
+
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
+        self.wire.pauses(feed, out)
     }
 }
 
@@ -79,7 +105,7 @@ fn streamed(body: Body) -> Response {
 }
 
 /// One event with JSON, which has no line breaks.
-pub(super) fn frame(out: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, json: &[u8]) {
+pub(super) fn frame(out: &mut Vec<u8>, name: Option<&str>, id: Option<Position>, json: &[u8]) {
     if let Some(id) = id {
         out.extend_from_slice(format!("id: {id}\n").as_bytes());
     }
@@ -91,7 +117,16 @@ pub(super) fn frame(out: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, json
     out.extend_from_slice(b"\n\n");
 }
 
-/// An event without a name.
+/// The events without names that one event of a run becomes. The last has the id: a client that has not read all of them gets all
+/// of them again.
+pub(super) fn all(out: &mut Vec<u8>, events: &[Value], id: Position) {
+    if let Some((last, before)) = events.split_last() {
+        before.iter().for_each(|event| data(out, event));
+        frame(out, None, Some(id), last.to_string().as_bytes());
+    }
+}
+
+/// An event without a name and id.
 pub(super) fn data(out: &mut Vec<u8>, json: &Value) {
     frame(out, None, None, json.to_string().as_bytes());
 }

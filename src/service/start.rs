@@ -74,7 +74,7 @@ impl Service {
                 session,
                 started_at: now(),
             };
-            Ok(Run::new(handle, about, self.limits()))
+            Ok(Run::new(handle, about, self.limits(), 1))
         })?;
         self.metrics().started(&run.about.workflow_id);
         if let Some(events) = events {
@@ -142,7 +142,9 @@ impl Service {
             session: stored.session,
             started_at: stored.started_at,
         };
-        let run = self.runs().adopt(Run::new(handle, about, self.limits()));
+        // More than any process before has numbered: no run sends a piece each millisecond for years.
+        let first_piece = now();
+        let run = self.runs().adopt(Run::new(handle, about, self.limits(), first_piece));
         self.metrics().started(&run.about.workflow_id);
         self.record(&run, events);
         Ok(run)

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::super::agui_thread::{AgUiThread, check_all_answered};
 use super::super::body::JsonBody;
 use super::super::feed::Feed;
+use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
 use super::super::sse;
@@ -19,8 +21,9 @@ use super::super::start::{Start, not_taken};
 use super::super::state::Service;
 use super::super::wire::agui::AgUi;
 use super::super::wire::interrupts::{InterruptId, Resume};
-use super::chat::{Turn, turn};
+use super::chat::{Turn, again, turn};
 use super::interactions::run_of;
+use super::query::{Parameters, Path, last_event_id};
 use crate::{AnswerRefused, EventType};
 
 /// AG-UI's `RunAgentInput`, as far as it is read.
@@ -87,16 +90,59 @@ pub(crate) async fn run(
         ..Start::default()
     };
     let run = service.start(start).await?;
-    let feed = Feed::open(&service, &run, 0)?;
+    let feed = Feed::open(&service, &run, Position::START)?;
     let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
     Ok(sse::response(feed, wire, ()))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AgUiParameters {
+    /// The client's thread.
+    thread_id: String,
+    /// The client's id of the run whose stream broke.
+    run_id: String,
+}
+
+/// Gives the stream of a thread's last run again, to a client that lost its connection.
+///
+/// Without `Last-Event-ID` the stream of a run that is under way comes from its beginning; with the last `id` that was read the rest
+/// of the last run comes.
+#[utoipa::path(
+    get, operation_id = "resumeForAgUi", path = "/v1/agui/{workflow}", tag = "front ends",
+    params(("workflow" = String, Path, description = "The workflow"), AgUiParameters),
+    responses(
+        (status = 200, description = "AG-UI events", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "No run is under way, or everything of it was read"),
+    )
+)]
+pub(crate) async fn again_for(
+    State(service): State<Service>,
+    Path(workflow): Path<String>,
+    Parameters(asked): Parameters<AgUiParameters>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let read_to = last_event_id(&headers)?;
+    let thread = AgUiThread::new(&workflow, &asked.thread_id);
+    let Some(run) = service.runs().youngest(|run| thread.has(run)) else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let wire = |run: &Run| AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
+    again(&service, &run, read_to, wire, |feed, wire| {
+        sse::response(feed, wire, ())
+    })
 }
 
 /// The stream of a run whose questions a client answers. Answers are refused in the stream, as AG-UI says.
 async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) -> Response {
     match resumed(service, thread, &asked.resume).await {
-        Ok((feed, main_thread)) => {
-            let wire = AgUi::new((asked.thread_id, asked.run_id), main_thread, true);
+        Ok((feed, sent, run)) => {
+            let mut wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), true);
+            let log = run.log.after(Position::START, usize::MAX).events.into_iter();
+            for recorded in log.take_while(|recorded| recorded.position <= sent) {
+                wire.was_sent(&recorded.event);
+            }
             sse::response(feed, wire, ())
         }
         Err(problem) => refusal(&problem),
@@ -112,7 +158,11 @@ fn refusal(problem: &Problem) -> Response {
 }
 
 /// Answers the questions of a run; its events from where the stream ended.
-async fn resumed(service: &Service, thread: &AgUiThread, resume: &[Resume]) -> Result<(Feed, String), Problem> {
+async fn resumed(
+    service: &Service,
+    thread: &AgUiThread,
+    resume: &[Resume],
+) -> Result<(Feed, Position, Arc<Run>), Problem> {
     let invalid = |detail: String| Problem::new(ProblemCode::InvalidValue, detail);
     let mut found: Option<Arc<Run>> = None;
     let mut entries = Vec::with_capacity(resume.len());
@@ -141,7 +191,7 @@ async fn resumed(service: &Service, thread: &AgUiThread, resume: &[Resume]) -> R
         answer(&run, id, entry).await?;
     }
     let feed = Feed::open(service, &run, first)?;
-    Ok((feed, run.main_thread()))
+    Ok((feed, first, run))
 }
 
 /// Answers a question. The same answer again is none.
@@ -168,7 +218,7 @@ async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), P
 
 /// True if the question was answered by one of these.
 fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> bool {
-    let later = run.log.after(id.after, None, usize::MAX).events;
+    let later = run.log.after(id.after, usize::MAX).events;
     later.iter().map(|recorded| &recorded.event.raised).any(|raised| {
         raised.event_type == EventType::InteractionAnswered
             && raised.data.get("interactionId").is_some_and(|of| of == id.interaction)

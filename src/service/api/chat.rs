@@ -1,19 +1,24 @@
 //! Chats: a workflow behind a page that uses the AI SDK's `useChat`.
 
-use axum::extract::{Path, State};
-use axum::http::HeaderValue;
-use axum::response::Response;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::super::body::JsonBody;
 use super::super::feed::Feed;
+use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};
-use super::super::sse;
+use super::super::runs::Run;
+use super::super::sse::{self, After, Wire};
 use super::super::start::Start;
 use super::super::state::Service;
 use super::super::wire::ui_messages::UiMessages;
+use super::query::{Path, last_event_id};
 use crate::{Message, Role};
 
 /// The body that `DefaultChatTransport` sends, as far as it is read.
@@ -54,11 +59,61 @@ pub(crate) async fn run(
         ..Start::default()
     };
     let run = service.start(start).await?;
-    let feed = Feed::open(&service, &run, 0)?;
-    let mut response = sse::response(feed, UiMessages::default(), ());
+    let feed = Feed::open(&service, &run, Position::START)?;
+    Ok(stream(feed, UiMessages::default()))
+}
+
+fn stream(feed: Feed, wire: impl Wire) -> Response {
+    let mut response = sse::response(feed, wire, ());
     let version = HeaderValue::from_static("v1");
     response.headers_mut().insert("x-vercel-ai-ui-message-stream", version);
-    Ok(response)
+    response
+}
+
+/// Gives the stream of a chat's last turn again, to a page that lost its connection.
+///
+/// Without `Last-Event-ID` the stream of a turn that is under way comes from its beginning, as `useChat({resume: true})` expects; with
+/// the last `id` that was read the rest of the last turn comes.
+#[utoipa::path(
+    get, operation_id = "resumeChat", path = "/v1/chat/{workflow}/{chat}/stream", tag = "front ends",
+    params(("workflow" = String, Path, description = "The workflow"), ("chat" = String, Path, description = "The chat")),
+    responses(
+        (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "No turn is under way, or everything of it was read"),
+    )
+)]
+pub(crate) async fn resume(
+    State(service): State<Service>,
+    Path((workflow, chat)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let read_to = last_event_id(&headers)?;
+    let is_of_chat = |run: &Run| run.about.workflow_id == workflow && run.about.session.as_ref() == Some(&chat);
+    match service.runs().youngest(is_of_chat) {
+        Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+/// The stream of a run from its beginning, without what a client has read of it. 204 where nothing of it is left, or the run has
+/// ended and the client has read nothing.
+pub(super) fn again<W: Wire>(
+    service: &Service,
+    run: &Arc<Run>,
+    read_to: Option<Position>,
+    wire: impl FnOnce(&Run) -> W,
+    stream: impl FnOnce(Feed, After<W>) -> Response,
+) -> Result<Response, Problem> {
+    let is_read = match read_to {
+        Some(read_to) => Feed::open(service, run, read_to)?.is_over(),
+        None => run.outcome().is_some(),
+    };
+    if is_read {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let feed = Feed::open(service, run, Position::START)?;
+    let (wire, read_to) = (wire(run), read_to.unwrap_or_default());
+    Ok(stream(feed, After { wire, read_to }))
 }
 
 /// A turn of a conversation: what the user says now, and what was said before.

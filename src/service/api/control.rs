@@ -1,7 +1,7 @@
 //! Steering a run: cancel, pause, resume, emit, pin.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use pirn_core::definition::PinSection;
@@ -13,6 +13,7 @@ use super::super::archive::RunSummary;
 use super::super::body::JsonBody;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
+use super::query::Path;
 use crate::{RunHandle, Steering};
 
 /// The run was told.

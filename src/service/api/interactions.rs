@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -14,6 +14,7 @@ use super::super::runs::Run;
 use super::super::start::not_taken;
 use super::super::state::Service;
 use super::control::Told;
+use super::query::Path;
 use super::runs::find;
 use crate::{AnswerRefused, Interaction, Steering, ToolConsent};
 

@@ -1,14 +1,46 @@
 //! Query parameters: unknown ones are refused.
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{self, FromRequestParts, Query};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use pirn_core::definition::nearest;
 use serde::de::DeserializeOwned;
 
+use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use crate::store::RunStatus;
 use crate::{EventType, ThreadStatus};
+
+/// Parameters in the path.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Service> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+        match extract::Path::from_request_parts(parts, service).await {
+            Ok(extract::Path(parameters)) => Ok(Self(parameters)),
+            Err(error) => Err(Problem::new(ProblemCode::InvalidRequest, error.body_text())),
+        }
+    }
+}
+
+/// The last event that a client has read, by the header `Last-Event-ID`.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Problem> {
+    let value = headers.get("last-event-id");
+    let read = value.map(|value| position(value.to_str().unwrap_or_default(), "Last-Event-ID"));
+    read.transpose()
+}
+
+/// A position in a run's events.
+pub(super) fn position(text: &str, name: &str) -> Result<Position, Problem> {
+    text.parse().map_err(|_| {
+        let detail =
+            format!("{name} must be the id of an event: its sequence, such as 6, or 6.2 for a piece of a reply");
+        Problem::new(ProblemCode::InvalidRequest, detail)
+    })
+}
 
 /// Parameters that were read.
 pub(super) struct Parameters<T>(pub(super) T);

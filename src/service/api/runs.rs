@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -15,13 +15,14 @@ use super::super::archive::{RunQuery, RunSummary};
 use super::super::body::JsonBody;
 use super::super::feed::{Fed, Feed};
 use super::super::idempotency::{Claim, Claimed};
+use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
 use super::super::sse::{self, Guard, Wire, frame};
 use super::super::start::{Begun, Start, unknown};
 use super::super::state::Service;
 use super::super::stored::summary;
-use super::query::{Parameters, event_types, run_status};
+use super::query::{Parameters, Path, event_types, last_event_id, position, run_status};
 use crate::{EventType, Message};
 
 /// Runs of a list where the request does not say how many.
@@ -129,7 +130,7 @@ pub(crate) async fn start(
     let mut guard = CancelOnDrop(cancels.then(|| Arc::clone(&run)));
     let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
     if is_stream {
-        let feed = Feed::open(&service, &run, 0)?;
+        let feed = Feed::open(&service, &run, Position::START)?;
         let stream = sse::response(feed, EventWire { types: Vec::new() }, guard);
         return Ok((StatusCode::CREATED, location, stream).into_response());
     }
@@ -182,7 +183,7 @@ async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Du
     let stored = service.in_store(id).await?.ok_or_else(|| unknown(id))?;
     let location = [(header::LOCATION, format!("/v1/runs/{id}"))];
     let answer = if is_stream {
-        archived(service, id, (0, false), &[]).await?
+        archived(service, id, (Position::START, false), &[]).await?
     } else if wait.is_some() {
         let report = service.archive().report(id).await;
         let report = report.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
@@ -346,15 +347,18 @@ pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParameters {
-    /// Only events after this sequence; the header `Last-Event-ID` stands before it.
-    after: Option<u64>,
+    /// Only events after the one with this id; the header `Last-Event-ID` takes precedence.
+    #[param(pattern = r"^[0-9]+(\.[0-9]+)?$")]
+    after: Option<String>,
     /// Only events of these types, separated by commas.
     types: Option<String>,
 }
 
 /// A run's events as they come, until nothing more can.
 ///
-/// An event's `id` is its sequence: a client that comes back with the last one as `Last-Event-ID` gets every later event once.
+/// An event's `id` is its sequence; pieces of a reply (LLM_TOKEN) of a durable run have the sequence of the event before them and a
+/// number, such as `6.2`. A client that comes back with the last one as `Last-Event-ID` gets every later event once; an id beyond the
+/// last event gets those that come after it.
 /// `event: missed` tells of events that are no longer kept, `event: end` of the run's end. A client that comes back after the
 /// end gets 204.
 #[utoipa::path(
@@ -374,11 +378,9 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let types = event_types(parameters.types.as_deref())?;
-    let resumed = match headers.get("last-event-id") {
-        Some(value) => Some(sequence(value.to_str().unwrap_or_default())?),
-        None => None,
-    };
-    let after = resumed.or(parameters.after).unwrap_or(0);
+    let resumed = last_event_id(&headers)?;
+    let after = parameters.after.map(|after| position(&after, "after")).transpose()?;
+    let after = resumed.or(after).unwrap_or_default();
     let Some(run) = service.runs().find(&id) else {
         return archived(&service, &id, (after, resumed.is_some()), &types).await;
     };
@@ -393,13 +395,17 @@ pub(crate) async fn events(
 async fn archived(
     service: &Service,
     id: &str,
-    (after, is_back): (u64, bool),
+    (after, is_back): (Position, bool),
     types: &[EventType],
 ) -> Result<Response, Problem> {
     let failed = |error: std::io::Error| Problem::new(ProblemCode::Internal, error.to_string());
     let report = service.archive().report(id).await.map_err(failed)?;
     let report = report.ok_or_else(|| unknown(id))?;
-    let events = service.archive().events(id, after, usize::MAX).await.map_err(failed)?;
+    let events = service
+        .archive()
+        .events(id, after.sequence, usize::MAX)
+        .await
+        .map_err(failed)?;
     if is_back && events.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -407,7 +413,7 @@ async fn archived(
     for event in events {
         if types.is_empty() || types.contains(&event.raised.event_type) {
             let json = serde_json::to_vec(&event).unwrap_or_default();
-            frame(&mut out, None, Some(event.sequence), &json);
+            frame(&mut out, None, Some(Position::of(event.sequence)), &json);
         }
     }
     let mut end = json!({"runId": id, "status": report["status"]});
@@ -416,11 +422,6 @@ async fn archived(
     }
     frame(&mut out, Some("end"), None, end.to_string().as_bytes());
     Ok(sse::whole(out))
-}
-
-fn sequence(text: &str) -> Result<u64, Problem> {
-    text.parse()
-        .map_err(|_| Problem::new(ProblemCode::InvalidRequest, "Last-Event-ID is the sequence of an event"))
 }
 
 /// Events as they are.
@@ -435,12 +436,19 @@ impl Wire for EventWire {
             Fed::Event(recorded) => {
                 let event = &recorded.event;
                 if self.types.is_empty() || self.types.contains(&event.raised.event_type) {
-                    frame(out, None, Some(event.sequence), &recorded.json);
+                    frame(out, None, Some(recorded.position), &recorded.json);
                 }
             }
             Fed::Missed { after, count } => {
-                let json = json!({"after": after, "count": count});
-                frame(out, Some("missed"), Some(after + count), json.to_string().as_bytes());
+                let mut json = json!({"after": after.sequence, "count": count});
+                let mut last = after;
+                if after.piece == 0 {
+                    last = Position::of(after.sequence + count);
+                } else {
+                    json["piece"] = json!(after.piece);
+                    last.piece += count;
+                }
+                frame(out, Some("missed"), Some(last), json.to_string().as_bytes());
             }
             Fed::Idle => {}
             Fed::End => {

@@ -1,11 +1,12 @@
 //! Sessions: what their last runs left.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde_json::Value;
 
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
+use super::query::Path;
 
 /// The state of a session, of which `pirn run --conversation` reads the conversation.
 #[utoipa::path(

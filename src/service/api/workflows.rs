@@ -1,11 +1,12 @@
 //! The workflows that can be started.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde_json::{Value, json};
 
 use super::super::problem::Problem;
 use super::super::state::Service;
+use super::query::Path;
 
 /// Lists the workflows that can be started.
 #[utoipa::path(

@@ -19,8 +19,9 @@ use futures::future::BoxFuture;
 use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
+use super::super::event_log::Recorded;
 use super::super::feed::{Fed, Feed};
-use super::super::sse::{Wire, data};
+use super::super::sse::{Wire, all, data};
 use super::interrupts::interrupt;
 use super::speech::{Said, Speech, output_text};
 use crate::{Interaction, RunReport, ThreadStatus};
@@ -53,6 +54,11 @@ impl AgUi {
         }
     }
 
+    /// An earlier stream of the run has sent this event.
+    pub(in super::super) fn was_sent(&mut self, event: &Event) {
+        self.speech.was_said(event);
+    }
+
     fn begin(&mut self, out: &mut Vec<Value>) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -62,10 +68,11 @@ impl AgUi {
         }));
     }
 
-    fn event(&mut self, event: &Event) -> Vec<Value> {
+    fn event(&mut self, recorded: &Recorded) -> Vec<Value> {
+        let event = &recorded.event;
         let mut out = Vec::new();
         self.begin(&mut out);
-        out.extend(self.speech.observe(event).into_iter().map(message));
+        out.extend(self.speech.observe(recorded).into_iter().map(message));
         let fields = &event.raised.data;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
@@ -200,7 +207,7 @@ impl AgUi {
 impl Wire for AgUi {
     fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
         let events = match item {
-            Fed::Event(recorded) => self.event(&recorded.event),
+            Fed::Event(recorded) => return all(out, &self.event(&recorded), recorded.position),
             Fed::Missed { count, .. } => vec![json!({"type": "CUSTOM", "name": "missed", "value": count})],
             Fed::Idle => Vec::new(),
             Fed::End => self.end(feed.run().outcome().as_deref()),

@@ -14,12 +14,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::super::position::Position;
 use crate::{Interaction, ToolConsent};
 
-/// An interrupt's id: the question's, and the sequence of the last event that was told before the stream ended.
+/// An interrupt's id: the question's, and the position of the last event that was sent before the stream ended.
 pub(in super::super) struct InterruptId<'a> {
     pub(in super::super) interaction: &'a str,
-    pub(in super::super) after: u64,
+    pub(in super::super) after: Position,
 }
 
 impl<'a> InterruptId<'a> {
@@ -37,7 +38,7 @@ impl fmt::Display for InterruptId<'_> {
 }
 
 /// A question as an interrupt; it was put at a time in milliseconds since the Unix epoch.
-pub(super) fn interrupt(asked: &Interaction, after: u64, put_at: Option<u64>) -> Value {
+pub(super) fn interrupt(asked: &Interaction, after: Position, put_at: Option<u64>) -> Value {
     let id = InterruptId {
         interaction: &asked.id,
         after,

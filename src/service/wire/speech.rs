@@ -1,10 +1,13 @@
 //! The assistant's words in a run, as messages that begin, grow and end: both tables speak of messages, events of pieces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_core::event::{Event, EventType};
 use serde_json::Value;
+
+use super::super::event_log::Recorded;
+use super::super::position::Position;
 
 /// An update of a message.
 #[derive(Debug, PartialEq)]
@@ -20,10 +23,12 @@ pub(super) struct Speech {
     /// By thread: a thread says one message at a time.
     open: BTreeMap<Arc<str>, String>,
     said: u64,
+    /// Threads whose reply an earlier stream has begun: their message is not sent as a whole again.
+    said_before: BTreeSet<Arc<str>>,
 }
 
 impl Speech {
-    pub(super) fn observe(&mut self, event: &Event) -> Vec<Said> {
+    pub(super) fn observe(&mut self, Recorded { position, event, .. }: &Recorded) -> Vec<Said> {
         let data = &event.raised.data;
         let thread = &event.thread_id;
         match event.raised.event_type {
@@ -32,18 +37,42 @@ impl Speech {
                 let is_anew = data.contains_key("restart");
                 let ended = if is_anew { self.end(thread) } else { None };
                 let text = data.get("text").and_then(Value::as_str).unwrap_or_default();
-                ended.into_iter().chain(self.piece(event, text)).collect()
+                ended.into_iter().chain(self.piece(event, *position, text)).collect()
             }
             EventType::MessageAdded => match data.get("message").filter(|message| message["role"] == "assistant") {
-                Some(message) if !self.open.contains_key(thread) => self.whole(event, &text_of(&message["content"])),
+                Some(_) if self.said_before.remove(thread) => self.end(thread).into_iter().collect(),
+                Some(message) if !self.open.contains_key(thread) => {
+                    self.whole(event, *position, &text_of(&message["content"]))
+                }
                 Some(_) => self.end(thread).into_iter().collect(),
                 None => Vec::new(),
             },
             EventType::NodeFailed
             | EventType::ThreadCompleted
             | EventType::ThreadFailed
-            | EventType::ThreadCancelled => self.end(thread).into_iter().collect(),
+            | EventType::ThreadCancelled => {
+                self.said_before.remove(thread);
+                self.end(thread).into_iter().collect()
+            }
             _other => Vec::new(),
+        }
+    }
+
+    /// An earlier stream has sent this event.
+    pub(super) fn was_said(&mut self, event: &Event) {
+        let has_text = || event.raised.data.get("text").is_some_and(|text| text != "");
+        match event.raised.event_type {
+            EventType::LlmToken if has_text() => {
+                self.said_before.insert(Arc::clone(&event.thread_id));
+            }
+            EventType::MessageAdded
+            | EventType::NodeFailed
+            | EventType::ThreadCompleted
+            | EventType::ThreadFailed
+            | EventType::ThreadCancelled => {
+                self.said_before.remove(&event.thread_id);
+            }
+            _other => {}
         }
     }
 
@@ -59,13 +88,13 @@ impl Speech {
     }
 
     /// A message that nothing was streamed of.
-    fn whole(&mut self, event: &Event, text: &str) -> Vec<Said> {
-        let mut said = self.piece(event, text);
+    fn whole(&mut self, event: &Event, position: Position, text: &str) -> Vec<Said> {
+        let mut said = self.piece(event, position, text);
         said.extend(self.end(&event.thread_id));
         said
     }
 
-    fn piece(&mut self, event: &Event, text: &str) -> Vec<Said> {
+    fn piece(&mut self, event: &Event, position: Position, text: &str) -> Vec<Said> {
         if text.is_empty() {
             return Vec::new();
         }
@@ -74,8 +103,8 @@ impl Speech {
             return vec![Said::Piece { id: id.clone(), text }];
         }
         self.said += 1;
-        // A sequence is the run's own: the same message has the same id for whoever reads the run again.
-        let id = format!("{}-m{}", event.run_id, event.sequence);
+        // A message has the same id for every reader of the run. Two threads may begin to speak after the same event.
+        let id = format!("{}-m{position}", event.run_id);
         self.open.insert(Arc::clone(&event.thread_id), id.clone());
         vec![Said::Begin { id: id.clone() }, Said::Piece { id, text }]
     }

@@ -10,11 +10,12 @@
 //! | CUSTOM, NOTIFICATION | `data-event`, transient |
 //! | the run's end | `finish-step`, then `finish`, `abort` where it was cancelled, `error` where it failed; `[DONE]` |
 
-use pirn_core::event::{Event, EventType};
+use pirn_core::event::EventType;
 use serde_json::{Value, json};
 
+use super::super::event_log::Recorded;
 use super::super::feed::{Fed, Feed};
-use super::super::sse::{Wire, data, frame};
+use super::super::sse::{Wire, all, data, frame};
 use super::speech::{Said, Speech, output_text};
 use crate::{RunReport, ThreadStatus};
 
@@ -34,10 +35,11 @@ impl UiMessages {
         }
     }
 
-    fn event(&mut self, event: &Event) -> Vec<Value> {
+    fn event(&mut self, recorded: &Recorded) -> Vec<Value> {
+        let event = &recorded.event;
         let mut out = Vec::new();
         self.begin(&event.run_id, &mut out);
-        out.extend(self.speech.observe(event).into_iter().map(text_part));
+        out.extend(self.speech.observe(recorded).into_iter().map(text_part));
         let fields = &event.raised.data;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let node = |status: &str| {
@@ -100,7 +102,7 @@ impl UiMessages {
 impl Wire for UiMessages {
     fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
         match item {
-            Fed::Event(recorded) => self.event(&recorded.event).iter().for_each(|chunk| data(out, chunk)),
+            Fed::Event(recorded) => all(out, &self.event(&recorded), recorded.position),
             Fed::Missed { count, .. } => {
                 let missed = json!({"type": "data-missed", "data": count, "transient": true});
                 data(out, &missed);

@@ -1,0 +1,89 @@
+//! Positions in the event stream of a run.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A position in the event stream of a run, written `SEQ` or `SEQ.N`.
+///
+/// Every event of a durable run has a sequence but LLM_TOKEN: a resumed run raises the same events, but not the same pieces of a
+/// reply. The pieces after the event `SEQ` are numbered within the process, `SEQ.1`, `SEQ.2` and so on. Positions are ordered; a
+/// reader at a position gets what is after it, so one beyond the last event gets nothing but the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) sequence: u64,
+    /// 0: the event itself.
+    pub(super) piece: u64,
+}
+
+impl Position {
+    /// The position before the first event.
+    pub(super) const START: Self = Self { sequence: 0, piece: 0 };
+
+    pub(super) fn of(sequence: u64) -> Self {
+        Self { sequence, piece: 0 }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.piece {
+            0 => write!(f, "{}", self.sequence),
+            piece => write!(f, "{}.{piece}", self.sequence),
+        }
+    }
+}
+
+/// A text that is no position.
+#[derive(Debug, PartialEq)]
+pub(super) struct NotAPosition;
+
+impl FromStr for Position {
+    type Err = NotAPosition;
+
+    fn from_str(text: &str) -> Result<Self, NotAPosition> {
+        let (sequence, piece) = text.split_once('.').unwrap_or((text, "0"));
+        let number = |digits: &str| {
+            // `u64::from_str` accepts a sign.
+            let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_plain).ok_or(NotAPosition)
+        };
+        Ok(Self {
+            sequence: number(sequence)?,
+            piece: number(piece)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_is_written_and_ordered_by_sequence_then_piece() {
+        let written = ["0", "1", "1.1", "1.2", "1.10", "2", "2.3", "18446744073709551615"];
+        let read: Vec<Position> = written.iter().map(|text| text.parse().expect(text)).collect();
+        assert!(read.is_sorted_by(|a, b| a < b));
+        let again: Vec<String> = read.iter().map(Position::to_string).collect();
+        assert_eq!(again, written);
+    }
+
+    #[test]
+    fn a_negative_a_fractional_or_an_endless_number_is_no_position() {
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "x",
+            "1.",
+            ".1",
+            "1.-1",
+            "1.2.3",
+            "1e3",
+            " 1",
+            "18446744073709551616",
+            "1.18446744073709551616",
+        ] {
+            assert_eq!(text.parse::<Position>(), Err(NotAPosition), "{text}");
+        }
+    }
+}
