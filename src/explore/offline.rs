@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
+use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{AskedCall, Called, Model, Models, ToolSpec, Tools};
-use pirn_core::definition::Profile;
+use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::thread::ToolResult;
 
 use crate::models::Echo;
@@ -23,6 +24,11 @@ impl Models for OfflineModels {
             (profile, model)
         }
     }
+
+    fn of_run(&self, graphs: &Graphs) -> Option<Arc<dyn Models>> {
+        let models = self.0.of_run(graphs)?;
+        Some(Arc::new(Self(models)))
+    }
 }
 
 /// Tools; those that would ask the outside world say that they were not asked.
@@ -37,6 +43,10 @@ impl Tools for OfflineTools {
         false
     }
 
+    fn in_doubt(&self, name: &str, is_consented: bool) -> Option<InDoubt> {
+        self.0.in_doubt(name, is_consented)
+    }
+
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
         if self.0.is_external(&asked.call.name) {
             let content = format!("(the tool {} was not called: this is an exploration)", asked.call.name);
@@ -47,5 +57,9 @@ impl Tools for OfflineTools {
             return std::future::ready(Called::Result(result)).boxed();
         }
         self.0.call(names, asked, clock)
+    }
+
+    fn close(&self) {
+        self.0.close();
     }
 }

@@ -12,7 +12,9 @@ use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest};
 use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::model_call::CallBound;
 use pirn_core::thread::{ModelReply, ToolResult};
+use serde_json::{Map, Value};
 
 use super::{Faults, Rates};
 
@@ -145,6 +147,10 @@ impl Model for FaultyModel {
 
     fn is_external(&self) -> bool {
         self.model.is_external()
+    }
+
+    fn call_bound(&self, request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        self.model.call_bound(request, parameters)
     }
 
     fn message_rules(&self) -> MessageRules {

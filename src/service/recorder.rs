@@ -1,11 +1,14 @@
 //! Takes the events of a run into its log, until nothing more can come.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use serde_json::json;
 
 use super::runs::Run;
 use super::state::Service;
 use crate::store::RunStatus;
-use crate::{Events, Heard};
+use crate::{EventType, Events, Heard};
 
 /// Events that may wait to be taken into the log.
 pub(super) const BUFFER: usize = 65_536;
@@ -13,9 +16,20 @@ pub(super) const BUFFER: usize = 65_536;
 pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let main_thread = run.main_thread();
     let mut meter = service.metrics().of_run(&run.about.workflow_id);
+    // Pieces of a reply that an earlier process had begun are void: the model is asked again.
+    let is_resumed = run.log.first_piece() > 1;
+    let mut speaking = BTreeSet::new();
     while let Some(heard) = events.next().await {
         match heard {
-            Heard::Event(event) => {
+            Heard::Event(mut event) => {
+                let is_piece = event.raised.event_type == EventType::LlmToken;
+                if is_resumed && is_piece && speaking.insert(Arc::clone(&event.thread_id)) {
+                    let restart = json!(true);
+                    Arc::make_mut(&mut event)
+                        .raised
+                        .data
+                        .insert("restart".to_owned(), restart);
+                }
                 if *event.thread_id == *main_thread {
                     run.progress.observe(&event);
                 }

@@ -142,6 +142,26 @@ fn a_second_ask_for_structured_output_is_reserved_with_the_first() {
 }
 
 #[test]
+fn a_profile_with_faults_keeps_its_prices_and_limits() {
+    for faults in [json!({}), json!({"models": {"*": {"late": 1.0, "lateMs": [1, 2]}}})] {
+        let mut main = line(
+            "main",
+            &[node("ask", "LLM", json!({"profileId": "dear", "prompt": "hi"}))],
+        );
+        main["config"] = json!({"budget": {"cost": 0.001}});
+        let dear = json!({"id": "dear", "provider": "scripted", "responses": [{"content": "yes"}],
+            "parameters": {"maxTokens": 100}, "prices": {"input": 1_000, "output": 1_000}});
+        let builder = Engine::builder()
+            .virtual_time(Some(7))
+            .faults(serde_json::from_value(faults).expect("faults"));
+        let bundle = json!({"workflows": [main], "profiles": [dear]});
+        let ran = run_in(builder, &bundle, Value::Null, Vec::new());
+        let code = ran.report.error.as_ref().map(|error| error.code.as_str());
+        assert_eq!(code, Some("TOKEN_BUDGET_EXCEEDED"), "{:?}", ran.report);
+    }
+}
+
+#[test]
 fn calls_that_nothing_bounds_and_costs_without_prices_are_faults_before_anything_runs() {
     let server = Server::answering([]);
     let codes = |more: &Value, budget: &Value| -> Vec<String> {

@@ -23,6 +23,7 @@ mod openapi;
 mod python_client;
 #[cfg(target_os = "linux")]
 mod recipes;
+mod replies;
 mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]

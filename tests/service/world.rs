@@ -247,7 +247,10 @@ pub(crate) async fn refusal(request: RequestBuilder) -> (u16, String) {
 /// One server-sent event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sent {
+    /// The sequence in its id.
     pub(crate) id: Option<u64>,
+    /// Its whole id.
+    pub(crate) position: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) json: Value,
 }
@@ -332,7 +335,8 @@ fn sent(block: &str) -> Option<Sent> {
     };
     let data = field("data:")?;
     Some(Sent {
-        id: field("id:").map(|id| id.parse().expect("a sequence")),
+        id: field("id:").map(|id| id.split('.').next().unwrap_or(id).parse().expect("a sequence")),
+        position: field("id:").map(str::to_owned),
         name: field("event:").map(str::to_owned),
         json: serde_json::from_str(data).unwrap_or(Value::String(data.to_owned())),
     })
