@@ -8,11 +8,12 @@
 //! 4. Every ticket is given back by [`Gate::end`], waiting or started; one not given back keeps its place for ever, so
 //!    who carries this ties it to a guard.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::window::{Window, WindowNo};
 use crate::Millis;
 use crate::fair_queue::FairQueue;
 
@@ -47,18 +48,10 @@ pub struct Gate {
     next: TicketId,
     /// Tokens of the requests that wait.
     waiting: FairQueue<u64>,
-    under_way: BTreeSet<TicketId>,
-    /// In the order of their starts; empty where nothing counts by the minute.
-    counted: VecDeque<Counted>,
+    /// With their places in the window; none where nothing counts by the minute.
+    under_way: BTreeMap<TicketId, Option<WindowNo>>,
+    window: Window,
     closed_until: Millis,
-}
-
-/// A request that started within the window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Counted {
-    ticket: TicketId,
-    at: Millis,
-    tokens: u64,
 }
 
 impl Gate {
@@ -68,15 +61,15 @@ impl Gate {
             limits,
             next: 0,
             waiting: FairQueue::default(),
-            under_way: BTreeSet::new(),
-            counted: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            window: Window::default(),
             closed_until: 0,
         }
     }
 
     /// Starts a request of about `tokens` where nobody waits and there is room.
     pub fn start(&mut self, tokens: u64, now: Millis) -> Option<TicketId> {
-        self.forget(now);
+        self.window.forget(over(now));
         if !self.waiting.is_empty() || !self.has_room(tokens, now) {
             return None;
         }
@@ -94,7 +87,7 @@ impl Gate {
 
     /// The requests that may start now, in order.
     pub fn admit(&mut self, now: Millis) -> Vec<TicketId> {
-        self.forget(now);
+        self.window.forget(over(now));
         let mut admitted = Vec::new();
         while let Some((ticket, &tokens)) = self.waiting.first() {
             if !self.has_room(tokens, now) {
@@ -121,32 +114,25 @@ impl Gate {
         if !self.has_place() {
             return None;
         }
-        let mut used = self.used(now);
-        let mut requests = self.recent(now).count();
-        if self.fits(requests, used, tokens) {
-            return Some(0);
-        }
-        // What leaves the window first, until there is room.
-        for counted in self.recent(now) {
-            used = used.saturating_sub(counted.tokens);
-            requests = requests.saturating_sub(1);
-            if self.fits(requests, used, tokens) {
-                return Some((counted.at + WINDOW).saturating_sub(now));
-            }
-        }
-        None
+        // As many others as there is room for.
+        let most = self
+            .limits
+            .requests_per_minute
+            .map_or(usize::MAX, |most| most.max(1) - 1);
+        let limit = self.limits.tokens_per_minute.unwrap_or(u64::MAX);
+        let left = self.window.last_to_leave(over(now), most, limit.saturating_sub(tokens));
+        Some(left.map_or(0, |at| (at + WINDOW).saturating_sub(now)))
     }
 
     /// A run's request is over, or stopped waiting. `spent` is what the provider reported; without it the estimate stands,
     /// and a request that never started counts nothing.
     pub fn end(&mut self, run: &str, ticket: TicketId, spent: Option<u64>) {
-        if !self.under_way.remove(&ticket) {
+        let Some(counted) = self.under_way.remove(&ticket) else {
             self.waiting.remove(run, ticket);
             return;
-        }
-        let counted = self.counted.iter_mut().find(|counted| counted.ticket == ticket);
+        };
         if let (Some(counted), Some(spent)) = (counted, spent) {
-            counted.tokens = spent;
+            self.window.used_by(counted, spent);
         }
     }
 
@@ -162,8 +148,7 @@ impl Gate {
 
     /// Tokens that count at `now`.
     pub fn used(&self, now: Millis) -> u64 {
-        self.recent(now)
-            .fold(0, |sum, counted| sum.saturating_add(counted.tokens))
+        self.window.after(over(now)).1
     }
 
     fn ticket(&mut self) -> TicketId {
@@ -173,10 +158,8 @@ impl Gate {
     }
 
     fn started(&mut self, ticket: TicketId, tokens: u64, at: Millis) {
-        self.under_way.insert(ticket);
-        if self.counts() {
-            self.counted.push_back(Counted { ticket, at, tokens });
-        }
+        let counted = self.counts().then(|| self.window.push(at, tokens));
+        self.under_way.insert(ticket, counted);
     }
 
     /// True if something counts by the minute.
@@ -184,12 +167,8 @@ impl Gate {
         self.limits.tokens_per_minute.is_some() || self.limits.requests_per_minute.is_some()
     }
 
-    fn recent(&self, now: Millis) -> impl Iterator<Item = &Counted> {
-        self.counted.iter().filter(move |counted| counted.at + WINDOW > now)
-    }
-
     fn has_room(&self, tokens: u64, now: Millis) -> bool {
-        self.closed_until <= now && self.has_place() && self.fits(self.recent(now).count(), self.used(now), tokens)
+        self.closed_until <= now && self.has_place() && self.fits(self.window.after(over(now)), tokens)
     }
 
     fn has_place(&self) -> bool {
@@ -199,20 +178,17 @@ impl Gate {
     }
 
     /// True if a request of `tokens` fits beside so many requests, which used so many tokens.
-    fn fits(&self, requests: usize, used: u64, tokens: u64) -> bool {
+    fn fits(&self, (requests, used): (usize, u64), tokens: u64) -> bool {
         let limit = self.limits.tokens_per_minute;
         let fits_tokens = limit.is_none_or(|limit| used == 0 || used.saturating_add(tokens) <= limit);
         let most = self.limits.requests_per_minute;
         fits_tokens && most.is_none_or(|most| requests < most.max(1))
     }
+}
 
-    /// Lets go of what counts no more.
-    fn forget(&mut self, now: Millis) {
-        let is_over = |counted: &Counted| counted.at + WINDOW <= now;
-        while self.counted.front().is_some_and(is_over) {
-            self.counted.pop_front();
-        }
-    }
+/// A request that started then or before counts no more.
+fn over(now: Millis) -> Option<Millis> {
+    now.checked_sub(WINDOW)
 }
 
 #[cfg(test)]
@@ -319,6 +295,31 @@ mod tests {
         assert_eq!(gate.admit(0), [one]);
         gate.end(RUNS[1], one, None);
         assert_eq!(gate.admit(0), many[2..3]);
+    }
+
+    #[test]
+    fn a_request_costs_the_same_whatever_the_window_holds() {
+        let mut gate = Gate::new(GateLimits {
+            requests_at_once: None,
+            requests_per_minute: Some(20_000),
+            tokens_per_minute: Some(1_000_000),
+        });
+        let visits = || crate::model_call::window::VISITS.get();
+        let tickets: Vec<TicketId> = (0..10_000).filter_map(|at| gate.start(100, at)).collect();
+        assert_eq!((tickets.len(), gate.used(10_000)), (10_000, 1_000_000));
+        let large = gate.ask(&run(0), 500_000);
+        let before = visits();
+        for ticket in &tickets {
+            gate.end(RUNS[1], *ticket, Some(100));
+            assert_eq!(gate.admit(10_000), [0; 0]);
+            assert_eq!(gate.wake_after(10_000), Some(54_999), "5,000 have to leave");
+        }
+        assert!(
+            visits() - before < 10_000 * 100,
+            "{} sums for 10,000 ends",
+            visits() - before
+        );
+        assert_eq!(gate.admit(64_999), [large]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod failure;
 mod finish;
 mod gate;
 mod prices;
+mod window;
 
 pub use attempts::{Attempts, Next, RetryRule};
 pub use failure::{FailureKind, ModelFailure};

@@ -10,11 +10,13 @@
 //! | one that waits is given up | gone | the claim goes |
 //!
 //! After each end, those that wait are looked at in the order in which they came. A call counts as one as soon as it is open:
-//! that is never given back.
+//! that is never given back. An account in which a call does not fit stands in the way of every later call that draws on it: where all
+//! the later ones do, they are not looked at, unless one of them is to be refused.
 //!
 //! Invariants: of an account, what is used and reserved is at most its limit, as long as no call uses more than it reserved; a
 //! call waits only while an open one stands in its way; no later call takes what an earlier one waits for.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -42,9 +44,52 @@ pub(super) struct Account {
     claimed: Amount,
     /// The warning of each kind was told.
     warned: [bool; 3],
+    /// Number of calls that wait and draw on it.
+    #[serde(default)]
+    waiting: usize,
+    /// Of each kind that is limited: what the calls that wait need, and how many need so much.
+    #[serde(default)]
+    needs: [BTreeMap<u64, usize>; 3],
 }
 
 impl Account {
+    /// A call that draws on it waits.
+    fn claim(&mut self, needs: Amount) {
+        self.claimed = self.claimed.plus(needs);
+        self.waiting += 1;
+        for (kind, counts) in FigureKind::ALL.into_iter().zip(&mut self.needs) {
+            if self.limits.of_kind(kind).is_some() {
+                *counts.entry(needs.of(kind)).or_default() += 1;
+            }
+        }
+    }
+
+    /// A call that draws on it waits no more.
+    fn unclaim(&mut self, needs: Amount) {
+        self.claimed = self.claimed.minus(needs);
+        self.waiting -= 1;
+        for (kind, counts) in FigureKind::ALL.into_iter().zip(&mut self.needs) {
+            if let Entry::Occupied(mut count) = counts.entry(needs.of(kind)) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+    }
+
+    /// True if a call that waits needs more than is left.
+    fn refuses(&self) -> bool {
+        FigureKind::ALL.into_iter().zip(&self.needs).any(|(kind, counts)| {
+            let most = counts.last_key_value().map(|(most, _)| *most);
+            let exceeds = |limit, most| self.used.of(kind).saturating_add(most) > limit;
+            self.limits
+                .of_kind(kind)
+                .zip(most)
+                .is_some_and(|(limit, most)| exceeds(limit, most))
+        })
+    }
+
     /// The figure and its limit, where models are told of it.
     fn warning(&self, kind: FigureKind) -> Option<Figure> {
         let limit = self.limits.of_kind(kind)?;
@@ -64,8 +109,6 @@ pub(super) struct Figure {
 /// A call that is open.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Open {
-    thread: ThreadNo,
-    effect: EffectId,
     account: AccountNo,
     most: Most,
 }
@@ -124,18 +167,27 @@ pub(super) struct Ledger {
     accounts: Vec<Account>,
     /// The account that the calls of a thread draw on first; of threads that were looked for.
     of_thread: BTreeMap<ThreadNo, Option<AccountNo>>,
-    /// By thread and effect.
-    open: Vec<Open>,
-    waiting: VecDeque<Waiting>,
+    open: BTreeMap<ThreadNo, BTreeMap<EffectId, Open>>,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Waiting>,
+    /// The places of those.
+    places: BTreeMap<ThreadNo, BTreeMap<EffectId, u64>>,
+    next: u64,
+    /// A call that waits may have to be refused.
+    refuses: bool,
     /// Asked for since the run was told something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lately: Vec<CallMost>,
     /// The first of those that was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refused: Option<(ThreadNo, EffectId)>,
-    /// Asked for again until the run is told something: as it was the first time.
+    /// Asked for again until the run is told something: as it was the first time, and in that order.
     #[serde(skip)]
-    again: Vec<CallMost>,
+    again: VecDeque<CallMost>,
+    /// Number of calls that were looked at again.
+    #[cfg(test)]
+    #[serde(skip)]
+    visits: usize,
 }
 
 /// The most that a model call may use, as it was when its budgets were asked for it. It depends on the profiles, which may be others
@@ -166,7 +218,7 @@ impl Ledger {
 
     /// These calls are asked for again.
     pub(super) fn expect(&mut self, again: &[CallMost]) {
-        self.again = again.to_vec();
+        self.again = again.iter().copied().collect();
     }
 
     /// The run is told something.
@@ -178,8 +230,11 @@ impl Ledger {
 
     /// The most that a call may use: as it was, where it is asked for again, else as `ask` says.
     pub(super) fn most_of(&mut self, thread: ThreadNo, effect: EffectId, ask: impl FnOnce() -> Most) -> Most {
-        let mut again = self.again.iter();
-        let known = again.find(|known| (known.thread, known.effect) == (thread, effect));
+        let is_it = |known: &CallMost| (known.thread, known.effect) == (thread, effect);
+        let known = match self.again.front() {
+            Some(next) if is_it(next) => self.again.pop_front(),
+            _ => self.again.iter().copied().find(is_it),
+        };
         let most = known.map_or_else(ask, |known| Most {
             tokens: known.tokens,
             pico: known.pico,
@@ -226,6 +281,8 @@ impl Ledger {
             reserved: Amount::default(),
             claimed: Amount::default(),
             warned: [false; 3],
+            waiting: 0,
+            needs: Default::default(),
         });
         (self.accounts.len() - 1) as AccountNo
     }
@@ -279,18 +336,25 @@ impl Ledger {
             self.refused.get_or_insert((thread, id));
             return Asked::Refused(refusal);
         }
-        if self.fits(account, most.amount()) {
+        let claimed = |_, account: &Account| account.claimed;
+        if self.stands_in_the_way(account, most.amount(), claimed).is_none() {
             self.begin(thread, id, account, most);
             return Asked::Begins;
         }
-        self.claim(account, most.amount());
-        self.waiting.push_back(Waiting {
-            thread,
-            id,
-            account,
-            most,
-            effect: Box::new(effect.clone()),
-        });
+        self.each(account, |account| account.claim(most.amount()));
+        self.places.entry(thread).or_default().insert(id, self.next);
+        let effect = Box::new(effect.clone());
+        self.waiting.insert(
+            self.next,
+            Waiting {
+                thread,
+                id,
+                account,
+                most,
+                effect,
+            },
+        );
+        self.next += 1;
         Asked::Waits
     }
 
@@ -317,16 +381,19 @@ impl Ledger {
         })
     }
 
-    /// True if there is room for it beside what is open and what waits.
-    fn fits(&self, account: AccountNo, needs: Amount) -> bool {
-        self.chain(account).filter_map(|no| self.account(no)).all(|account| {
-            let taken = account.used.plus(account.reserved).plus(account.claimed);
-            account.limits.exceeded_by(taken.plus(needs)).is_none()
+    /// The account that has no room for it beside what is open and what is claimed.
+    fn stands_in_the_way(
+        &self,
+        account: AccountNo,
+        needs: Amount,
+        claimed: impl Fn(AccountNo, &Account) -> Amount,
+    ) -> Option<AccountNo> {
+        self.chain(account).find(|no| {
+            self.account(*no).is_some_and(|account| {
+                let taken = account.used.plus(account.reserved).plus(claimed(*no, account));
+                account.limits.exceeded_by(taken.plus(needs)).is_some()
+            })
         })
-    }
-
-    fn claim(&mut self, account: AccountNo, amount: Amount) {
-        self.each(account, |account| account.claimed = account.claimed.plus(amount));
     }
 
     fn each(&mut self, account: AccountNo, mut change: impl FnMut(&mut Account)) {
@@ -339,28 +406,22 @@ impl Ledger {
 
     fn begin(&mut self, thread: ThreadNo, effect: EffectId, account: AccountNo, most: Most) {
         let reserved = most.amount();
+        let mut refuses = false;
         self.each(account, |account| {
             account.used.calls = account.used.calls.saturating_add(1);
             account.reserved = account.reserved.plus(Amount { calls: 0, ..reserved });
+            refuses |= account.refuses();
         });
-        let place = self
-            .open
-            .partition_point(|open| (open.thread, open.effect) < (thread, effect));
-        let open = Open {
-            thread,
-            effect,
-            account,
-            most,
-        };
-        self.open.insert(place, open);
+        self.refuses |= refuses;
+        self.open
+            .entry(thread)
+            .or_default()
+            .insert(effect, Open { account, most });
     }
 
     /// An open call has ended. `used`: what it has used, none where nobody knows. None if it is not open.
     pub(super) fn settle(&mut self, thread: ThreadNo, effect: EffectId, used: Option<Amount>) -> Option<Settled> {
-        let place = self
-            .open
-            .binary_search_by_key(&(thread, effect), |open| (open.thread, open.effect));
-        let open = self.open.remove(place.ok()?);
+        let open = take(&mut self.open, thread, effect)?;
         let reserved = Amount {
             calls: 0,
             ..open.most.amount()
@@ -379,7 +440,12 @@ impl Ledger {
 
     /// Something was used that nothing was reserved for.
     pub(super) fn count(&mut self, account: AccountNo, used: Amount) -> Vec<(AccountNo, Figure)> {
-        self.each(account, |account| account.used = account.used.plus(used));
+        let mut refuses = false;
+        self.each(account, |account| {
+            account.used = account.used.plus(used);
+            refuses |= account.refuses();
+        });
+        self.refuses |= refuses;
         let chain: Vec<AccountNo> = self.chain(account).collect();
         let mut warnings = Vec::new();
         for no in chain {
@@ -399,55 +465,86 @@ impl Ledger {
 
     /// A call is given up. True if it had waited: it was never made.
     pub(super) fn give_up(&mut self, thread: ThreadNo, effect: EffectId) -> bool {
-        let is_it = |waiting: &Waiting| (waiting.thread, waiting.id) == (thread, effect);
-        let place = self.waiting.iter().position(is_it);
-        let Some(given_up) = place.and_then(|place| self.waiting.remove(place)) else {
-            return false;
-        };
-        let claimed = given_up.most.amount();
-        self.each(given_up.account, |account| {
-            account.claimed = account.claimed.minus(claimed);
-        });
-        true
+        let place = self.places.get(&thread).and_then(|places| places.get(&effect));
+        place.copied().is_some_and(|place| self.take_waiting(place).is_some())
+    }
+
+    /// A call waits no more.
+    fn take_waiting(&mut self, place: u64) -> Option<Waiting> {
+        let taken = self.waiting.remove(&place)?;
+        take(&mut self.places, taken.thread, taken.id);
+        let needs = taken.most.amount();
+        self.each(taken.account, |account| account.unclaim(needs));
+        Some(taken)
     }
 
     /// The calls of a thread, open or waiting.
     pub(super) fn calls_of(&self, thread: ThreadNo) -> Vec<EffectId> {
-        let from = self.open.partition_point(|open| open.thread < thread);
-        let open = self.open.iter().skip(from).take_while(|open| open.thread == thread);
-        let waiting = self.waiting.iter().filter(|waiting| waiting.thread == thread);
-        open.map(|open| open.effect)
-            .chain(waiting.map(|waiting| waiting.id))
-            .collect()
+        let open = self.open.get(&thread).into_iter().flat_map(BTreeMap::keys);
+        let mut waiting: Vec<(u64, EffectId)> = self
+            .places
+            .get(&thread)
+            .into_iter()
+            .flatten()
+            .map(|(id, place)| (*place, *id))
+            .collect();
+        waiting.sort_unstable();
+        open.copied().chain(waiting.into_iter().map(|(_, id)| id)).collect()
     }
 
     /// Those that wait and can go on, or never can, now that something has been given back.
     pub(super) fn release(&mut self) -> Vec<Released> {
-        let waiting = std::mem::take(&mut self.waiting);
-        for waiting in &waiting {
-            self.each(waiting.account, |account| account.claimed = Amount::default());
-        }
         let mut released = Vec::new();
-        for waiting in waiting {
-            let Waiting {
-                thread,
-                id,
-                account,
-                most,
-                ..
-            } = waiting;
+        // Those that were looked at and still wait: what they claim of an account, and how many.
+        let mut before: BTreeMap<AccountNo, (Amount, usize)> = BTreeMap::new();
+        let (mut from, mut looked_at) = (0, 0);
+        while let Some((&place, waiting)) = self.waiting.range(from..).next() {
+            #[cfg(test)]
+            {
+                self.visits += 1;
+            }
+            from = place + 1;
+            let (account, most) = (waiting.account, waiting.most);
             if let Some(refusal) = self.refusal(account, most) {
+                let Waiting { thread, id, .. } = *waiting;
+                self.take_waiting(place);
                 released.push(Released::Refused(thread, id, refusal));
-            } else if self.fits(account, most.amount()) {
-                self.begin(thread, id, account, most);
-                released.push(Released::Begins(thread, waiting.effect));
-            } else {
-                self.claim(account, most.amount());
-                self.waiting.push_back(waiting);
+                continue;
+            }
+            let claimed = |no, _: &Account| before.get(&no).map_or(Amount::default(), |(claimed, _)| *claimed);
+            let Some(in_the_way) = self.stands_in_the_way(account, most.amount(), claimed) else {
+                if let Some(waiting) = self.take_waiting(place) {
+                    let Waiting { thread, id, effect, .. } = waiting;
+                    self.begin(thread, id, account, most);
+                    released.push(Released::Begins(thread, effect));
+                }
+                continue;
+            };
+            looked_at += 1;
+            for no in self.chain(account) {
+                let (claimed, count) = before.entry(no).or_default();
+                *claimed = claimed.plus(most.amount());
+                *count += 1;
+            }
+            let drawing = self.account(in_the_way).map_or(0, |account| account.waiting);
+            let later = drawing - before.get(&in_the_way).map_or(0, |(_, count)| *count);
+            if !self.refuses && later == self.waiting.len() - looked_at {
+                return released;
             }
         }
+        self.refuses = false;
         released
     }
+}
+
+/// Takes a call of a thread out.
+fn take<T>(calls: &mut BTreeMap<ThreadNo, BTreeMap<EffectId, T>>, thread: ThreadNo, effect: EffectId) -> Option<T> {
+    let own = calls.get_mut(&thread)?;
+    let taken = own.remove(&effect);
+    if own.is_empty() {
+        calls.remove(&thread);
+    }
+    taken
 }
 
 #[cfg(test)]
@@ -598,5 +695,76 @@ mod tests {
                 prop_assert!(is_open || ledger.waiting.is_empty(), "nothing waits for ever");
             }
         }
+    }
+
+    /// As the items of a MAP under one budget, of which so many may be under way at once.
+    #[test]
+    fn an_end_looks_at_the_calls_that_may_begin_and_not_at_all_that_wait() {
+        let mut ledger = Ledger::default();
+        let budget = |tokens| Budget {
+            tokens: Some(tokens),
+            ..Budget::default()
+        };
+        let whole = ledger.open_account(0, false, None, Limits::of(&budget(200_000), 1.0));
+        let bound = |tokens| Most {
+            tokens: Some(tokens),
+            pico: None,
+        };
+        let mut open = VecDeque::new();
+        for item in 0..10_000 {
+            let path = ledger.open_account(item, true, Some(whole), Limits::of(&budget(30_000), 1.0));
+            match ledger.ask(item, 0, path, bound(20_000), &effect(0)) {
+                Asked::Begins => open.push_back(item),
+                asked => assert_eq!(asked, Asked::Waits),
+            }
+        }
+        assert_eq!(open.len(), 10);
+        let mut begun = 10;
+        while let Some(item) = open.pop_front() {
+            // So little is used that all have their turn.
+            let used = Amount {
+                tokens: 1,
+                ..Amount::default()
+            };
+            assert!(ledger.settle(item, 0, Some(used)).is_some());
+            for released in ledger.release() {
+                match released {
+                    Released::Begins(item, _) => {
+                        open.push_back(item);
+                        begun += 1;
+                    }
+                    Released::Refused(..) => {}
+                }
+            }
+            if begun > 9_000 {
+                break;
+            }
+        }
+        assert!(begun > 9_000);
+        assert!(ledger.visits <= 3 * 10_000, "{} calls were looked at", ledger.visits);
+        for item in 9_000..10_000 {
+            ledger.give_up(item, 0);
+            ledger.release();
+        }
+        assert!(ledger.visits <= 4 * 10_000, "{} calls were looked at", ledger.visits);
+    }
+
+    #[test]
+    fn a_call_is_asked_for_again_as_it_was_in_the_order_of_the_first_time() {
+        let most = |tokens| Most {
+            tokens: Some(tokens),
+            pico: None,
+        };
+        let mut first = Ledger::default();
+        for call in 0..100 {
+            first.most_of(call, 0, || most(u64::from(call)));
+        }
+        let mut again = Ledger::default();
+        again.expect(first.lately());
+        for call in (0..50).chain([51, 50]).chain(52..100) {
+            assert_eq!(again.most_of(call, 0, || most(0)), most(u64::from(call)));
+        }
+        again.told();
+        assert_eq!(again.most_of(7, 0, || most(0)), most(0));
     }
 }

@@ -7,7 +7,8 @@
 //! | Elapsed of another generation | nothing |
 //! | Ended | the run of that time is over: the first of the queue starts |
 //! | Disable | forgets its timer and its queue |
-//! | Enable | goes on from now; what came while it was disabled was no time of it |
+//! | Begin of a disabled schedule | the runs that were under way count; they are started once more when it is enabled |
+//! | Enable | resumes from now; what came while it was disabled was no time of it |
 //!
 //! | a time is due, and a run is under way | does |
 //! |---|---|
@@ -130,6 +131,8 @@ pub struct ScheduleMachine {
     /// As told last.
     kept: Option<Kept>,
     running: BTreeSet<Millis>,
+    /// `running` is of an earlier process, and nobody waits for the ends of those runs yet.
+    is_unasked: bool,
     queued: VecDeque<Millis>,
     generation: u32,
     is_enabled: bool,
@@ -154,6 +157,7 @@ impl ScheduleMachine {
             last: 0,
             kept: None,
             running: BTreeSet::new(),
+            is_unasked: false,
             queued: VecDeque::new(),
             generation: 0,
             is_enabled: true,
@@ -176,11 +180,12 @@ impl ScheduleMachine {
                 self.last = kept.as_ref().map_or(now, |kept| kept.last);
                 let Kept { started, running, .. } = kept.unwrap_or_default();
                 self.started = started;
+                self.running = running.into_iter().collect();
                 if !self.is_enabled {
+                    self.is_unasked = true;
                     return;
                 }
-                self.running = running.into_iter().collect();
-                out.extend(self.running.iter().map(|due| Effect::Start { due: *due }));
+                self.ask_again(out);
                 let missed = self.passed(now);
                 self.catch_up(missed, out);
                 self.handled(out);
@@ -212,11 +217,19 @@ impl ScheduleMachine {
             Input::Enable if self.is_enabled => {}
             Input::Enable => {
                 self.is_enabled = true;
+                if std::mem::take(&mut self.is_unasked) {
+                    self.ask_again(out);
+                }
                 self.last = self.last.max(now);
                 self.handled(out);
                 self.arm(out);
             }
         }
+    }
+
+    /// The runs that were under way in an earlier process are started once more.
+    fn ask_again(&self, out: &mut Vec<Effect>) {
+        out.extend(self.running.iter().map(|due| Effect::Start { due: *due }));
     }
 
     /// The latest times that have passed, with their delays.
@@ -534,6 +547,38 @@ mod tests {
             &[1],
         );
         assert_eq!(world.started.len(), 3);
+    }
+
+    #[test]
+    fn a_schedule_that_begins_disabled_remembers_the_runs_that_are_under_way() {
+        let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None).disabled();
+        let mut out = Vec::new();
+        let kept = Kept {
+            last: MINUTE,
+            started: 1,
+            running: vec![MINUTE],
+        };
+        machine.step(MINUTE + 1, Input::Begin(Some(kept)), &mut out);
+        assert_eq!(out, [], "nothing starts before it is enabled");
+        machine.step(2 * MINUTE + 1, Input::Enable, &mut out);
+        let kept = Effect::Keep(Kept {
+            last: 2 * MINUTE + 1,
+            started: 1,
+            running: vec![MINUTE],
+        });
+        let timer = Effect::SetTimer {
+            generation: 1,
+            at: 3 * MINUTE,
+        };
+        assert_eq!(out, [Effect::Start { due: MINUTE }, kept, timer]);
+        out.clear();
+        machine.step(3 * MINUTE, Input::Elapsed { generation: 1 }, &mut out);
+        let why = Skip::Overlaps;
+        assert_eq!(out.first(), Some(&Effect::Skipped { due: 3 * MINUTE, why }));
+        machine.step(3 * MINUTE + 1, Input::Ended { due: MINUTE }, &mut out);
+        out.clear();
+        machine.step(4 * MINUTE, Input::Elapsed { generation: 2 }, &mut out);
+        assert_eq!(out.first(), Some(&Effect::Start { due: 4 * MINUTE }));
     }
 
     #[test]
