@@ -15,9 +15,10 @@ use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
+use crate::backlog::Backlog;
 use crate::event_waiters::EventWaiters;
 use crate::listeners::Listeners;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, Quiesce, ResumedEvents, Source, Subscriber};
+use crate::protocol::bus::{BusMsg, BusSender, EndedRun, Interest, Quiesce, ResumedEvents, Source, Subscriber};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
@@ -31,6 +32,8 @@ pub(crate) struct EventBusActor {
     /// True if the engine's runs are durable.
     keeps_runs: bool,
     interest: Rc<Interest>,
+    /// Of its own mailbox.
+    backlog: Rc<Backlog>,
     bus: BusSender,
     /// None once it is gone.
     matcher: Option<MatcherSender>,
@@ -45,7 +48,7 @@ pub(crate) struct EventBusActor {
 impl EventBusActor {
     pub(crate) fn new(
         (engine, keeps_runs): (Arc<dyn EngineHandle>, bool),
-        interest: Rc<Interest>,
+        (interest, backlog): (Rc<Interest>, Rc<Backlog>),
         bus: BusSender,
         matcher: MatcherSender,
         mail: Receiver<BusMsg>,
@@ -56,6 +59,7 @@ impl EventBusActor {
             engine,
             keeps_runs,
             interest,
+            backlog,
             bus,
             matcher: Some(matcher),
             sequences: BTreeMap::new(),
@@ -178,11 +182,14 @@ impl EventBusActor {
         }
     }
 
-    fn run_ended(&mut self, run_id: Arc<str>) {
-        self.waiters.end_all(&run_id);
-        let (bus, ended) = (self.bus.clone(), Arc::clone(&run_id));
+    fn run_ended(&mut self, ended: EndedRun) {
+        let run_id = Arc::clone(&ended.run_id);
+        if self.interest.have_all_ended(&run_id) {
+            self.waiters.end_all(&run_id);
+        }
+        let bus = self.bus.clone();
         // Also where the matcher is gone before it could answer.
-        let close = Answer::new(move |_| bus.do_send(BusMsg::Close { run_id: ended }));
+        let close = Answer::new(move |_| bus.do_send(BusMsg::Close(ended)));
         // A chain of triggers has an end, so the rounds do.
         self.quiesce(run_id, u32::MAX, close);
     }
@@ -192,15 +199,19 @@ impl EventBusActor {
     }
 
     /// Everybody has seen all of the run.
-    fn close(&mut self, run_id: &Arc<str>) {
+    fn close(&mut self, ended: &EndedRun) {
+        // A subscriber of this run alone has seen everything: dropping its end says so.
+        self.listeners.close(ended);
+        let run_id = &ended.run_id;
+        if !self.interest.closed(run_id) {
+            return;
+        }
         if let Some(matcher) = &self.matcher {
             let run_id = Arc::clone(run_id);
             matcher.do_send(MatcherMsg::Forget { run_id });
         }
         self.sequences.remove(run_id);
         self.waiters.end_all(run_id);
-        // A subscriber of this run alone has seen everything: dropping its end says so.
-        self.listeners.close(run_id);
     }
 
     /// Nothing waits for the matcher's word any longer: what had been sent there is dropped.
@@ -271,8 +282,8 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::Quiesce { run_id, rounds, answer } => self.quiesce(run_id, rounds, answer),
             BusMsg::Quiesced(round) if self.last_sequence(&round.run_id) == round.sequence => round.answer.give(()),
             BusMsg::Quiesced(round) => self.quiesce(round.run_id, round.rounds, round.answer),
-            BusMsg::RunEnded { run_id } => self.run_ended(run_id),
-            BusMsg::Close { run_id } => self.close(&run_id),
+            BusMsg::RunEnded(ended) => self.run_ended(ended),
+            BusMsg::Close(ended) => self.close(&ended),
             BusMsg::Stop(done) => match &self.matcher {
                 Some(matcher) => matcher.do_send(MatcherMsg::Stop(done)),
                 None => self.stop(done, context),
@@ -281,5 +292,6 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::MatcherGone => self.matcher_gone(),
         }
         self.have_matched();
+        self.backlog.shrinks();
     }
 }

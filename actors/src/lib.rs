@@ -6,6 +6,7 @@
 
 mod acknowledgements;
 pub mod answer;
+mod backlog;
 mod call_context;
 pub mod cause;
 pub mod contain;

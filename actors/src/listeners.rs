@@ -1,32 +1,22 @@
 //! The subscribers of an arbiter: those of all runs, and those of each run apart, so that an event visits only the subscribers
 //! that may want it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use pirn_core::event::{Event, EventMask, EventType};
 
-use crate::protocol::bus::{Interest, OfRun, RunInterest, Subscriber};
+use crate::protocol::bus::{ByRun, EndedRun, Interest, OfRun, RunInterest, Subscriber};
 use crate::protocol::events::{Delivery, Undelivered};
-
-/// Looked up only, never walked: their order is nobody's.
-type ByRun<T> = HashMap<Arc<str>, T, BuildHasherDefault<DefaultHasher>>;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Listeners {
     of_all: Vec<Listener>,
-    of_runs: ByRun<OneRuns>,
+    /// By run id: those of a later run too, where it has begun before the bus has closed the first.
+    of_runs: ByRun<Vec<Listener>>,
     /// Number of subscribers that events were compared with.
     #[cfg(test)]
     visits: u64,
-}
-
-/// The subscribers of one run.
-struct OneRuns {
-    interest: Arc<RunInterest>,
-    listeners: Vec<Listener>,
 }
 
 impl Listeners {
@@ -39,17 +29,14 @@ impl Listeners {
             interest.set_subscribers(union(&self.of_all));
             return interest.subscribed();
         };
-        let one = self.of_runs.entry(run_id).or_insert_with(|| OneRuns {
-            interest: own,
-            listeners: Vec::with_capacity(1),
-        });
-        one.listeners.push(listener);
-        one.interest.subscribed(union(&one.listeners));
+        let listeners = self.of_runs.entry(run_id).or_insert_with(|| Vec::with_capacity(1));
+        listeners.push(listener);
+        own.subscribed(union(listeners.iter().filter(|listener| listener.is_of(&own))));
     }
 
     /// True if a subscriber wants this type of events of the run.
     pub(crate) fn want(&self, run_id: &Arc<str>, wanted: EventType) -> bool {
-        let of_run = self.of_runs.get(run_id).map_or(&[][..], |one| &one.listeners);
+        let of_run = self.of_runs.get(run_id).into_iter().flatten();
         let mut all = self.of_all.iter().chain(of_run);
         all.any(|listener| listener.subscriber.mask.contains(wanted))
     }
@@ -75,26 +62,39 @@ impl Listeners {
         if self.of_runs.is_empty() {
             return;
         }
-        let Some(OneRuns { interest, listeners }) = self.of_runs.get_mut(&event.run_id) else {
+        let Some(listeners) = self.of_runs.get_mut(&event.run_id) else {
             return;
         };
-        let before = listeners.len();
         #[cfg(test)]
         {
-            self.visits += before as u64;
+            self.visits += listeners.len() as u64;
         }
-        listeners.retain_mut(|listener| listener.take(event));
-        if listeners.len() != before {
-            interest.left(union(listeners));
-            if listeners.is_empty() {
-                self.of_runs.remove(&event.run_id);
+        let mut left = Vec::new();
+        listeners.retain_mut(|listener| {
+            let stays = listener.take(event);
+            if !stays {
+                left.extend(listener.subscriber.of_run.take());
             }
+            stays
+        });
+        for OfRun { interest, .. } in &left {
+            interest.left(union(listeners.iter().filter(|listener| listener.is_of(interest))));
+        }
+        if listeners.is_empty() {
+            self.of_runs.remove(&event.run_id);
         }
     }
 
-    /// A run raises no more: its subscribers have seen everything, and dropping their ends says so.
-    pub(crate) fn close(&mut self, run_id: &Arc<str>) {
-        self.of_runs.remove(run_id);
+    /// A run raises no more: its subscribers have seen everything, and dropping their ends says so. Those of a later run of its id
+    /// stay.
+    pub(crate) fn close(&mut self, ended: &EndedRun) {
+        let (Some(own), Some(listeners)) = (&ended.interest, self.of_runs.get_mut(&ended.run_id)) else {
+            return;
+        };
+        listeners.retain(|listener| !listener.is_of(own));
+        if listeners.is_empty() {
+            self.of_runs.remove(&ended.run_id);
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -103,8 +103,8 @@ impl Listeners {
     }
 }
 
-fn union(listeners: &[Listener]) -> EventMask {
-    let masks = listeners.iter().map(|listener| listener.subscriber.mask);
+fn union<'a>(listeners: impl IntoIterator<Item = &'a Listener>) -> EventMask {
+    let masks = listeners.into_iter().map(|listener| listener.subscriber.mask);
     masks.fold(EventMask::NONE, EventMask::union)
 }
 
@@ -115,6 +115,12 @@ struct Listener {
 }
 
 impl Listener {
+    /// True if it is a subscriber of the run with this interest.
+    fn is_of(&self, own: &Arc<RunInterest>) -> bool {
+        let of_run = self.subscriber.of_run.as_ref();
+        of_run.is_some_and(|of_run| Arc::ptr_eq(&of_run.interest, own))
+    }
+
     /// Hands an event on; whether the subscriber still reads.
     fn take(&mut self, event: &Arc<Event>) -> bool {
         let Subscriber {
@@ -227,8 +233,11 @@ mod tests {
     #[test]
     fn an_event_visits_the_subscribers_of_its_run_and_no_others() {
         let mut world = World::new();
-        let heard: Vec<_> = (0..10_000)
-            .map(|run| world.add(of(&format!("r{run}"), &Arc::default()), EventMask::ALL))
+        let own: Vec<Arc<RunInterest>> = (0..10_000).map(|_| Arc::default()).collect();
+        let heard: Vec<_> = own
+            .iter()
+            .enumerate()
+            .map(|(run, own)| world.add(of(&format!("r{run}"), own), EventMask::ALL))
             .collect();
         for run in 0..10_000 {
             let event = event(&format!("r{run}"), EventType::Custom);
@@ -236,13 +245,34 @@ mod tests {
         }
         assert_eq!(world.listeners.visits, 10_000, "one subscriber an event");
         assert!(heard.iter().all(|heard| heard.try_iter().count() == 1));
-        world.listeners.close(&"r7".into());
+        world.listeners.close(&ended("r7", &own[7]));
         assert!(heard[7].recv().is_err(), "its end says that nothing more comes");
         assert!(
             heard[8]
                 .try_recv()
                 .is_err_and(|error| error == std::sync::mpsc::TryRecvError::Empty)
         );
+    }
+
+    fn ended(run: &str, interest: &Arc<RunInterest>) -> EndedRun {
+        EndedRun {
+            run_id: run.into(),
+            interest: Some(Arc::clone(interest)),
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_run_leaves_the_subscribers_of_a_later_one_of_its_id() {
+        let mut world = World::new();
+        let (first, second): (Arc<RunInterest>, Arc<RunInterest>) = Default::default();
+        let before = world.add(of("r", &first), EventMask::ALL);
+        let after = world.add(of("r", &second), EventMask::of(EventType::Custom));
+        assert_eq!(first.mask(), EventMask::ALL);
+        assert_eq!(second.mask(), EventMask::of(EventType::Custom));
+        world.listeners.close(&ended("r", &first));
+        assert!(before.recv().is_err());
+        world.listeners.hand_on(&event("r", EventType::Custom), &world.interest);
+        assert_eq!(after.try_iter().count(), 1);
     }
 
     #[test]

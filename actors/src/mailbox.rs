@@ -10,7 +10,8 @@
 //!    nothing waits.
 //! 5. After so many messages the other tasks of the arbiter have their turn, and what was told meanwhile is heard.
 //!
-//! 6. The machine of a durable run that waits long leaves memory ([`Parked`]) and comes back when it is to hear something.
+//! 6. While much waits for the event bus, a run neither starts nor has a turn ([`Backlog`]).
+//! 7. The machine of a durable run that waits long leaves memory ([`Parked`]) and comes back when it is to hear something.
 //!
 //! Under virtual time and under an explorer all of this is the same: what such a host picks is when a timer fires, when work
 //! ends, and which thread begins next.
@@ -27,6 +28,7 @@ use pirn_core::run::{
 use pirn_core::thread::EffectId;
 
 use crate::acknowledgements::Acknowledge;
+use crate::backlog::PutOff;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
 use crate::parked::{Parked, shut_down};
@@ -51,6 +53,8 @@ pub(crate) struct LocalMailbox {
     run: Rc<RunContext>,
     actors: RefCell<Standing>,
     own: Weak<Self>,
+    /// The same, as its arbiter's backlog knows it.
+    put_off: Weak<dyn PutOff>,
     /// The same, as its actors know it.
     inbox: Weak<dyn LocalInbox>,
     /// It was put off to a later turn of the arbiter.
@@ -127,16 +131,21 @@ enum Served {
 }
 
 impl LocalMailbox {
-    fn new(run: Rc<RunContext>, spec: RunSpec) -> Rc<Self> {
+    fn new(run: Rc<RunContext>, mut spec: RunSpec) -> Rc<Self> {
+        for subscription in std::mem::take(&mut spec.subscriptions) {
+            run.subscribe(subscription.mask(), subscription.after, subscription.deliver);
+        }
         let (supervisor, beginning) = SupervisorActor::new(spec);
         Rc::new_cyclic(|own: &Weak<Self>| {
             let inbox: Weak<dyn LocalInbox> = own.clone();
+            let put_off: Weak<dyn PutOff> = own.clone();
             let actors = match beginning {
                 Beginning::New(new) => Actors::begin(*new, supervisor, &run, &inbox),
                 Beginning::Resumed(resumed) => Actors::resume(*resumed, supervisor, &run, &inbox),
             };
             Self {
                 run,
+                put_off,
                 inbox,
                 actors: RefCell::new(Standing::Here(Box::new(actors))),
                 own: Weak::clone(own),
@@ -149,6 +158,10 @@ impl LocalMailbox {
     fn serve(&self) -> Option<String> {
         let standing = &mut *self.actors.borrow_mut();
         let Standing::Here(actors) = standing else { return None };
+        if self.run.backlog.holds_turns() && !actors.machine.is_idle() {
+            self.wait_for_bus();
+            return None;
+        }
         match actors.serve(&self.run, &self.inbox) {
             Served::All => {
                 if self.run.is_to_leave() {
@@ -175,15 +188,19 @@ impl LocalMailbox {
         self.run.host.spawn(
             None,
             Box::pin(async move {
-                let Some(own) = own.upgrade() else { return };
-                own.is_put_off.set(false);
-                if let Some(lost) = own.serve() {
-                    own.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-                } else if own.actors.borrow().is_over() {
-                    own.run.supervisor.do_send(SupervisorMsg::Over);
+                if let Some(own) = own.upgrade() {
+                    own.has_turn();
                 }
             }),
         );
+    }
+
+    /// Resumes when less waits for the event bus.
+    fn wait_for_bus(&self) {
+        if !self.is_put_off.replace(true) {
+            let run = Weak::clone(&self.put_off);
+            self.run.backlog.turn_later(run, &self.run.host);
+        }
     }
 
     /// The run ends here, for this process, when all that it was told is kept.
@@ -249,6 +266,17 @@ impl LocalMailbox {
             (Standing::Parked(parked), message) => parked.hear(message, &self.run),
         }
         Vec::new()
+    }
+}
+
+impl PutOff for LocalMailbox {
+    fn has_turn(&self) {
+        self.is_put_off.set(false);
+        if let Some(lost) = self.serve() {
+            self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
+        } else if self.actors.borrow().is_over() {
+            self.run.supervisor.do_send(SupervisorMsg::Over);
+        }
     }
 }
 
@@ -649,7 +677,10 @@ fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -
 pub(crate) struct RunActor {
     run: Rc<RunContext>,
     spec: Option<Box<RunSpec>>,
+    /// None before it is made, from what the run was asked to be.
     mailbox: Option<Rc<LocalMailbox>>,
+    /// What it is told before that.
+    told: Vec<SupervisorMsg>,
 }
 
 impl RunActor {
@@ -658,7 +689,17 @@ impl RunActor {
             run,
             spec: Some(Box::new(spec)),
             mailbox: None,
+            told: Vec::new(),
         }
+    }
+
+    /// The run was to begin later, and begins: what it was told before its first turn comes first.
+    fn begin(&mut self, context: &mut Context<Self>) {
+        let mailbox = self.mailbox();
+        for message in std::mem::take(&mut self.told) {
+            mailbox.hear(message);
+        }
+        self.hear(SupervisorMsg::Begin, context);
     }
 
     /// Hears a message, and what had waited for it.
@@ -671,7 +712,7 @@ impl RunActor {
     }
 
     fn mailbox(&mut self) -> Rc<LocalMailbox> {
-        let Self { run, spec, mailbox } = self;
+        let Self { run, spec, mailbox, .. } = self;
         let made = mailbox.get_or_insert_with(|| {
             let spec = spec.take().expect("a run is made once, from what it was asked to be");
             LocalMailbox::new(Rc::clone(run), *spec)
@@ -695,6 +736,9 @@ impl Actor for RunActor {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
+        if self.run.begins_later() {
+            return;
+        }
         let mailbox = self.mailbox();
         if self.run.supervisor.is_told() {
             // What it was told already comes before its first turn; most runs were told nothing.
@@ -713,6 +757,10 @@ impl Handler<SupervisorMsg> for RunActor {
 
     fn handle(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
         self.run.supervisor.has_heard();
-        self.hear(message, context);
+        match message {
+            message if self.mailbox.is_some() => self.hear(message, context),
+            SupervisorMsg::Begin => self.begin(context),
+            message => self.told.push(message),
+        }
     }
 }

@@ -11,11 +11,14 @@ use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
 use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
 use pirn_core::thread::FiringId;
 
+use crate::backlog::Backlog;
 use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
 use crate::ports::Ports;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, OfRun, RunInterest, Source, Subscriber, TriggerLimit};
+use crate::protocol::bus::{
+    BusMsg, BusSender, EndedRun, Interest, OfRun, RunInterest, Source, Subscriber, TriggerLimit,
+};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
@@ -33,6 +36,7 @@ pub(crate) struct RunContext {
     /// Of its own subscribers; most runs have none.
     own_interest: OnceCell<Arc<RunInterest>>,
     bus: BusSender,
+    pub(crate) backlog: Rc<Backlog>,
     /// The room that its turns take.
     pub(crate) room: SharedRoom,
     /// The run's way in for whoever is not one of its actors.
@@ -55,6 +59,8 @@ pub(crate) struct RunContext {
     keeps_events: Cell<bool>,
     /// The bus was told something of this run.
     is_on_bus: Cell<bool>,
+    /// The bus was told of its end.
+    has_left_bus: Cell<bool>,
     /// Its engine closes.
     is_closing: Cell<bool>,
 }
@@ -64,7 +70,8 @@ impl RunContext {
         (run_id, workflow_id): (Arc<str>, &str),
         supervisor: Arc<SupervisorHandle>,
         (host, seed): (Host, Option<u64>),
-        (bus, interest, room): (BusSender, Rc<Interest>, SharedRoom),
+        (bus, interest): (BusSender, Rc<Interest>),
+        (backlog, room): (Rc<Backlog>, SharedRoom),
         in_place: InPlace,
         not_before: Millis,
     ) -> Self {
@@ -80,6 +87,7 @@ impl RunContext {
             interest,
             own_interest: OnceCell::new(),
             bus,
+            backlog,
             room,
             supervisor,
             journal: RefCell::default(),
@@ -90,6 +98,7 @@ impl RunContext {
             next_waiter: Cell::default(),
             keeps_events: Cell::default(),
             is_on_bus: Cell::default(),
+            has_left_bus: Cell::default(),
             is_closing: Cell::default(),
         }
     }
@@ -253,8 +262,38 @@ impl RunContext {
 
     /// The bus, to be told something of this run: then it is told of the run's end too.
     pub(crate) fn bus(&self) -> &BusSender {
-        self.is_on_bus.set(true);
+        self.enter_bus();
         &self.bus
+    }
+
+    fn enter_bus(&self) {
+        if !self.is_on_bus.replace(true) {
+            self.interest.opens(&self.run_id);
+        }
+    }
+
+    /// Tells the bus of the run's end, where it was told anything of the run.
+    pub(crate) fn leave_bus(&self) {
+        if self.is_on_bus.get() && !self.has_left_bus.replace(true) {
+            self.interest.ends(&self.run_id);
+            self.bus.do_send(BusMsg::RunEnded(EndedRun {
+                run_id: Arc::clone(&self.run_id),
+                interest: self.own_interest.get().cloned(),
+            }));
+        }
+    }
+
+    /// True if the run is not to begin now: much waits for the bus, or the end of an earlier run of its id does. It is told to begin
+    /// when that is over.
+    pub(crate) fn begins_later(&self) -> bool {
+        if self.interest.holds_start(&self.run_id, &self.supervisor) {
+            return true;
+        }
+        let is_held = self.backlog.holds_starts();
+        if is_held {
+            self.backlog.start_later(&self.supervisor, &self.host);
+        }
+        is_held
     }
 
     /// Subscribes to the run's events with a higher sequence than `after`, from now on.
@@ -273,13 +312,8 @@ impl RunContext {
 
     /// Has the run's triggers limited, until the bus is told of its end.
     pub(crate) fn limit_triggers(&self, limit: TriggerLimit) {
-        self.is_on_bus.set(true);
+        self.enter_bus();
         self.interest.limit_triggers(&self.run_id, limit);
-    }
-
-    /// True if the bus was told anything of this run.
-    pub(crate) fn is_on_bus(&self) -> bool {
-        self.is_on_bus.get()
     }
 
     /// A number that no other wait of this run has.

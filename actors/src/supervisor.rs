@@ -23,6 +23,7 @@ use crate::answer::Answer;
 use crate::host::{ArbiterLease, AwaitKind, Host, Label, Observation, TimerHandle};
 use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
+use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::rebuilt::Resumed;
 use crate::run_context::RunContext;
@@ -36,6 +37,8 @@ const MOST_LINKS: u32 = 16;
 /// The parts that a run is started with.
 pub(crate) struct RunSpec {
     pub(crate) beginning: Beginning,
+    /// Those that hear it from its first step on.
+    pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) outcome: Setter<Arc<RunReport>>,
     pub(crate) settled: Setter<()>,
     pub(crate) on_end: Option<OnEnd>,
@@ -261,17 +264,16 @@ impl SupervisorActor {
 
     /// Gives its place in the engine, and its id, to others.
     fn leave(&mut self, run: &Rc<RunContext>) {
-        run.engine().forget_run(&run.run_id);
-        self.permit = None;
+        // Once: a later run may have its id.
+        if let Some(permit) = self.permit.take() {
+            run.engine().forget_run(&run.run_id, &run.supervisor);
+            drop(permit);
+        }
     }
 
     fn settle(&mut self, run: &Rc<RunContext>) {
         self.leave(run);
-        if run.is_on_bus() {
-            run.bus().do_send(BusMsg::RunEnded {
-                run_id: Arc::clone(&run.run_id),
-            });
-        }
+        run.leave_bus();
         if let Some(settled) = self.settled.take() {
             settled.set(());
         }

@@ -1,5 +1,6 @@
 //! Engines and runs from their start to their end: admission, pauses, limits, panics, shutdown.
 
+mod busy_bus;
 mod engine;
 mod examples;
 mod fair_shares;

@@ -77,6 +77,7 @@ pub(super) struct Attached {
 pub struct AdmittedRun {
     engine: Arc<EngineShared>,
     run_id: Arc<str>,
+    supervisor: Arc<SupervisorHandle>,
     job: StartJob,
 }
 
@@ -188,7 +189,8 @@ impl EngineShared {
         let (settled_setter, settled) = completion();
         let ends = (outcome.clone(), settled.clone());
         let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), metadata, ends));
-        if self.runs.find(&run_id).is_some() {
+        // In one step: of two runs of one id that come together one is refused.
+        if !self.runs.claim(&run_id, &supervisor) {
             return Err(RunError::new(
                 RunErrorCode::NodeFailed,
                 format!("a run {run_id} is under way"),
@@ -200,27 +202,27 @@ impl EngineShared {
         let job: StartJob = Box::new(move |host, lease| {
             let Some(local) = Local::of(engine.uid) else {
                 // The engine has stopped here.
-                return engine.forget_run(&id);
+                return engine.forget_run(&id, &address);
             };
             let background = attached.is_background.then(|| host.in_background());
             let host = background.as_ref().unwrap_or(host);
             let ports = Arc::clone(&engine.ports);
             let in_place = InPlace::new(ports, engine.handle(), graphs, local.evaluator);
-            let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest, local.room));
+            let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
             let run = RunContext::new(
                 (Arc::clone(&id), beginning.workflow_id()),
                 address,
                 host_of,
                 heard_by,
+                (local.backlog, local.room),
                 in_place,
                 beginning.last_at(),
             );
-            for subscription in subscriptions {
-                run.subscribe(subscription.mask(), subscription.after, subscription.deliver);
-            }
             let run = Rc::new(run);
+            let own = Rc::clone(&run);
             let spec = RunSpec {
                 beginning,
+                subscriptions,
                 outcome: outcome_setter,
                 settled: settled_setter,
                 on_end: attached.on_end,
@@ -233,7 +235,10 @@ impl EngineShared {
                     // It said so itself, before it settled.
                     Exit::Stopped => {}
                     // Whoever awaits the outcome is told that it is lost.
-                    Exit::Panicked { .. } | Exit::Dropped => engine.forget_run(&id),
+                    Exit::Panicked { .. } | Exit::Dropped => {
+                        engine.forget_run(&id, &own.supervisor);
+                        own.leave_bus();
+                    }
                 }
                 log_exit("a supervisor", exit);
             });
@@ -247,6 +252,7 @@ impl EngineShared {
         let admitted = AdmittedRun {
             engine: Arc::clone(self),
             run_id: Arc::clone(&started.run_id),
+            supervisor: Arc::clone(&started.supervisor),
             job,
         };
         Ok((started, admitted))
@@ -276,7 +282,7 @@ impl AdmittedRun {
         self.engine
             .spawner
             .start(self.job)
-            .inspect_err(|_| self.engine.forget_run(&self.run_id))
+            .inspect_err(|_| self.engine.forget_run(&self.run_id, &self.supervisor))
     }
 }
 

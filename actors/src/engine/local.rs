@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{EngineShared, log_exit};
+use crate::backlog::Backlog;
 use crate::contain::start_contained_with;
 use crate::event_bus::EventBusActor;
 use crate::host::Host;
@@ -25,6 +26,7 @@ pub(super) struct Local {
     pub(super) bus: BusSender,
     pub(super) matcher: MatcherSender,
     pub(super) bus_depth: Depth<BusMsg>,
+    pub(super) backlog: Rc<Backlog>,
     pub(super) matcher_depth: Depth<MatcherMsg>,
 }
 
@@ -43,6 +45,7 @@ impl Local {
             interest: Rc::new(Interest::new()),
             room: SharedRoom::default(),
             bus_depth: bus_mail.depth(),
+            backlog: Rc::new(Backlog::new(bus_mail.depth())),
             matcher_depth: matcher_mail.depth(),
             bus,
             matcher,
@@ -61,15 +64,20 @@ impl Local {
             },
         );
         let (bus, matcher, interest) = (local.bus.clone(), local.matcher.clone(), Rc::clone(&local.interest));
-        let uid = engine.uid;
+        let (uid, backlog) = (engine.uid, Rc::clone(&local.backlog));
+        let waiting = Rc::clone(&backlog);
         LOCALS.with_borrow_mut(|locals| locals.insert(uid, local));
         start_contained_with(
             host,
-            move |context| EventBusActor::new((handle_of_bus, keeps_runs), interest, bus, matcher, bus_mail, context),
+            move |context| {
+                let heard_by = (interest, backlog);
+                EventBusActor::new((handle_of_bus, keeps_runs), heard_by, bus, matcher, bus_mail, context)
+            },
             move |exit| {
                 let gone = LOCALS.try_with(|locals| locals.borrow_mut().remove(&uid));
                 // Dropped only now: an evaluator may run what it likes.
                 drop(gone);
+                waiting.wake();
                 log_exit("the event bus", exit);
             },
         );

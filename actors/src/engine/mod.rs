@@ -32,7 +32,7 @@ use crate::protocol::bus::{BusMsg, Subscriber};
 pub use crate::protocol::engine::OnEnd;
 use crate::protocol::engine::{DetachedRun, EngineHandle};
 use crate::protocol::events::{Deliver, EventFilter};
-use crate::protocol::supervisor::SupervisorMsg;
+use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::sessions::Sessions;
 pub use admission::{AdmittedRun, RunRequest, SessionRequest};
 pub use depths::MailboxDepths;
@@ -310,8 +310,8 @@ impl EngineHandle for EngineShared {
         self.admit_detached(run)
     }
 
-    fn forget_run(&self, run_id: &Arc<str>) {
-        self.runs.remove(run_id);
+    fn forget_run(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) {
+        self.runs.forget(run_id, run);
     }
 
     fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>> {

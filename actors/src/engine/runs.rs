@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dashmap::DashMap;
+use dashmap::{DashMap, Entry};
 use foldhash::fast::RandomState;
 use pirn_sync::Registry;
 
@@ -16,6 +16,22 @@ impl Runs {
     /// The supervisor of a run.
     pub(super) fn find(&self, run_id: &str) -> Option<Arc<SupervisorHandle>> {
         self.0.get(run_id).map(|run| run.value().clone())
+    }
+
+    /// Makes a run known, unless one of its id is.
+    pub(super) fn claim(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) -> bool {
+        match self.0.entry(Arc::clone(run_id)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(Arc::clone(run));
+                true
+            }
+        }
+    }
+
+    /// Forgets a run; a later one of its id stays.
+    pub(super) fn forget(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) {
+        self.0.remove_if(run_id, |_, known| Arc::ptr_eq(known, run));
     }
 
     /// Number of messages that wait for any of them.

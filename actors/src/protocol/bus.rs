@@ -1,7 +1,8 @@
 //! The messages of an arbiter's event bus, and how the arbiter's runs know what anybody listens to.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,10 +11,14 @@ use pirn_core::thread::{FiringId, Outcome};
 
 use super::events::Deliver;
 use super::mailbox::Sender;
+use super::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::answer::Answer;
 
 /// A handle to the event bus of an arbiter.
 pub(crate) type BusSender = Sender<BusMsg>;
+
+/// Something of each run. Looked up only, never walked: their order is nobody's.
+pub(crate) type ByRun<T> = HashMap<Arc<str>, T, BuildHasherDefault<DefaultHasher>>;
 
 /// A message to the event bus.
 pub(crate) enum BusMsg {
@@ -68,13 +73,9 @@ pub(crate) enum BusMsg {
         answer: Answer<()>,
     },
     /// A run raises no more. What its triggers still raise comes before it is closed.
-    RunEnded {
-        run_id: Arc<str>,
-    },
+    RunEnded(EndedRun),
     /// The triggers of a run that has ended are quiet: its subscribers have seen everything.
-    Close {
-        run_id: Arc<str>,
-    },
+    Close(EndedRun),
     /// The matcher has handled everything that came before.
     Quiesced(Quiesce),
     /// Everything sent before is to be handled, what follows from it too; then the matcher and the bus stop, and it is
@@ -84,6 +85,25 @@ pub(crate) enum BusMsg {
     MatcherStopped(Answer<()>),
     /// The matcher is gone, whyever: it answers nothing more.
     MatcherGone,
+}
+
+/// A run that has ended, told from a later one of its id.
+#[derive(Clone)]
+pub(crate) struct EndedRun {
+    pub(crate) run_id: Arc<str>,
+    /// None: it has had no subscribers of its own.
+    pub(crate) interest: Option<Arc<RunInterest>>,
+}
+
+/// The runs of one id that the bus knows of: one, or a later one too.
+#[derive(Default)]
+struct Lives {
+    /// Number of them.
+    known: u32,
+    /// Number of those that have ended.
+    ended: u32,
+    /// Runs of the id that begin when the bus has handled the ends of those before.
+    waiting: Vec<Arc<SupervisorHandle>>,
 }
 
 /// The events that a run had raised when its process ended.
@@ -212,6 +232,7 @@ pub(crate) struct Interest {
     coming: Cell<(u32, EventMask)>,
     triggers: Cell<EventMask>,
     holding: Cell<EventMask>,
+    lives: RefCell<ByRun<Lives>>,
     /// In the order said; until the matcher hears it.
     trigger_limits: RefCell<Vec<(Arc<str>, TriggerLimit)>>,
 }
@@ -223,8 +244,58 @@ impl Interest {
             coming: Cell::new((0, EventMask::NONE)),
             triggers: Cell::new(EventMask::NONE),
             holding: Cell::new(EventMask::NONE),
+            lives: RefCell::default(),
             trigger_limits: RefCell::default(),
         }
+    }
+
+    /// The bus is about to hear of a run for the first time.
+    pub(crate) fn opens(&self, run_id: &Arc<str>) {
+        self.lives.borrow_mut().entry(Arc::clone(run_id)).or_default().known += 1;
+    }
+
+    /// The bus is about to hear of a run's end.
+    pub(crate) fn ends(&self, run_id: &Arc<str>) {
+        if let Some(lives) = self.lives.borrow_mut().get_mut(run_id) {
+            lives.ended += 1;
+        }
+    }
+
+    /// True if the bus has still to handle the end of an earlier run of this id: `run` is told to begin when it has.
+    pub(crate) fn holds_start(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) -> bool {
+        match self.lives.borrow_mut().get_mut(run_id) {
+            Some(lives) if lives.ended > 0 => {
+                lives.waiting.push(Arc::clone(run));
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// True if all runs of this id that the bus knows of have ended.
+    pub(crate) fn have_all_ended(&self, run_id: &Arc<str>) -> bool {
+        self.lives
+            .borrow()
+            .get(run_id)
+            .is_none_or(|lives| lives.ended >= lives.known)
+    }
+
+    /// The bus has handled the end of a run. True if it knows of no other of this id.
+    pub(crate) fn closed(&self, run_id: &Arc<str>) -> bool {
+        let mut all = self.lives.borrow_mut();
+        let Some(lives) = all.get_mut(run_id) else { return true };
+        lives.known -= 1;
+        lives.ended -= 1;
+        if lives.ended == 0 {
+            for run in std::mem::take(&mut lives.waiting) {
+                run.do_send(SupervisorMsg::Begin);
+            }
+        }
+        let is_last = lives.known == 0;
+        if is_last {
+            all.remove(run_id);
+        }
+        is_last
     }
 
     /// Has the triggers of a run limited. The bus must hear of the run's end.
@@ -327,5 +398,53 @@ impl Drop for WaitHandle {
                 waiter: self.waiter,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix::Addr;
+    use actix::dev::channel::channel;
+    use pirn_sync::completion;
+
+    use super::*;
+    use crate::mailbox::RunActor;
+
+    fn supervisor() -> Arc<SupervisorHandle> {
+        let (mail, _mailbox) = channel::<RunActor>(1);
+        let ends = (completion().1, completion().1);
+        Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), None, ends))
+    }
+
+    #[test]
+    fn a_run_begins_when_the_bus_has_closed_the_one_before_of_its_id() {
+        let interest = Interest::new();
+        let (run, other) = (Arc::from("r"), Arc::from("other"));
+        let (first, second) = (supervisor(), supervisor());
+        assert!(!interest.holds_start(&run, &first));
+        interest.opens(&run);
+        assert!(!interest.have_all_ended(&run));
+        interest.ends(&run);
+        assert!(interest.have_all_ended(&run));
+        assert!(!interest.holds_start(&other, &second), "of another id");
+        assert!(interest.holds_start(&run, &second));
+        assert!(!second.is_told());
+        assert!(interest.closed(&run));
+        assert!(second.is_told(), "it is told to begin");
+        assert!(interest.lives.borrow().is_empty());
+        assert!(!interest.holds_start(&run, &first));
+    }
+
+    #[test]
+    fn the_end_of_a_run_leaves_a_later_one_of_its_id_on_the_bus() {
+        let interest = Interest::new();
+        let run = Arc::from("r");
+        interest.opens(&run);
+        interest.opens(&run);
+        interest.ends(&run);
+        assert!(!interest.have_all_ended(&run));
+        assert!(!interest.closed(&run), "another is known");
+        interest.ends(&run);
+        assert!(interest.closed(&run));
     }
 }

@@ -7,7 +7,7 @@ use pirn_core::message::Message;
 use pirn_core::run::{DetachedStart, RunReport};
 use serde_json::{Map, Value};
 
-use super::supervisor::SupervisorMsg;
+use super::supervisor::{SupervisorHandle, SupervisorMsg};
 
 /// The engine that a run, a bus or a matcher belongs to.
 pub(crate) trait EngineHandle: Send + Sync {
@@ -27,7 +27,7 @@ pub(crate) trait EngineHandle: Send + Sync {
     fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>>;
 
     /// Nothing more can be told a run.
-    fn forget_run(&self, run_id: &Arc<str>);
+    fn forget_run(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>);
 
     /// A trigger of the engine has fired as often as it may on all arbiters.
     fn disable_used_up(&self, trigger_id: &str);

@@ -1,0 +1,75 @@
+//! Many runs at once: what waits for the event bus is bounded, and nobody waits for ever.
+
+use futures::executor::block_on;
+use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn_tests::world::{line, node};
+use serde_json::json;
+
+/// The most messages that wait for the bus of an arbiter: from 1,024 on no run has a turn, and one turn adds no more than this.
+const MOST: u64 = 1_024 + 512;
+
+fn engine() -> Engine {
+    let steps: Vec<_> = (0..8)
+        .map(|step| {
+            node(
+                &format!("n{step}"),
+                "VARIABLE",
+                json!({"variableName": "x", "expression": step.to_string()}),
+            )
+        })
+        .collect();
+    let idle = line("idle", &[node("w", "WAIT", json!({"event": "go"}))]);
+    Engine::builder()
+        .arbiters(1)
+        .max_runs(100_000)
+        .workflows(json!({"workflows": [line("quick", &steps), idle]}).to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Starts a run, and has all of its events delivered.
+fn heard(engine: &Engine, workflow: &str) -> (RunHandle, pirn::Events) {
+    let mut run = engine.run(workflow);
+    let events = run.events(&[], 256);
+    (run.start().expect("admitted"), events)
+}
+
+#[test]
+fn what_waits_for_the_bus_is_bounded_however_many_runs_start() {
+    let engine = engine();
+    let runs: Vec<_> = (0..5_000).map(|_| heard(&engine, "quick")).collect();
+    let mut deepest = 0;
+    while engine.live_runs() > 0 {
+        deepest = deepest.max(block_on(engine.mailbox_depths()).event_buses);
+    }
+    assert!(deepest <= MOST, "{deepest} messages waited for the bus");
+    for (run, events) in runs {
+        assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+        run.settled_blocking();
+        let types: Vec<EventType> = futures::executor::block_on_stream(events)
+            .map(|heard| match heard {
+                Heard::Event(event) => event.raised.event_type,
+                Heard::Lagged(missed) => panic!("{missed} were missed"),
+            })
+            .collect();
+        assert_eq!(
+            (types.first(), types.last()),
+            (Some(&EventType::ThreadStarted), Some(&EventType::ThreadCompleted))
+        );
+    }
+}
+
+#[test]
+fn runs_that_wait_to_start_hear_a_cancel_and_the_end_of_their_engine() {
+    let engine = engine();
+    let runs: Vec<_> = (0..5_000).map(|_| heard(&engine, "idle")).collect();
+    runs.iter().step_by(2).for_each(|(run, _)| run.cancel("enough"));
+    for (run, _) in runs.iter().step_by(2) {
+        assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+    }
+    let report = engine.shutdown_blocking(std::time::Duration::ZERO);
+    assert_eq!((report.runs_cancelled, report.runs_left), (2_500, 0));
+    for (run, _) in runs.iter().skip(1).step_by(2) {
+        assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+    }
+}
