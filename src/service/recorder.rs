@@ -54,6 +54,7 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     if left.is_none() {
         service.runs().ended(&run);
     }
+    run.decided();
 }
 
 /// The status in the store of a run that has ended in this process alone: it goes on from there.

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::archive::{RunQuery, RunSummary};
 use super::event_log::EventLog;
@@ -12,7 +13,7 @@ use super::limits::{Limits, StreamGate};
 use super::problem::{Problem, ProblemCode};
 use super::progress::Progress;
 use super::questions::Questions;
-use crate::{RunHandle, RunReport};
+use crate::{RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// A run that was started here.
 pub(super) struct Run {
@@ -20,6 +21,8 @@ pub(super) struct Run {
     pub(super) about: About,
     /// It goes on in another process, or later in this one: its status in the store.
     left: OnceLock<&'static str>,
+    /// Whether it has ended or goes on elsewhere is decided, and its log is closed.
+    decided: watch::Sender<bool>,
     pub(super) log: EventLog,
     pub(super) progress: Progress,
     pub(super) questions: Questions,
@@ -41,6 +44,7 @@ impl Run {
             handle,
             about,
             left: OnceLock::new(),
+            decided: watch::Sender::new(false),
             log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run, first_piece),
             progress: Progress::default(),
             questions: Questions::default(),
@@ -59,7 +63,28 @@ impl Run {
 
     /// The report of one that has ended.
     pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
-        self.handle.try_outcome().filter(|_| self.left.get().is_none())
+        let is_told = |report: &Arc<RunReport>| {
+            self.left.get().is_none() && (*self.decided.borrow() || !may_go_on_elsewhere(report))
+        };
+        self.handle.try_outcome().filter(is_told)
+    }
+
+    /// Its recorder has taken in all of it, and the service knows whether it goes on elsewhere.
+    pub(super) fn decided(&self) {
+        self.decided.send_replace(true);
+    }
+
+    /// True if it goes on elsewhere.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.get().is_some()
+    }
+
+    /// Waits until the service knows what became of the run, where it has ended in this process.
+    pub(super) async fn until_decided(&self) {
+        if self.handle.try_outcome().is_some() {
+            // Its sender is here.
+            let _: Result<_, _> = self.decided.subscribe().wait_for(|decided| *decided).await;
+        }
     }
 
     pub(super) fn status(&self) -> &'static str {
@@ -121,6 +146,12 @@ impl Run {
     }
 }
 
+/// True if a report may be of a run that has ended in this process alone: its engine shut down, it was parked, or its store failed.
+fn may_go_on_elsewhere(report: &RunReport) -> bool {
+    let code = report.error.as_ref().map(|error| error.code);
+    report.status == ThreadStatus::Failed && matches!(code, Some(RunErrorCode::Cancelled | RunErrorCode::StoreError))
+}
+
 pub(super) fn ended(id: &str) -> Problem {
     Problem::new(ProblemCode::RunEnded, format!("run {id} has ended"))
 }
@@ -147,7 +178,10 @@ impl State {
     fn put(&mut self, run: Run) -> Arc<Run> {
         let run = Arc::new(run);
         let id: Arc<str> = run.id().into();
-        self.by_id.insert(Arc::clone(&id), Arc::clone(&run));
+        // An earlier run of the id that the recorder has not let go of yet is listed no more.
+        if let Some(before) = self.by_id.insert(Arc::clone(&id), Arc::clone(&run)) {
+            self.by_place.remove(&(before.about.started_at, Arc::clone(&id)));
+        }
         self.by_place.insert((run.about.started_at, id), Arc::clone(&run));
         run
     }
@@ -218,6 +252,14 @@ impl Runs {
     pub(super) fn ended(&self, run: &Run) {
         let mut forgotten = Vec::new();
         let mut state = self.state();
+        // One that was left, and went on here or elsewhere to its end before the recorder looked, is not of its id any more.
+        if !state
+            .by_id
+            .get(run.id())
+            .is_some_and(|known| std::ptr::eq(&raw const **known, run))
+        {
+            return;
+        }
         let bytes = run.log.bytes();
         state.ended_bytes += bytes;
         state.ended.push_back(((run.about.started_at, run.id().into()), bytes));

@@ -36,9 +36,32 @@ impl Service {
         }
     }
 
+    /// The run, where the process remembers it. One that has ended here and goes on elsewhere is forgotten first.
+    pub(super) async fn known(&self, id: &str) -> Option<Arc<Run>> {
+        let run = self.runs().find(id)?;
+        run.until_decided().await;
+        self.runs().find(id)
+    }
+
+    /// Lets the threads of a paused run go on; a run of the store that nobody carries goes on too.
+    pub(super) async fn resume(&self, id: &str) -> Result<(), Problem> {
+        while let Some(run) = self.known(id).await {
+            run.live()?.resume();
+            if self.engine().store().is_none() || run.handle.kept().await.is_ok() {
+                return Ok(());
+            }
+            // It has ended since, or left the process before it was told.
+            run.until_decided().await;
+            if !run.has_left() {
+                return Ok(());
+            }
+        }
+        self.go_on(id).await.map(drop)
+    }
+
     /// The run, which the process carries, to be told something that only such a run hears.
     pub(super) async fn carried(&self, id: &str) -> Result<Arc<Run>, Problem> {
-        if let Some(run) = self.runs().find(id) {
+        if let Some(run) = self.known(id).await {
             run.live()?;
             return Ok(run);
         }

@@ -27,6 +27,8 @@ pub(crate) struct Failing<S> {
     /// By run, how often its journal was read.
     reads: Arc<Mutex<BTreeMap<String, usize>>>,
     fails_reads: Arc<AtomicBool>,
+    /// Another process is always faster.
+    conflicts: Arc<AtomicBool>,
 }
 
 impl<S> Clone for Failing<S> {
@@ -37,6 +39,7 @@ impl<S> Clone for Failing<S> {
             commits: Arc::clone(&self.commits),
             reads: Arc::clone(&self.reads),
             fails_reads: Arc::clone(&self.fails_reads),
+            conflicts: Arc::clone(&self.conflicts),
         }
     }
 }
@@ -49,6 +52,7 @@ impl<S: Store> Failing<S> {
             commits: Arc::default(),
             reads: Arc::default(),
             fails_reads: Arc::default(),
+            conflicts: Arc::default(),
         }
     }
 
@@ -56,6 +60,11 @@ impl<S: Store> Failing<S> {
     pub(crate) fn reads(&self, run: &str) -> usize {
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.get(run).copied().unwrap_or_default()
+    }
+
+    /// Every commit meets one of another process from now on.
+    pub(crate) fn conflict(&self) {
+        self.conflicts.store(true, Ordering::Relaxed);
     }
 
     /// No journal can be read from now on.
@@ -86,6 +95,13 @@ impl<S: Store> Store for Failing<S> {
     }
     fn commit(&self, commit: Commit) -> Pending<u64> {
         let number = self.commits.fetch_add(1, Ordering::Relaxed);
+        if self.conflicts.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(StoreError::Moved {
+                run: commit.run,
+                expected: 1,
+                found: 2,
+            })));
+        }
         match self.crash {
             Crash::Before(at) if number >= at => Self::fails(),
             Crash::After(at) if number > at => Self::fails(),

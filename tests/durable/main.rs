@@ -29,6 +29,7 @@ mod shapes;
 mod shutdown;
 mod small;
 mod standing;
+mod steering;
 mod trigger_calls;
 mod triggers;
 mod waits;

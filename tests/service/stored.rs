@@ -1,14 +1,18 @@
 //! Runs and sessions of a service that has a store.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use pirn::service::Options;
-use pirn::store::{MemoryStore, SqliteStore};
+use pirn::store::{
+    Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
+    SqliteStore, Store, Timer,
+};
 use pirn::{Engine, EngineBuilder};
 use reqwest::Client;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Served, folder};
 use crate::world::{Events, Sent, World, answer, refusal};
@@ -125,6 +129,123 @@ async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
         assert_eq!(cancelled.body, json!({"ok": true}));
         let shown = answer(world.get(&format!("/v1/runs/{third}"))).await.body;
         assert_eq!(shown["status"], "CANCELLED");
+    }
+}
+
+/// A store in memory that answers one question about a run when it is let.
+struct Gated {
+    kept: MemoryStore,
+    /// Tells that the question was asked, and waits for leave to answer.
+    gate: Arc<Mutex<Option<Gate>>>,
+}
+
+type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
+impl Store for Gated {
+    fn location(&self) -> &Arc<str> {
+        self.kept.location()
+    }
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        self.kept.commit(commit)
+    }
+    fn run(&self, id: &str) -> Pending<Option<Run>> {
+        let run = self.kept.run(id);
+        let Some((asked, let_go)) = self.gate.lock().expect("whole").take() else {
+            return run;
+        };
+        Box::pin(async move {
+            asked.send(()).expect("the test waits");
+            let_go.await.expect("the test lets it go");
+            run.await
+        })
+    }
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
+        self.kept.runs(filter, after, limit)
+    }
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        self.kept.journal(id, after, limit)
+    }
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
+        self.kept.contents(hashes)
+    }
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
+        self.kept.snapshot(id, at_most)
+    }
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
+        self.kept.timers(until, limit)
+    }
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        self.kept.sessions(after, limit)
+    }
+    fn session(&self, id: &str) -> Pending<Option<Session>> {
+        self.kept.session(id)
+    }
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        self.kept.set_meta(name, value)
+    }
+    fn meta(&self, name: &str) -> Pending<Option<String>> {
+        self.kept.meta(name)
+    }
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        self.kept.remove(ids, dry_run)
+    }
+    fn remove_session(&self, id: &str) -> Pending<bool> {
+        self.kept.remove_session(id)
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_parked_is_never_reported_as_failed_and_is_resumed_at_once() {
+    let gate = Arc::default();
+    let store = Gated {
+        kept: MemoryStore::new(),
+        gate: Arc::clone(&gate),
+    };
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let id = world.start("paid", Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    let ((asked, is_asked), (let_go, may_go)) = (oneshot::channel(), oneshot::channel());
+    *gate.lock().expect("whole") = Some((asked, may_go));
+    answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
+    // It has ended in this process, and the service does not know yet that the store has it as unfinished.
+    is_asked.await.expect("asked");
+    let shown = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
+    assert_eq!(shown["status"], json!("RUNNING"), "{shown}");
+    let resume = answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({})));
+    let emit = answer(world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"})));
+    let let_it_go = async { let_go.send(()).expect("the store waits") };
+    let (resumed, told, ()) = tokio::join!(resume, emit, let_it_go);
+    assert_eq!(
+        (resumed.status.as_u16(), told.status.as_u16()),
+        (200, 200),
+        "{} {}",
+        resumed.body,
+        told.body
+    );
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    let listed = answer(world.get("/v1/runs")).await.body;
+    assert_eq!(listed["runs"].as_array().map(Vec::len), Some(1), "{listed}");
+}
+
+#[tokio::test]
+async fn park_resume_and_emit_at_the_same_moment_leave_a_run_that_goes_on() {
+    let world = World::of(in_a_file("at-once"), Options::default()).await;
+    for _ in 0..30 {
+        let id = world.start("paid", Value::Null).await;
+        world.until(&id, "NODE_STARTED").await;
+        let post = |what: &str, body: Value| answer(world.post(&format!("/v1/runs/{id}/{what}"), &body));
+        let park = post("park", json!({}));
+        let resume = post("resume", json!({}));
+        let emit = post("emit", json!({"name": "paid"}));
+        let (parked, resumed, told) = tokio::join!(park, resume, emit);
+        for answer in [&parked, &resumed] {
+            // It may have come to its end before.
+            assert!([200, 409].contains(&answer.status.as_u16()), "{}", answer.body);
+        }
+        assert_eq!(told.status.as_u16(), 200, "{}", told.body);
+        let again = post("resume", json!({})).await;
+        assert!([200, 409].contains(&again.status.as_u16()), "{}", again.body);
+        assert_eq!(world.ended(&id).await["status"], "COMPLETED");
     }
 }
 

@@ -4,11 +4,18 @@ use pirn_core::error::RunErrorCode;
 use pirn_core::run::AnswerRefused;
 use pirn_core::status::ThreadStatus;
 use pirn_store::StoreError;
+use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::super::Engine;
 use super::resume::ResumeError;
+
+/// Times that a run is looked for again, where others take it up or tell it something at the same time.
+const ATTEMPTS: u32 = 16;
+
+/// Milliseconds between two attempts at most.
+const LONGEST_PAUSE: u64 = 100;
 
 /// Something that a run is told by way of the process that carries it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +92,7 @@ impl Engine {
     /// # Errors
     /// There is no such run, it has ended, or it refuses what it is told.
     pub async fn tell(&self, run_id: &str, told: &Steering) -> Result<Steered, ResumeError> {
+        let mut attempt = 0;
         loop {
             if self.tell_here(run_id, told.clone()).await? {
                 return Ok(Steered::UnderWay);
@@ -93,14 +101,28 @@ impl Engine {
                 return Ok(Steered::UnderWay);
             }
             match self.tell_kept(run_id, told.clone()).await {
-                // Somebody has taken it up since, or told it something.
+                // It was taken up or told something by another since.
                 Err(
                     ResumeError::Store(StoreError::RunHeld { .. } | StoreError::Moved { .. })
                     | ResumeError::UnderWay { .. },
-                ) => {}
+                ) if attempt < ATTEMPTS => self.pause(attempt).await?,
                 told => return told,
             }
+            attempt += 1;
         }
+    }
+
+    /// Waits before a run is looked for again: 0, 1, 2, 4 milliseconds and so on. Two attempts right after one another are mostly enough.
+    async fn pause(&self, attempt: u32) -> Result<(), ResumeError> {
+        let Some(before) = attempt.checked_sub(1) else {
+            return Ok(());
+        };
+        let after = (1 << before).min(LONGEST_PAUSE);
+        let sleep = self.shared().work(move |clock| clock.sleep(after));
+        let over = sleep.map_err(ResumeError::Refused)?;
+        // A host that has stopped waits for nothing.
+        let _: Result<(), Lost> = over.wait().await;
+        Ok(())
     }
 
     /// Tells a run that this process carries; false where it does not, or not any more.

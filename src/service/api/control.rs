@@ -97,11 +97,8 @@ pub(crate) async fn resume(
     Path(id): Path<String>,
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
-    if service.runs().find(&id).is_none() {
-        service.go_on(&id).await?;
-        return Ok(Json(Told::done()));
-    }
-    tell(&service, &id, RunHandle::resume).await
+    service.resume(&id).await?;
+    Ok(Json(Told::done()))
 }
 
 /// Has a run leave this process: it is UNFINISHED or WAITING in the store, and `resume` has it go on.

@@ -1,0 +1,69 @@
+//! What a run is told while others take it up, tell it something, or have it leave.
+
+use futures::executor::block_on;
+use pirn::store::{MemoryStore, StoreError};
+use pirn::{Engine, Heard, ResumeError, Steered, Steering, ThreadStatus};
+use pirn_tests::world::{line, node};
+use serde_json::{Map, json};
+
+use crate::failing::{Crash, Failing};
+
+fn engine(store: &Failing<MemoryStore>) -> Engine {
+    let waits = line("waits", &[node("w", "WAIT", json!({"event": "go"}))]);
+    let engine = Engine::builder().arbiters(1).store(store.clone());
+    engine.workflows(waits.to_string()).build().expect("valid")
+}
+
+fn go() -> Steering {
+    Steering::Emit {
+        name: "go".to_owned(),
+        data: Map::new(),
+    }
+}
+
+#[test]
+fn a_run_that_others_change_all_the_time_is_told_with_an_error_after_a_bounded_number_of_attempts() {
+    let store = Failing::new(MemoryStore::new(), Crash::Never);
+    let engine = engine(&store);
+    let id = block_on(engine.run("waits").start_elsewhere()).expect("begun");
+    store.conflict();
+    let before = store.commits();
+    let told = block_on(engine.tell(&id, &go()));
+    assert!(
+        matches!(told, Err(ResumeError::Store(StoreError::Moved { .. }))),
+        "{told:?}"
+    );
+    assert_eq!(store.commits() - before, 17);
+}
+
+#[test]
+fn a_run_that_leaves_and_is_resumed_at_once_hears_what_it_waits_for_and_all_is_numbered_once() {
+    let store = Failing::new(MemoryStore::new(), Crash::Never);
+    let engine = engine(&store);
+    for _ in 0..50 {
+        let run = engine.start("waits", json!(null)).expect("starts");
+        block_on(run.kept()).expect("kept");
+        let id = run.run_id().to_owned();
+        run.leave();
+        let (resumed, events) = loop {
+            let mut resume = engine.resume(&id);
+            let events = resume.events_after(0, &[], 64);
+            match block_on(resume.start()) {
+                Ok(run) => break (run, events),
+                Err(ResumeError::UnderWay { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(block_on(engine.tell(&id, &go())).expect("told"), Steered::UnderWay);
+        assert_eq!(resumed.outcome_blocking().status, ThreadStatus::Completed);
+        resumed.settled_blocking();
+        let sequences: Vec<u64> = futures::executor::block_on_stream(events)
+            .map(|heard| match heard {
+                Heard::Event(event) => event.sequence,
+                Heard::Lagged(missed) => panic!("{missed} were missed"),
+            })
+            .collect();
+        let expected: Vec<u64> = (1..=sequences.len() as u64).collect();
+        assert!(sequences.len() > 3 && sequences == expected, "{sequences:?}");
+    }
+}
