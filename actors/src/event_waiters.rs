@@ -107,7 +107,7 @@ fn heard(event: &Arc<Event>) -> Outcome {
 mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
-    use pirn_core::event::{EventType, RaisedEvent};
+    use pirn_core::event::RaisedEvent;
 
     use super::*;
 
@@ -125,10 +125,7 @@ mod tests {
             run_id: run.into(),
             workflow_id: "w".into(),
             thread_id: "t".into(),
-            raised: RaisedEvent {
-                event_name: Some(name.into()),
-                ..RaisedEvent::new(EventType::Custom, [])
-            },
+            raised: RaisedEvent::custom(name, []),
         })
     }
 

@@ -193,7 +193,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use pirn_core::event::{EventData, EventType, Field, RaisedEvent};
+    use pirn_core::event::{EventType, RaisedEvent};
 
     use super::*;
 
@@ -201,17 +201,13 @@ mod tests {
     fn event(sequence: u64, made: &Arc<AtomicU32>) -> Event {
         let counted = Arc::clone(made);
         let output = Output::later(1, move || json!(counted.fetch_add(1, Ordering::Relaxed)));
-        let raised = RaisedEvent::new(EventType::Custom, []);
         Event {
             sequence,
             timestamp: 5,
             run_id: "r".into(),
             workflow_id: "w".into(),
             thread_id: "r.0".into(),
-            raised: RaisedEvent {
-                data: EventData::of([("output", Field::from(&output))]),
-                ..raised
-            },
+            raised: RaisedEvent::of(EventType::NodeCompleted, [("output", &output)]),
         }
     }
 

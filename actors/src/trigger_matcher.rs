@@ -480,7 +480,7 @@ fn event_scope(event: &Event) -> ScopeValues {
 
 /// True if an event tells a run that its budget is used up.
 fn tells_of_budget(event: &Event) -> bool {
-    let code = || event.raised.data.get("error")?.get("code")?.as_str();
+    let code = || event.raised.fields.get("error")?.get("code")?.as_str();
     event.raised.event_type == EventType::TriggerFailed
         && code() == Some(RunErrorCode::TriggeredEventsExceeded.as_str())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_core::definition::TriggerDefinition;
-use pirn_core::event::{Event, EventType, RaisedEvent};
+use pirn_core::event::{Event, EventData, EventType, RaisedEvent};
 use pirn_core::trigger::{Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ fn watching() -> impl Strategy<Value = Watching> {
 fn definition(id: usize, watching: &Watching) -> TriggerDefinition {
     let expression = watching.comparison.as_ref().map(|(field, is_loose, literal)| {
         let operator = if *is_loose { "==" } else { "===" };
-        format!("event.{} {operator} {literal}", FIELDS[*field])
+        format!("event.data.{} {operator} {literal}", FIELDS[*field])
     });
     let mut condition = json!({"eventType": "CUSTOM"});
     if let Some(name) = watching.name {
@@ -113,9 +113,9 @@ proptest! {
         for (id, watching) in triggers.iter().enumerate().filter(|(id, _)| removed[*id]) {
             prop_assert!(machine.remove(&owner(watching), &id.to_string()).is_some());
         }
-        let mut raised = RaisedEvent::new(EventType::Custom, []);
+        let data: EventData = [("a", a), ("b", b)].into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        let mut raised = RaisedEvent::custom("", data);
         raised.event_name = name.map(|name| NAMES[name].into());
-        raised.data.extend([("a", a), ("b", b)].into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         let event = Event {
             sequence: 1, timestamp: 0, run_id: "r".into(), workflow_id: format!("w{workflow}").into(),
             thread_id: THREADS[thread].into(), raised,
@@ -128,7 +128,7 @@ proptest! {
                 && watching.thread.is_none_or(|own| own == thread)
                 && watching.name.is_none_or(|own| Some(own) == name);
             let holds = watching.comparison.as_ref().is_none_or(|(field, is_loose, literal)| {
-                event.raised.data.get(FIELDS[*field]).is_some_and(|value| equal(value, literal, *is_loose))
+                event.raised.fields["data"].get(FIELDS[*field]).is_some_and(|value| equal(value, literal, *is_loose))
             });
             let candidate = candidates.iter().find(|candidate| candidate.key == keys[id]);
             let (is_candidate, is_answered) = (candidate.is_some(), candidate.is_some_and(|candidate| candidate.is_answered));

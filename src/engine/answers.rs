@@ -91,7 +91,7 @@ impl Deliver for Answers {
 
 /// The question that an INTERACTION_REQUESTED event tells of.
 fn question(event: &Event) -> Option<Interaction> {
-    let data = &event.raised.data;
+    let data = &event.raised.fields;
     let field = |name: &str| data.get(name).cloned().unwrap_or_default();
     let text = |name: &str| field(name).as_str().map(Arc::<str>::from);
     let object = |value: Value| match value {

@@ -6,7 +6,7 @@ use futures::future::{Either, select};
 use pirn_actors::engine::StartedRun;
 use pirn_core::definition::PinSection;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventData, EventType, RaisedEvent};
+use pirn_core::event::{EventData, RaisedEvent};
 use pirn_core::run::AnswerRefused;
 use pirn_core::run::RunReport;
 use pirn_core::run::RunStatus;
@@ -129,15 +129,10 @@ impl RunHandle {
     /// from a task or thread of its own begins a chain anew, and only `maxTriggers` bounds how often that goes on.
     ///
     /// The name is a text or an `Arc<str>`, which is shared and not copied; the data a map or, for less, an array:
-    /// `run.emit("paid", [("amount", json!(3))])`.
+    /// after `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`.
     pub fn emit(&self, name: impl Into<Arc<str>>, data: impl Into<EventData>) {
-        let event = RaisedEvent {
-            event_type: EventType::Custom,
-            event_name: Some(name.into()),
-            trigger_depth: pirn_actors::cause::trigger_depth(),
-            data: data.into(),
-        };
-        self.started.raise(event);
+        let event = RaisedEvent::custom(name, data);
+        self.started.raise(event.at_depth(pirn_actors::cause::trigger_depth()));
         self.placement.wake();
     }
 

@@ -310,7 +310,7 @@ fn input_required(run: &Run, questions: &[Interaction], after: Position) -> Inpu
 async fn tell(peer: &Peer<RoleServer>, token: &ProgressToken, ended: u32, event: &Event) {
     let node = event
         .raised
-        .data
+        .fields
         .get("nodeId")
         .and_then(Value::as_str)
         .unwrap_or_default();

@@ -32,7 +32,7 @@ struct State {
 impl Progress {
     /// Takes in an event of the main thread.
     pub(super) fn observe(&self, event: &Event) {
-        let data = &event.raised.data;
+        let data = &event.raised.fields;
         match event.raised.event_type {
             EventType::ThreadPaused => self.state().is_paused = true,
             EventType::ThreadResumed => self.state().is_paused = false,

@@ -22,7 +22,7 @@ pub(super) struct Questions {
 
 impl Questions {
     pub(super) fn observe(&self, event: &Event) {
-        let id = || event.raised.data.get("interactionId").and_then(Value::as_str);
+        let id = || event.raised.fields.get("interactionId").and_then(Value::as_str);
         match event.raised.event_type {
             EventType::InteractionRequested => {
                 let put = Put {

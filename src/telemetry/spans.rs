@@ -134,7 +134,7 @@ impl Spans {
             return out;
         }
         let run = self.runs.entry(Arc::clone(&event.run_id)).or_default();
-        let data = &event.raised.data;
+        let data = &event.raised.fields;
         let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default();
         match event_type {
             EventType::ThreadStarted => {
@@ -185,7 +185,7 @@ impl Spans {
         else {
             return;
         };
-        let data = &event.raised.data;
+        let data = &event.raised.fields;
         let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let open = |attributes: Vec<KeyValue>| Open {
             sequence: event.sequence,
@@ -319,7 +319,7 @@ impl Spans {
         let caller = run.callers.remove(&*event.thread_id);
         let parent = thread.forked_by.clone().or(caller);
         let is_over = run.threads.is_empty();
-        let error = event.raised.data.get("error").filter(|error| error.is_object());
+        let error = event.raised.fields.get("error").filter(|error| error.is_object());
         // What was cut off with its thread ends with it.
         let mut open: Vec<Shape<'_>> = Vec::new();
         open.extend(thread.chat.map(|chat| chat.shape(event, None, error)));

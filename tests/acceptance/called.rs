@@ -36,7 +36,7 @@ fn m11_a_called_workflow_stands_between_what_leads_to_it_and_what_follows() {
         .events
         .iter()
         .filter_map(|event| match event.raised.event_type {
-            EventType::NodeStarted => event.raised.data["nodeId"].as_str().map(str::to_owned),
+            EventType::NodeStarted => event.raised.fields["nodeId"].as_str().map(str::to_owned),
             kind @ (EventType::SubgraphStarted | EventType::SubgraphCompleted) => Some(kind.as_str().to_owned()),
             _other => None,
         })

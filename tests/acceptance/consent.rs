@@ -116,7 +116,7 @@ impl Asking {
             .map(|event| {
                 (
                     event.raised.event_type,
-                    event.raised.data.get("answer").cloned().unwrap_or_default(),
+                    event.raised.fields.get("answer").cloned().unwrap_or_default(),
                 )
             })
             .collect()

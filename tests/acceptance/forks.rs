@@ -45,7 +45,7 @@ fn a26_path_ids_are_the_users_own_wherever_they_appear() {
         .collect();
     assert_eq!(threads.len(), 2, "A26: two threads of two names");
     for event in ran.of(EventType::ThreadCompleted) {
-        let path = event.raised.data.get("pathId").and_then(Value::as_str);
+        let path = event.raised.fields.get("pathId").and_then(Value::as_str);
         assert!(matches!(path, None | Some("path1" | "path2")), "A26: {event:?}");
     }
 }
@@ -62,7 +62,12 @@ fn b26_a_thread_that_is_not_there_is_told_to_nobodys_harm() {
         let failed = ran.of(EventType::TriggerFailed);
         let told: Vec<(&Value, &Value)> = failed
             .iter()
-            .map(|event| (&event.raised.data["triggerId"], &event.raised.data["error"]["message"]))
+            .map(|event| {
+                (
+                    &event.raised.fields["triggerId"],
+                    &event.raised.fields["error"]["message"],
+                )
+            })
             .collect();
         assert_eq!(
             told,

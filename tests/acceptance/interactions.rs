@@ -58,7 +58,7 @@ impl Asking {
         self.run.settled_blocking();
         let heard = self.events.filter_map(|heard| match heard {
             Heard::Event(event) if event.raised.event_type.as_str().starts_with("INTERACTION") => {
-                Some((event.raised.event_type, event.raised.data["nodeId"].clone()))
+                Some((event.raised.event_type, event.raised.fields["nodeId"].clone()))
             }
             Heard::Event(_) | Heard::Lagged(_) => None,
         });

@@ -329,7 +329,7 @@ fn m34_what_runs_can_be_cancelled() {
     let mut run = engine.run("main");
     let mut events = run.blocking_events(&[EventType::NodeStarted], 16);
     let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
-    let is_inside = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.data["nodeId"] == "spin"));
+    let is_inside = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.fields["nodeId"] == "spin"));
     assert!(is_inside, "M34");
     handle.cancel("enough");
     // A script that nobody stops would end by its own limit, FAILED.

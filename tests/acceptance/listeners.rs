@@ -31,7 +31,7 @@ fn watched(triggers: &Value) -> Value {
 fn notified(ran: &Ran) -> Vec<&str> {
     let heard = ran.of(EventType::Notification).into_iter();
     heard
-        .filter_map(|event| event.raised.data["message"].as_str())
+        .filter_map(|event| event.raised.fields["message"].as_str())
         .collect()
 }
 
@@ -146,8 +146,7 @@ fn m36_a_listener_that_leaves_or_throws_takes_nobody_with_it() {
     let handle = run.start().expect("admitted");
     assert!(second.next().is_some(), "M36");
     drop(second);
-    let gate =
-        |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.data.get("nodeId") == Some(&json!("gate")));
+    let gate = |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.fields.get("nodeId") == Some(&json!("gate")));
     let mut first = first.peekable();
     let mut before = 0;
     while first.next_if(|heard| !gate(heard)).is_some() {

@@ -296,7 +296,7 @@ fn a_sub_agent_without_a_role_does_no_work() {
     let worked = ran
         .of(EventType::NodeStarted)
         .iter()
-        .any(|event| event.raised.data["nodeId"] == "c");
+        .any(|event| event.raised.fields["nodeId"] == "c");
     assert!(!worked);
 }
 

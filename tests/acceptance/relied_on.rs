@@ -14,7 +14,7 @@ fn stays(ran: &Ran) -> BTreeMap<&str, Vec<(String, u64, u64)>> {
     let mut inside: BTreeMap<&str, (String, u64)> = BTreeMap::new();
     let mut stays: BTreeMap<&str, Vec<(String, u64, u64)>> = BTreeMap::new();
     for event in &ran.events {
-        let id = || event.raised.data["nodeId"].as_str().unwrap_or_default().to_owned();
+        let id = || event.raised.fields["nodeId"].as_str().unwrap_or_default().to_owned();
         match event.raised.event_type {
             EventType::NodeStarted => {
                 let before = inside.insert(&event.thread_id, (id(), event.timestamp - began));
@@ -96,7 +96,7 @@ fn a_count_is_exact_where_events_come_at_once() {
 
 /// True if it is of that node.
 fn is_in(heard: &Heard, id: &str) -> bool {
-    matches!(heard, Heard::Event(event) if event.raised.data.get("nodeId") == Some(&json!(id)))
+    matches!(heard, Heard::Event(event) if event.raised.fields.get("nodeId") == Some(&json!(id)))
 }
 
 #[test]

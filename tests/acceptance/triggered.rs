@@ -43,7 +43,7 @@ fn bundle(trigger: &Value, sub: &Value) -> Value {
 
 fn started_at(ran: &Ran, id: &str) -> Option<u64> {
     let started = ran.of(EventType::NodeStarted);
-    let start = started.iter().find(|event| event.raised.data["nodeId"] == id)?;
+    let start = started.iter().find(|event| event.raised.fields["nodeId"] == id)?;
     Some(start.timestamp - ran.at_ms(EventType::ThreadStarted)?)
 }
 

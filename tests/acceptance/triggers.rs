@@ -21,7 +21,7 @@ fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
     let notified = run.blocking_events(&[EventType::Notification], 100);
     let handle = run.start().expect("admitted");
     // From here on it waits for nothing but `go`.
-    let waits = inside.any(|heard| matches!(heard, Heard::Event(event) if event.raised.data["nodeId"] == "gate"));
+    let waits = inside.any(|heard| matches!(heard, Heard::Event(event) if event.raised.fields["nodeId"] == "gate"));
     assert!(waits);
     for name in events.iter().chain(&["go"]) {
         handle.emit(*name, Map::from_iter([("from".to_owned(), json!("outside"))]));
@@ -29,7 +29,7 @@ fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
     handle.settled_blocking();
     engine.shutdown_blocking(std::time::Duration::ZERO);
     let heard = notified.map(|heard| match heard {
-        Heard::Event(event) => event.raised.data["message"].clone(),
+        Heard::Event(event) => event.raised.fields["message"].clone(),
         Heard::Lagged(count) => panic!("{count} missed"),
     });
     heard.collect()
@@ -39,7 +39,7 @@ fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
 fn f04_custom_events_are_told_apart_by_name() {
     let trigger = |name: &str| {
         json!({"id": "t", "type": "EVENT", "condition": {"eventType": "CUSTOM", "eventName": name},
-            "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.eventName}} {{event.from}}"}}})
+            "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.eventName}} {{event.data.from}}"}}})
     };
     for (name, events, expected) in [
         ("a", vec!["a"], vec!["a outside"]),
@@ -147,7 +147,7 @@ fn f19_the_seeds_trigger_starts_its_workflow_with_the_fields_it_names() {
     assert_eq!(ran.code(), "", "F19: {:?}", ran.report.error);
     let exceeded = ran.of(EventType::TokenLimitExceeded);
     assert_eq!(exceeded.len(), 1, "F19");
-    let event = &exceeded[0].raised.data;
+    let event = &exceeded[0].raised.fields;
     let seen: Vec<Value> = seen.iter().collect();
     assert_eq!(seen.len(), 1, "F19");
     let mut expected = json!({

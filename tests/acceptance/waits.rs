@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Waits for `open`, then takes `go` so many times: what each gave is in `got`.
 fn takes(times: u32) -> Value {
-    let add = json!({"variableName": "got", "expression": "[...got, output.n]"});
+    let add = json!({"variableName": "got", "expression": "[...got, output.data.n]"});
     let mut bundle = workflow(
         "main",
         &[
@@ -109,7 +109,7 @@ fn a_thousand_events_of_a_name_are_kept_and_what_is_dropped_is_said() {
     let told: Vec<(Value, u64)> = events
         .filter_map(|heard| match heard {
             Heard::Event(event) => {
-                let data = &event.raised.data;
+                let data = &event.raised.fields;
                 Some((data["name"].clone(), data["dropped"].as_u64().unwrap_or_default()))
             }
             Heard::Lagged(_) => None,

@@ -160,7 +160,7 @@ fn accounted(name: &str, report: &RunReport, events: &[Arc<Event>], fails: bool)
         "{name}"
     );
     for event in completed {
-        assert_eq!(event.raised.data["changed"], json!(false), "{name}");
+        assert_eq!(event.raised.fields["changed"], json!(false), "{name}");
     }
 }
 

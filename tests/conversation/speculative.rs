@@ -121,13 +121,13 @@ fn completed_at(ran: &Ran) -> u64 {
 
 fn compressions_that_changed(ran: &Ran) -> Vec<&Event> {
     let all = in_main(ran, EventType::CompressionCompleted).into_iter();
-    all.filter(|event| event.raised.data["changed"] == true).collect()
+    all.filter(|event| event.raised.fields["changed"] == true).collect()
 }
 
 /// Replies of the main thread's model between two events.
 fn replies_between(ran: &Ran, from: &Event, to: &Event) -> usize {
     let between = |event: &&&Event| (from.sequence..to.sequence).contains(&event.sequence);
-    let is_reply = |event: &&&Event| event.raised.data["message"]["role"] == "assistant";
+    let is_reply = |event: &&&Event| event.raised.fields["message"]["role"] == "assistant";
     in_main(ran, EventType::MessageAdded)
         .iter()
         .filter(between)
@@ -149,9 +149,9 @@ fn it_is_applied_once_and_the_thread_never_waits() {
             let [approached] = approached[..] else {
                 panic!("{name}: {approached:?}")
             };
-            let used = approached.raised.data["tokensUsed"].as_u64().unwrap();
+            let used = approached.raised.fields["tokensUsed"].as_u64().unwrap();
             assert!((LIMIT / 2..LIMIT).contains(&used), "{name}: {used}");
-            assert_eq!(approached.raised.data["speculativeAt"], 0.5, "{name}");
+            assert_eq!(approached.raised.fields["speculativeAt"], 0.5, "{name}");
             let applied = compressions_that_changed(&ran);
             let [applied] = applied[..] else {
                 panic!("{name}: {applied:?}")
@@ -267,8 +267,8 @@ fn a_history_that_changed_meanwhile_drops_the_result_and_says_so() {
             let [failed] = failed[..] else {
                 panic!("{name}: {failed:?}")
             };
-            assert_eq!(failed.raised.data["triggerId"], "compresses");
-            let code = &failed.raised.data["error"]["details"]["code"];
+            assert_eq!(failed.raised.fields["triggerId"], "compresses");
+            let code = &failed.raised.fields["error"]["details"]["code"];
             assert_eq!(code, "CONVERSATION_CHANGED", "{name}");
             assert_eq!(ran.report.firings[0].outcome, FiringOutcome::Failed, "{name}");
         }

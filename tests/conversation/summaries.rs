@@ -128,8 +128,8 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
     let completed = ran.of(EventType::CompressionCompleted);
     let here: Vec<_> = completed.iter().filter(here).collect();
     assert_eq!(here.len(), 1);
-    assert_eq!(here[0].raised.data["messagesBefore"], 14);
-    assert_eq!(here[0].raised.data["messagesAfter"], 6);
+    assert_eq!(here[0].raised.fields["messagesBefore"], 14);
+    assert_eq!(here[0].raised.fields["messagesAfter"], 6);
 }
 
 /// A model that writes down its calls.

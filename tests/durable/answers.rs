@@ -117,7 +117,10 @@ fn waiting(disk: &Disk) -> (Engine, pirn::RunHandle, String) {
     let Some(Heard::Event(asked)) = events.next() else {
         panic!("it asks")
     };
-    let id = asked.raised.data["interactionId"].as_str().expect("a text").to_owned();
+    let id = asked.raised.fields["interactionId"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
     (engine, run, id)
 }
 

@@ -19,7 +19,7 @@ const BUNDLE: &str = r#"{"workflows": [
         {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}},
         {"id": "go", "type": "WAIT", "config": {"event": "go"}},
         {"id": "nap", "type": "WAIT", "config": {"seconds": 600}},
-        {"id": "end", "type": "END", "config": {"output": "[nodes.ask.answer, nodes.go.n, input]"}}],
+        {"id": "end", "type": "END", "config": {"output": "[nodes.ask.answer, nodes.go.data.n, input]"}}],
       "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "go"}, {"from": "go", "to": "nap"}, {"from": "nap", "to": "end"}]}]}"#;
 
 /// A hundred seconds.

@@ -12,7 +12,7 @@ const BUNDLE: &str = r#"{"id": "main", "nodes": [
     {"id": "start", "type": "START"}, {"id": "first", "type": "WAIT", "config": {"event": "go"}},
     {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}},
     {"id": "go", "type": "WAIT", "config": {"event": "go", "timeout": 60}},
-    {"id": "end", "type": "END", "config": {"output": "[nodes.first.n, nodes.go.n]"}}],
+    {"id": "end", "type": "END", "config": {"output": "[nodes.first.data.n, nodes.go.data.n]"}}],
   "edges": [{"from": "start", "to": "first"}, {"from": "first", "to": "ask"}, {"from": "ask", "to": "go"}, {"from": "go", "to": "end"}]}"#;
 
 fn engine(store: &MemoryStore) -> Engine {

@@ -221,7 +221,7 @@ fn eight_branches_run_once_each_and_what_follows_once() {
     let completed = |id: &str| {
         ran.of(EventType::NodeCompleted)
             .iter()
-            .filter(|event| event.raised.data["nodeId"] == id)
+            .filter(|event| event.raised.fields["nodeId"] == id)
             .count()
     };
     assert_eq!((0..8).map(|i| completed(&format!("x{i}"))).max(), Some(1), "B30");

@@ -104,7 +104,7 @@ fn inside(engine: &Engine) -> RunHandle {
     let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
     for _ in 0..2 {
         let entered = events.any(
-            |heard| matches!(heard, Heard::Event(event) if ["a", "b"].iter().any(|id| event.raised.data["nodeId"] == *id)),
+            |heard| matches!(heard, Heard::Event(event) if ["a", "b"].iter().any(|id| event.raised.fields["nodeId"] == *id)),
         );
         assert!(entered, "both branches begin");
     }
@@ -161,10 +161,10 @@ fn branches_say_whether_their_join_or_their_parent_gave_them_up() {
         let mut bundle = forked(&branches, false, &json!({ "joinStrategy": strategy }));
         bundle["config"] = json!({ "timeoutMs": limit });
         let ran = run(&bundle, Value::Null);
-        let of_branch = |event: &&&pirn::Event| event.raised.data["pathId"] == "p1";
+        let of_branch = |event: &&&pirn::Event| event.raised.fields["pathId"] == "p1";
         let cancelled = ran.of(EventType::ThreadCancelled);
         let event = cancelled.iter().find(of_branch).expect("it is cancelled");
-        event.raised.data["error"]["message"]
+        event.raised.fields["error"]["message"]
             .as_str()
             .unwrap_or_default()
             .to_owned()

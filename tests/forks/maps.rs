@@ -218,7 +218,7 @@ fn each_item_is_an_input_or_makes_one() {
 fn an_item_is_known_by_its_index() {
     let ran = echoed(&json!({"items": [true, false]}));
     let started = ran.of(EventType::ThreadForkStarted);
-    assert_eq!(started[0].raised.data["forkPathIds"], json!(["0", "1"]));
+    assert_eq!(started[0].raised.fields["forkPathIds"], json!(["0", "1"]));
     let threads: Vec<(&str, Option<&str>)> = ran
         .report
         .threads
@@ -267,7 +267,7 @@ fn the_conversation_of_the_map_is_seen_where_that_is_asked_for_and_stays_as_it_w
         assert_eq!(said, ["hello"], "{mode}");
         let added = ran.of(EventType::MessageAdded);
         let last = added.last().expect("the item's thread spoke");
-        assert_eq!(last.raised.data["index"], json!(seen - 1), "{mode}");
+        assert_eq!(last.raised.fields["index"], json!(seen - 1), "{mode}");
     }
 }
 

@@ -207,7 +207,7 @@ fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
     let run = run.start().expect("admitted");
     // Only who waits can be told late: a loser that has not begun never begins.
     let waiting = |event: &Event| {
-        let id = event.raised.data.get("nodeId").and_then(Value::as_str);
+        let id = event.raised.fields.get("nodeId").and_then(Value::as_str);
         id.is_some_and(|id| id == "join" || id.starts_with('w'))
     };
     let begun = events
@@ -220,7 +220,7 @@ fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
     let told: Vec<bool> = events
         .filter_map(|heard| match heard {
             Heard::Event(event) if event.raised.event_type == EventType::ThreadCancelled => Some(true),
-            Heard::Event(event) => (event.raised.data.get("nodeId") == Some(&json!("end"))).then_some(false),
+            Heard::Event(event) => (event.raised.fields.get("nodeId") == Some(&json!("end"))).then_some(false),
             Heard::Lagged(_) => None,
         })
         .collect();

@@ -29,7 +29,7 @@ fn until_go(id: &str) -> Value {
     let nodes = [
         node("s", "START", json!({})),
         node("w", "WAIT", json!({"event": "go"})),
-        node("e", "END", json!({"output": "output.answer"})),
+        node("e", "END", json!({"output": "output.data.answer"})),
     ];
     workflow(id, &nodes, &["s>w>e"])
 }

@@ -56,7 +56,7 @@ fn a_thread_that_begins_while_its_run_is_paused_stands_at_its_first_safe_point()
     let order: Vec<String> = events
         .filter_map(|heard| match heard {
             Heard::Event(event) => {
-                let node = event.raised.data["nodeId"].as_str().unwrap_or_default();
+                let node = event.raised.fields["nodeId"].as_str().unwrap_or_default();
                 Some(format!("{} {node}", event.raised.event_type.as_str()))
             }
             Heard::Lagged(_) => None,

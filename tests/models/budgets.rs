@@ -95,7 +95,7 @@ fn a_path_has_a_budget_of_its_own() {
     let ran = play(&forked(&json!({"perPath": {"tokens": 100}})), &slow);
     assert_eq!(slow.at_once(), 0, "no call is made");
     let failed = ran.of(EventType::NodeFailed);
-    let error = &failed[0].raised.data["error"];
+    let error = &failed[0].raised.fields["error"];
     assert_eq!(error["code"], "TOKEN_BUDGET_EXCEEDED", "{error}");
     assert_eq!(
         (&error["details"]["budgetOf"], &error["details"]["budgetOfPath"]),

@@ -183,7 +183,7 @@ fn the_stable_prefix_is_told_of_each_request() {
     assert_eq!(bodies(&server).len(), 4);
     let told: Vec<(u64, u64, Value, Value)> = (ran.of(EventType::RequestPrepared).iter())
         .map(|event| {
-            let data = &event.raised.data;
+            let data = &event.raised.fields;
             let figure = |name: &str| data[name].as_u64().expect("a figure");
             let field = |name: &str| data.get(name).cloned().unwrap_or_default();
             (

@@ -229,7 +229,12 @@ fn a_retry_voids_the_pieces_that_came_before() {
     let pieces: Vec<(&Value, bool)> = ran
         .of(EventType::LlmToken)
         .iter()
-        .map(|event| (&event.raised.data["text"], event.raised.data.contains_key("restart")))
+        .map(|event| {
+            (
+                &event.raised.fields["text"],
+                event.raised.fields.contains_key("restart"),
+            )
+        })
         .collect();
     assert_eq!(
         pieces,

@@ -548,7 +548,7 @@ fn a_server_over_http_is_listed_called_and_killed_in_mid_call() {
     let mut prepared = engine.run("main");
     let mut events = prepared.blocking_events(&[EventType::ToolCallStarted], 16);
     let run = prepared.start().expect("admitted");
-    let started = |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.data["name"] == LONG.0);
+    let started = |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.fields["name"] == LONG.0);
     assert!(events.any(|heard| started(&heard)));
     drop(http);
     let said = answers(&run);

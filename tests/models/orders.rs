@@ -232,7 +232,7 @@ fn a_history_that_begins_with_the_assistants_message_is_repaired_and_said() {
         assert_eq!(server.requests().len(), 1);
         let told = ran.of(EventType::RequestRepaired);
         if is_strict {
-            let repairs = &told[0].raised.data["repairs"];
+            let repairs = &told[0].raised.fields["repairs"];
             let expected = json!({"closedCalls": [], "droppedResults": [], "droppedBlank": 1, "userFirst": true, "userLast": true});
             assert_eq!(repairs, &expected, "{provider}");
         } else {

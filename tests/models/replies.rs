@@ -19,7 +19,7 @@ fn a_streamed_reply_comes_as_events_and_counts_what_the_provider_reported() {
     let pieces: Vec<&str> = ran
         .of(EventType::LlmToken)
         .iter()
-        .filter_map(|event| event.raised.data["text"].as_str())
+        .filter_map(|event| event.raised.fields["text"].as_str())
         .collect();
     assert_eq!(pieces, ["good ", "morning", " 你好"]);
     assert_eq!(ran.report.tokens.spent.total, 10);

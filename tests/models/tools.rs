@@ -304,10 +304,10 @@ fn a_call_in_flight_is_dropped_when_its_branch_loses() {
         let added = ran.of(EventType::MessageAdded);
         let results: Vec<_> = added
             .iter()
-            .filter(|event| event.raised.data["message"]["role"] == "tool")
+            .filter(|event| event.raised.fields["message"]["role"] == "tool")
             .collect();
         assert_eq!(results.len(), 1, "the call is answered once: {added:#?}");
-        assert_eq!(results[0].raised.data["message"]["content"], CANCELLED);
+        assert_eq!(results[0].raised.fields["message"]["content"], CANCELLED);
     }
 }
 

@@ -334,7 +334,7 @@ async fn an_emitted_event_ends_the_wait_for_it() {
     assert_eq!(emitted.status, StatusCode::OK);
     let report = world.ended(&id).await;
     assert_eq!(
-        (&report["status"], &report["output"]["amount"]),
+        (&report["status"], &report["output"]["data"]["amount"]),
         (&json!("COMPLETED"), &json!(3))
     );
     let late = world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}));

@@ -134,7 +134,7 @@ impl Ran {
                 EventType::ThreadPaused => ThreadStatus::Paused,
                 EventType::ThreadCompleted => ThreadStatus::Completed,
                 EventType::ThreadCancelled => ThreadStatus::Cancelled,
-                EventType::ThreadFailed if event.raised.data.get("status") == Some(&json!("TIMEOUT")) => {
+                EventType::ThreadFailed if event.raised.fields.get("status") == Some(&json!("TIMEOUT")) => {
                     ThreadStatus::Timeout
                 }
                 EventType::ThreadFailed => ThreadStatus::Failed,
@@ -203,8 +203,8 @@ impl Ran {
         self.events
             .iter()
             .filter(|event| ends.contains(&event.raised.event_type))
-            .find(|event| event.raised.data.get("pathId") == Some(&json!(path)))
-            .and_then(|event| serde_json::from_value(event.raised.data.get("status")?.clone()).ok())
+            .find(|event| event.raised.fields.get("pathId") == Some(&json!(path)))
+            .and_then(|event| serde_json::from_value(event.raised.fields.get("status")?.clone()).ok())
     }
 
     /// When the first event of a type came, in milliseconds of virtual time.

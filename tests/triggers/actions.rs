@@ -250,7 +250,7 @@ fn counting(extra: &Value) -> Value {
 fn notified(ran: &Ran) -> Vec<String> {
     ran.of(EventType::Notification)
         .iter()
-        .map(|event| event.raised.data["message"].as_str().unwrap_or_default().to_owned())
+        .map(|event| event.raised.fields["message"].as_str().unwrap_or_default().to_owned())
         .collect()
 }
 

@@ -330,7 +330,7 @@ fn whatever_event_a_trigger_causes_again_the_chain_ends_at_the_limit() {
         let deepest = of(chain.event).map(|event| event.raised.trigger_depth).max();
         assert_eq!(deepest, Some(chain.deepest), "{name}: so long is the chain");
         let too_deep: Vec<&Arc<Event>> = of(EventType::TriggerFailed)
-            .filter(|event| event.raised.data["error"]["message"] == "the chain of triggers is too deep")
+            .filter(|event| event.raised.fields["error"]["message"] == "the chain of triggers is too deep")
             .collect();
         assert!(!too_deep.is_empty(), "{name}: an error event says that it ended");
         for event in &events {
@@ -438,8 +438,8 @@ fn a_thread_whose_resume_would_be_too_deep_stays_paused_says_so_and_can_be_resum
             panic!("nothing is told");
         };
         assert_eq!(told.raised.trigger_depth, LIMIT + 1);
-        assert_eq!(told.raised.data["triggerId"], "THREAD_PAUSED");
-        let message = told.raised.data["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(told.raised.fields["triggerId"], "THREAD_PAUSED");
+        let message = told.raised.fields["error"]["message"].as_str().unwrap_or_default();
         assert_eq!(
             message,
             "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
@@ -556,7 +556,7 @@ fn triggers_that_fire_each_other_end_at_the_budget_of_their_run_which_is_told_on
         // The first one is caused by a step of the run.
         assert_eq!(of(EventType::Notification).count(), 1 + most, "{config}");
         let told: Vec<&str> = of(EventType::TriggerFailed)
-            .filter_map(|event| event.raised.data["error"]["message"].as_str())
+            .filter_map(|event| event.raised.fields["error"]["message"].as_str())
             .filter(|message| message.contains("maxTriggeredEvents"))
             .collect();
         assert_eq!(told.len(), 1, "{config}: {told:?}");

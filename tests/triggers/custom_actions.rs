@@ -33,7 +33,7 @@ fn a_function_that_panics_before_it_has_begun_fails_its_trigger_and_no_other() {
     assert_eq!((ran.code(), ran.of(EventType::Notification).len()), ("", 1));
     let failed = ran.of(EventType::TriggerFailed);
     assert_eq!(failed.len(), 1);
-    assert_eq!(failed[0].raised.data["triggerId"], "p");
+    assert_eq!(failed[0].raised.fields["triggerId"], "p");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn told_in(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
         &["s>x>c"],
     );
     let trigger = json!({"id": "t", "type": "EVENT", "action": action,
-        "condition": {"eventType": "CUSTOM", "eventName": "go", "expression": "event.n === 7"}});
+        "condition": {"eventType": "CUSTOM", "eventName": "go", "expression": "event.data.n === 7"}});
     let bundle = json!({"workflows": [main, sub], "triggers": [trigger]});
     let handle: Arc<OnceLock<RunHandle>> = Arc::default();
     let own = Arc::clone(&handle);
@@ -136,8 +136,9 @@ fn told_in(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
 /// When the node was entered, in milliseconds from the run's start.
 #[track_caller]
 fn entered(events: &[Arc<Event>], node: &str) -> u64 {
-    let of_node =
-        |event: &&Arc<Event>| event.raised.event_type == EventType::NodeStarted && event.raised.data["nodeId"] == node;
+    let of_node = |event: &&Arc<Event>| {
+        event.raised.event_type == EventType::NodeStarted && event.raised.fields["nodeId"] == node
+    };
     events.iter().find(of_node).map_or_else(
         || panic!("{node} was never entered"),
         |event| event.timestamp - events[0].timestamp,

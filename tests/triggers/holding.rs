@@ -102,7 +102,7 @@ fn whoever_raises_the_event_the_thread_is_held_at_its_next_safe_point() {
             );
             let when = |event_type: EventType, id: &str| {
                 let of = ran.of(event_type).into_iter();
-                let mut at = of.filter(|event| event.raised.data["nodeId"] == id);
+                let mut at = of.filter(|event| event.raised.fields["nodeId"] == id);
                 at.next().map(|event| event.timestamp)
             };
             let began = when(EventType::NodeStarted, "after");

@@ -35,7 +35,7 @@ fn of_ten_thousand_triggers_exactly_those_fire_that_match() {
     assert_eq!(ran.code(), "");
     let fired = ran.of(EventType::Notification).into_iter();
     let fired: Vec<&str> = fired
-        .filter_map(|event| event.raised.data["message"].as_str())
+        .filter_map(|event| event.raised.fields["message"].as_str())
         .collect();
     assert_eq!(fired, ["t17", "t4711", "t9999"]);
     assert_eq!(ran.of(EventType::TriggerFailed).len(), 0);
@@ -78,7 +78,7 @@ fn max_triggers_is_exact_where_many_branches_of_many_runs_raise_events_at_once()
         let Heard::Event(event) = heard else {
             panic!("events were missed")
         };
-        messages.push((event.run_id.to_string(), event.raised.data["message"].clone()));
+        messages.push((event.run_id.to_string(), event.raised.fields["message"].clone()));
     }
     let count = |message: &str, run: Option<&str>| {
         let of = messages.iter().filter(|(_, said)| said == message);
@@ -117,7 +117,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
     };
     // An event that comes before the node waits for it finds nobody.
     assert!(hear_until(
-        &|event| event.raised.data.get("nodeId") == Some(&json!("wait"))
+        &|event| event.raised.fields.get("nodeId") == Some(&json!("wait"))
     ));
     std::thread::scope(|scope| {
         for sender in 0..2_u64 {
@@ -147,7 +147,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
             .iter()
             .filter(|event| event.raised.event_name.as_deref() == name.as_deref());
         assert!(
-            own.map(|event| event.raised.data["n"].as_u64())
+            own.map(|event| event.raised.fields["data"]["n"].as_u64())
                 .eq((0..EVENTS).map(Some))
         );
     }
@@ -166,7 +166,7 @@ fn of_events_that_come_at_once_each_meets_its_trigger_once_in_their_order() {
             .virtual_time(None)
             .function("note", move |input| {
                 let mut seen = seen.lock().map_err(|error| error.to_string())?;
-                seen.push(input.value()["event"]["n"].clone());
+                seen.push(input.value()["event"]["data"]["n"].clone());
                 Ok(Value::Null)
             })
             .workflows(main.to_string())

@@ -16,15 +16,15 @@ fn set(event_type: &str, expression: &str, name: &str, value: &Value, scope: &st
 fn told(ran: &Ran, name: &str) -> Vec<Value> {
     let changes = ran.of(EventType::VariableChanged).into_iter();
     changes
-        .filter(|event| event.raised.data["name"] == name)
-        .map(|event| event.raised.data["value"].clone())
+        .filter(|event| event.raised.fields["name"] == name)
+        .map(|event| event.raised.fields["value"].clone())
         .collect()
 }
 
 /// Which triggers failed, and with which code.
 fn failures(ran: &Ran) -> Vec<(String, String)> {
     let text = |event: &Event, pointer: &str| {
-        let data = json!(event.raised.data);
+        let data = json!(event.raised.fields);
         data.pointer(pointer)
             .and_then(Value::as_str)
             .unwrap_or_default()
@@ -223,7 +223,7 @@ fn a_read_only_variable_of_the_run_is_not_hidden_by_what_a_sub_workflow_returns(
         );
         let failed = ran.of(EventType::TriggeredSubgraphFailed);
         assert_eq!(failed.len(), 1, "{scope}");
-        assert_eq!(failed[0].raised.data["error"]["code"], "READONLY_VARIABLE", "{scope}");
+        assert_eq!(failed[0].raised.fields["error"]["code"], "READONLY_VARIABLE", "{scope}");
     }
 }
 
@@ -285,7 +285,7 @@ fn what_a_sub_workflow_hands_back_to_a_global_variable_is_the_runs() {
         let changes = ran.of(EventType::VariableChanged).into_iter();
         let changes: Vec<_> = changes
             .filter(|event| *event.thread_id == *ran.report.thread_id)
-            .map(|event| ["name", "value", "scope"].map(|key| event.raised.data[key].clone()))
+            .map(|event| ["name", "value", "scope"].map(|key| event.raised.fields[key].clone()))
             .collect();
         assert_eq!(
             json!(changes),
@@ -324,9 +324,9 @@ fn what_a_sub_workflow_hands_back_is_all_or_nothing_over_both_scopes() {
             let variables = json!([with("own", "thread", &own), with("g", "global", &global)]);
             let ran = handing_back(&["own", "g"], conversation, &variables);
             let saw = ran.of(EventType::NodeCompleted).into_iter();
-            let saw: Vec<_> = saw.filter(|event| event.raised.data["nodeId"] == "saw").collect();
+            let saw: Vec<_> = saw.filter(|event| event.raised.fields["nodeId"] == "saw").collect();
             assert_eq!(
-                saw[0].raised.data["output"],
+                saw[0].raised.fields["output"],
                 json!({"own": variables[0]["value"], "g": variables[1]["value"]})
             );
             assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 1, "{own} {global}");

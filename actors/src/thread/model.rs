@@ -122,7 +122,7 @@ fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenS
         let fields = [("nodeId", json!(node_id)), ("text", json!(text))];
         let mut raised = RaisedEvent::new(EventType::LlmToken, fields).at_depth(trigger_depth);
         if is_restart {
-            raised.data.insert("restart".to_owned(), json!(true));
+            raised.fields.set("restart", json!(true));
         }
         let source = Source {
             run_id: Arc::clone(&run_id),

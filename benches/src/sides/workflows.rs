@@ -132,7 +132,7 @@ pub fn triggers(count: usize) -> Value {
     let list: Vec<Value> = (0..count)
         .map(|n| {
             json!({"id": format!("t{n}"), "type": "EVENT",
-                "condition": {"eventType": "CUSTOM", "eventName": format!("E{}", n % names), "expression": format!("event.v === {}", n / names)},
+                "condition": {"eventType": "CUSTOM", "eventName": format!("E{}", n % names), "expression": format!("event.data.v === {}", n / names)},
                 "action": {"type": "CUSTOM", "parameters": {"function": "hit"}}})
         })
         .collect();

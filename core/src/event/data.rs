@@ -1,34 +1,69 @@
-//! The fields of an event, which become JSON when they are read.
+//! The fields of an event and the data of a CUSTOM event, which become JSON when they are read.
+//!
+//! The fields of an event have names that Pirn gives ([`EventFields`]): a name from outside cannot be one of them. What a
+//! program raises with a CUSTOM event is the value of one field, `data` ([`EventData`]).
 //!
 //! Most events are matched by type alone, or by one field. The parts they are made of are shared: building a map with keys
 //! and texts of its own costs more than everything else between raising an event and delivering it.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::{DATA, OWN_FIELDS};
 use crate::value::{Output, levels};
 
-/// An event's fields: a map of JSON, to be read and changed as one.
+/// The data of a CUSTOM event: an object of JSON, whose keys may be anything. It is the field `data` of the event.
+///
+/// ```
+/// # use pirn_core::event::{EventData, RaisedEvent};
+/// # use serde_json::json;
+/// let data = EventData::from([("n", json!(1)), ("by", json!("hand"))]);
+/// assert_eq!(data["by"], "hand");
+/// assert_eq!(RaisedEvent::custom("paid", data).fields["data"]["n"], 1);
+/// ```
+#[derive(Clone, Default)]
+pub struct EventData(Representation);
+
+/// The fields of an event besides those of every event. Their names are Pirn's own.
 ///
 /// ```
 /// # use pirn_core::event::{EventType, RaisedEvent};
 /// # use serde_json::json;
 /// let event = RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))]);
-/// assert_eq!(event.data["nodeId"], "a");
-/// let data = pirn_core::event::EventData::from([("n", json!(1)), ("by", json!("hand"))]);
-/// assert_eq!(data["by"], "hand");
+/// assert_eq!(event.fields["nodeId"], "a");
 /// ```
-#[derive(Clone, Default)]
-pub struct EventData(Representation);
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct EventFields(EventData);
 
 #[derive(Clone)]
 enum Representation {
-    Map(Map<String, Value>),
-    Fields(FieldList, OnceLock<Box<Map<String, Value>>>),
+    Map(Json),
+    Fields(FieldList, OnceLock<Box<Json>>),
+}
+
+/// An object, as the map and as the value that it is.
+#[derive(Clone)]
+struct Json(Value);
+
+impl Json {
+    fn map(&self) -> &Map<String, Value> {
+        static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        match &self.0 {
+            Value::Object(map) => map,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => &EMPTY,
+        }
+    }
+}
+
+impl From<Map<String, Value>> for Json {
+    fn from(map: Map<String, Value>) -> Self {
+        Self(Value::Object(map))
+    }
 }
 
 /// One field has its place in the event: most events that users raise have no other.
@@ -49,7 +84,7 @@ impl FieldList {
 
 impl Default for Representation {
     fn default() -> Self {
-        Self::Map(Map::new())
+        Self::Map(Map::new().into())
     }
 }
 
@@ -64,6 +99,8 @@ pub enum Field {
     Output(Output),
     /// Anything.
     Value(Value),
+    /// The data of a CUSTOM event.
+    Data(Box<EventData>),
 }
 
 /// A field as one looks at it.
@@ -79,6 +116,7 @@ impl Field {
             Self::Word(word) => FieldRef::Text(word),
             Self::Output(output) => FieldRef::Value(output.value()),
             Self::Value(value) => FieldRef::Value(value),
+            Self::Data(data) => FieldRef::Value(data.value()),
         }
     }
 
@@ -87,13 +125,17 @@ impl Field {
             Self::Text(_) | Self::Word(_) => 0,
             Self::Output(output) => output.levels(),
             Self::Value(value) => levels(value),
+            Self::Data(data) => 1 + data.levels(),
         }
     }
 
     fn to_json(&self) -> Value {
-        match self.seen() {
-            FieldRef::Text(text) => text.into(),
-            FieldRef::Value(value) => value.clone(),
+        match self {
+            Self::Data(data) => Value::Object(data.to_map()),
+            Self::Text(_) | Self::Word(_) | Self::Output(_) | Self::Value(_) => match self.seen() {
+                FieldRef::Text(text) => text.into(),
+                FieldRef::Value(value) => value.clone(),
+            },
         }
     }
 }
@@ -132,14 +174,13 @@ impl EventData {
     /// Nesting depth of lists and objects in the fields, as [`Output::levels`] counts.
     pub(crate) fn levels(&self) -> usize {
         match &self.0 {
-            Representation::Map(map) => map.values().map(levels).max(),
+            Representation::Map(json) => json.map().values().map(levels).max(),
             Representation::Fields(fields, _) => fields.as_slice().iter().map(|(_, field)| field.levels()).max(),
         }
         .unwrap_or(0)
     }
 
-    /// These fields; of two with one name the last counts.
-    pub fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
+    fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
         let mut fields = fields.into_iter();
         if fields.size_hint() == (1, Some(1))
             && let Some(field) = fields.next()
@@ -153,7 +194,7 @@ impl EventData {
     }
 
     /// As [`Self::of`], for a list whose length is known: it is moved as a whole.
-    pub(crate) fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
+    fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
         let fields = fields.map(|(name, field)| (name, field.into()));
         if N == 1 {
             return Self::of(fields);
@@ -164,27 +205,51 @@ impl EventData {
         ))
     }
 
-    /// One of the fields, without a map of all.
-    pub(crate) fn look(&self, name: &str) -> Option<FieldRef<'_>> {
+    fn field(&self, name: &str) -> Option<Looked<'_>> {
         match &self.0 {
-            Representation::Map(map) => map.get(name).map(FieldRef::Value),
+            Representation::Map(json) => json.map().get(name).map(Looked::Value),
             Representation::Fields(fields, _) => {
                 let mut named = fields.as_slice().iter().rev().filter(|(own, _)| *own == name);
-                named.next().map(|(_, field)| field.seen())
+                named.next().map(|(_, field)| Looked::Field(field))
             }
         }
+    }
+
+    /// One of the fields, without a map of all.
+    fn look(&self, name: &str) -> Option<FieldRef<'_>> {
+        self.field(name).map(|looked| match looked {
+            Looked::Field(field) => field.seen(),
+            Looked::Value(value) => FieldRef::Value(value),
+        })
     }
 
     /// A map of its own.
     pub fn to_map(&self) -> Map<String, Value> {
         match &self.0 {
-            Representation::Map(map) => map.clone(),
+            Representation::Map(json) => json.map().clone(),
             Representation::Fields(fields, made) => match made.get() {
-                Some(map) => (**map).clone(),
+                Some(json) => json.map().clone(),
                 None => map_of(fields.as_slice()),
             },
         }
     }
+
+    fn json(&self) -> &Json {
+        match &self.0 {
+            Representation::Map(json) => json,
+            Representation::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields.as_slice()).into())),
+        }
+    }
+
+    fn value(&self) -> &Value {
+        &self.json().0
+    }
+}
+
+/// A field, or its value where the fields are a map.
+enum Looked<'a> {
+    Field(&'a Field),
+    Value(&'a Value),
 }
 
 fn map_of(fields: &[(&'static str, Field)]) -> Map<String, Value> {
@@ -198,33 +263,18 @@ impl Deref for EventData {
     type Target = Map<String, Value>;
 
     fn deref(&self) -> &Self::Target {
-        match &self.0 {
-            Representation::Map(map) => map,
-            Representation::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields.as_slice()))),
-        }
-    }
-}
-
-impl DerefMut for EventData {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self.0 {
-            Representation::Map(ref mut map) => map,
-            Representation::Fields(..) => {
-                self.0 = Representation::Map(self.to_map());
-                self.deref_mut()
-            }
-        }
+        self.json().map()
     }
 }
 
 impl From<Map<String, Value>> for EventData {
     fn from(map: Map<String, Value>) -> Self {
-        Self(Representation::Map(map))
+        Self(Representation::Map(map.into()))
     }
 }
 
 impl<const N: usize> From<[(&'static str, Value); N]> for EventData {
-    /// These fields; of two with one name the last counts. No map is made before somebody looks at all of them.
+    /// These keys; of two with one name the last counts. No map is made before all of them are read.
     fn from(fields: [(&'static str, Value); N]) -> Self {
         Self::of_list(fields)
     }
@@ -260,6 +310,79 @@ impl<'de> Deserialize<'de> for EventData {
     }
 }
 
+impl EventFields {
+    /// These fields; of two with one name the last counts.
+    pub fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
+        Self::checked(EventData::of(fields))
+    }
+
+    /// As [`Self::of`], for a list whose length is known: it is moved as a whole.
+    pub(crate) fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
+        Self::checked(EventData::of_list(fields))
+    }
+
+    fn checked(fields: EventData) -> Self {
+        debug_assert!(
+            OWN_FIELDS.iter().all(|own| fields.field(own).is_none()),
+            "a field of every event is none of one type's: {fields:?}"
+        );
+        Self(fields)
+    }
+
+    /// Sets one field.
+    pub fn set(&mut self, name: &'static str, value: Value) {
+        let mut fields = self.0.to_map();
+        fields.insert(name.to_owned(), value);
+        *self = Self::checked(fields.into());
+    }
+
+    /// A copy of all fields.
+    pub fn to_map(&self) -> Map<String, Value> {
+        self.0.to_map()
+    }
+
+    /// Nesting depth of lists and objects in the fields, as [`Output::levels`] counts.
+    pub(crate) fn levels(&self) -> usize {
+        self.0.levels()
+    }
+
+    /// One of the fields, without a map of all.
+    pub(crate) fn look(&self, name: &str) -> Option<FieldRef<'_>> {
+        self.0.look(name)
+    }
+
+    /// A key of the data of a CUSTOM event, without a map of all.
+    pub(crate) fn look_data(&self, key: &str) -> Option<FieldRef<'_>> {
+        match self.0.field(DATA)? {
+            Looked::Field(Field::Data(data)) => data.look(key),
+            Looked::Field(field) => match field.seen() {
+                FieldRef::Text(_) => None,
+                FieldRef::Value(value) => value.get(key).map(FieldRef::Value),
+            },
+            Looked::Value(value) => value.get(key).map(FieldRef::Value),
+        }
+    }
+}
+
+impl Deref for EventFields {
+    type Target = Map<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for EventFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = EventData::deserialize(deserializer)?;
+        if let Some(own) = OWN_FIELDS.iter().find(|own| fields.contains_key(**own)) {
+            let message = format!("`{own}` is a field of every event and none of its type's");
+            return Err(serde::de::Error::custom(message));
+        }
+        Ok(Self(fields))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -275,6 +398,7 @@ mod tests {
             (0..9_i32).prop_map(|n| Field::from(&Output::later(1, move || json!({"n": n})))),
             Just(Field::from(None::<&Arc<str>>)),
             any::<bool>().prop_map(|flag| Field::from(json!(flag))),
+            (0..9_i32).prop_map(|n| Field::Data(Box::new(EventData::from([("type", json!(n))])))),
         ]
     }
 
@@ -284,35 +408,51 @@ mod tests {
             Field::Word(word) => json!(word),
             Field::Output(output) => json!(output),
             Field::Value(value) => value.clone(),
+            Field::Data(data) => json!(data),
         }
+    }
+
+    fn seen(field: Option<FieldRef<'_>>) -> Option<Value> {
+        field.map(|seen| match seen {
+            FieldRef::Text(text) => json!(text),
+            FieldRef::Value(value) => value.clone(),
+        })
     }
 
     proptest! {
         #[test]
-        fn fields_are_read_and_changed_as_the_map_that_they_stand_for(
-            fields in prop::collection::vec((prop::sample::select(&["a", "b", "c", "d"][..]), field()), 0..6),
+        fn fields_are_read_and_set_as_the_map_that_they_stand_for(
+            fields in prop::collection::vec((prop::sample::select(&["a", "b", "c", "data"][..]), field()), 0..6),
             is_read_before in any::<bool>(),
         ) {
             let expected: Map<String, Value> = fields.iter().map(|(name, field)| ((*name).to_owned(), json_of(field))).collect();
-            let mut data = EventData::of(fields);
-            for name in ["a", "b", "c", "d"] {
-                let seen = data.look(name).map(|seen| match seen {
-                    FieldRef::Text(text) => json!(text),
-                    FieldRef::Value(value) => value.clone(),
-                });
-                prop_assert_eq!(seen.as_ref(), expected.get(name));
+            let mut data = EventFields::of(fields);
+            for name in ["a", "b", "c", "data"] {
+                prop_assert_eq!(seen(data.look(name)), expected.get(name).cloned());
             }
+            let inside = expected.get("data").and_then(|data| data.get("type"));
+            prop_assert_eq!(seen(data.look_data("type")), inside.cloned());
             if is_read_before {
                 prop_assert_eq!(&*data, &expected);
             }
             prop_assert_eq!(data.to_map(), expected.clone());
             prop_assert_eq!(json!(data), json!(expected));
-            prop_assert_eq!(&data.clone(), &EventData::from(expected.clone()));
+            prop_assert_eq!(&data.clone(), &serde_json::from_value(json!(expected)).unwrap());
+            prop_assert_eq!(data.levels(), expected.values().map(levels).max().unwrap_or(0));
             let mut changed = expected;
             changed.insert("b".to_owned(), json!("new"));
-            data.insert("b".to_owned(), json!("new"));
+            data.set("b", json!("new"));
             prop_assert_eq!(&*data, &changed);
             prop_assert!(matches!(data.look("b"), Some(FieldRef::Value(value)) if value == "new"));
+        }
+    }
+
+    #[test]
+    fn a_stored_event_has_no_second_field_of_a_name_that_every_event_has() {
+        for own in OWN_FIELDS {
+            let refused = serde_json::from_value::<EventFields>(json!({"nodeId": "a", own: "x"})).unwrap_err();
+            let expected = format!("`{own}` is a field of every event and none of its type's");
+            assert_eq!(refused.to_string(), expected);
         }
     }
 }

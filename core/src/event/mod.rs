@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::value::Output;
 
 pub(crate) use data::FieldRef;
-pub use data::{EventData, Field};
+pub use data::{EventData, EventFields, Field};
 pub use waits::{EventWaits, MAX_KEPT_EVENTS, TakenEvents, WaitNo, is_kept, is_named};
 
 macro_rules! event_types {
@@ -187,31 +187,40 @@ pub struct RaisedEvent {
     /// Triggers between the run's own steps and this event.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub trigger_depth: u32,
-    /// The fields of this type of event.
+    /// The fields of this type of event; of a CUSTOM event one, `data`.
     #[serde(flatten)]
-    pub data: EventData,
+    pub fields: EventFields,
 }
 
 impl RaisedEvent {
     /// An event with fields: `RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))])`.
     pub fn new<const N: usize>(event_type: EventType, fields: [(&'static str, Value); N]) -> Self {
-        Self::with(event_type, EventData::from(fields))
+        Self::with(event_type, EventFields::of_list(fields))
+    }
+
+    /// A CUSTOM event. What stands in its data is nowhere taken for a field of the event.
+    pub fn custom(name: impl Into<Arc<str>>, data: impl Into<EventData>) -> Self {
+        let data = Field::Data(Box::new(data.into()));
+        Self {
+            event_name: Some(name.into()),
+            ..Self::with(EventType::Custom, EventFields::of([(DATA, data)]))
+        }
     }
 
     /// An event with these fields.
-    pub(crate) fn with(event_type: EventType, data: EventData) -> Self {
+    pub(crate) fn with(event_type: EventType, fields: EventFields) -> Self {
         Self {
             event_type,
             event_name: None,
             trigger_depth: 0,
-            data,
+            fields,
         }
     }
 
     /// The same with fields as they lie somewhere: `("nodeId", Field::from(&id))`.
     pub fn of<F: Into<Field>>(event_type: EventType, fields: impl IntoIterator<Item = (&'static str, F)>) -> Self {
         let fields = fields.into_iter().map(|(name, field)| (name, field.into()));
-        Self::with(event_type, EventData::of(fields))
+        Self::with(event_type, EventFields::of(fields))
     }
 
     /// The event, at least `depth` triggers away from the run's own steps.
@@ -255,7 +264,7 @@ impl Event {
     /// As [`Event::to_json`], made when somebody looks.
     pub fn shown_later(self: &Arc<Self>) -> Output {
         let event = Arc::clone(self);
-        Output::later(1 + self.raised.data.levels(), move || event.to_json())
+        Output::later(1 + self.raised.fields.levels(), move || event.to_json())
     }
 
     /// Makes `shown` what [`Event::to_json`] gives. Where another event with the same fields stands there, its place is
@@ -271,12 +280,9 @@ impl Event {
     }
 
     fn fields(&self) -> Map<String, Value> {
-        let mut fields = self.raised.data.to_map();
-        // A field of the data stands before one of the event's own.
+        let mut fields = self.raised.fields.to_map();
         for name in OWN_FIELDS {
-            if let Some(value) = self.own(name)
-                && !fields.contains_key(name)
-            {
+            if let Some(value) = self.own(name) {
                 fields.insert(name.to_owned(), (&value).into());
             }
         }
@@ -285,19 +291,20 @@ impl Event {
 
     /// Sets every field to this event's. False where that is not the event: there are others, or too few.
     fn replace(&self, fields: &mut Map<String, Value>) -> bool {
-        // Both stand in the same order: a field of the data is the next one of the data, or this is another event's.
-        let mut data = self.raised.data.iter().peekable();
+        // Both stand in the same order: a field of its type is the next one of those, or this is another event's.
+        let mut typed = self.raised.fields.iter().peekable();
         let mut own = 0;
         for (name, shown) in fields.iter_mut() {
-            let value = self.own(name);
-            own += usize::from(value.is_some());
-            match (data.next_if(|(next, _)| *next == name), value) {
+            match (typed.next_if(|(next, _)| *next == name), self.own(name)) {
                 (Some((_, value)), _) => shown.clone_from(value),
-                (None, Some(value)) => value.show_in(shown),
+                (None, Some(value)) => {
+                    own += 1;
+                    value.show_in(shown);
+                }
                 (None, None) => return false,
             }
         }
-        data.next().is_none() && own == self.own_count()
+        typed.next().is_none() && own == self.own_count()
     }
 
     /// One of the event's own fields.
@@ -324,7 +331,10 @@ impl Event {
     }
 }
 
-/// The fields of an event besides its data.
+/// The field of a CUSTOM event that has what its raiser gave.
+pub(crate) const DATA: &str = "data";
+
+/// The fields of every event.
 pub(crate) const OWN_FIELDS: [&str; 8] = [
     "sequence",
     "timestamp",
@@ -374,9 +384,8 @@ mod tests {
     fn event() -> impl Strategy<Value = Event> {
         let name = prop_oneof![
             "[ab]",
-            Just("type".to_owned()),
-            Just("runId".to_owned()),
-            Just("triggerDepth".to_owned())
+            Just("data".to_owned()),
+            prop::sample::select(&OWN_FIELDS[..]).prop_map(str::to_owned),
         ];
         let value = prop_oneof![
             (0..9_i32).prop_map(|n| json!(n)),
@@ -389,24 +398,38 @@ mod tests {
             prop::collection::btree_map(name, value, 0..4),
             (0..9_u64, "[a-z]{1,9}"),
         )
-            .prop_map(
-                |(event_type, event_name, trigger_depth, data, (sequence, run_id))| Event {
+            .prop_map(|(event_type, event_name, depth, data, (sequence, run_id))| {
+                let raised = match event_name {
+                    Some(name) => RaisedEvent::custom(name, data.into_iter().collect::<EventData>()),
+                    None => RaisedEvent::new(
+                        event_type,
+                        data.into_iter()
+                            .next()
+                            .map_or([("a", json!(1))], |(_, value)| [("b", value)]),
+                    ),
+                };
+                Event {
                     sequence,
                     timestamp: 5,
                     thread_id: format!("{run_id}.0").into(),
                     run_id: run_id.into(),
                     workflow_id: "w".into(),
-                    raised: RaisedEvent {
-                        event_type,
-                        event_name: event_name.map(Arc::from),
-                        trigger_depth,
-                        data: data.into_iter().collect(),
-                    },
-                },
-            )
+                    raised: raised.at_depth(depth),
+                }
+            })
     }
 
     proptest! {
+        #[test]
+        fn whatever_the_data_of_an_event_is_called_its_own_fields_are_its_own(event in event()) {
+            let written = serde_json::to_string(&event).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Event>(&written).unwrap(), &event, "{}", written);
+            let shown = event.to_json();
+            prop_assert_eq!(&shown["sequence"], &json!(event.sequence));
+            prop_assert_eq!(&shown["runId"], &json!(event.run_id));
+            prop_assert_eq!(&shown["type"], &json!(event.raised.event_type));
+        }
+
         #[test]
         fn an_event_as_json_is_what_serde_makes_of_it(event in event()) {
             prop_assert_eq!(event.to_json(), serde_json::to_value(&event).unwrap());

@@ -217,7 +217,7 @@ impl EventWaits {
             .iter()
             .filter(|event| event.raised.event_type == EventType::EventDropped)
         {
-            let data = &event.raised.data;
+            let data = &event.raised.fields;
             let (name, told) = (data["name"].as_str(), data["dropped"].as_u64());
             if let Some(kept) = name.and_then(|name| self.kept.get_mut(name)) {
                 kept.dropped = kept.dropped.saturating_sub(told.unwrap_or_default());
@@ -256,17 +256,17 @@ mod tests {
     }
 
     fn event(sequence: u64, event_type: EventType, name: &str) -> Arc<Event> {
-        let event_name = (event_type == EventType::Custom).then(|| name.into());
+        let raised = match event_type {
+            EventType::Custom => RaisedEvent::custom(name, []),
+            other => RaisedEvent::new(other, []),
+        };
         Arc::new(Event {
             sequence,
             timestamp: 0,
             run_id: "r".into(),
             workflow_id: "w".into(),
             thread_id: "r.0".into(),
-            raised: RaisedEvent {
-                event_name,
-                ..RaisedEvent::new(event_type, [])
-            },
+            raised,
         })
     }
 
@@ -339,8 +339,8 @@ mod tests {
                 }
             }
             for told in waits.dropped() {
-                *dropped.entry(told.data["name"].to_string()).or_default() +=
-                    told.data["dropped"].as_u64().unwrap_or_default();
+                *dropped.entry(told.fields["name"].to_string()).or_default() +=
+                    told.fields["dropped"].as_u64().unwrap_or_default();
             }
         }
         for word in ["go", "stay", "CUSTOM"] {
@@ -381,7 +381,7 @@ mod tests {
         first.keep(&[Arc::from("go")]);
         events.iter().take(4).for_each(|event| drop(first.happened(event)));
         let told = first.dropped().remove(0);
-        assert_eq!((&told.data["dropped"], &told.data["upTo"]), (&json!(2), &json!(2)));
+        assert_eq!((&told.fields["dropped"], &told.fields["upTo"]), (&json!(2), &json!(2)));
         events.push(Arc::new(Event {
             raised: told,
             sequence: 6,
@@ -392,7 +392,7 @@ mod tests {
         again.resumed(&events);
         let told = again.dropped();
         assert_eq!(
-            (told.len(), &told[0].data["dropped"], &told[0].data["upTo"]),
+            (told.len(), &told[0].fields["dropped"], &told[0].fields["upTo"]),
             (1, &json!(1), &json!(3))
         );
         let first = again.begin(0, &"go".into(), &TakenEvents::default());

@@ -89,7 +89,7 @@ impl ConversationTurn<'_, '_> {
             (Ok(changed), None) => {
                 if self.step.listens(EventType::CompressionCompleted) {
                     let mut event = self.compressed(changed, before);
-                    event.data.insert("result".into(), json!(result));
+                    event.fields.set("result", json!(result));
                     self.emit(event);
                 }
                 Outcome::Done

@@ -328,7 +328,7 @@ impl ConversationTurn<'_, '_> {
             let mut event = RaisedEvent::new(event_type, [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))]);
             if event_type == EventType::TokenLimitApproached {
                 let share = json!(self.own.machine.token_limit().speculative_at);
-                event.data.insert("speculativeAt".into(), share);
+                event.fields.set("speculativeAt", share);
             }
             events.push(event);
         }
@@ -366,8 +366,8 @@ impl ConversationTurn<'_, '_> {
             ],
         );
         if let Some((at, why)) = prefix.broken {
-            event.data.insert("brokenAt".into(), json!(at));
-            event.data.insert("why".into(), json!(why));
+            event.fields.set("brokenAt", json!(at));
+            event.fields.set("why", json!(why));
         }
         event
     }

@@ -81,7 +81,7 @@ impl RunMachine {
     pub(super) fn fire_alone(&mut self, firing: Firing, step: &mut Step<'_>) {
         let main = self.thread_of(&firing.event.thread_id).unwrap_or_default();
         let graph = Arc::clone(self.graph_of(main));
-        let named = firing.event.raised.data.get("nodeId").and_then(Value::as_str);
+        let named = firing.event.raised.fields.get("nodeId").and_then(Value::as_str);
         let node = named.and_then(|name| graph.by_id.get(name));
         let start = detached(&firing);
         let run = self.firings.detached(firing, main);
@@ -418,15 +418,43 @@ pub fn detached(firing: &Firing) -> Option<DetachedStart> {
     })
 }
 
-/// The named fields of an event; all of them where none is named.
+/// The named fields of an event, where they stand in it; all of them where none is named. `data.amount` is a part of a field.
 pub fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
-    match event.to_json() {
-        Value::Object(event) if fields.is_empty() => event,
-        Value::Object(mut event) => fields
-            .iter()
-            .filter_map(|field| Some((field.clone(), event.remove(field)?)))
-            .collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    let Value::Object(event) = event.to_json() else {
+        return Map::new();
+    };
+    if fields.is_empty() {
+        return event;
+    }
+    let mut taken = Map::new();
+    for field in fields {
+        take_part(&event, field, &mut taken);
+    }
+    taken
+}
+
+/// Copies what `path` leads to. False where it leads nowhere.
+fn take_part(from: &Map<String, Value>, path: &str, taken: &mut Map<String, Value>) -> bool {
+    let (name, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(name, rest)| (name, Some(rest)));
+    match (from.get(name), rest) {
+        (Some(value), None) => {
+            taken.insert(name.to_owned(), value.clone());
+            true
+        }
+        (Some(Value::Object(from)), Some(rest)) => {
+            let mut inside = match taken.remove(name) {
+                Some(Value::Object(inside)) => inside,
+                _none => Map::new(),
+            };
+            let is_there = take_part(from, rest, &mut inside);
+            if is_there || !inside.is_empty() {
+                taken.insert(name.to_owned(), Value::Object(inside));
+            }
+            is_there
+        }
+        (None | Some(_), _) => false,
     }
 }
 
@@ -534,7 +562,10 @@ fn child_input(
         input.insert("messages".into(), messages);
         input.insert("markMap".into(), json!(MarkMap::default()));
         for field in ["tokensUsed", "tokenLimit"] {
-            input.insert(field.into(), event.raised.data.get(field).cloned().unwrap_or_default());
+            input.insert(
+                field.into(),
+                event.raised.fields.get(field).cloned().unwrap_or_default(),
+            );
         }
         input.insert("compressionConfig".into(), json!(compression));
     }

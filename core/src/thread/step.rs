@@ -12,7 +12,7 @@ use super::nodes::{NodeRun, Progress};
 use super::safe_point::{SafePointWork, Stop};
 use crate::conversation::Spent;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventData, EventType, Field, RaisedEvent};
+use crate::event::{EventFields, EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
@@ -58,7 +58,7 @@ impl StepContext<'_> {
         fields: impl FnOnce(&ThreadMachine) -> [(&'static str, F); N],
     ) {
         if self.listens(event_type) {
-            let event = RaisedEvent::with(event_type, EventData::of_list(fields(self.thread)));
+            let event = RaisedEvent::with(event_type, EventFields::of_list(fields(self.thread)));
             self.emit_raised(event);
         }
     }

@@ -1,4 +1,5 @@
-//! Expressions that ask whether a field of the event equals a literal: `event.nodeId === "pay"`, and more after `&&`.
+//! Expressions that ask whether a field of the event equals a literal: `event.nodeId === "pay"`, of a CUSTOM event
+//! `event.data.order === 7`, and more after `&&`.
 //!
 //! An index can answer these. Reading errs on the safe side: an expression that is read here is true only where the field
 //! equals the literal, whatever else it says. All others are evaluated for every event of their type and name.
@@ -6,12 +7,12 @@
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use crate::event::{FieldRef, OWN_FIELDS, RaisedEvent};
+use crate::event::{EventType, FieldRef, OWN_FIELDS, RaisedEvent};
 
 /// `event.<field> === <literal>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Equality {
-    /// A field of the event's data.
+    /// A field of the event's type, or `data.<key>`.
     pub(super) field: SmolStr,
     /// The literal it must equal.
     pub(super) literal: Literal,
@@ -49,7 +50,7 @@ pub(super) enum FieldValue {
 
 impl Equality {
     /// Reads a condition's expression; none where an index can not answer it.
-    pub(super) fn read(expression: &str) -> Option<Self> {
+    pub(super) fn read(expression: &str, event_type: EventType) -> Option<Self> {
         let (first, rest) = match expression.split_once("&&") {
             Some((first, rest)) => (first, Some(rest)),
             None => (expression, None),
@@ -59,15 +60,19 @@ impl Equality {
             return None;
         }
         let path = first.trim().strip_prefix("event.")?;
-        let end = path.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
-        let (field, operator) = path.split_at(end);
+        // Other events have no `data`: there the evaluation fails, which no index may hide.
+        let data = path.strip_prefix(IN_DATA).filter(|_| event_type == EventType::Custom);
+        let name = data.unwrap_or(path);
+        let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
+        let (field, operator) = path.split_at(path.len() - name.len() + end);
         let operator = operator.trim_start();
         let (is_loose, literal) = match (operator.strip_prefix("==="), operator.strip_prefix("==")) {
             (Some(literal), _) => (false, literal),
             (None, Some(literal)) => (true, literal),
             (None, None) => return None,
         };
-        if !is_data_field(field) {
+        let is_own = data.is_none() && OWN_FIELDS.contains(&field);
+        if is_own || !is_found_only_where_given(&name[..end]) {
             return None;
         }
         Some(Self {
@@ -96,8 +101,11 @@ fn is_chain(rest: Option<&str>) -> bool {
     !without.contains(['|', '?', ',', ';', '='])
 }
 
-/// The event's own fields are not in its data, and names that every JavaScript object has are never missing.
-fn is_data_field(name: &str) -> bool {
+/// The prefix of a key of a CUSTOM event's data.
+const IN_DATA: &str = "data.";
+
+/// Names that every JavaScript object has are never missing.
+fn is_found_only_where_given(name: &str) -> bool {
     const EVERYWHERE: [&str; 8] = [
         "constructor",
         "hasOwnProperty",
@@ -109,7 +117,7 @@ fn is_data_field(name: &str) -> bool {
         "__proto__",
     ];
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    starts_well && !name.starts_with("__") && !OWN_FIELDS.contains(&name) && !EVERYWHERE.contains(&name)
+    starts_well && !name.starts_with("__") && !EVERYWHERE.contains(&name)
 }
 
 impl Literal {
@@ -142,9 +150,13 @@ impl Literal {
     }
 }
 
-/// A field of the event's data.
+/// A field of the event's type, or `data.<key>`.
 pub(super) fn field_value(event: &RaisedEvent, field: &str) -> FieldValue {
-    let value = match event.data.look(field) {
+    let looked = match field.strip_prefix(IN_DATA) {
+        Some(key) => event.fields.look_data(key),
+        None => event.fields.look(field),
+    };
+    let value = match looked {
         None => return FieldValue::Absent,
         Some(FieldRef::Text(text)) => return FieldValue::Literal(Literal::Text(SmolStr::new(text))),
         Some(FieldRef::Value(value)) => value,
@@ -174,7 +186,8 @@ mod tests {
     use super::*;
 
     fn read(expression: &str) -> Option<(SmolStr, Literal, bool, bool)> {
-        Equality::read(expression).map(|read| (read.field, read.literal, read.is_loose, read.is_alone))
+        Equality::read(expression, EventType::Custom)
+            .map(|read| (read.field, read.literal, read.is_loose, read.is_alone))
     }
 
     #[test]
@@ -196,6 +209,15 @@ mod tests {
             read("event.ok === true"),
             Some(("ok".into(), Literal::Bool(true), false, true))
         );
+        assert_eq!(
+            read("event.data.type === 7 && true"),
+            Some(("data.type".into(), Literal::Whole(7), false, false))
+        );
+        assert_eq!(
+            Equality::read("event.data.type === 7", EventType::NodeStarted),
+            None,
+            "its evaluation fails"
+        );
     }
 
     #[test]
@@ -209,6 +231,8 @@ mod tests {
             "!event.a === 'x'",
             "event.a === b",
             "event.a.b === 'x'",
+            "event.data.a.b === 'x'",
+            "event.data.toString == 'x'",
             "event.a === 'x' + 'y'",
             "event.a === 'it\\'s'",
             "event.a === 007",

@@ -216,7 +216,8 @@ fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
         },
         is_answered,
     };
-    let Some(equality) = definition.condition.expression.as_deref().and_then(Equality::read) else {
+    let expression = definition.condition.expression.as_deref();
+    let Some(equality) = expression.and_then(|text| Equality::read(text, definition.condition.event_type)) else {
         return vec![with_field(FieldProbe::None, None, false)];
     };
     let is_answered = equality.is_whole_expression();

@@ -238,10 +238,10 @@ impl Play {
                 }
                 Effect::Emit { event, thread_id, .. } => {
                     let is_refused = event.event_type == EventType::NodeFailed
-                        && event.data["error"]["code"] == "TOKEN_BUDGET_EXCEEDED";
+                        && event.fields["error"]["code"] == "TOKEN_BUDGET_EXCEEDED";
                     if is_refused {
                         let thread = self.machine.thread_of(&thread_id).expect("a thread of the run");
-                        let details = event.data["error"]["details"].clone();
+                        let details = event.fields["error"]["details"].clone();
                         self.models.push(ModelDid::Refused(thread, details));
                     }
                     self.heard(&event);
@@ -287,7 +287,7 @@ impl Play {
 
     fn heard(&mut self, event: &RaisedEvent) {
         if event.event_type.as_str().starts_with("INTERACTION_") {
-            let id = event.data["interactionId"].as_str().unwrap_or_default().to_owned();
+            let id = event.fields["interactionId"].as_str().unwrap_or_default().to_owned();
             self.questions.entry(id).or_default().push(event.event_type);
         }
     }

@@ -163,7 +163,7 @@ impl Trace {
     }
 
     fn raised(&mut self, thread_id: &Arc<str>, event: &RaisedEvent) {
-        let node_id = event.data.get("nodeId").and_then(Value::as_str).map(Arc::from);
+        let node_id = event.fields.get("nodeId").and_then(Value::as_str).map(Arc::from);
         if event.event_type == EventType::NodeStarted
             && let Some(node_id) = &node_id
         {

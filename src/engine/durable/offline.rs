@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventData, EventType, RaisedEvent};
+use pirn_core::event::{EventData, RaisedEvent};
 use pirn_core::run::{Message, ToSupervisor, Told};
 use pirn_core::thread::{Interaction, PersonsAnswer};
 use pirn_store::{Commit, Record, RunStatus};
@@ -48,12 +48,7 @@ impl ResumeBuilder {
     /// # Errors
     /// As [`Self::interactions`].
     pub async fn emit(self, name: impl Into<Arc<str>>, data: impl Into<EventData>) -> Result<(), ResumeError> {
-        let event = RaisedEvent {
-            event_type: EventType::Custom,
-            event_name: Some(name.into()),
-            trigger_depth: 0,
-            data: data.into(),
-        };
+        let event = RaisedEvent::custom(name, data);
         self.tell(|_, _| Ok(Message::Supervisor(ToSupervisor::Raise(vec![event]))))
             .await
     }

@@ -221,10 +221,13 @@ fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> b
     let later = run.log.after(id.after, usize::MAX).events;
     later.iter().map(|recorded| &recorded.event.raised).any(|raised| {
         raised.event_type == EventType::InteractionAnswered
-            && raised.data.get("interactionId").is_some_and(|of| of == id.interaction)
+            && raised
+                .fields
+                .get("interactionId")
+                .is_some_and(|of| of == id.interaction)
             && answers
                 .iter()
                 .flatten()
-                .any(|answer| raised.data.get("answer") == Some(answer))
+                .any(|answer| raised.fields.get("answer") == Some(answer))
     })
 }

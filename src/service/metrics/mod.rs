@@ -84,7 +84,14 @@ pub(super) struct RunMeter<'a> {
 
 impl RunMeter<'_> {
     pub(super) fn observe(&mut self, event: &Event) {
-        let field = |name: &str| event.raised.data.get(name).and_then(Value::as_str).unwrap_or_default();
+        let field = |name: &str| {
+            event
+                .raised
+                .fields
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let event_type = event.raised.event_type;
         match event_type {
             EventType::NodeCompleted | EventType::NodeFailed => {
@@ -118,7 +125,7 @@ impl RunMeter<'_> {
                 let is_done = event_type == EventType::CompressionCompleted;
                 self.metrics
                     .count(Figure::Compressions, [("result", result(is_done))], 1);
-                let stats = event.raised.data.get("result").and_then(|result| result.get("stats"));
+                let stats = event.raised.fields.get("result").and_then(|result| result.get("stats"));
                 if let Some(saved) = stats.and_then(|stats| stats["tokensSaved"].as_u64()) {
                     self.metrics.count(Figure::TokensSaved, [], saved);
                 }

@@ -73,7 +73,7 @@ impl AgUi {
         let mut out = Vec::new();
         self.begin(&mut out);
         out.extend(self.speech.observe(recorded).into_iter().map(message));
-        let fields = &event.raised.data;
+        let fields = &event.raised.fields;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
         match event.raised.event_type {
@@ -119,7 +119,7 @@ impl AgUi {
             EventType::InteractionRequested => self.has_asked = true,
             EventType::Custom => {
                 let name = event.raised.event_name.as_deref().unwrap_or_default();
-                out.push(json!({"type": "CUSTOM", "name": name, "value": fields.to_map()}));
+                out.push(json!({"type": "CUSTOM", "name": name, "value": value("data")}));
             }
             EventType::Notification => {
                 out.push(json!({"type": "CUSTOM", "name": "notification", "value": fields.to_map()}));

@@ -29,7 +29,7 @@ pub(super) struct Speech {
 
 impl Speech {
     pub(super) fn observe(&mut self, Recorded { position, event, .. }: &Recorded) -> Vec<Said> {
-        let data = &event.raised.data;
+        let data = &event.raised.fields;
         let thread = &event.thread_id;
         match event.raised.event_type {
             EventType::LlmToken => {
@@ -60,7 +60,7 @@ impl Speech {
 
     /// An earlier stream has sent this event.
     pub(super) fn was_said(&mut self, event: &Event) {
-        let has_text = || event.raised.data.get("text").is_some_and(|text| text != "");
+        let has_text = || event.raised.fields.get("text").is_some_and(|text| text != "");
         match event.raised.event_type {
             EventType::LlmToken if has_text() => {
                 self.said_before.insert(Arc::clone(&event.thread_id));

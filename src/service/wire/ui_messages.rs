@@ -40,7 +40,7 @@ impl UiMessages {
         let mut out = Vec::new();
         self.begin(&event.run_id, &mut out);
         out.extend(self.speech.observe(recorded).into_iter().map(text_part));
-        let fields = &event.raised.data;
+        let fields = &event.raised.fields;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let node = |status: &str| {
             let node = json!({"nodeId": text("nodeId"), "threadId": event.thread_id, "status": status});

@@ -193,7 +193,7 @@ fn one_at_a_time(case: &str, ran: &Ran) {
     let mut running: BTreeMap<&str, &str> = BTreeMap::new();
     let mut open: BTreeSet<u64> = BTreeSet::new();
     for event in &ran.events {
-        let field = |name: &str| event.raised.data.get(name);
+        let field = |name: &str| event.raised.fields.get(name);
         let firing = field("firing").and_then(Value::as_u64).unwrap_or_default();
         let child = field("childThreadId").and_then(Value::as_str).unwrap_or_default();
         match event.raised.event_type {
@@ -233,7 +233,7 @@ fn in_order(case: &str, ran: &Ran) {
     assert!(times.is_sorted(), "{case}: {times:?}");
     let mut inside: BTreeMap<&str, &str> = BTreeMap::new();
     for event in &ran.events {
-        let node = event.raised.data.get("nodeId").and_then(Value::as_str);
+        let node = event.raised.fields.get("nodeId").and_then(Value::as_str);
         match (event.raised.event_type, node) {
             (EventType::NodeStarted, Some(node)) => {
                 inside.insert(&event.thread_id, node);
@@ -264,7 +264,7 @@ fn accounted_for(case: &str, shape: &Shape, ran: &Ran, notes: &Notes, is_calm: b
             Does::Custom => notes.counted(&watch.id),
             Does::Notify => {
                 let said = ran.of(EventType::Notification).into_iter();
-                said.filter(|event| event.raised.data["triggerId"] == watch.id.as_str())
+                said.filter(|event| event.raised.fields["triggerId"] == watch.id.as_str())
                     .count() as u64
             }
             Does::SetVariable | Does::Pause | Does::Resume | Does::Stop => continue,
@@ -282,7 +282,7 @@ fn accounted_for(case: &str, shape: &Shape, ran: &Ran, notes: &Notes, is_calm: b
         })
         .sum();
     let changed = ran.of(EventType::VariableChanged).into_iter();
-    let changed = changed.filter(|event| event.raised.data["name"] == "t").count() as u64;
+    let changed = changed.filter(|event| event.raised.fields["name"] == "t").count() as u64;
     assert!(
         changed <= assigns && (changed == assigns || !is_calm),
         "{case}: {changed} of {assigns}"
@@ -299,7 +299,7 @@ pub(super) fn is_match(watch: &Watch, event: &Event) -> bool {
         && watch
             .node_id
             .as_ref()
-            .is_none_or(|node| event.raised.data.get("nodeId") == Some(&json!(node)))
+            .is_none_or(|node| event.raised.fields.get("nodeId") == Some(&json!(node)))
 }
 
 fn count(shape: &Shape, ran: &Ran) -> Promises {

@@ -8,7 +8,7 @@ use super::shapes::Shape;
 
 /// The event that the node of a NODE_* event waits for; none where it waits for none.
 pub(crate) fn event_of(shape: &Shape, event: &Event) -> Option<&'static str> {
-    let node = event.raised.data.get("nodeId")?.as_str()?;
+    let node = event.raised.fields.get("nodeId")?.as_str()?;
     shape.waits.get(node).copied()
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn heard_the_first(case: &str, shape: &Shape, ran: &Ran) {
         let later = &ran.events[place + 1..];
         let first = later.iter().find(|event| event.raised.event_type.as_str() == awaited);
         let ends = |event: &Event| {
-            event.thread_id == begun.thread_id && event.raised.data.get("nodeId") == begun.raised.data.get("nodeId")
+            event.thread_id == begun.thread_id && event.raised.fields.get("nodeId") == begun.raised.fields.get("nodeId")
         };
         // A thread that is stopped in it says nothing of the node.
         let Some(end) = later.iter().find(|event| ends(event)) else {
@@ -36,7 +36,7 @@ pub(crate) fn heard_the_first(case: &str, shape: &Shape, ran: &Ran) {
                 // What comes in the millisecond of the time limit may come after it.
                 let is_in_time = first.is_some_and(|event| event.timestamp < end.timestamp);
                 assert!(!is_in_time, "{case}: {awaited} came before {end:?}: {first:?}");
-                assert_eq!(end.raised.data["error"]["code"], "NODE_TIMEOUT", "{case}: {end:?}");
+                assert_eq!(end.raised.fields["error"]["code"], "NODE_TIMEOUT", "{case}: {end:?}");
             }
             _other => {}
         }

@@ -395,7 +395,7 @@ fn order() -> WorkflowDefinition {
     workflow("order", "start", |flow, start| {
         flow.name("Order").description("Waits until an order is paid.");
         let payment = flow.then(start, "payment", Wait::event("paid"));
-        let end = flow.end_with("end", "{ paid: output.amount }");
+        let end = flow.end_with("end", "{ paid: output.data.amount }");
         flow.edge(payment, end);
     })
 }

@@ -31,7 +31,7 @@ impl Places {
             EventType::TriggeredSubgraphFailed => false,
             _other => return Vec::new(),
         };
-        let field = |name: &str| event.raised.data.get(name).cloned().unwrap_or_default();
+        let field = |name: &str| event.raised.fields.get(name).cloned().unwrap_or_default();
         let Ok(error) = serde_json::from_value::<RunError>(field("error")) else {
             return Vec::new();
         };

@@ -282,7 +282,7 @@ impl View {
         else {
             return Vec::new();
         };
-        let lines = if event.raised.data.contains_key("restart") {
+        let lines = if event.raised.fields.contains_key("restart") {
             thread.reply.restart()
         } else {
             thread.reply.push(&Facts(event).text("text"))
@@ -472,7 +472,7 @@ impl View {
             0 | 1 => String::new(),
             attempts => format!(" at attempt {attempts}"),
         };
-        let used = event.raised.data.get("output").and_then(|output| output.get("usage"));
+        let used = event.raised.fields.get("output").and_then(|output| output.get("usage"));
         let used = used.and_then(|used| Spent::deserialize(used).ok());
         let used = used.map_or_else(String::new, |used| {
             let cached = match used.cached_read {
@@ -512,7 +512,7 @@ impl View {
         }
         let arguments = event
             .raised
-            .data
+            .fields
             .get("arguments")
             .map_or_else(String::new, Value::to_string);
         let text = format!(
@@ -552,7 +552,7 @@ impl View {
             return Vec::new();
         }
         let (before, after) = (facts.number("tokensBefore"), facts.number("tokensAfter"));
-        if event.raised.data.get("changed") == Some(&Value::Bool(false)) {
+        if event.raised.fields.get("changed") == Some(&Value::Bool(false)) {
             let text = format!("the compression would not be smaller: {} tokens stay", grouped(before));
             return vec![self.line(event, Tone::Turn, text)];
         }
@@ -625,7 +625,7 @@ struct Facts<'e>(&'e Event);
 
 impl Facts<'_> {
     fn text(&self, field: &str) -> String {
-        match self.0.raised.data.get(field) {
+        match self.0.raised.fields.get(field) {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Null) | None => String::new(),
             Some(other) => other.to_string(),
@@ -633,13 +633,13 @@ impl Facts<'_> {
     }
 
     fn list(&self, field: &str) -> Vec<String> {
-        let list = self.0.raised.data.get(field).and_then(Value::as_array);
+        let list = self.0.raised.fields.get(field).and_then(Value::as_array);
         let texts = list.into_iter().flatten().filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
     }
 
     fn some_number(&self, field: &str) -> Option<u64> {
-        self.0.raised.data.get(field).and_then(Value::as_u64)
+        self.0.raised.fields.get(field).and_then(Value::as_u64)
     }
 
     fn number(&self, field: &str) -> u64 {
@@ -647,7 +647,7 @@ impl Facts<'_> {
     }
 
     fn error(&self) -> String {
-        let message = self.0.raised.data.get("error").and_then(|error| error.get("message"));
+        let message = self.0.raised.fields.get("error").and_then(|error| error.get("message"));
         message.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
