@@ -86,7 +86,7 @@ fn every_thread_takes_an_event_of_its_own_accord() {
     let report = ended(&engine, &run);
     let outputs = report.output["outputs"].as_object().expect("outputs");
     assert_eq!(
-        outputs.values().map(|event| &event["n"]).collect::<Vec<_>>(),
+        outputs.values().map(|event| &event["data"]["n"]).collect::<Vec<_>>(),
         [&json!(7), &json!(7)]
     );
 }

@@ -17,6 +17,7 @@ mod in_servers;
 mod migrations;
 mod outside;
 mod parked;
+mod plain_data;
 mod postgres;
 mod power;
 mod questions;

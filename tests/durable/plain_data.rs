@@ -1,0 +1,271 @@
+//! Keys and values from outside are data, whatever they are called: what is written of a run has no key twice, says the same
+//! of the run's own fields, and is read again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use pirn::store::MemoryStore;
+use pirn::store::export::{export, import};
+use pirn::tools::tool_fn;
+use pirn::{
+    Engine, EngineBuilder, Model, ModelCall, ModelReply, PinSection, Role, RunError, Steering, ThreadStatus, ToolCall,
+};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Value, json};
+
+/// Names of Pirn's own fields, and of what other formats and languages give a meaning.
+const NAMES: &[&str] = &[
+    "type",
+    "sequence",
+    "timestamp",
+    "runId",
+    "workflowId",
+    "threadId",
+    "eventName",
+    "triggerDepth",
+    "data",
+    "__proto__",
+    "constructor",
+    "toString",
+    "id",
+    "status",
+    "at",
+    "message",
+    "event",
+    "nodeId",
+    "output",
+    "error",
+    "step",
+    "body",
+    "name",
+    "",
+    "a.b",
+    "a/b",
+    "~",
+    "\u{0}",
+    "$ref",
+];
+
+/// Every name with a value of each kind.
+fn reserved() -> Value {
+    let values = [
+        json!("forged"),
+        json!(7),
+        json!(null),
+        json!({"type": "forged", "n": [1]}),
+        json!([{"id": 1}]),
+    ];
+    let named = NAMES.iter().zip(values.iter().cycle());
+    Value::Object(named.map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+}
+
+/// JSON in which no object has a key twice.
+struct NoKeyTwice;
+
+impl<'de> Deserialize<'de> for NoKeyTwice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Keys).map(|()| Self)
+    }
+}
+
+struct Keys;
+
+impl<'de> Visitor<'de> for Keys {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    /// Records and definitions are texts of JSON in other JSON.
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        if text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+            serde_json::from_str::<NoKeyTwice>(text).map_err(E::custom)?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element::<NoKeyTwice>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some(key) = members.next_key::<String>()? {
+            members.next_value::<NoKeyTwice>()?;
+            if let Some(twice) = seen.replace(key) {
+                return Err(A::Error::custom(format!("the key `{twice}` twice")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[track_caller]
+fn no_key_twice(text: &str) {
+    if let Err(error) = serde_json::from_str::<NoKeyTwice>(text) {
+        panic!("{error}: {text}");
+    }
+}
+
+/// Calls a tool with reserved names, then says a text of them.
+struct Speaker;
+
+impl Model for Speaker {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let has_result = call.request.messages.last().map(|message| message.role) == Some(Role::Tool);
+        let reply = if has_result {
+            ModelReply {
+                content: reserved().to_string(),
+                ..ModelReply::default()
+            }
+        } else {
+            let call = ToolCall {
+                id: "c1".to_owned(),
+                name: "echo".to_owned(),
+                arguments: reserved(),
+            };
+            ModelReply {
+                tool_calls: vec![call],
+                ..ModelReply::default()
+            }
+        };
+        std::future::ready(Ok(reply)).boxed()
+    }
+}
+
+fn engine(store: &MemoryStore) -> Engine {
+    let bundle = json!({"id": "main",
+        "variables": [{"name": "kept", "value": reserved(), "scope": "global"}],
+        "nodes": [
+            {"id": "start", "type": "START"},
+            {"id": "f", "type": "CODE", "config": {"function": "reserved"}},
+            {"id": "js", "type": "CODE", "config": {"code": "return {...input, made: JSON.parse(JSON.stringify(input))}"}},
+            {"id": "set", "type": "VARIABLE", "config": {"variableName": "kept", "expression": "output", "scope": "global"}},
+            {"id": "say", "type": "LLM", "config": {"profileId": "m", "prompt": "{{json input}}", "tools": ["echo"],
+                "responseFormat": {"type": "json_object"}}},
+            {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Who?"}},
+            {"id": "go", "type": "WAIT", "config": {"event": "go"}},
+            {"id": "more", "type": "USER_INTERACTION", "config": {"question": "More?"}},
+            {"id": "end", "type": "END", "config": {"output": "({waited: nodes.go, said: nodes.ask.answer, kept})"}}],
+        "edges": [{"from": "start", "to": "f"}, {"from": "f", "to": "js"}, {"from": "js", "to": "set"}, {"from": "set", "to": "say"},
+            {"from": "say", "to": "ask"}, {"from": "ask", "to": "go"}, {"from": "go", "to": "more"}, {"from": "more", "to": "end"}],
+        "triggers": [{"id": "seen", "condition": {"eventType": "CUSTOM", "eventName": "go", "expression": "event.type === 'CUSTOM' && event.data.type === 'forged'"},
+            "action": {"type": "SET_VARIABLE", "parameters": {"variableName": "seen", "expression": "event", "scope": "global"}}}]});
+    let builder: EngineBuilder = Engine::builder()
+        .virtual_time(None)
+        .store(store.clone())
+        .workflows(bundle.to_string());
+    let echo = |arguments: Value| std::future::ready(Ok::<_, String>(arguments.to_string()));
+    builder
+        .function("reserved", |_| Ok(reserved()))
+        .tool(tool_fn("echo", "echoes", json!({"type": "object"}), echo))
+        .model("m", Arc::new(Speaker))
+        .build()
+        .expect("builds")
+}
+
+#[test]
+fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
+    let store = MemoryStore::new();
+    let first = engine(&store);
+    let mut run = first.run("main").run_id("r").input(reserved());
+    let events = run.blocking_events(&[], 4_096);
+    let run = run.start().expect("starts");
+    run.pin(PinSection::Todo, reserved());
+    first.wait_idle();
+    let question = block_on(run.interactions()).remove(0);
+    block_on(run.answer(&question.id, reserved())).expect("is taken");
+    let Value::Object(data) = reserved() else {
+        unreachable!("an object")
+    };
+    run.emit("go", data.clone());
+    first.wait_idle();
+    block_on(run.kept()).expect("is durable");
+    drop(run);
+    first.shutdown_blocking(Duration::from_secs(5));
+
+    for heard in events {
+        let pirn::Heard::Event(event) = heard else {
+            panic!("events were missed")
+        };
+        let written = serde_json::to_string(&event).expect("JSON");
+        no_key_twice(&written);
+        let shown = event.to_json();
+        assert_eq!(shown, serde_json::from_str::<Value>(&written).expect("JSON"));
+        assert_eq!(
+            (&shown["runId"], &shown["sequence"]),
+            (&json!("r"), &json!(event.sequence))
+        );
+        assert_eq!(shown["type"], json!(event.raised.event_type));
+    }
+    // The next one is raised while no process has the run.
+    let second = engine(&store);
+    let emit = Steering::Emit {
+        name: "type".to_owned(),
+        data,
+    };
+    block_on(second.tell("r", &emit)).expect("is kept");
+    let resumed = block_on(second.resume("r").start()).expect("goes on");
+    second.wait_idle();
+    let question = block_on(resumed.interactions()).remove(0);
+    block_on(resumed.answer(&question.id, reserved())).expect("is taken");
+    let report = resumed.outcome_blocking();
+    assert_eq!((report.status, &report.error), (ThreadStatus::Completed, &None));
+    no_key_twice(&serde_json::to_string(&*report).expect("JSON"));
+    assert_eq!(report.output["waited"]["data"], reserved());
+    assert_eq!(
+        (&report.output["waited"]["type"], &report.output["waited"]["eventName"]),
+        (&json!("CUSTOM"), &json!("go"))
+    );
+    assert_eq!(
+        (&report.output["said"], &report.output["kept"]["id"]),
+        (&reserved(), &reserved()["id"])
+    );
+    assert_eq!(
+        report.variables["seen"]["data"],
+        reserved(),
+        "its trigger saw what is the event's and what is data"
+    );
+
+    let view = block_on(second.view("r", None)).expect("is read");
+    for event in &view.events {
+        no_key_twice(&serde_json::to_string(event).expect("JSON"));
+    }
+    let mut file = Vec::new();
+    block_on(export(&store, "r", &mut file)).expect("is exported");
+    let text = String::from_utf8(file).expect("UTF-8");
+    text.lines().for_each(no_key_twice);
+    let other = MemoryStore::new();
+    block_on(import(&other, &mut text.as_bytes(), None)).expect("is imported");
+    let third = engine(&other);
+    let again = block_on(third.view("r", None)).expect("is read");
+    assert_eq!(again.report.output, report.output);
+    let told = |of: &pirn::RunView| of.events.iter().map(|event| event.to_json()).collect::<Vec<_>>();
+    assert_eq!(told(&again), told(&view));
+}
