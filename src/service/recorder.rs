@@ -24,11 +24,7 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
             Heard::Event(mut event) => {
                 let is_piece = event.raised.event_type == EventType::LlmToken;
                 if is_resumed && is_piece && speaking.insert(Arc::clone(&event.thread_id)) {
-                    let restart = json!(true);
-                    Arc::make_mut(&mut event)
-                        .raised
-                        .data
-                        .insert("restart".to_owned(), restart);
+                    Arc::make_mut(&mut event).raised.fields.set("restart", json!(true));
                 }
                 if *event.thread_id == *main_thread {
                     run.progress.observe(&event);
