@@ -22,6 +22,7 @@ mod postgres;
 mod power;
 mod questions;
 mod restate;
+mod retried;
 #[path = "../../engines/postgres/tests/server/mod.rs"]
 mod server;
 mod sessions;

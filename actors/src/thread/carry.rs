@@ -32,6 +32,7 @@ impl ThreadActor {
         let started = match effect {
             Effect::Model {
                 id,
+                key,
                 node,
                 request,
                 offers_tools,
@@ -43,7 +44,7 @@ impl ThreadActor {
                 Some((
                     id,
                     self.model(
-                        id,
+                        (id, key),
                         node,
                         (request, offers_tools, choice, goes_on),
                         machine,
@@ -54,14 +55,15 @@ impl ThreadActor {
             }
             Effect::Tool {
                 id,
+                key,
                 node,
                 call,
                 is_consented,
-            } => Some((id, tool(no, id, node, (call, is_consented), machine, turn))),
-            Effect::Function { id, node, input } => {
-                function(no, id, node, &input, machine, turn).map(|started| (id, started))
+            } => Some((id, tool(no, (id, key), node, (call, is_consented), machine, turn))),
+            Effect::Function { id, key, node, input } => {
+                function(no, (id, key), node, &input, machine, turn).map(|started| (id, started))
             }
-            Effect::Script { id, node, input } => script(no, id, node, input, turn).map(|started| (id, started)),
+            Effect::Script { id, node, input, .. } => script(no, id, node, input, turn).map(|started| (id, started)),
             Effect::Timer { id, after_ms, purpose } => {
                 let awaits = match purpose {
                     TimerPurpose::Wait => AwaitKind::Wait,
@@ -113,7 +115,7 @@ pub(crate) fn await_triggers(thread: ThreadNo, effect: EffectId, turn: &Turn<'_>
 
 fn tool(
     no: ThreadNo,
-    id: EffectId,
+    (id, key): (EffectId, EffectId),
     node: NodeIx,
     (call, is_consented): (ToolCall, bool),
     machine: &ThreadMachine,
@@ -129,7 +131,7 @@ fn tool(
         models: Some(Arc::clone(&run.ports().models)),
         is_consented,
     };
-    let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, id)), || {
+    let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
         tools.call(&names, asked, run.host.work_clock())
     });
     let supervisor = Arc::clone(&run.supervisor);
@@ -147,7 +149,7 @@ fn tool(
 
 fn function(
     no: ThreadNo,
-    id: EffectId,
+    (id, key): (EffectId, EffectId),
     node: NodeIx,
     input: &Output,
     machine: &ThreadMachine,
@@ -160,7 +162,7 @@ fn function(
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    let future = work_of(machine.trigger_depth(), Some(effect_name(run, no, id)), || {
+    let future = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
         let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
         function((**input.value()).clone(), context)
     });
@@ -246,7 +248,7 @@ fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
     }
 }
 
-/// Names an effect in every process.
+/// Names the call of an effect by its idempotency key.
 pub(super) fn effect_name(run: &RunContext, thread: ThreadNo, effect: EffectId) -> EffectName {
     let run_id = Arc::clone(&run.run_id);
     EffectName::Thread { run_id, thread, effect }

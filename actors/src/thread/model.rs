@@ -36,7 +36,7 @@ impl ThreadActor {
 
     pub(super) fn model(
         &mut self,
-        id: EffectId,
+        (id, key): (EffectId, EffectId),
         node: NodeIx,
         (request, offers_tools, choice, goes_on): Asked,
         machine: &ThreadMachine,
@@ -85,7 +85,7 @@ impl ThreadActor {
                 TokenSink::closed()
             },
         };
-        let name = Some(effect_name(run, self.no, id));
+        let name = Some(effect_name(run, self.no, key));
         let future = work_of(machine.trigger_depth(), name, || model.call(call));
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {

@@ -16,6 +16,8 @@ pub struct Doubt {
     pub thread: ThreadNo,
     /// The effect; of a trigger's call its number.
     pub effect: EffectId,
+    /// The effect that its idempotency key names: of a node's first attempt.
+    pub key: EffectId,
     /// The node; of a trigger's call the trigger.
     pub node_id: Arc<str>,
     /// Its kind.
@@ -29,10 +31,19 @@ pub struct Doubt {
 impl Doubt {
     /// The effect's idempotency key.
     pub fn key(&self, run_id: &str) -> String {
+        self.name_of(run_id, self.key)
+    }
+
+    /// Names the effect itself: every attempt has a name of its own.
+    pub fn effect_id(&self, run_id: &str) -> String {
+        self.name_of(run_id, self.effect)
+    }
+
+    fn name_of(&self, run_id: &str, effect: EffectId) -> String {
         match self.kind {
-            DoubtKind::Trigger => trigger_key(run_id, self.effect),
+            DoubtKind::Trigger => trigger_key(run_id, effect),
             DoubtKind::Model | DoubtKind::Tool | DoubtKind::Function | DoubtKind::Code => {
-                effect_key(run_id, self.thread, self.effect)
+                effect_key(run_id, self.thread, effect)
             }
         }
     }
@@ -97,7 +108,7 @@ pub enum Resolution {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DoubtReport {
-    /// The effect: run, thread and number, which is also its idempotency key.
+    /// The idempotency key of the call: run, thread, and number of the effect of its first attempt.
     pub effect_id: String,
     /// The node; of a trigger's call the trigger.
     pub node_id: Arc<str>,
@@ -121,7 +132,7 @@ pub struct RepeatReport {
     pub kind: DoubtKind,
 }
 
-/// Names an effect in every process, the same each time: its idempotency key.
+/// Names an effect, the same in every process; of a node's first attempt: the idempotency key of its call.
 pub fn effect_key(run_id: &str, thread: ThreadNo, effect: EffectId) -> String {
     format!("{run_id}.{thread}.{effect}")
 }

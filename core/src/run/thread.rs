@@ -255,7 +255,7 @@ impl ThreadTurn<'_, '_> {
                     None => self.outside(thread::Effect::Evaluate { id, node, what }),
                 }
             }
-            thread::Effect::Function { id, node, input } => return self.function(id, node, input),
+            thread::Effect::Function { id, key, node, input } => return self.function((id, key), node, input),
             thread::Effect::Conversation { id, op } => return self.converse(id, op),
             thread::Effect::SetGlobal {
                 id,
@@ -376,7 +376,12 @@ impl ThreadTurn<'_, '_> {
         self.step.emit(&machine.graph().workflow_id, machine.thread_id(), event);
     }
 
-    fn function(&mut self, id: EffectId, node: NodeIx, input: Output) -> Option<(EffectId, Outcome)> {
+    fn function(
+        &mut self,
+        (id, key): (EffectId, EffectId),
+        node: NodeIx,
+        input: Output,
+    ) -> Option<(EffectId, Outcome)> {
         let machine = &self.live.machine;
         let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
             return None;
@@ -385,7 +390,7 @@ impl ThreadTurn<'_, '_> {
             Called::Done(Ok(value)) => Outcome::Value(Arc::new(value)),
             Called::Done(Err(message)) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
             Called::TakesTime => {
-                self.outside(thread::Effect::Function { id, node, input });
+                self.outside(thread::Effect::Function { id, key, node, input });
                 return None;
             }
             Called::Unknown => {

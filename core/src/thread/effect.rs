@@ -331,6 +331,8 @@ pub enum Effect {
     Function {
         /// Answer here.
         id: EffectId,
+        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        key: EffectId,
         /// The CODE node.
         node: NodeIx,
         /// The node's input, made when the function looks.
@@ -340,6 +342,8 @@ pub enum Effect {
     Script {
         /// Answer here.
         id: EffectId,
+        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        key: EffectId,
         /// The CODE node.
         node: NodeIx,
         /// The node's input.
@@ -356,6 +360,8 @@ pub enum Effect {
     Model {
         /// Answer here.
         id: EffectId,
+        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        key: EffectId,
         /// The LLM node (or the CONTEXT_PROCESSOR that summarizes).
         node: NodeIx,
         /// The request.
@@ -372,6 +378,8 @@ pub enum Effect {
     Tool {
         /// Answer here.
         id: EffectId,
+        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        key: EffectId,
         /// The LLM or TOOL node.
         node: NodeIx,
         /// The call.

@@ -38,6 +38,7 @@ use super::step::StepContext;
 use crate::definition::{AgentConfig, VariableScope};
 use crate::event::TakenEvents;
 use crate::graph::{Graph, NodeIx};
+use crate::message::ToolCall;
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::value::Output;
@@ -115,6 +116,12 @@ pub struct ThreadMachine {
     /// The node's state: what it awaits.
     pub(super) run: NodeRun,
     pub(super) attempt: u32,
+    /// The effect of the first attempt at the node's current call: later attempts share its idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_call: Option<EffectId>,
+    /// Tool calls of the current LLM node that an attempt left without a result, with their idempotency keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) cut_off: Vec<(EffectId, ToolCall)>,
     /// The running attempt's time limit.
     pub(super) deadline: Option<EffectId>,
     pub(super) steps: u64,
@@ -161,6 +168,8 @@ impl ThreadMachine {
             at: seed.first,
             run: NodeRun::Idle,
             attempt: 0,
+            first_call: None,
+            cut_off: Vec::new(),
             deadline: None,
             steps: 0,
             loops: None,

@@ -86,6 +86,8 @@ impl StepContext<'_> {
         self.thread.at = next;
         self.thread.attempt = 0;
         self.thread.prompted = false;
+        self.thread.first_call = None;
+        self.thread.cut_off.clear();
         self.safe_point();
     }
 

@@ -29,6 +29,12 @@ impl StepContext<'_> {
         self.thread.last_effect
     }
 
+    /// Returns the next effect, for the node's one call, and the idempotency key that all its attempts share.
+    pub(super) fn next_call(&mut self) -> (EffectId, EffectId) {
+        let id = self.next_effect();
+        (id, *self.thread.first_call.get_or_insert(id))
+    }
+
     pub(super) fn listens(&self, event_type: EventType) -> bool {
         self.environment.interest.contains(event_type)
     }

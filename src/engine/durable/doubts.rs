@@ -71,6 +71,7 @@ pub(super) async fn settle(
         let of = InDoubtOf {
             thread: *thread,
             effect: *id,
+            key: key_of(effect).unwrap_or(*id),
             node_id: Arc::clone(&node.id),
             kind,
             policy: policy(shared.ports(), node, kind, effect),
@@ -96,6 +97,7 @@ pub(super) async fn settle(
         let of = InDoubtOf {
             thread: rebuilt.machine.thread_of(&what.event.thread_id).unwrap_or_default(),
             effect: call,
+            key: call,
             node_id: Arc::clone(&what.trigger_id),
             kind: DoubtKind::Trigger,
             policy: what.in_doubt.clone(),
@@ -137,6 +139,7 @@ pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message>
 struct InDoubtOf {
     thread: ThreadNo,
     effect: EffectId,
+    key: EffectId,
     node_id: Arc<str>,
     kind: DoubtKind,
     policy: InDoubt,
@@ -153,6 +156,7 @@ impl InDoubtOf {
         let mut doubt = Doubt {
             thread: self.thread,
             effect: self.effect,
+            key: self.key,
             node_id: self.node_id,
             kind: self.kind,
             policy: self.policy,
@@ -180,6 +184,17 @@ impl InDoubtOf {
             DoubtAnswer::Fail => Resolution::Failed,
         };
         Ok((doubt, answer))
+    }
+}
+
+/// The effect that the call's idempotency key names.
+fn key_of(effect: &Effect) -> Option<EffectId> {
+    match effect {
+        Effect::Model { key, .. }
+        | Effect::Tool { key, .. }
+        | Effect::Function { key, .. }
+        | Effect::Script { key, .. } => Some(*key),
+        _ => None,
     }
 }
 

@@ -161,7 +161,7 @@ fn steps(rebuilt: &Rebuilt, told: &[Told], started_at: u64) -> Vec<Step> {
     let mut repeated: Vec<String> = Vec::new();
     for (number, told) in (1..).zip(told) {
         if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &told.message {
-            repeated.extend(doubts.iter().map(|doubt| doubt.key(run_id)));
+            repeated.extend(doubts.iter().map(|doubt| doubt.effect_id(run_id)));
         }
         let mut step = plain(number, kind(&told.message), told.at);
         step.effect_id = answered(run_id, &told.message);

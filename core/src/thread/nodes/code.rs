@@ -93,14 +93,14 @@ fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
 }
 
 fn work(walk: &mut StepContext<'_>, input: Output) -> Progress {
-    let id = walk.next_effect();
+    let (id, key) = walk.next_call();
     let node = walk.thread.at;
     walk.out.push(match walk.thread.graph().node(node).kind {
         NodeKind::Script { .. } => {
             let input = Arc::clone(input.value());
-            Effect::Script { id, node, input }
+            Effect::Script { id, key, node, input }
         }
-        _ => Effect::Function { id, node, input },
+        _ => Effect::Function { id, key, node, input },
     });
     Progress::Wait(NodeRun::Code(Stage::Work { id }))
 }

@@ -136,8 +136,14 @@ impl Consent {
         }
     }
 
-    /// Takes what it waits for.
-    pub(super) fn answer(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Consented {
+    /// Takes what it waits for. The call that a person allows has this idempotency key.
+    pub(super) fn answer(
+        self,
+        walk: &mut StepContext<'_>,
+        key: EffectId,
+        effect: EffectId,
+        outcome: Outcome,
+    ) -> Consented {
         match self {
             Self::Allowed { edited, .. } => {
                 let result = match outcome {
@@ -155,7 +161,7 @@ impl Consent {
                     |reason: &str| ToolResult::failed(format!("the call of `{}` was refused: {reason}", tool.name));
                 let result = match question.hear(walk, effect, outcome) {
                     Heard::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
-                        Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, &tool, edited)),
+                        Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, key, &tool, edited)),
                         Ok(ConsentAnswer::Refuse(reason)) => refused(&reason),
                         Err(expected) => refused(&format!("the answer about it is none: {expected}")),
                     },
@@ -202,7 +208,7 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> Content {
 }
 
 /// Has the call run that a person has allowed.
-fn run(walk: &mut StepContext<'_>, tool: &ToolConsent, edited: Option<Value>) -> Consent {
+fn run(walk: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Option<Value>) -> Consent {
     let id = walk.next_effect();
     let call = ToolCall {
         id: tool.tool_call_id.clone(),
@@ -211,6 +217,7 @@ fn run(walk: &mut StepContext<'_>, tool: &ToolConsent, edited: Option<Value>) ->
     };
     walk.out.push(Effect::Tool {
         id,
+        key,
         node: walk.thread.at,
         call,
         is_consented: true,

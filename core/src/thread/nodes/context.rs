@@ -145,11 +145,12 @@ fn tell_failed(walk: &mut StepContext<'_>, error: &RunError) {
 
 /// Asks the model for a summary.
 fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<GoesOn>>) -> Progress {
-    let id = walk.next_effect();
+    let (id, key) = walk.next_call();
     let node = walk.thread.at;
     let transcript = goes_on.as_ref().map(|goes_on| Arc::clone(&goes_on.transcript));
     walk.out.push(Effect::Model {
         id,
+        key,
         node,
         request,
         offers_tools: false,

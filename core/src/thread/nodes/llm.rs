@@ -105,6 +105,8 @@ enum At {
 #[derive(Debug, Serialize, Deserialize)]
 struct Running {
     id: EffectId,
+    /// Its idempotency key.
+    key: EffectId,
     call: ToolCall,
     /// The message that answers it.
     result: Option<Message>,
@@ -268,6 +270,9 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
         At::Tools { calls, answered: _ } => {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
+                if running.result.is_none() {
+                    walk.thread.cut_off.push((running.key, running.call.clone()));
+                }
                 match &running.consent {
                     Some(consent) => consent.abandon(walk),
                     None if running.result.is_none() => walk.out.push(Effect::Drop { id: running.id }),
@@ -366,10 +371,11 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
     }
     stage.announced = false;
     walk.may_be_held_by(&[EventType::LlmToken]);
-    let id = walk.next_effect();
+    let (id, key) = walk.next_call();
     let node = walk.thread.at;
     walk.out.push(Effect::Model {
         id,
+        key,
         node,
         request: prepared.request,
         offers_tools: !stage.is_last_word,
@@ -380,6 +386,8 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
 }
 
 fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
+    // The next call has another body.
+    walk.thread.first_call = None;
     walk.spend(reply.usage);
     stage.usage.add(reply.usage);
     let message = Message {
@@ -452,6 +460,7 @@ fn tool_rounds(walk: &StepContext<'_>) -> (u32, ToolRoundLimit) {
 
 fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
     let id = walk.next_effect();
+    let key = key_of_tool_call(walk, &call).unwrap_or(id);
     walk.emit(EventType::ToolCallStarted, |thread| {
         [
             ("nodeId", json!(thread.graph().node(thread.at).id)),
@@ -465,6 +474,7 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
         Some(tool) => walk.converse(id, ConversationOp::BuiltIn(tool, Box::new(call.clone()))),
         None => walk.out.push(Effect::Tool {
             id,
+            key,
             node,
             call: call.clone(),
             is_consented: false,
@@ -472,10 +482,21 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
     }
     Running {
         id,
+        key,
         call,
         result: None,
         consent: None,
     }
+}
+
+/// Returns the idempotency key of a call that an earlier attempt of the node left without a result, if this is that call
+/// again: the model gave it another id.
+fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectId> {
+    let cut_off = &mut walk.thread.cut_off;
+    let place = cut_off
+        .iter()
+        .position(|(_, before)| before.name == call.name && before.arguments == call.arguments)?;
+    Some(cut_off.remove(place).0)
 }
 
 /// The built-in tool of this name, where the node offers it.
@@ -499,7 +520,7 @@ fn tool_answer(
     let running = place.and_then(|place| calls.get_mut(place));
     if let Some(running) = running.filter(|running| running.awaits(effect)) {
         let (result, edited) = match (running.consent.take(), outcome) {
-            (Some(consent), outcome) => match consent.answer(walk, effect, outcome) {
+            (Some(consent), outcome) => match consent.answer(walk, running.key, effect, outcome) {
                 Consented::Waits(consent) => {
                     running.consent = Some(Box::new(consent));
                     return stage.to(At::Tools { calls, answered });

@@ -82,7 +82,10 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: Effec
         }
         (ToolStage::Consent(under), outcome) => {
             let UnderConsent { id, consent } = *under;
-            match consent.answer(walk, effect, outcome) {
+            match {
+                let key = walk.thread.first_call.unwrap_or(id);
+                consent.answer(walk, key, effect, outcome)
+            } {
                 Consented::Waits(consent) => under_consent(UnderConsent { id, consent }),
                 Consented::Ended(result, _) => answered(walk, id, &result),
             }
@@ -97,7 +100,7 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
     let NodeKind::Tool { name, .. } = &graph.node(node).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
-    let id = walk.next_effect();
+    let (id, key) = walk.next_call();
     let call = ToolCall {
         id: call_id(id),
         name: name.to_string(),
@@ -113,6 +116,7 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
     });
     walk.out.push(Effect::Tool {
         id,
+        key,
         node,
         call,
         is_consented: false,
