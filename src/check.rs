@@ -39,6 +39,8 @@ pub struct World<'a> {
     pub functions: Option<&'a BTreeSet<String>>,
     /// The functions that scripts can call besides the built-in ones.
     pub script_functions: Option<&'a BTreeSet<String>>,
+    /// The tokenizers that the program registers besides the built-in ones.
+    pub tokenizers: Option<&'a BTreeSet<String>>,
 }
 
 /// Files that were checked as one set. Clones share it.
@@ -76,6 +78,11 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let mut compiled = compile_loaded(&loaded, &context);
     compiled.faults.extend(unknown_sampling(world.config, &profiles));
     compiled.faults.extend(budget_faults(&loaded, world.config));
+    compiled.faults.extend(schema_faults(&loaded));
+    compiled.faults.extend(unknown_tokenizers(&loaded, world.tokenizers));
+    compiled
+        .faults
+        .extend(unknown_tokenizers_of_profiles(&loaded, world.config, world.tokenizers));
     let wrong = profile_faults(&loaded, world.config);
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     compiled.warnings.extend(unknown_names(&loaded));
@@ -104,7 +111,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     Checked(Arc::new(Parts { loaded, compiled }))
 }
 
-/// Names that a run would pass over in silence: strategies of compressions and tokenizers that nobody knows.
+/// Strategies of compressions that are not built in: a run would compress nothing, in silence.
 pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
     let mut found = Vec::new();
     for workflow in &loaded.workflows {
@@ -116,12 +123,6 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
             });
         };
         let config = &workflow.value.config;
-        if let Some(name) = &config.tokenizer
-            && !crate::tokens::is_known(name)
-        {
-            let (message, help) = crate::tokens::unknown(name);
-            warn(FaultCode::UnknownTokenizer, "/config/tokenizer", message, Some(help));
-        }
         let in_nodes = workflow
             .value
             .nodes
@@ -147,6 +148,90 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
                     |near| format!("did you mean `{near}`?"),
                 );
                 warn(FaultCode::UnknownStrategy, &pointer, message, Some(help));
+            }
+        }
+    }
+    found
+}
+
+/// Tokenizers that workflows name and that are neither built in nor among those that the program registers.
+pub fn unknown_tokenizers(loaded: &Loaded, registered: Option<&BTreeSet<String>>) -> Vec<Fault> {
+    let named = loaded
+        .workflows
+        .iter()
+        .filter_map(|workflow| Some((workflow, workflow.value.config.tokenizer.as_ref()?)));
+    let unknown = named.filter(|(_, name)| !is_tokenizer(name, registered));
+    let fault = unknown.map(|(workflow, name)| {
+        let (message, help) = crate::tokens::unknown(name);
+        let code = FaultCode::UnknownTokenizer;
+        workflow
+            .origin
+            .fault_at(code, "/config/tokenizer", message)
+            .with_help(help)
+    });
+    fault.collect()
+}
+
+fn is_tokenizer(name: &str, registered: Option<&BTreeSet<String>>) -> bool {
+    crate::tokens::is_known(name) || registered.is_some_and(|names| names.contains(name))
+}
+
+/// The same of the profiles of these files and of the config.
+fn unknown_tokenizers_of_profiles(
+    loaded: &Loaded,
+    config: Option<&ConfigText>,
+    registered: Option<&BTreeSet<String>>,
+) -> Vec<Fault> {
+    let configured = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
+    let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
+    let mut found = Vec::new();
+    for profile in configured.into_iter().chain(in_files) {
+        if let Some(name) = profile
+            .tokenizer
+            .as_ref()
+            .filter(|name| !is_tokenizer(name, registered))
+        {
+            let (message, help) = crate::tokens::unknown(name);
+            let fault = ProfileFault::new(profile.id.as_str(), "/tokenizer", message);
+            let code = FaultCode::UnknownTokenizer;
+            found.push(
+                Fault {
+                    code,
+                    ..located(&fault, loaded, config)
+                }
+                .with_help(help),
+            );
+        }
+    }
+    found
+}
+
+/// The schemas of inputs, replies and answers that are none.
+pub fn schema_faults(loaded: &Loaded) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for workflow in &loaded.workflows {
+        let mut check = |pointer: String, schema: &Value| {
+            if let Some(message) = crate::json_schema::schema_fault(schema) {
+                found.push(workflow.origin.fault_at(FaultCode::InvalidSchema, &pointer, message));
+            }
+        };
+        if let Some(schema) = &workflow.value.input_schema {
+            check("/inputSchema".to_owned(), &Value::Object(schema.clone()));
+        }
+        for (place, node) in workflow.value.nodes.iter().enumerate() {
+            match &node.config {
+                NodeConfig::Llm(llm) => {
+                    let schema = llm.response_format.as_ref().and_then(crate::models::reply_schema);
+                    if let Some(schema) = schema {
+                        check(format!("/nodes/{place}/config/responseFormat"), &schema);
+                    }
+                }
+                NodeConfig::UserInteraction(question) => {
+                    if let Some(schema) = &question.schema {
+                        check(format!("/nodes/{place}/config/schema"), &Value::Object(schema.clone()));
+                    }
+                }
+                _other => {}
             }
         }
     }
@@ -320,16 +405,6 @@ pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fau
     for profile in configured.into_iter().chain(in_files) {
         let warnings = crate::models::warnings(&profile);
         found.extend(warnings.iter().map(|warning| located(warning, loaded, config)));
-        if let Some(name) = profile.tokenizer.as_ref().filter(|name| !crate::tokens::is_known(name)) {
-            let (message, help) = crate::tokens::unknown(name);
-            let warning = located(
-                &ProfileFault::new(profile.id.as_str(), "/tokenizer", message),
-                loaded,
-                config,
-            );
-            let code = FaultCode::UnknownTokenizer;
-            found.push(Fault { code, ..warning }.with_help(help));
-        }
     }
     found
 }

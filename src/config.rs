@@ -107,7 +107,7 @@ impl ConfigText {
     }
 
     /// All that it says.
-    pub(crate) fn written(&self) -> &Value {
+    pub fn written(&self) -> &Value {
         &self.written
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pirn_core::definition::shown_variable_name;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// `headers` as they are written, then `headersEnv`. All are marked as secrets, so that nothing shows them.
@@ -47,7 +48,10 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
 /// # Errors
 /// A sentence that names the variable that is not set; never a value.
 fn expanded(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
-    let value_of = |name: &str| lookup(name).ok_or_else(|| format!("the environment variable `{name}` is not set"));
+    let value_of = |name: &str| {
+        let unset = || format!("the environment variable {} is not set", shown_variable_name(name));
+        lookup(name).ok_or_else(unset)
+    };
     if !source.contains("${") {
         return value_of(source);
     }
@@ -73,7 +77,7 @@ mod tests {
         assert_eq!(expanded("TOKEN", lookup).as_deref(), Ok("t0p"));
         assert_eq!(expanded("Bearer ${TOKEN}!", lookup).as_deref(), Ok("Bearer t0p!"));
         for source in ["OTHER", "Bearer ${OTHER}"] {
-            assert!(expanded(source, lookup).unwrap_err().contains("`OTHER`"));
+            assert!(expanded(source, lookup).unwrap_err().contains(" OTHER "));
         }
         assert!(expanded("${TOKEN", lookup).is_err());
     }

@@ -3,23 +3,48 @@
 use serde_json::Value;
 
 /// Checks a value against a schema; the error says what is wrong with it.
-#[cfg(any(feature = "providers", feature = "tools"))]
+#[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
 pub(crate) fn fits(schema: &Value, value: &Value) -> Result<(), String> {
-    /// Characters of a fault that are shown: it quotes what was given.
+    let validator = jsonschema::validator_for(schema).map_err(|error| format!("its schema {}", no_schema(&error)))?;
+    validator
+        .validate(value)
+        .map_err(|fault| match fault.instance_path().to_string() {
+            place if place.is_empty() => shown(&fault),
+            place => format!("at {place}: {}", shown(&fault)),
+        })
+}
+
+/// Returns what is wrong with a schema; none where it is one.
+#[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
+pub(crate) fn schema_fault(schema: &Value) -> Option<String> {
+    let error = jsonschema::validator_for(schema).err()?;
+    Some(no_schema(&error))
+}
+
+#[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
+fn no_schema(error: &jsonschema::ValidationError<'_>) -> String {
+    match error.instance_path().to_string() {
+        place if place.is_empty() => format!("is no JSON Schema: {}", shown(error)),
+        place => format!("is no JSON Schema: at {place}: {}", shown(error)),
+    }
+}
+
+/// The beginning of an error, which quotes what was given.
+#[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
+fn shown(error: &jsonschema::ValidationError<'_>) -> String {
     const SHOWN: usize = 400;
-    let schema = jsonschema::validator_for(schema).map_err(|error| format!("its schema is no JSON Schema: {error}"))?;
-    schema.validate(value).map_err(|fault| {
-        let shown: String = fault.to_string().chars().take(SHOWN).collect();
-        match fault.instance_path().to_string() {
-            place if place.is_empty() => shown,
-            place => format!("at {place}: {shown}"),
-        }
-    })
+    error.to_string().chars().take(SHOWN).collect()
 }
 
 /// Without the library everything fits.
-#[cfg(not(any(feature = "providers", feature = "tools")))]
+#[cfg(not(any(feature = "providers", feature = "service", feature = "tools")))]
 #[allow(clippy::unnecessary_wraps)] // the other one's signature
 pub(crate) fn fits(_: &Value, _: &Value) -> Result<(), String> {
     Ok(())
+}
+
+/// Without the library everything is one.
+#[cfg(not(any(feature = "providers", feature = "service", feature = "tools")))]
+pub(crate) fn schema_fault(_: &Value) -> Option<String> {
+    None
 }

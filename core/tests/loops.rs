@@ -228,12 +228,12 @@ fn m03_m05_m08_numbers_paths_and_no_source_at_all_are_gone_over() {
         (Some(3.0), Some(3.0)),
         "M08"
     );
-    let word = of(json!({"dataSource": {"iterable": "hello"}}), "loop.index", json!(null));
-    assert_eq!(
-        word,
-        (Some(10.0), Some(5.0)),
-        "M04: a word that names nothing is its characters"
+    let text = of(
+        json!({"dataSource": {"iterable": "'hello'"}}),
+        "loop.index",
+        json!(null),
     );
+    assert_eq!(text, (Some(10.0), Some(5.0)), "M04: the characters of a text");
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn of(code: FaultCode) -> Option<&'static str> {
         | FaultCode::InvalidExpression
         | FaultCode::UnknownName
         | FaultCode::InvalidTemplate
+        | FaultCode::InvalidSchema
         | FaultCode::InvalidProfile
         | FaultCode::UnknownTool
         | FaultCode::UnknownStrategy

@@ -30,6 +30,7 @@ use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
 
 use crate::check::budgets::budget_faults;
+use crate::check::{schema_faults, unknown_tokenizers};
 use crate::models::{ModelRegistry, ModelsOfRuns};
 use crate::script::{ScriptStats, TextSyntax};
 use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
@@ -575,6 +576,7 @@ impl std::fmt::Debug for Engine {
 struct Names {
     functions: BTreeSet<String>,
     models: Arc<ModelsOfRuns>,
+    tokenizers: BTreeSet<String>,
 }
 
 fn profiles_of(loaded: &Loaded) -> Vec<&Profile> {
@@ -605,6 +607,10 @@ fn compiled(
         compile_loaded(loaded, &context)
     });
     compiled.faults.extend(budget_faults(loaded, models));
+    compiled.faults.extend(schema_faults(loaded));
+    compiled
+        .faults
+        .extend(unknown_tokenizers(loaded, Some(&names.tokenizers)));
     if compiled.faults.is_empty() {
         Ok(compiled)
     } else {

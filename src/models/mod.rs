@@ -41,3 +41,4 @@ pub use providers::Remote;
 pub(crate) use registry::warnings;
 pub use registry::{ModelRegistry, ModelsByName};
 pub use scripted::Scripted;
+pub(crate) use structured::reply_schema;

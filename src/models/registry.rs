@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, Models, laid_over_profile};
 use pirn_core::conversation::{Currency, ModelRequest, Spent};
-use pirn_core::definition::{Profile, nearest};
+use pirn_core::definition::{Profile, nearest, variable_name_fault};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
@@ -356,6 +356,9 @@ fn link_of(
     models: &ModelsByName,
     choose: Option<&Arc<ChooseKey>>,
 ) -> Result<Link, Vec<ProfileFault>> {
+    if let Some(message) = profile.api_key_env.as_deref().and_then(variable_name_fault) {
+        return Err(vec![ProfileFault::new(profile.id.as_str(), "/apiKeyEnv", message)]);
+    }
     let model = model_of(&profile, models, choose)?;
     let is_in_code = models.contains_key(&profile.id) || models.contains_key(&profile.provider);
     let own: Option<&[&str]> = match profile.provider.as_str() {

@@ -71,6 +71,11 @@ impl ResponseFormat {
     }
 }
 
+/// The JSON Schema in a node's `responseFormat`; none where any JSON will do.
+pub(crate) fn reply_schema(written: &Value) -> Option<Value> {
+    ResponseFormat::read(written).schema
+}
+
 /// A value without the nulls of properties that its schema does not require.
 fn without_absent(schema: &Value, mut value: Value) -> Value {
     match &mut value {

@@ -51,7 +51,7 @@ pub fn is_known(name: &str) -> bool {
 
 /// The message about a tokenizer that nobody knows, and what may be meant.
 pub(crate) fn unknown(name: &str) -> (String, String) {
-    let message = format!("unknown tokenizer `{name}`: tokens are estimated, unless the program registers it");
+    let message = format!("unknown tokenizer `{name}`");
     let help = nearest(name, names()).map_or_else(
         || {
             format!(

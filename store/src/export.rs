@@ -273,7 +273,20 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
                     "the file is not what was exported: its checksum does not match".to_owned(),
                 ));
             }
-            return Ok(commit.clone());
+            let commit = commit.clone();
+            text.clear();
+            while file.read_line(&mut text)? > 0 {
+                number += 1;
+                if !text.trim().is_empty() {
+                    let why = "more follows the end of the exported run: import each exported file by itself";
+                    return Err(ExportError::Malformed {
+                        line: number,
+                        why: why.to_owned(),
+                    });
+                }
+                text.clear();
+            }
+            return Ok(commit);
         }
         let body = line.body.map(|raw| raw.get().to_owned()).or(line.body_text);
         match (

@@ -43,7 +43,7 @@ fn a_loop_goes_round_once_for_each_item() {
         ("M03", json!(5), "false", Some(10), none.clone(), json!([0, 1, 2, 3, 4])),
         (
             "M04",
-            json!("hello"),
+            json!("'hello'"),
             "false",
             None,
             none.clone(),

@@ -6,6 +6,7 @@ mod docs;
 mod first_output;
 mod forks;
 mod house;
+mod input_schemas;
 mod interactions;
 mod lifecycle;
 mod listeners;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pirn::check::{World, budget_faults, check, profile_faults, unknown_names};
+use pirn::check::{World, budget_faults, check, profile_faults, schema_faults, unknown_names, unknown_tokenizers};
 use pirn::config::ConfigText;
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
@@ -98,6 +98,8 @@ fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
         .chain(&profile_faults(&loaded, None))
         .chain(&budget_faults(&loaded, None))
         .chain(&unknown_names(&loaded))
+        .chain(&unknown_tokenizers(&loaded, None))
+        .chain(&schema_faults(&loaded))
         .map(|fault| fault.code.to_string())
         .collect()
 }

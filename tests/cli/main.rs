@@ -11,6 +11,8 @@ mod durable;
 mod durable_told;
 #[cfg(unix)]
 mod durable_waits;
+#[cfg(unix)]
+mod examples_of_help;
 mod explore;
 mod folder;
 mod graph;
@@ -30,6 +32,8 @@ mod picture;
 mod profiles;
 mod run;
 mod schema;
+#[cfg(all(feature = "mcp", feature = "providers"))]
+mod secrets;
 mod seeds;
 #[cfg(unix)]
 #[path = "../support/servers.rs"]

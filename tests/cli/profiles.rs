@@ -109,7 +109,7 @@ fn profiles_of_a_workflow_file_and_of_a_json_config_have_their_places_too() {
 }
 
 #[test]
-fn a_program_and_a_tokenizer_that_are_not_there_are_told_of_at_their_lines() {
+fn a_tokenizer_that_is_not_there_is_an_error_and_a_program_a_warning() {
     let config = "[[profiles]]\nid = \"near\"\nprovider = \"echo\"\ntokenizer = \"o200kbase\"\n\n\
         [[tools]]\nname = \"now\"\ndescription = \"The time.\"\n[tools.command]\nprogram = \"daet-of-today\"\n\n\
         [[mcpServers]]\nid = \"files\"\ncommand = \"no-such-server\"\n";
@@ -124,13 +124,19 @@ fn a_program_and_a_tokenizer_that_are_not_there_are_told_of_at_their_lines() {
         .map(|one| json!([one["code"], one["pointer"], one["line"]]))
         .collect();
     let expected = [
-        json!(["UNKNOWN_TOKENIZER", "/profiles/0/tokenizer", 4]),
         json!(["PROGRAM_NOT_FOUND", "/tools/0/command/program", 10]),
         json!(["PROGRAM_NOT_FOUND", "/mcpServers/0/command", 14]),
     ];
     assert_eq!(told, expected, "{report}");
-    assert_eq!(report["warnings"][0]["help"], "did you mean `o200k_base`?");
-    assert_eq!(report["valid"], true, "it may be there where the workflow runs");
+    let error = &report["errors"][0];
+    let told = json!([error["code"], error["pointer"], error["line"], error["help"]]);
+    let expected = json!([
+        "UNKNOWN_TOKENIZER",
+        "/profiles/0/tokenizer",
+        4,
+        "did you mean `o200k_base`?"
+    ]);
+    assert_eq!(told, expected, "{report}");
 }
 
 #[test]

@@ -471,12 +471,53 @@ fn under_virtual_time_an_answer_comes_before_the_clock_moves_on() {
 #[test]
 fn without_a_terminal_a_run_says_what_it_waits_for() {
     let workflow = Workflow::new("unanswered", &asks());
-    let ended = pirn(&["run", workflow.path(), "--answer", "color=green", "--timeout", "1"]);
-    assert_eq!(ended.code, Some(1));
-    for line in [
-        "--answer color: invalid answer: expected one of \"red\", \"blue\"",
-        "node color waits for an answer, and there is no terminal to ask on: --answer color=ANSWER",
-    ] {
-        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    for answer in [&[][..], &["--answer", "color=green"]] {
+        let ended = pirn(&[&["run", workflow.path()][..], answer].concat());
+        assert_eq!(ended.code, Some(1));
+        let refused = "--answer color: invalid answer: expected one of \"red\", \"blue\"";
+        assert_eq!(ended.stderr.contains(refused), !answer.is_empty(), "{}", ended.stderr);
+        for line in [
+            "pirn: node color waits for an answer, and there is no terminal to ask on: ",
+            "help: answer beforehand with --answer color=ANSWER, run on a terminal, or keep the run with --store FILE",
+        ] {
+            assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+        }
+        let report = pirn(&[&["run", workflow.path(), "--output", "json"][..], answer].concat());
+        assert_eq!(report.code, Some(1));
+        let error = &report.json()["error"]["message"];
+        assert!(
+            error.as_str().is_some_and(|text| text.contains("node color waits")),
+            "{error}"
+        );
     }
+}
+
+#[test]
+fn a_question_with_a_time_limit_needs_nobody() {
+    let mut asks = asks();
+    asks["nodes"][1]["config"]["timeoutMs"] = json!(10);
+    asks["nodes"][1]["config"]["onTimeout"] = json!("default");
+    asks["nodes"][1]["config"]["default"] = json!("red");
+    let workflow = Workflow::new("unanswered-default", &asks);
+    let ended = pirn(&["run", workflow.path(), "--answer", "why=so"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn an_input_that_does_not_fit_the_schema_starts_nothing() {
+    let flow = json!({"id": "w", "inputSchema": {"type": "object", "required": ["question"]},
+        "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]});
+    let workflow = Workflow::new("input-schema", &flow);
+    let ended = pirn(&["run", workflow.path(), "--input", "{\"questio\": 1}"]);
+    assert_eq!(ended.code, Some(1));
+    for words in [
+        "INVALID_INPUT",
+        "does not fit `inputSchema` of w",
+        "question",
+        "--input",
+    ] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+    let fits = pirn(&["run", workflow.path(), "--input", "{\"question\": 1}"]);
+    assert_eq!(fits.code, Some(0), "{}", fits.stderr);
 }

@@ -214,7 +214,7 @@ async fn why_there_is_no_token_is_told_and_never_the_secret() {
     let unset = json!({"tokenUrl": "http://localhost:9/", "clientId": "c", "clientSecretEnv": "PIRN_NOBODY_SETS_THIS"});
     let told = started(&world, Some(unset)).await.expect_err("no secret");
     assert!(
-        told.contains("the environment variable `PIRN_NOBODY_SETS_THIS` with the client's secret is not set"),
+        told.contains("the environment variable PIRN_NOBODY_SETS_THIS with the client's secret is not set"),
         "{told}"
     );
     let wrong =

@@ -140,10 +140,19 @@ impl EngineShared {
         self.let_in((run_id, metadata), graphs, beginning, subscriptions, attached)
     }
 
-    /// The workflow that is asked for.
+    /// The workflow that is asked for; INVALID_INPUT where the input does not fit its schema.
     pub(super) fn asked_graph(&self, graphs: &Graphs, request: &RunRequest) -> Result<Arc<Graph>, RunError> {
         let graph = graphs.get(&request.workflow_id).cloned();
-        graph.ok_or_else(|| self.no_workflow(&request.workflow_id))
+        let graph = graph.ok_or_else(|| self.no_workflow(&request.workflow_id))?;
+        if let Some(schema) = &graph.about.input_schema {
+            // A schema may refer to itself, so it is handed on as a whole.
+            let schema = Value::Object(schema.clone());
+            (self.ports.fits)(&schema, &request.input).map_err(|fault| {
+                let message = format!("the input does not fit `inputSchema` of {}: {fault}", graph.workflow_id);
+                RunError::new(RunErrorCode::InvalidInput, message)
+            })?;
+        }
+        Ok(graph)
     }
 
     /// The place of a run in the session that it asks for.

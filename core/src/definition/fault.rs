@@ -104,6 +104,8 @@ fault_codes! {
     UnknownName = "UNKNOWN_NAME",
     /// A template that does not parse.
     InvalidTemplate = "INVALID_TEMPLATE",
+    /// A JSON Schema that is none: of an input, a reply or an answer.
+    InvalidSchema = "INVALID_SCHEMA",
     /// A function that is not registered.
     UnknownFunction = "UNKNOWN_FUNCTION",
     /// A model profile that no engine is built with.
@@ -114,14 +116,14 @@ fault_codes! {
     BudgetWithoutMaximum = "BUDGET_WITHOUT_MAXIMUM",
     /// A budget of money, and a profile without prices.
     BudgetWithoutPrices = "BUDGET_WITHOUT_PRICES",
+    /// A tokenizer that is neither built in nor registered.
+    UnknownTokenizer = "UNKNOWN_TOKENIZER",
     /// Warning: a tool that the config at hand does not give.
     UnknownTool = "UNKNOWN_TOOL",
     /// Warning: a compression strategy that is none of the built-in ones; nothing is compressed.
     UnknownStrategy = "UNKNOWN_STRATEGY",
     /// Warning: the program of a tool or of an MCP server is not on this machine.
     ProgramNotFound = "PROGRAM_NOT_FOUND",
-    /// Warning: a tokenizer nobody knows; tokens are estimated.
-    UnknownTokenizer = "UNKNOWN_TOKENIZER",
     /// Warning: the older form, with `forkId` in place of `forkPathIds`.
     LegacyForm = "LEGACY_FORM",
     /// Warning: several options in one selection; the first in the documented order wins.

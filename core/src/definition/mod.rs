@@ -20,6 +20,7 @@ mod schedule;
 #[cfg(feature = "schema")]
 mod schema;
 mod trigger;
+mod variable_name;
 mod workflow;
 
 pub use budget::Budget;
@@ -47,6 +48,7 @@ pub use schema::schema;
 pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };
+pub use variable_name::{misplaced_secrets, shown_variable_name, variable_name_fault, variable_text_fault};
 pub use workflow::{
     EdgeDefinition, InDoubt, NodeDefinition, OnError, Profile, Reducer, ReducerWord, RetryPolicy, VariableDefinition,
     WorkflowConfig, WorkflowDefinition,

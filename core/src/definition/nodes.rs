@@ -580,7 +580,7 @@ pub struct LoopStartConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopDataSource {
     /// A list; an object, as `{key, value}`; a whole number n, as 0 to n - 1; a text, as its characters; or text that is an
-    /// expression or a `{{path}}` whose value is one of these. A lone word that is no name in scope stands for itself.
+    /// expression or a `{{path}}` whose value is one of these.
     pub iterable: Value,
     /// The thread variable that takes each item.
     #[serde(default, skip_serializing_if = "Option::is_none")]

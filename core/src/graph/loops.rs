@@ -8,7 +8,6 @@ use super::model::{LoopNode, NodeIx, NodeKind};
 use super::nodes::NodeCompiler;
 use super::pairing::Partners;
 use crate::definition::{FaultCode, LoopEndConfig, LoopStartConfig, NodeConfig, WorkflowDefinition};
-use crate::script::{Path, is_reserved};
 
 /// Pairs by `loopId`.
 pub(super) fn pair_loops(definition: &WorkflowDefinition, partners: &mut Partners, report: &mut Diagnostics<'_>) {
@@ -91,16 +90,13 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, "variableName"), message);
         }
-        let text = source.and_then(|source| source.iterable.as_str()).map(str::trim);
         let iterable = source.map(|source| {
             let pointer = child(&pointer, "iterable");
-            self.snippets
-                .iterable(&source.iterable, text.is_some_and(is_word), &pointer, self.report)
+            self.snippets.input(&source.iterable, &pointer, self.report)
         });
         Some(NodeKind::LoopStart(LoopNode {
             end: end?,
             iterable,
-            word: text.filter(|text| is_word(text)).map(Arc::from),
             variable: source.and_then(|source| source.variable_name.as_deref()).map(Arc::from),
             max_iterations: config.max_iterations,
             on_limit: config.on_limit,
@@ -116,10 +112,4 @@ impl NodeCompiler<'_, '_> {
             break_condition,
         })
     }
-}
-
-/// True if a text is one name.
-fn is_word(text: &str) -> bool {
-    let path = Path::of_template(text);
-    path.is_some_and(|path| path.steps().is_empty() && !is_reserved(path.root()) && !text.contains('-'))
 }

@@ -337,8 +337,6 @@ pub struct LoopNode {
     pub end: NodeIx,
     /// The items; absent: the loop counts.
     pub iterable: Option<ValueSpec>,
-    /// A text that stands for itself where it is no name in scope.
-    pub word: Option<Arc<str>>,
     /// The thread variable that takes each item.
     pub variable: Option<Arc<str>>,
     /// Iterations at most.

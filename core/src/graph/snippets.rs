@@ -146,20 +146,6 @@ impl<'a> Snippets<'a> {
         }
     }
 
-    /// The items of a loop: as [`Self::input`], but a lone word may be a text of its own.
-    pub(super) fn iterable(
-        &mut self,
-        value: &Value,
-        is_word: bool,
-        pointer: &[Step],
-        report: &mut Diagnostics<'_>,
-    ) -> ValueSpec {
-        match value {
-            Value::String(word) if is_word => ValueSpec::Expression(self.add(SnippetKind::Expression, word)),
-            _ => self.input(value, pointer, report),
-        }
-    }
-
     /// A value with templates in its strings.
     pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         if too_deep(value) {

@@ -18,7 +18,7 @@ use crate::graph::{
     ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, TemplateMessage,
     Unevaluated, ValueSpec,
 };
-use crate::script::{JS_GLOBALS, Scope, bare_name};
+use crate::script::Scope;
 use crate::value::{Output, ValueBudget};
 
 /// The scope of a thread's texts: the thread, and the run's global variables behind its own.
@@ -166,7 +166,10 @@ fn outcome(
             | NodeKind::Subgraph { input: Some(input), .. }
             | NodeKind::Tool { arguments: input, .. } => spec_value(graph, input, scope, evaluator).map(Outcome::Value),
             NodeKind::Map(map) => item_inputs(graph, map, scope, evaluator).map(Outcome::Value),
-            NodeKind::LoopStart(node) => iterable(graph, node, scope, evaluator).map(Outcome::Value),
+            NodeKind::LoopStart(LoopNode {
+                iterable: Some(iterable),
+                ..
+            }) => spec_value(graph, iterable, scope, evaluator).map(Outcome::Value),
             _ => Ok(Outcome::Value(scope.output())),
         },
         Evaluation::Prompt => {
@@ -233,24 +236,6 @@ fn computed(
         parts,
     };
     Ok(Outcome::Value(Arc::new(json!(computed))))
-}
-
-/// The items of a loop. A lone word that is no name in scope stands for itself.
-fn iterable(
-    graph: &Graph,
-    node: &LoopNode,
-    scope: &dyn Scope,
-    evaluator: &mut dyn Evaluator,
-) -> Result<Arc<Value>, Unevaluated> {
-    match (&node.iterable, &node.word) {
-        (_, Some(word)) if !is_name(scope, word) => Ok(Arc::new(Value::from(&**word))),
-        (Some(iterable), _) => spec_value(graph, iterable, scope, evaluator),
-        (None, _) => Ok(Arc::default()),
-    }
-}
-
-fn is_name(scope: &dyn Scope, word: &str) -> bool {
-    JS_GLOBALS.contains(&word) || matches!(word, "variables" | "nodes") || bare_name(scope, word).is_some()
 }
 
 fn contents(messages: &[TemplateMessage]) -> impl Iterator<Item = Option<SnippetIx>> {

@@ -9,7 +9,7 @@ use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
 
 use crate::failure::Failure;
-use crate::files;
+use crate::{files, redact};
 
 /// The argument that names the config file.
 #[derive(clap::Args)]
@@ -79,6 +79,7 @@ fn read(path: PathBuf) -> Result<Config, Failure> {
         }
         ConfigError::Malformed { .. } => invalid_config(&error),
     })?;
+    redact::hide_misplaced(text.written());
     Ok(Config {
         profiles: match text.profiles() {
             Ok(profiles) => profiles,

@@ -9,6 +9,7 @@ use pirn::config::read_text;
 use pirn_core::definition::nearest;
 
 use crate::failure::Failure;
+use crate::redact;
 use crate::terminal::say;
 
 /// Bytes that a file or stdin may have: a long conversation has a few million.
@@ -26,7 +27,10 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
     let mut unreadable = Vec::new();
     for path in paths {
         match read_one(path) {
-            Ok(text) => files.push(SourceFile::new(path, text)),
+            Ok(text) => {
+                redact::hide_misplaced_in(&text);
+                files.push(SourceFile::new(path, text));
+            }
             Err(error) => unreadable.push(unreadable_text(path, &error)),
         }
     }

@@ -49,7 +49,7 @@ use terminal::{Color, Output};
     about,
     after_help = "\
 Examples:
-  pirn init hello && pirn run hello/workflow.json --input '\"world\"'
+  pirn init hello && pirn run hello/workflow.json --input @hello/input.json
   pirn validate workflow.json
   pirn graph workflow.json --format svg > workflow.svg
 

@@ -11,6 +11,7 @@ use pirn::store::{SqliteStore, Store};
 
 use crate::failure::Failure;
 use crate::store::{file, refused};
+use crate::terminal::shell_quoted;
 
 /// The location of the runs.
 #[derive(clap::Args)]
@@ -164,9 +165,9 @@ impl Place {
     /// The arguments that name it.
     pub(crate) fn arguments(&self) -> String {
         match self {
-            Self::File(named) => format!("--store {named}"),
+            Self::File(named) => format!("--store {}", shell_quoted(named)),
             #[cfg(feature = "postgres")]
-            Self::Postgres(server) => format!("--engine postgres --url {}", server.shown()),
+            Self::Postgres(server) => format!("--engine postgres --url {}", shell_quoted(&server.shown())),
             #[cfg(feature = "restate")]
             Self::Restate(server) => server.arguments(),
         }
@@ -182,6 +183,7 @@ pub(crate) mod shared {
     use pirn_postgres::{ConnectError, PostgresOptions, PostgresStore};
 
     use crate::failure::Failure;
+    use crate::terminal::shell_quoted;
 
     #[derive(Clone)]
     pub(crate) struct Postgres {
@@ -207,7 +209,7 @@ pub(crate) mod shared {
             match error {
                 ConnectError::NotSetUp { .. } => failure.with_help(format!(
                     "set it up once: pirn worker --setup --engine postgres --url {}",
-                    self.shown()
+                    shell_quoted(&self.shown())
                 )),
                 ConnectError::Absurdctl { .. } => {
                     failure.with_help("install it, and psql: pip install absurdctl==0.5.1; or name it by --absurdctl")

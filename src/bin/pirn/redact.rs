@@ -1,9 +1,11 @@
 //! Keys in what is shown: a line of a file may hold one where none should be.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, PoisonError, RwLock};
 
+use pirn_core::definition::{misplaced_secrets, variable_name_fault};
 use regex::{Captures, Regex};
+use serde_json::Value;
 
 /// A field that is named like a key and its value, user info in a URL, a bearer token, and what begins like the keys of
 /// the large providers. The part to hide is the group `key`.
@@ -15,23 +17,66 @@ static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"|\bbearer\s+(?P<c>[a-z0-9._~+/=-]{8,})"#,
         r#"|\b(?P<d>(?:sk|pk|rk|xai|gsk|hf|ghp|gho)[-_][a-z0-9_-]{8,})"#,
         r#"|\b(?P<e>AIza[a-z0-9_-]{20,})"#,
+        r#"|\b(?:api_?key|client_?secret)_?env\\?["']?\s*[:=]\s*\\?["'](?P<f>[^"'\\]+)"#,
     ))
     .ok()
 });
+
+/// Texts of files that stand where the name of an environment variable was wanted, and are none.
+static MISPLACED: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// From now on nothing shows what stands in a file where the names of environment variables do, and is none.
+pub(crate) fn hide_misplaced(file: &Value) {
+    let found = misplaced_secrets(file);
+    if !found.is_empty() {
+        let mut hidden = MISPLACED.write().unwrap_or_else(PoisonError::into_inner);
+        hidden.extend(found.into_iter().filter(|text| !text.is_empty()).map(str::to_owned));
+        // Of two the longer one first: the other may be a part of it.
+        hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    }
+}
+
+/// The same of the text of a workflow file.
+pub(crate) fn hide_misplaced_in(text: &str) {
+    if ["Env\"", "apiKeyEnvs", "api_key_env"]
+        .iter()
+        .any(|name| text.contains(name))
+        && let Ok(file) = serde_json::from_str(text)
+    {
+        hide_misplaced(&file);
+    }
+}
 
 /// The text with every key in it replaced by as many asterisks as it has bytes, so that places in it stay what they were.
 pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     let Some(keys) = KEYS.as_ref() else {
         return Cow::Borrowed(text);
     };
-    keys.replace_all(text, |found: &Captures<'_>| {
+    let mut text = Cow::Borrowed(text);
+    for secret in MISPLACED.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        if text.contains(secret.as_str()) {
+            text = Cow::Owned(text.replace(secret.as_str(), &"*".repeat(secret.len())));
+        }
+    }
+    let masked = keys.replace_all(&text, |found: &Captures<'_>| {
         let whole = &found[0];
         let key = ["a", "b", "c", "d", "e"].iter().find_map(|name| found.name(name));
-        let Some(key) = key else { return whole.to_owned() };
+        let misplaced = || {
+            found
+                .name("f")
+                .filter(|name| variable_name_fault(name.as_str()).is_some())
+        };
+        let Some(key) = key.or_else(misplaced) else {
+            return whole.to_owned();
+        };
         let start = key.start() - found.get(0).map_or(0, |all| all.start());
         let (before, rest) = whole.split_at(start);
         format!("{before}{}{}", "*".repeat(key.len()), &rest[key.len()..])
-    })
+    });
+    match masked {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(masked) => Cow::Owned(masked),
+    }
 }
 
 #[cfg(test)]
@@ -47,6 +92,7 @@ mod tests {
             ("https://me:pw@host/x", "https://*****@host/x"),
             ("Authorization: Bearer abcdefgh", "Authorization: Bearer ********"),
             ("the key sk-12345678 is wrong", "the key *********** is wrong"),
+            ("apiKeyEnv = 'a key'", "apiKeyEnv = '*****'"),
         ] {
             assert_eq!(masked(text), shown);
         }

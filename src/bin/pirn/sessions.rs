@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::place::StoreArgs;
 use crate::store::{close, refused};
-use crate::terminal::{Output, answer, table};
+use crate::terminal::{Output, answer, shell_quoted, table};
 
 /// Arguments of `pirn sessions`.
 #[derive(clap::Args)]
@@ -137,7 +137,7 @@ fn remove(store: &StoreArgs, output: Output, ids: &[String]) -> Result<ExitCode,
         let live = block_on(store.runs(live, None, 1)).map_err(|error| refused(&error))?;
         if let Some(run) = live.first() {
             let message = format!("session {id} is in use: run {} of it has not ended", run.id);
-            let help = format!("pirn runs resume {0}, or pirn runs cancel {0}", run.id);
+            let help = format!("pirn runs resume {0}, or pirn runs cancel {0}", shell_quoted(&run.id));
             return Err(Failure::failed("SESSION_IN_USE", message).with_help(help));
         }
         if block_on(store.session(id)).map_err(|error| refused(&error))?.is_none() {

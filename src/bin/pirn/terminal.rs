@@ -1,10 +1,11 @@
 //! Output to the terminal, its width and colours, and the exit codes.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use console::Term;
+use console::{Term, measure_text_width};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::visible::visible;
@@ -59,11 +60,21 @@ impl Color {
 pub(crate) fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut lines = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
     lines.extend(rows);
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| measure_text_width(&line[column]))
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = line.iter().zip(&widths).map(|(cell, width)| {
+            // A letter may be two columns wide, or none.
+            let rest = width.saturating_sub(measure_text_width(cell));
+            format!("{cell}{:rest$}", "")
+        });
         let joined = cells.collect::<Vec<_>>().join("  ");
         // Text grows without limit.
         let _ = writeln!(text, "{}", joined.trim_end());
@@ -114,6 +125,16 @@ pub(crate) fn bar(is_quiet: bool, len: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
+}
+
+/// A word of a command that is shown to be copied: in quotes where a shell would read it as anything else.
+pub(crate) fn shell_quoted(word: &str) -> Cow<'_, str> {
+    /// Signs that mean nothing to a shell within a word.
+    const PLAIN: &str = "-_./:=@,+%";
+    if !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || PLAIN.contains(c)) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''")).into()
 }
 
 /// One line on stderr, outside a run.

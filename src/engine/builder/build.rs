@@ -171,6 +171,7 @@ impl EngineBuilder {
         let names = Names {
             models: Arc::clone(&models),
             functions: self.functions.keys().cloned().collect(),
+            tokenizers: tokenizers.keys().cloned().collect(),
         };
         let ports = Ports {
             schedules: None,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pirn_actors::ports::ModelCall;
+use pirn_core::definition::shown_variable_name;
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use reqwest::header::HeaderValue;
@@ -38,7 +39,7 @@ pub(super) struct Keys {
 #[serde(deny_unknown_fields)]
 pub(super) struct KeysBy {
     by: String,
-    names: BTreeMap<String, String>,
+    pub(super) names: BTreeMap<String, String>,
 }
 
 impl Keys {
@@ -72,7 +73,10 @@ impl Keys {
         };
         match (self.variables)(variable).as_deref().and_then(Key::read) {
             Some(key) => Ok(key),
-            None => failed(format!("the environment variable {variable} with the key is not set")),
+            None => failed(format!(
+                "the environment variable {} with the key is not set",
+                shown_variable_name(variable)
+            )),
         }
     }
 }

@@ -28,7 +28,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, max_tokens};
 use pirn_core::conversation::{MessageRules, ModelRequest};
-use pirn_core::definition::Profile;
+use pirn_core::definition::{Profile, variable_name_fault, variable_text_fault};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
@@ -154,6 +154,16 @@ impl Remote {
         if let Some(name) = written.headers.keys().find(|name| is_secret(name)) {
             let message = "a key has no place in a file: name the environment variable that holds it in `headersEnv`";
             fault(&format!("/headers/{name}"), message.to_owned());
+        }
+        for (name, source) in &written.headers_env {
+            if let Some(message) = variable_text_fault(source) {
+                fault(&format!("/headersEnv/{name}"), message.to_owned());
+            }
+        }
+        for (name, variable) in written.api_key_envs.iter().flat_map(|by| &by.names) {
+            if let Some(message) = variable_name_fault(variable) {
+                fault(&format!("/apiKeyEnvs/names/{name}"), message.to_owned());
+            }
         }
         if let Some(name) = written.query.keys().find(|name| is_secret(name)) {
             fault(&format!("/query/{name}"), "a key has no place in a file".to_owned());

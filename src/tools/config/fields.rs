@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use pirn_core::definition::nearest;
+use pirn_core::definition::{nearest, variable_name_fault};
 use serde_json::{Map, Value};
 
 use super::ConfigFault;
@@ -113,6 +113,28 @@ impl<'a> Fields<'a> {
             match item {
                 Value::String(text) => texts.push(text),
                 _other => self.fault(&format!("{name}/{place}"), "must be a text"),
+            }
+        }
+        texts
+    }
+
+    /// The name of an environment variable, which must be there.
+    #[cfg(feature = "mcp")]
+    pub(super) fn variable(&mut self, name: &'static str) -> String {
+        let text = self.required(name);
+        // An empty one is said to be missing.
+        if let Some(fault) = variable_name_fault(&text).filter(|_| !text.is_empty()) {
+            self.fault(name, fault);
+        }
+        text
+    }
+
+    /// A list of names of environment variables.
+    pub(super) fn variables(&mut self, name: &'static str) -> Vec<String> {
+        let texts = self.texts(name);
+        for (place, text) in texts.iter().enumerate() {
+            if let Some(fault) = variable_name_fault(text) {
+                self.fault(&format!("{name}/{place}"), fault);
             }
         }
         texts

@@ -96,7 +96,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
             program: tool::program_at(&fields.required("command"), folder),
             args: fields.texts("args"),
             env: fields.text_table("env"),
-            env_from: fields.texts("envFrom"),
+            env_from: fields.variables("envFrom"),
             cwd: fields.text("cwd").map(|path| folder.join(path)),
         }),
         (false, true) => http(fields),
@@ -175,7 +175,7 @@ fn oauth_of(fields: &mut Fields<'_>, server: &str) -> OauthConfig {
     OauthConfig {
         token_url,
         client_id: fields.required("clientId"),
-        secret_env: fields.required("clientSecretEnv"),
+        secret_env: fields.variable("clientSecretEnv"),
         is_in_body: fields.word("clientAuth", &["basic", "post"]) == Some(1),
         scope: fields.text("scope"),
         resource: fields.text("resource").unwrap_or_else(|| server.to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{BuiltInTool, nearest};
+use pirn_core::definition::{BuiltInTool, nearest, variable_text_fault};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
@@ -218,7 +218,7 @@ fn command(fields: &mut Fields<'_>, folder: &Path, known: Option<&[String]>) -> 
         args,
         stdin,
         env: fields.text_table("env"),
-        env_from: fields.texts("envFrom"),
+        env_from: fields.variables("envFrom"),
         cwd: fields.text("cwd").map(|path| folder.join(path)),
         ok_exit_codes: exit_codes(fields),
     }
@@ -316,6 +316,13 @@ pub(super) fn header_tables(fields: &mut Fields<'_>) -> (BTreeMap<String, String
         for name in texts.keys() {
             if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
                 fields.fault(&format!("{table}/{name}"), "is no name of a header");
+            }
+        }
+        if table == "headersEnv" {
+            for (name, source) in &texts {
+                if let Some(fault) = variable_text_fault(source) {
+                    fields.fault(&format!("{table}/{name}"), fault);
+                }
             }
         }
         texts

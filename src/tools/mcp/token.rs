@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use pirn_core::definition::shown_variable_name;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -93,8 +94,10 @@ impl Tokens {
     async fn ask(&self) -> Result<Granted, String> {
         let config = &self.config;
         let variable = &config.secret_env;
-        let secret = std::env::var(variable)
-            .map_err(|_| format!("the environment variable `{variable}` with the client's secret is not set"))?;
+        let secret = std::env::var(variable).map_err(|_| {
+            let shown = shown_variable_name(variable);
+            format!("the environment variable {shown} with the client's secret is not set")
+        })?;
         let mut form = reqwest::Url::parse("form:").map_err(|error| error.to_string())?;
         {
             let mut pairs = form.query_pairs_mut();

@@ -138,7 +138,7 @@ fn headers_are_sent_and_those_of_the_environment_are_never_shown() {
     assert!(
         call(&unset, json!({}))
             .expect_err("unset")
-            .contains("`PIRN_NOT_SET` is not set")
+            .contains("PIRN_NOT_SET is not set")
     );
 }
 

@@ -465,12 +465,8 @@ fn mistakes() -> Vec<Mistake> {
         (
             "a tokenizer that nobody knows",
             with(flow(), "/config", json!({"tokenizer": "o2000k"})),
-            0,
-            [
-                "unknown tokenizer `o2000k`",
-                "/config/tokenizer",
-                "tokens are estimated",
-            ],
+            1,
+            ["UNKNOWN_TOKENIZER", "/config/tokenizer", "unknown tokenizer `o2000k`"],
         ),
         (
             "a selection of nothing",

@@ -20,7 +20,7 @@ use input::BadInput;
 #[command(after_help = "\
 Examples:
   echo '{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}' | pirn context count
-  echo '{\"messages\": [...], \"options\": {\"lastN\": 2}}' | pirn context select
+  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"options\": {\"lastN\": 2}}' | pirn context select
   pirn run workflow.json --output json | pirn context show -
   pirn run workflow.json --output json | pirn context judge -
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::schema;
-use crate::terminal::answer;
+use crate::terminal::{answer, shell_quoted};
 
 /// The files written beside the schema.
 const FILES: [(&str, &str); 4] = [
@@ -62,19 +62,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for (path, text) in &files {
         write_new(path, text).map_err(|error| unwritable(path, &error))?;
     }
-    let at = |name: &str| dir.join(name).display().to_string();
+    let at = |name: &str| shell_quoted(&dir.join(name).display().to_string()).into_owned();
     Ok(answer(
         &format!(
-            "wrote {}\n\nrun it:       pirn run {} --input @{}\ncheck it:     pirn validate {}\nchange it:    {}\n",
+            "wrote {}\n\nrun it:       pirn run {} --input {}\ncheck it:     pirn validate {}\nchange it:    {}\n",
             files
                 .iter()
                 .map(|(path, _)| path.display().to_string())
                 .collect::<Vec<_>>()
                 .join(", "),
             at("workflow.json"),
-            at("input.json"),
+            shell_quoted(&format!("@{}", dir.join("input.json").display())),
             at("workflow.json"),
-            at("README.md"),
+            dir.join("README.md").display(),
         ),
         0,
     ))

@@ -8,6 +8,7 @@ use pirn::store::Store;
 use pirn_restate::{ConnectError, Endpoint, RestateOptions, RestateStore};
 
 use crate::failure::Failure;
+use crate::terminal::shell_quoted;
 
 /// The place where a worker waits for the server's calls.
 #[derive(clap::Args)]
@@ -64,7 +65,14 @@ impl Restate {
 
     /// The arguments that name it.
     pub(super) fn arguments(&self) -> String {
-        let admin = self.admin.as_ref().map(|admin| format!(" --admin {admin}"));
-        format!("--engine restate --url {}{}", self.url, admin.unwrap_or_default())
+        let admin = self
+            .admin
+            .as_ref()
+            .map(|admin| format!(" --admin {}", shell_quoted(admin)));
+        format!(
+            "--engine restate --url {}{}",
+            shell_quoted(&self.url),
+            admin.unwrap_or_default()
+        )
     }
 }

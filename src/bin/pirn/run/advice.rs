@@ -69,6 +69,9 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::ModelError => {
             "`pirn models check` says which profiles work; a scripted one needs a response that fits"
         }
+        RunErrorCode::InvalidInput => {
+            "`inputSchema` of the workflow says what an input is; give it by --input JSON, @FILE or -"
+        }
         RunErrorCode::SubAgentRoleMissing => "give the SUBGRAPH's `agent` a `role`",
         RunErrorCode::Overloaded => "`config.maxDepth` bounds how deep threads nest (default 10)",
         RunErrorCode::NodeFailed
@@ -78,7 +81,6 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         | RunErrorCode::ToolError
         | RunErrorCode::ToolRoundsExceeded
         | RunErrorCode::WorkflowNotFound
-        | RunErrorCode::InvalidInput
         | RunErrorCode::Cancelled
         | RunErrorCode::TriggeredEventsExceeded
         | RunErrorCode::ActorPanicked => return None,

@@ -36,7 +36,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused};
-use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run, shell_quoted};
 use crate::tools;
 use asking::Asking;
 use consent::Approve;
@@ -47,7 +47,7 @@ pub(crate) use named_value::{json_or_text, named_value};
 use progress::places::Places;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
-use questions::Ask;
+use questions::{Ask, Unanswered};
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -253,7 +253,8 @@ fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
             format!(" and {} more", count - 1)
         };
         say(&format!(
-            "unfinished: {id}{more}; pirn runs resume {id} {}, or --all",
+            "unfinished: {id}{more}; pirn runs resume {} {}, or --all",
+            shell_quoted(id),
             place.arguments()
         ));
     }
@@ -353,23 +354,28 @@ fn execute(
         let places = Places::new(&asked.checked, &asked.sources);
         progress::start(events, style, gate.cloned().unwrap_or_default(), Some(places))
     });
+    let unanswered = Unanswered::default();
     if asks {
         let given = args.answer.iter().cloned().collect();
         let ask = match (prompts, place) {
             _ if args.virtual_time => Ask::Nobody(NOBODY_UNDER_VIRTUAL_TIME),
             (Some((_, asking)), _) => Ask::Terminal(asking.clone()),
             (None, Some(place)) => Ask::Elsewhere(place.arguments()),
-            (None, None) => Ask::Nobody("there is no terminal to ask on"),
+            (None, None) => Ask::NobodyEver("there is no terminal to ask on"),
         };
-        let (give, refused) = questions::answers(engine, given, ask);
+        let (give, refused) = questions::answers(engine, given, ask, &unanswered);
         prepared = prepared.answers(give, refused);
     }
     let listening = place.and_then(|place| holder::listen(place, engine, args.quiet));
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
-    let run = prepared
-        .start()
-        .map_err(|error| Failure::failed(error.code.as_str(), error.to_string()))?;
+    let run = prepared.start().map_err(|error| {
+        let failure = Failure::failed(error.code.as_str(), error.to_string());
+        match advice::advice(error.code) {
+            Some(advice) => failure.with_help(advice),
+            None => failure,
+        }
+    })?;
     if engine.store().is_some() {
         interrupt.stops_durable(&run);
     } else {
@@ -400,10 +406,19 @@ fn execute(
     }
     if was_interrupted && let Some(place) = place {
         say(&format!(
-            "run {0} is kept: pirn runs resume {0} {1}",
+            "run {} is kept: pirn runs resume {} {}",
             run.run_id(),
+            shell_quoted(run.run_id()),
             place.arguments()
         ));
+    }
+    if report.status == ThreadStatus::Cancelled
+        && let Some(failure) = unanswered.failure()
+    {
+        return match args.output {
+            Output::Json => print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted),
+            Output::Text => Err(failure),
+        };
     }
     print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted)
 }

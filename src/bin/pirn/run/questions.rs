@@ -1,7 +1,7 @@
 //! Questions of a run, of USER_INTERACTION nodes and about tool calls: answered on the terminal, or by `--answer`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::executor::block_on;
 use pirn::check::Checked;
@@ -13,6 +13,8 @@ use super::asking::{Asking, line_after, say};
 use super::consent;
 use super::named_value::json_or_text;
 use super::prompt_gate::PromptGate;
+use crate::failure::Failure;
+use crate::terminal::shell_quoted;
 
 /// Answers that were given beforehand, by node.
 pub(super) type Given = BTreeMap<String, Value>;
@@ -29,10 +31,41 @@ pub(super) enum Ask {
     Terminal(Asking),
     /// The person at the terminal, about several runs.
     TerminalOfMany(Asking),
-    /// Nobody, for this reason.
+    /// Nobody, for this reason; the run may go on without an answer.
     Nobody(&'static str),
+    /// Nobody, for this reason: a run that waits for an answer without a time limit ends.
+    NobodyEver(&'static str),
     /// Nobody here: other processes speak to the runs of the store with these arguments.
     Elsewhere(String),
+}
+
+/// The question that ended a run, since nobody can ever answer it.
+#[derive(Clone, Default)]
+pub(super) struct Unanswered(Arc<OnceLock<(String, String)>>);
+
+impl Unanswered {
+    /// Ends the run of a question.
+    fn end(&self, question: &Interaction, why: &str, engine: &Engine) {
+        let node = &question.node_id;
+        let asked = format!("node {node} waits for an answer, and {why}: {}", question.question);
+        let word = format!("{node}=ANSWER");
+        let help = format!(
+            "answer beforehand with --answer {}, run on a terminal, or keep the run with --store FILE and answer it with pirn \
+             runs answer",
+            shell_quoted(&word)
+        );
+        if let Some(run) = engine.find(run_of(question)) {
+            run.cancel(asked.clone());
+        }
+        // The first question is the one that ended the run.
+        let _: Result<(), _> = self.0.set((asked, help));
+    }
+
+    /// The failure of a run that was ended so.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let (asked, help) = self.0.get()?;
+        Some(Failure::failed("UNANSWERED", asked.clone()).with_help(help.clone()))
+    }
 }
 
 /// Hears of a question that waits; an answer that is known at once.
@@ -44,6 +77,7 @@ pub(super) fn answers(
     engine: &Engine,
     given: Given,
     ask: Ask,
+    unanswered: &Unanswered,
 ) -> (
     impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
     impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
@@ -54,17 +88,33 @@ pub(super) fn answers(
                 return Some(consent::refusal(&format!("it needs a person's consent, and {why}")));
             }
             let node = &question.node_id;
+            let word = format!("{node}=ANSWER");
             super::say(&format!(
-                "node {node} waits for an answer, and {why}: --answer {node}=ANSWER"
+                "node {node} waits for an answer, and {why}: --answer {}",
+                shell_quoted(&word)
             ));
             None
         }),
+        Ask::NobodyEver(why) => {
+            let (engine, unanswered) = (engine.clone(), unanswered.clone());
+            Arc::new(move |question: &Interaction| {
+                if question.tool.is_some() {
+                    return Some(consent::refusal(&format!("it needs a person's consent, and {why}")));
+                }
+                if question.timeout_ms.is_none() {
+                    unanswered.end(question, why, &engine);
+                }
+                None
+            })
+        }
         Ask::Elsewhere(place) => Arc::new(move |question: &Interaction| {
             let run_id = run_of(question);
             let answer = if question.tool.is_some() { "allow" } else { "ANSWER" };
             super::say(&format!(
-                "node {} of {run_id} waits for an answer: pirn runs answer {run_id} {} {answer} {place}",
-                question.node_id, question.id
+                "node {} of {run_id} waits for an answer: pirn runs answer {} {} {answer} {place}",
+                question.node_id,
+                shell_quoted(run_id),
+                shell_quoted(&question.id)
             ));
             None
         }),

@@ -16,7 +16,7 @@ use super::consent::{self, Approve};
 use super::elicitation;
 use super::progress::{self, Replies, Style};
 use super::prompt_gate::PromptGate;
-use super::questions::{self, Ask};
+use super::questions::{self, Ask, Unanswered};
 use super::{BUFFER, GRACE, print, steps_of, unbuilt};
 use crate::config::ConfigFile;
 use crate::failure::Failure;
@@ -190,6 +190,7 @@ impl Going {
             engine,
             self.answer.iter().cloned().collect(),
             Self::ask(asking, place, false),
+            &Unanswered::default(),
         );
         let run = block_on(builder.answers(give, refused).start()).map_err(|error| not_resumed(&error))?;
         interrupt.stops_durable(&run);
@@ -228,7 +229,7 @@ impl Resume {
         let engine = self.going.engine(store, &runs, asking)?;
         let listening = holder::listen(&at, &engine, self.going.quiet);
         let given = self.going.answer.iter().cloned().collect();
-        let (give, refused) = questions::answers(&engine, given, Going::ask(asking, &at, true));
+        let (give, refused) = questions::answers(&engine, given, Going::ask(asking, &at, true), &Unanswered::default());
         let (give, refused) = (Arc::new(give), Arc::new(refused));
         let recovering = engine.recover_each(|run| {
             let (give, refused) = (Arc::clone(&give), Arc::clone(&refused));

@@ -10,10 +10,7 @@ use super::inputs::Inputs;
 use super::{Args, Output};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::{FAILED, INTERRUPTED, answer, bar, say};
-
-/// The punctuation that a shell takes as it is.
-const PLAIN: &str = "-_./=:,@%+";
+use crate::terminal::{FAILED, INTERRUPTED, answer, bar, say, shell_quoted};
 
 /// Plays `count` seeds from `first` on; ends with 0 where every run completed.
 pub(super) fn play(
@@ -104,19 +101,11 @@ fn repeating(given: &[String], seed: u64) -> String {
                 given.next();
             }
             word if word.starts_with("--seeds=") || word.starts_with("--seed=") => {}
-            word => words.push(quoted(word)),
+            word => words.push(shell_quoted(word).into_owned()),
         }
     }
     words.push(format!("--seed {seed}"));
     words.join(" ")
-}
-
-/// For a shell.
-fn quoted(word: &str) -> String {
-    if !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || PLAIN.contains(c)) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::holder::{Request, Told, tell};
 use crate::place::StoreArgs;
 use crate::run::json_or_text;
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970};
-use crate::terminal::{FAILED, Output, answer};
+use crate::terminal::{FAILED, Output, answer, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
 #[derive(clap::Args)]
@@ -81,7 +81,8 @@ fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result
         Told::UnderWay => format!("{id} was told"),
         Told::Ended => format!("{id} has ended"),
         Told::Kept => format!(
-            "{id} is told when it goes on: pirn runs resume {id} {}",
+            "{id} is told when it goes on: pirn runs resume {} {}",
+            shell_quoted(id),
             store.place()?.arguments()
         ),
     };

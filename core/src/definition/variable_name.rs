@@ -1,0 +1,180 @@
+//! Names of environment variables that files give for secrets. A secret that was written in place of a name is refused, and no
+//! message repeats it.
+
+use serde_json::Value;
+
+/// Characters of the longest name.
+const LONGEST: usize = 128;
+
+/// Characters from which on a word of mixed characters is taken for a secret.
+const LIKE_A_SECRET: usize = 20;
+
+/// The beginnings of the keys of large providers that a name could have, too.
+const BEGINNINGS: [&str; 13] = [
+    "sk_",
+    "pk_",
+    "rk_",
+    "gsk_",
+    "hf_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "xai_",
+    "pplx_",
+    "AIza",
+    "r8_",
+];
+
+/// Returns what is wrong with the name of an environment variable, in words that do not repeat it: it may be a secret.
+pub fn variable_name_fault(name: &str) -> Option<&'static str> {
+    let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if name.is_empty() {
+        return Some("names no environment variable: it is empty");
+    }
+    if name.len() > LONGEST || name.starts_with(|first: char| first.is_ascii_digit()) || !name.chars().all(is_of_a_name)
+    {
+        return Some(
+            "is no name of an environment variable (letters, digits and `_`): put the secret into a variable, and write the \
+             variable's name here",
+        );
+    }
+    looks_like_a_secret(name).then_some(
+        "looks like the secret itself: put it into an environment variable, and write the variable's name here, in capitals",
+    )
+}
+
+/// The same of a text that may have `${NAME}` in it; without any it is a name.
+pub fn variable_text_fault(text: &str) -> Option<&'static str> {
+    if !text.contains("${") {
+        return variable_name_fault(text);
+    }
+    let mut tags = text.split("${").skip(1);
+    tags.find_map(|tag| match tag.split_once('}') {
+        Some((name, _)) => variable_name_fault(name),
+        None => Some("has a `${` without its `}`"),
+    })
+}
+
+/// The name, for a message; where it may be a secret after all, words in its place.
+pub fn shown_variable_name(name: &str) -> &str {
+    let is_conventional = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    if !name.is_empty() && name.len() <= LONGEST && name.chars().all(is_conventional) {
+        name
+    } else {
+        "(whose name the configuration has)"
+    }
+}
+
+/// Letters of both cases with digits and no `_` between, long hexadecimal numbers, and what begins like a key.
+fn looks_like_a_secret(name: &str) -> bool {
+    if BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)) {
+        return true;
+    }
+    let has = |wanted: fn(&char) -> bool| name.chars().any(|letter| wanted(&letter));
+    let is_mixed = has(char::is_ascii_lowercase) && has(char::is_ascii_uppercase) && has(char::is_ascii_digit);
+    let is_hexadecimal = has(char::is_ascii_digit) && name.chars().all(|letter| letter.is_ascii_hexdigit());
+    name.len() >= LIKE_A_SECRET && !name.contains('_') && (is_mixed || is_hexadecimal)
+}
+
+/// Returns what stands in a file where names of environment variables do, and is none: nothing may show it.
+pub fn misplaced_secrets(file: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut left = vec![file];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match name.as_str() {
+                        "apiKeyEnv" | "api_key_env" | "clientSecretEnv" => found.extend(value.as_str()),
+                        "envFrom" => found.extend(value.as_array().into_iter().flatten().filter_map(Value::as_str)),
+                        "headersEnv" => found.extend(texts_of(value)),
+                        "apiKeyEnvs" => found.extend(value.get("names").into_iter().flat_map(texts_of)),
+                        _ => left.push(value),
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    found.retain(|text| variable_text_fault(text).is_some());
+    found
+}
+
+fn texts_of(table: &Value) -> impl Iterator<Item = &str> {
+    let fields = table.as_object().into_iter().flatten();
+    fields.filter_map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_pass_and_secrets_do_not() {
+        for name in [
+            "OPENAI_API_KEY",
+            "_x",
+            "my_key",
+            "KEY2",
+            "Path",
+            "openai_key_of_tenant_2",
+            "A",
+        ] {
+            assert_eq!(variable_name_fault(name), None, "{name}");
+        }
+        for secret in [
+            "",
+            "sk-abcdefghijklmnopqrstuv",
+            "9LIVES",
+            "a b",
+            "KEY=abc",
+            "hf_abcdefghijklmnop",
+            "ghp_0123456789",
+            "AIzaSyA1234567890",
+            "eyJhbGciOiJIUzI1NiJ9.e30.abc",
+            "aB3dE6gH9jK2mN5pQ8sT",
+            "deadbeef0123456789abcdef",
+            &"A".repeat(129),
+            "schlüssel",
+        ] {
+            let fault = variable_name_fault(secret).expect(secret);
+            assert!(secret.is_empty() || !fault.contains(secret));
+        }
+    }
+
+    #[test]
+    fn a_text_is_judged_by_the_names_in_it() {
+        assert_eq!(variable_text_fault("Bearer ${TOKEN}"), None);
+        assert!(variable_text_fault("Bearer abcdef").is_some());
+        assert!(variable_text_fault("Bearer ${sk-abc}").is_some());
+        assert!(variable_text_fault("${TOKEN").is_some());
+    }
+
+    #[test]
+    fn only_what_is_written_like_a_name_is_shown() {
+        assert_eq!(shown_variable_name("MY_KEY"), "MY_KEY");
+        for name in ["correcthorsebatterystaple", "my_key", ""] {
+            assert!(!shown_variable_name(name).contains("horse") && shown_variable_name(name) != name);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_wherever_a_name_is_wanted() {
+        let file = json!({
+            "profiles": [
+                {"id": "a", "apiKeyEnv": "sk-1", "headersEnv": {"X": "sk-2", "Y": "FINE"}},
+                {"id": "b", "apiKeyEnv": "FINE", "apiKeyEnvs": {"by": "t", "names": {"acme": "sk-3"}}},
+            ],
+            "tools": [{"command": {"program": "p", "envFrom": ["HOME", "sk-4"]}}],
+            "mcpServers": [{"oauth": {"clientSecretEnv": "sk-5"}}],
+            "other": "sk-6",
+        });
+        let mut found = misplaced_secrets(&file);
+        found.sort_unstable();
+        assert_eq!(found, ["sk-1", "sk-2", "sk-3", "sk-4", "sk-5"]);
+    }
+}
