@@ -466,9 +466,6 @@ pub trait Scripts: Send + Sync + 'static {
     /// Starts an evaluation; `answer` is called as that of [`Scripts::run`].
     fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle;
 
-    /// Evaluates, and waits for the answer: for at most the time limit of a text, and what others are before it.
-    fn evaluate_here(&self, job: TextJob) -> Outcome;
-
     /// Statistics of its threads.
     fn stats(&self) -> ScriptStats {
         ScriptStats::default()

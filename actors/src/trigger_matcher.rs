@@ -1,9 +1,13 @@
 //! The trigger matcher of an arbiter: carries the [`TriggerMachine`] and starts the actions of what fires there.
 //!
+//! A text that needs JavaScript is evaluated on a thread of scripts. Until its result is there, all that comes after it for the same run
+//! waits ([`Held`]), so that the triggers of a run act in the order of its events and in that in which they stand; other runs do not wait.
+//! Which triggers watch an event is found when the event comes.
+//!
 //! Every arbiter has one, with all triggers. A workflow's trigger counts for each run, so one machine sees all that counts;
 //! a trigger that counts for the engine claims its firings from a [`Quota`] that the arbiters share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,12 +28,12 @@ use crate::contain::contained;
 use crate::firing::fire_alone;
 use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
-use crate::host::Host;
+use crate::host::{Host, WorkHandle};
 use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunction};
-use crate::protocol::bus::{BusMsg, BusSender, Interest, ResumedEvents, TriggerLimit};
+use crate::protocol::bus::{BusMsg, BusSender, ByRun, Interest, Quiesce, ResumedEvents, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
-use crate::protocol::mailbox::Receiver;
-use crate::protocol::matcher::{Happened, MatcherMsg};
+use crate::protocol::mailbox::{Receiver, TurnEnd};
+use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
 use crate::trigger_call::{context_of, failed, notify, work};
 
@@ -49,7 +53,79 @@ pub(crate) struct TriggerMatcherActor {
     holds: BTreeMap<(Arc<str>, Arc<str>), Vec<FiringId>>,
     /// The watchers of the event before; kept for its room.
     watching: Vec<Watcher>,
+    /// Its own handle.
+    own: MatcherSender,
+    turn_end: TurnEnd,
+    /// The runs that wait for the text of a trigger.
+    held: ByRun<Held>,
+    /// The number of the last text that was evaluated elsewhere.
+    evaluation: u64,
+    /// It stops when no run waits.
+    stopping: Option<Answer<()>>,
 }
+
+/// A run that waits for the text of a trigger, and what comes after that.
+#[derive(Default)]
+struct Held {
+    evaluation: u64,
+    /// What the result is for; none: it is there.
+    then: Option<(Watcher, Arc<Event>, Then)>,
+    /// Dropping it stops the evaluation.
+    work: Option<WorkHandle>,
+    rest: VecDeque<Rest>,
+}
+
+/// What comes after a text.
+enum Rest {
+    /// A trigger meets an event.
+    Meets(Watcher, Arc<Event>, Meeting),
+    Settle {
+        thread_id: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    Quiesce(Quiesce),
+}
+
+/// What comes of a trigger that watches an event.
+#[derive(Clone, Copy)]
+enum Meeting {
+    /// It fires where its condition holds.
+    Considered,
+    /// It has fired, in an earlier process of the run.
+    HasFired,
+}
+
+/// What the result of a text is for.
+enum Then {
+    Condition,
+    Variable(Arc<TriggerDefinition>),
+    Notification(Arc<TriggerDefinition>),
+}
+
+/// A text that is to be evaluated elsewhere.
+struct Later {
+    then: Then,
+    source: Arc<str>,
+    want: Want,
+    scope: ScopeValues,
+}
+
+impl Later {
+    fn of(then: Then, (source, want): (&str, Want), scope: ScopeValues) -> Self {
+        Self {
+            then,
+            source: source.into(),
+            want,
+            scope,
+        }
+    }
+}
+
+/// What was done, or the text that it waits for.
+type Considered = Result<Option<Later>, RunError>;
+
+/// Things that are done in one turn for a run that has waited.
+const AT_ONCE: usize = 16;
 
 impl TriggerMatcherActor {
     pub(crate) fn new(
@@ -57,9 +133,10 @@ impl TriggerMatcherActor {
         host: Host,
         interest: Rc<Interest>,
         bus: BusSender,
-        mail: Receiver<MatcherMsg>,
+        (own, mail): (MatcherSender, Receiver<MatcherMsg>),
         context: &mut Context<Self>,
     ) -> Self {
+        let turn_end = mail.turn_end();
         context.add_stream(mail);
         Self {
             ports,
@@ -74,6 +151,11 @@ impl TriggerMatcherActor {
             functions: FunctionTable::default(),
             holds: BTreeMap::new(),
             watching: Vec::new(),
+            own,
+            turn_end,
+            held: ByRun::default(),
+            evaluation: 0,
+            stopping: None,
         }
     }
 
@@ -100,27 +182,175 @@ impl TriggerMatcherActor {
     }
 
     fn happened(&mut self, event: &Arc<Event>) {
-        self.meet(event, |matcher, watcher| Some(matcher.consider(watcher, event)));
+        self.meet(event, |_, _| Some(Meeting::Considered));
     }
 
-    /// Has every trigger that watches an event met with it.
-    fn meet(&mut self, event: &Arc<Event>, mut with: impl FnMut(&mut Self, Watcher) -> Option<Result<(), RunError>>) {
+    /// Has every trigger that watches an event met with it, as `how` says.
+    fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, Watcher) -> Option<Meeting>) {
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
-        for watcher in watching.drain(..) {
-            // A panic is this trigger's failure, not the end of all triggers.
-            let considered = contained(|| with(self, watcher));
-            let considered = considered.unwrap_or_else(|_| {
-                self.evaluator = None;
-                Some(Err(failed("the trigger panicked")))
-            });
-            if let Some(Err(error)) = considered
-                && let Some(trigger) = self.machine.definition(watcher)
+        let mut left = watching.drain(..);
+        if self.held.is_empty() || !self.held.contains_key(&event.run_id) {
+            for watcher in left.by_ref() {
+                if let Some(meeting) = how(self, watcher)
+                    && let Some(later) = self.meets(watcher, event, meeting)
+                {
+                    self.hold(watcher, event, later);
+                    break;
+                }
+            }
+        }
+        for watcher in left {
+            if let Some(meeting) = how(self, watcher)
+                && let Some(held) = self.held.get_mut(&event.run_id)
             {
-                self.raise(event, failed_with(&trigger.id, &error));
+                held.rest.push_back(Rest::Meets(watcher, Arc::clone(event), meeting));
             }
         }
         self.watching = watching;
+    }
+
+    /// A trigger meets an event. The text that it waits for.
+    fn meets(&mut self, watcher: Watcher, event: &Arc<Event>, meeting: Meeting) -> Option<Later> {
+        self.contain(watcher, event, |matcher| match meeting {
+            Meeting::Considered => matcher.consider(watcher, event),
+            Meeting::HasFired => {
+                matcher.fire(watcher, event);
+                Ok(None)
+            }
+        })
+    }
+
+    /// Does something for a trigger that watches an event. A panic is this trigger's failure, not the end of all triggers.
+    fn contain(
+        &mut self,
+        watcher: Watcher,
+        event: &Arc<Event>,
+        what: impl FnOnce(&mut Self) -> Considered,
+    ) -> Option<Later> {
+        let considered = contained(|| what(self)).unwrap_or_else(|_| {
+            self.evaluator = None;
+            Err(failed("the trigger panicked"))
+        });
+        considered.unwrap_or_else(|error| {
+            if let Some(trigger) = self.machine.definition(watcher) {
+                self.raise(event, failed_with(&trigger.id, &error));
+            }
+            None
+        })
+    }
+
+    /// Has a text evaluated elsewhere; all that comes after it for the event's run waits. Which takes no longer than a text may.
+    fn hold(&mut self, watcher: Watcher, event: &Arc<Event>, later: Later) {
+        self.evaluation += 1;
+        let (evaluation, run_id) = (self.evaluation, Arc::clone(&event.run_id));
+        let Later {
+            then,
+            source,
+            want,
+            scope,
+        } = later;
+        let texts = Texts::OfEvent {
+            source,
+            want,
+            scope: Box::new(scope),
+        };
+        let job = TextJob {
+            run_id: Arc::clone(&run_id),
+            texts,
+        };
+        let (own, of_run) = (self.own.clone(), Arc::clone(&run_id));
+        let answer = Answer::new(move |outcome: Result<Outcome, _>| {
+            let lost = |_| Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated"));
+            own.do_send(MatcherMsg::Evaluated {
+                run_id: of_run,
+                evaluation,
+                outcome: outcome.unwrap_or_else(lost),
+            });
+        });
+        let held = self.held.entry(run_id).or_default();
+        held.evaluation = evaluation;
+        held.then = Some((watcher, Arc::clone(event), then));
+        // Without a label: an evaluation is no moment at which something else can happen.
+        held.work = Some(self.host.on_other_thread(
+            None,
+            |tell| self.ports.scripts.evaluate(job, tell),
+            move |outcome| answer.give(outcome),
+        ));
+    }
+
+    /// A text was evaluated: its trigger goes on, and what has waited for that.
+    fn evaluated(&mut self, run_id: &Arc<str>, evaluation: u64, outcome: Outcome) {
+        let held = self.held.get_mut(run_id).filter(|held| held.evaluation == evaluation);
+        let Some((watcher, event, then)) = held.and_then(|held| held.then.take()) else {
+            return;
+        };
+        let value = match outcome {
+            Outcome::Value(value) => Ok(value),
+            Outcome::Failed(error) => Err(error),
+            _ => Err(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated")),
+        };
+        let later = self.contain(watcher, &event, |matcher| match then {
+            Then::Condition => match *value? {
+                Value::Bool(true) => matcher.holds(watcher, &event),
+                _ => Ok(None),
+            },
+            Then::Variable(trigger) => {
+                matcher.assign(watcher, &trigger, &event, value?);
+                Ok(None)
+            }
+            Then::Notification(trigger) => {
+                let text = value.map(|text| text.as_str().unwrap_or_default().to_owned());
+                matcher.notify(watcher, &trigger, &event, text).map(|()| None)
+            }
+        });
+        match later {
+            Some(later) => self.hold(watcher, &event, later),
+            None => self.proceed(run_id),
+        }
+    }
+
+    /// Does what has waited for a text, up to the next.
+    fn proceed(&mut self, run_id: &Arc<str>) {
+        for _ in 0..AT_ONCE {
+            let Some(held) = self.held.get_mut(run_id).filter(|held| held.then.is_none()) else {
+                return;
+            };
+            match held.rest.pop_front() {
+                None => {
+                    self.held.remove(run_id);
+                    return;
+                }
+                Some(Rest::Meets(watcher, event, meeting)) => {
+                    if let Some(later) = self.meets(watcher, &event, meeting) {
+                        return self.hold(watcher, &event, later);
+                    }
+                }
+                Some(Rest::Settle { thread_id, answer }) => self.settle(Arc::clone(run_id), thread_id, answer),
+                Some(Rest::Quiesce(round)) => self.bus.do_send(BusMsg::Quiesced(round)),
+            }
+        }
+        let run_id = Arc::clone(run_id);
+        self.own.do_send(MatcherMsg::Proceed { run_id });
+    }
+
+    fn settle(&mut self, run_id: Arc<str>, thread_id: Arc<str>, answer: Answer<Outcome>) {
+        let held = self.holds.remove(&(run_id, thread_id)).unwrap_or_default();
+        answer.give(Outcome::HeldByFiring(held));
+    }
+
+    /// The run waits for the text of a trigger: it is done after that.
+    fn after_text(&mut self, run_id: &Arc<str>, rest: Rest) -> Option<Rest> {
+        if self.held.is_empty() {
+            return Some(rest);
+        }
+        match self.held.get_mut(run_id) {
+            Some(held) => {
+                held.rest.push_back(rest);
+                None
+            }
+            None => Some(rest),
+        }
     }
 
     /// A run goes on: what had fired there counts, and what had not been matched is.
@@ -148,10 +378,9 @@ impl TriggerMatcherActor {
             self.meet(event, |matcher, watcher| {
                 let name = matcher.machine.name_of(watcher)?;
                 if triggers.fired.contains(&(event.sequence, name)) {
-                    matcher.fire(watcher, event);
-                    return None;
+                    return Some(Meeting::HasFired);
                 }
-                (!is_matched).then(|| matcher.consider(watcher, event))
+                (!is_matched).then_some(Meeting::Considered)
             });
         }
     }
@@ -218,23 +447,41 @@ impl TriggerMatcherActor {
         }
     }
 
-    fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Result<(), RunError> {
-        if !watcher.is_answered && !self.holds_true(watcher, event)? {
-            return Ok(());
+    /// A trigger fires where its condition holds.
+    fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
+        if watcher.is_answered {
+            return self.holds(watcher, event);
         }
+        let Some(trigger) = self.machine.definition(watcher).cloned() else {
+            return Ok(None);
+        };
+        let Some(expression) = &trigger.condition.expression else {
+            return self.holds(watcher, event);
+        };
+        let scope = event_scope(event);
+        match self.evaluator().truth_of(expression, &scope) {
+            Ok(true) => self.holds(watcher, event),
+            Ok(false) => Ok(None),
+            Err(Unevaluated::Fault(fault)) => Err(fault.into()),
+            Err(Unevaluated::Later) => Ok(Some(Later::of(Then::Condition, (expression, Want::Truth), scope))),
+        }
+    }
+
+    /// The condition of a trigger holds: it fires, as often as it may.
+    fn holds(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
         let fire = self.fire(watcher, event);
         let from = || called_from(&*self.engine, event);
         if let Fire::Fired { .. } = fire
             && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
-            return called.map_err(failed);
+            return called.map(|()| None).map_err(failed);
         }
         let Some(trigger) = self.machine.definition(watcher).cloned() else {
-            return Ok(());
+            return Ok(None);
         };
         match fire {
             Fire::Fired { .. } => self.action(watcher, &trigger, event),
-            Fire::Refused => Ok(()),
+            Fire::Refused => Ok(None),
             Fire::TooDeep => Err(failed(too_deep(&trigger, event))),
             Fire::Exhausted { most } => Err(RunError::new(
                 RunErrorCode::TriggeredEventsExceeded,
@@ -261,56 +508,11 @@ impl TriggerMatcherActor {
         fire
     }
 
-    fn holds_true(&mut self, watcher: Watcher, event: &Event) -> Result<bool, RunError> {
-        let Some(trigger) = self.machine.definition(watcher).cloned() else {
-            return Ok(false);
-        };
-        let Some(expression) = &trigger.condition.expression else {
-            return Ok(true);
-        };
-        let scope = event_scope(event);
-        let done = self.evaluator().truth_of(expression, &scope);
-        let holds = |value: &Arc<Value>| **value == Value::Bool(true);
-        self.or_later(done, event, (expression, Want::Truth), scope, holds)
-    }
-
-    /// The evaluated result; what the evaluator left for later is waited for, which takes no longer than a text may.
-    fn or_later<R>(
-        &self,
-        done: Result<R, Unevaluated>,
-        event: &Event,
-        (source, want): (&str, Want),
-        scope: ScopeValues,
-        read: impl FnOnce(&Arc<Value>) -> R,
-    ) -> Result<R, RunError> {
-        match done {
-            Ok(result) => return Ok(result),
-            Err(Unevaluated::Fault(fault)) => return Err(fault.into()),
-            Err(Unevaluated::Later) => {}
-        }
-        let texts = Texts::OfEvent {
-            source: source.into(),
-            want,
-            scope: Box::new(scope),
-        };
-        let run_id = Arc::clone(&event.run_id);
-        match self.ports.scripts.evaluate_here(TextJob { run_id, texts }) {
-            Outcome::Value(value) => Ok(read(&value)),
-            Outcome::Failed(error) => Err(error),
-            _ => Err(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated")),
-        }
-    }
-
     fn evaluator(&mut self) -> &mut dyn Evaluator {
         &mut **self.evaluator.get_or_insert_with(|| (self.ports.evaluator)())
     }
 
-    fn action(
-        &mut self,
-        watcher: Watcher,
-        trigger: &Arc<TriggerDefinition>,
-        event: &Arc<Event>,
-    ) -> Result<(), RunError> {
+    fn action(&mut self, watcher: Watcher, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Considered {
         match &trigger.action {
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
                 self.next_firing += 1;
@@ -321,66 +523,54 @@ impl TriggerMatcherActor {
                 };
                 if firing.is_alone() {
                     self.start_alone(watcher, firing);
-                    return Ok(());
+                    return Ok(None);
                 }
                 if firing.holds() {
                     let thread = (Arc::clone(&event.run_id), Arc::clone(&event.thread_id));
                     self.holds.entry(thread).or_default().push(firing.id);
                 }
                 self.tell_run(watcher, event, SupervisorMsg::Fire(Box::new(firing)))
+                    .map(|()| None)
                     .map_err(failed)
             }
             TriggerAction::StopThread { thread_id } => {
                 let reason = format!("stopped by trigger {}", trigger.id);
                 self.control(watcher, trigger, event, (thread_id.as_deref(), Control::Cancel(reason)))
+                    .map(|()| None)
             }
-            TriggerAction::PauseThread { thread_id } => {
-                self.control(watcher, trigger, event, (thread_id.as_deref(), Control::Pause))
-            }
-            TriggerAction::ResumeThread { thread_id } => {
-                self.control(watcher, trigger, event, (thread_id.as_deref(), Control::Resume))
-            }
-            TriggerAction::SetVariable {
-                variable_name,
-                value,
-                expression,
-                scope,
-            } => {
-                let value = match expression {
-                    Some(expression) => {
-                        let scope = event_scope(event);
-                        let done = self.evaluator().value_of(expression, &scope);
-                        self.or_later(done, event, (expression, Want::Value), scope, Arc::clone)?
-                    }
-                    None => Arc::new(value.clone()),
+            TriggerAction::PauseThread { thread_id } => self
+                .control(watcher, trigger, event, (thread_id.as_deref(), Control::Pause))
+                .map(|()| None),
+            TriggerAction::ResumeThread { thread_id } => self
+                .control(watcher, trigger, event, (thread_id.as_deref(), Control::Resume))
+                .map(|()| None),
+            TriggerAction::SetVariable { value, expression, .. } => {
+                let Some(expression) = expression else {
+                    self.assign(watcher, trigger, event, Arc::new(value.clone()));
+                    return Ok(None);
                 };
-                let (bus, id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
-                let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
-                let assignment = Assignment::new(trigger, event, variable_name, value, refused);
-                // Where the run has ended the message is dropped, and with it the answer: it is refused.
-                let _: Result<(), String> = self.tell_run(watcher, event, assignment.in_scope(*scope));
-                Ok(())
-            }
-            TriggerAction::SendNotification { message, channel } => {
                 let scope = event_scope(event);
-                let done = self.evaluator().text_of(message, &scope);
-                let text = |value: &Arc<Value>| value.as_str().unwrap_or_default().to_owned();
-                let text = self.or_later(done, event, (message, Want::Text), scope, text);
-                if self.ports.is_durable() {
-                    let message = text.inspect_err(|_| self.note_fired(watcher, event))?;
-                    let channel = channel.clone();
-                    let target = CallTarget::Notification { message, channel };
-                    self.call_by_run(watcher, trigger, event, (target, true));
-                    return Ok(());
+                match self.evaluator().value_of(expression, &scope) {
+                    Ok(value) => self.assign(watcher, trigger, event, value),
+                    Err(Unevaluated::Fault(fault)) => return Err(fault.into()),
+                    Err(Unevaluated::Later) => {
+                        let then = Then::Variable(Arc::clone(trigger));
+                        return Ok(Some(Later::of(then, (expression, Want::Value), scope)));
+                    }
                 }
-                let text = text?;
-                notify(&self.ports, event, None, &text, channel.as_deref())?;
-                let raised = RaisedEvent::new(
-                    EventType::Notification,
-                    [("message", json!(text)), ("triggerId", json!(trigger.id))],
-                );
-                self.raise(event, raised);
-                Ok(())
+                Ok(None)
+            }
+            TriggerAction::SendNotification { message, .. } => {
+                let scope = event_scope(event);
+                let text = match self.evaluator().text_of(message, &scope) {
+                    Ok(text) => Ok(text),
+                    Err(Unevaluated::Fault(fault)) => Err(fault.into()),
+                    Err(Unevaluated::Later) => {
+                        let then = Then::Notification(Arc::clone(trigger));
+                        return Ok(Some(Later::of(then, (message, Want::Text), scope)));
+                    }
+                };
+                self.notify(watcher, trigger, event, text).map(|()| None)
             }
             TriggerAction::Custom { function, parameters } => match self.ports.functions.get(function) {
                 Some(known) if self.ports.is_durable() => {
@@ -390,7 +580,7 @@ impl TriggerMatcherActor {
                     };
                     let is_inline = matches!(known, Function::Inline(_));
                     self.call_by_run(watcher, trigger, event, (target, is_inline));
-                    Ok(())
+                    Ok(None)
                 }
                 Some(Function::Inline(own)) => {
                     let tag = self.functions.tag(function, own);
@@ -399,15 +589,58 @@ impl TriggerMatcherActor {
                     watcher.tag = Some(tag);
                     let from = || called_from(&*self.engine, event);
                     let done = self.functions.call(&self.machine, watcher, event, &from);
-                    done.unwrap_or(Ok(())).map_err(failed)
+                    done.unwrap_or(Ok(())).map(|()| None).map_err(failed)
                 }
                 Some(Function::Work(own)) => {
                     self.begin_work(trigger, event, own, parameters);
-                    Ok(())
+                    Ok(None)
                 }
                 None => Err(failed(format!("no function is registered under the name {function}"))),
             },
         }
+    }
+
+    /// Assigns the variable of a SET_VARIABLE.
+    fn assign(&self, watcher: Watcher, trigger: &TriggerDefinition, event: &Arc<Event>, value: Arc<Value>) {
+        let TriggerAction::SetVariable {
+            variable_name, scope, ..
+        } = &trigger.action
+        else {
+            return;
+        };
+        let (bus, id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
+        let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
+        let assignment = Assignment::new(trigger, event, variable_name, value, refused);
+        // Where the run has ended the message is dropped, and with it the answer: it is refused.
+        let _: Result<(), String> = self.tell_run(watcher, event, assignment.in_scope(*scope));
+    }
+
+    /// Sends the text of a SEND_NOTIFICATION, or has the event's run send it.
+    fn notify(
+        &self,
+        watcher: Watcher,
+        trigger: &TriggerDefinition,
+        event: &Arc<Event>,
+        text: Result<String, RunError>,
+    ) -> Result<(), RunError> {
+        let TriggerAction::SendNotification { channel, .. } = &trigger.action else {
+            return Ok(());
+        };
+        if self.ports.is_durable() {
+            let message = text.inspect_err(|_| self.note_fired(watcher, event))?;
+            let channel = channel.clone();
+            let target = CallTarget::Notification { message, channel };
+            self.call_by_run(watcher, trigger, event, (target, true));
+            return Ok(());
+        }
+        let text = text?;
+        notify(&self.ports, event, None, &text, channel.as_deref())?;
+        let raised = RaisedEvent::new(
+            EventType::Notification,
+            [("message", json!(text)), ("triggerId", json!(trigger.id))],
+        );
+        self.raise(event, raised);
+        Ok(())
     }
 
     fn begin_work(
@@ -511,15 +744,30 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
         }
         match message {
             MatcherMsg::Happened(Happened::One(event)) => self.happened(&event),
-            MatcherMsg::Happened(Happened::Many(events)) => events.iter().for_each(|event| self.happened(event)),
+            MatcherMsg::Happened(Happened::Many(events)) => {
+                events.iter().for_each(|event| self.happened(event));
+                // As many as a turn may take: conditions and functions of triggers take their time.
+                self.turn_end.set();
+            }
             MatcherMsg::Resumed(resumed) => self.resumed(&resumed),
             MatcherMsg::Settle {
                 run_id,
                 thread_id,
                 answer,
             } => {
-                let held = self.holds.remove(&(run_id, thread_id)).unwrap_or_default();
-                answer.give(Outcome::HeldByFiring(held));
+                let settle = Rest::Settle { thread_id, answer };
+                if let Some(Rest::Settle { thread_id, answer }) = self.after_text(&run_id, settle) {
+                    self.settle(run_id, thread_id, answer);
+                }
+            }
+            MatcherMsg::Evaluated {
+                run_id,
+                evaluation,
+                outcome,
+            } => self.evaluated(&run_id, evaluation, outcome),
+            MatcherMsg::Proceed { run_id } => {
+                self.proceed(&run_id);
+                self.turn_end.set();
             }
             MatcherMsg::Add {
                 owner,
@@ -545,7 +793,12 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
             MatcherMsg::InPlace(answer) => answer.give(()),
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
-            MatcherMsg::Quiesce(round) => self.bus.do_send(BusMsg::Quiesced(round)),
+            MatcherMsg::Quiesce(round) => {
+                let run_id = Arc::clone(&round.run_id);
+                if let Some(Rest::Quiesce(round)) = self.after_text(&run_id, Rest::Quiesce(round)) {
+                    self.bus.do_send(BusMsg::Quiesced(round));
+                }
+            }
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
                 let from = (run_id, Arc::from(""));
@@ -555,10 +808,13 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                     self.holds.remove(&thread);
                 }
             }
-            MatcherMsg::Stop(done) => {
-                self.bus.do_send(BusMsg::MatcherStopped(done));
-                context.stop();
-            }
+            MatcherMsg::Stop(done) => self.stopping = Some(done),
+        }
+        if self.held.is_empty()
+            && let Some(done) = self.stopping.take()
+        {
+            self.bus.do_send(BusMsg::MatcherStopped(done));
+            context.stop();
         }
     }
 }

@@ -229,12 +229,10 @@ impl Scripts for Nothing {
         });
         ScriptHandle::new(|| ())
     }
-    fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle {
-        answer(self.evaluate_here(job));
+    fn evaluate(&self, _: TextJob, answer: TextAnswer) -> ScriptHandle {
+        let error = RunError::new(RunErrorCode::ScriptError, "no text is evaluated here");
+        answer(Outcome::Failed(error));
         ScriptHandle::new(|| ())
-    }
-    fn evaluate_here(&self, _: TextJob) -> Outcome {
-        Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "no text is evaluated here"))
     }
 }
 

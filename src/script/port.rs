@@ -89,6 +89,14 @@ impl Default for ScriptPort {
     }
 }
 
+impl ScriptPort {
+    /// Evaluates, and waits for the answer: for at most the time limit of a text, and what others are before it. For a thread that may
+    /// block.
+    pub fn evaluate_here(&self, job: TextJob) -> Outcome {
+        self.pool.wait_for(&job.run_id, Task::Texts(job.texts)).outcome
+    }
+}
+
 impl Scripts for ScriptPort {
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
         let task = Task::Code(Box::new(self.code_job(&job)));
@@ -104,10 +112,6 @@ impl Scripts for ScriptPort {
             .pool
             .submit(&job.run_id, task, Box::new(|done| answer(done.outcome)));
         handle(guard)
-    }
-
-    fn evaluate_here(&self, job: TextJob) -> Outcome {
-        self.pool.wait_for(&job.run_id, Task::Texts(job.texts)).outcome
     }
 
     fn stats(&self) -> ScriptStats {

@@ -8,4 +8,5 @@ mod host_chains;
 mod last_events;
 mod many_triggers;
 mod schedules;
+mod scripts;
 mod variables;

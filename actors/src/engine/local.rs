@@ -51,6 +51,7 @@ impl Local {
             matcher,
         };
         let (bus, interest) = (local.bus.clone(), Rc::clone(&local.interest));
+        let matcher_mail = (local.matcher.clone(), matcher_mail);
         let (ports, handle, gone) = (Arc::clone(&engine.ports), engine.handle(), bus.clone());
         let (keeps_runs, handle_of_bus) = (engine.ports.is_durable(), engine.handle());
         let own_host = host.clone();

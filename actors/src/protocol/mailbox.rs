@@ -3,7 +3,7 @@
 //! An actix mailbox allocates twice for every message; this one has room for some thirty at a time. What is told comes in
 //! the order in which it was told.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
@@ -15,7 +15,20 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub(crate) struct Sender<M>(UnboundedSender<M>);
 
 /// The messages that the actor was told. Once it is dropped, so is what comes.
-pub(crate) struct Receiver<M>(Rc<RefCell<UnboundedReceiver<M>>>);
+pub(crate) struct Receiver<M> {
+    mail: Rc<RefCell<UnboundedReceiver<M>>>,
+    turn: TurnEnd,
+}
+
+/// Ends the turn of an actor after the message that it handles: other tasks of its thread have theirs before the next.
+#[derive(Clone, Default)]
+pub(crate) struct TurnEnd(Rc<Cell<bool>>);
+
+impl TurnEnd {
+    pub(crate) fn set(&self) {
+        self.0.set(true);
+    }
+}
 
 /// A look at a mailbox, from its actor's thread.
 pub(crate) struct Depth<M>(Weak<RefCell<UnboundedReceiver<M>>>);
@@ -23,7 +36,11 @@ pub(crate) struct Depth<M>(Weak<RefCell<UnboundedReceiver<M>>>);
 /// A mailbox: its handle, and what the actor takes its messages from.
 pub(crate) fn mailbox<M>() -> (Sender<M>, Receiver<M>) {
     let (sender, receiver) = unbounded_channel();
-    (Sender(sender), Receiver(Rc::new(RefCell::new(receiver))))
+    let receiver = Receiver {
+        mail: Rc::new(RefCell::new(receiver)),
+        turn: TurnEnd::default(),
+    };
+    (Sender(sender), receiver)
 }
 
 impl<M> Sender<M> {
@@ -42,7 +59,12 @@ impl<M> Clone for Sender<M> {
 impl<M> Receiver<M> {
     /// A look at it.
     pub(crate) fn depth(&self) -> Depth<M> {
-        Depth(Rc::downgrade(&self.0))
+        Depth(Rc::downgrade(&self.mail))
+    }
+
+    /// For its actor.
+    pub(crate) fn turn_end(&self) -> TurnEnd {
+        self.turn.clone()
     }
 }
 
@@ -64,7 +86,11 @@ impl<M> Stream for Receiver<M> {
     type Item = M;
 
     fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<M>> {
-        self.0.borrow_mut().poll_recv(task)
+        if self.turn.0.replace(false) {
+            task.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.mail.borrow_mut().poll_recv(task)
     }
 }
 
@@ -73,6 +99,16 @@ mod tests {
     use futures::{FutureExt, StreamExt};
 
     use super::*;
+
+    #[test]
+    fn a_turn_that_was_ended_goes_on_in_a_later_one() {
+        let (sender, mut receiver) = mailbox();
+        let turn = receiver.turn_end();
+        sender.do_send(1);
+        turn.set();
+        assert_eq!(receiver.next().now_or_never(), None);
+        assert_eq!(receiver.next().now_or_never(), Some(Some(1)));
+    }
 
     #[test]
     fn a_mailbox_is_as_deep_as_what_its_actor_has_not_taken() {

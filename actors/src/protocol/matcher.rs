@@ -58,6 +58,16 @@ pub(crate) enum MatcherMsg {
     InPlace(Answer<()>),
     /// Answered by `BusMsg::Quiesced`, after all that the triggers of what came before raise.
     Quiesce(Quiesce),
+    /// The text of a trigger was evaluated, for a run that waits for this one.
+    Evaluated {
+        run_id: Arc<str>,
+        evaluation: u64,
+        outcome: Outcome,
+    },
+    /// A run that has waited for a text has more to do.
+    Proceed {
+        run_id: Arc<str>,
+    },
     /// Nothing more comes of a run.
     Forget {
         run_id: Arc<str>,

@@ -1,0 +1,88 @@
+//! Triggers whose texts need JavaScript: each is evaluated on a thread of scripts, and what comes after it for the same run waits.
+
+use std::time::Duration;
+
+use pirn::script::{ExpressionLimits, ScriptSettings};
+use pirn::{Engine, EventType, ThreadStatus};
+use pirn_tests::world::{code, line, run_seeded, wait};
+use serde_json::{Value, json};
+
+fn trigger(id: &str, expression: &str, variable: &str, value: &Value) -> Value {
+    json!({"id": id, "type": "EVENT",
+        "condition": {"eventType": "NODE_COMPLETED", "expression": expression},
+        "action": {"type": "SET_VARIABLE", "parameters": {"variableName": variable, "value": value, "scope": "global"}}})
+}
+
+/// Is answered where the matcher is.
+const PLAIN: &str = "event.nodeId === 'a' || event.nodeId === 'b'";
+
+/// Needs JavaScript.
+const SCRIPT: &str = "['A', 'B'].map(name => name.toLowerCase()).includes(event.nodeId)";
+
+fn watched(triggers: &[Value]) -> Value {
+    let mut main = line("main", &[code("a", "return 1"), code("b", "return 2"), wait("w", 10)]);
+    main["variables"] = json!([{"name": "g", "value": "", "scope": "global"}]);
+    main["triggers"] = json!(triggers);
+    main
+}
+
+#[test]
+fn triggers_of_a_run_act_in_their_order_whether_or_not_their_texts_need_javascript() {
+    let slow = trigger("slow", SCRIPT, "g", &json!("slow"));
+    let quick = trigger("quick", PLAIN, "g", &json!("quick"));
+    for seed in 0..10 {
+        for (triggers, expected) in [
+            ([slow.clone(), quick.clone()], ["slow", "quick", "slow", "quick"]),
+            ([quick.clone(), slow.clone()], ["quick", "slow", "quick", "slow"]),
+        ] {
+            let ran = run_seeded(&watched(&triggers), Value::Null, seed);
+            let told: Vec<&Value> = ran
+                .of(EventType::VariableChanged)
+                .into_iter()
+                .map(|event| &event.raised.data["value"])
+                .collect();
+            assert_eq!(told, expected, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_trigger_whose_text_takes_long_holds_up_no_other_run_of_its_arbiter() {
+    // It is stopped by the time limit of a text.
+    let endless = trigger("endless", "(() => { while (true) {} })()", "g", &json!("never"));
+    let after = trigger("after", PLAIN, "g", &json!("after"));
+    let other = line("other", &[wait("w", 1)]);
+    let bundle = json!({"workflows": [watched(&[endless, after]), other]});
+    let scripts = ScriptSettings {
+        expressions: ExpressionLimits {
+            time: Duration::from_secs(4),
+            ..ExpressionLimits::default()
+        },
+        ..ScriptSettings::default()
+    };
+    let engine = Engine::builder().arbiters(1).scripts(scripts);
+    let engine = engine.workflows(bundle.to_string()).build();
+    let engine = engine.unwrap_or_else(|error| panic!("{error}"));
+    let run = engine.start("main", Value::Null).expect("admitted");
+    for _ in 0..3 {
+        let beside = engine.start("other", Value::Null).expect("admitted").outcome_blocking();
+        assert_eq!(beside.status, ThreadStatus::Completed);
+    }
+    assert_eq!(run.try_outcome(), None, "its triggers have not acted yet");
+    let report = run.outcome_blocking();
+    assert_eq!(
+        (report.status, &report.variables["g"]),
+        (ThreadStatus::Completed, &json!("after"))
+    );
+}
+
+#[test]
+fn a_shutdown_waits_for_the_text_of_a_trigger() {
+    let bundle = watched(&[trigger("slow", SCRIPT, "g", &json!("slow"))]);
+    let engine = Engine::builder().arbiters(1).workflows(bundle.to_string()).build();
+    let engine = engine.unwrap_or_else(|error| panic!("{error}"));
+    let run = engine.start("main", Value::Null).expect("admitted");
+    let report = engine.shutdown_blocking(Duration::from_secs(60));
+    assert_eq!((report.runs_cancelled, report.runs_left, report.tasks_left), (0, 0, 0));
+    assert_eq!(run.outcome_blocking().variables["g"], "slow");
+}
