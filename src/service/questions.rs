@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pirn_core::event::{Event, EventType};
-use serde_json::Value;
 
 /// A question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +21,7 @@ pub(super) struct Questions {
 
 impl Questions {
     pub(super) fn observe(&self, event: &Event) {
-        let id = || event.raised.fields.get("interactionId").and_then(Value::as_str);
+        let id = || event.raised.fields.text("interactionId");
         match event.raised.event_type {
             EventType::InteractionRequested => {
                 let put = Put {

@@ -300,7 +300,29 @@ impl fmt::Debug for EventData {
 
 impl Serialize for EventData {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (**self).serialize(serializer)
+        let fields = match &self.0 {
+            Representation::Map(json) => return json.map().serialize(serializer),
+            Representation::Fields(fields, _) => fields.as_slice(),
+        };
+        // Written field by field: a map of all fields would be a copy of every value, retained as long as the event.
+        let first = |place: usize, name: &str| fields[..place].iter().all(|(earlier, _)| *earlier != name);
+        let names = fields.iter().enumerate().map(|(place, (name, _))| (place, *name));
+        serializer.collect_map(names.filter(|(place, name)| first(*place, name)).map(|(place, name)| {
+            let last = fields[place..].iter().rfind(|(later, _)| *later == name);
+            (name, last.map(|(_, field)| field))
+        }))
+    }
+}
+
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Data(data) => data.serialize(serializer),
+            Self::Text(_) | Self::Word(_) | Self::Output(_) | Self::Value(_) => match self.seen() {
+                FieldRef::Text(text) => serializer.serialize_str(text),
+                FieldRef::Value(value) => value.serialize(serializer),
+            },
+        }
     }
 }
 
@@ -327,6 +349,14 @@ impl EventFields {
             "a field of every event is none of one type's: {fields:?}"
         );
         Self(fields)
+    }
+
+    /// A field that is a text. Does not build the map of all fields, which [`Deref`] does.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.look(name)? {
+            FieldRef::Text(text) => Some(text),
+            FieldRef::Value(value) => value.as_str(),
+        }
     }
 
     /// Sets one field.
@@ -437,6 +467,8 @@ mod tests {
             }
             prop_assert_eq!(data.to_map(), expected.clone());
             prop_assert_eq!(json!(data), json!(expected));
+            prop_assert_eq!(serde_json::to_string(&data).unwrap(), serde_json::to_string(&expected).unwrap());
+            prop_assert_eq!(data.text("a"), expected.get("a").and_then(Value::as_str));
             prop_assert_eq!(&data.clone(), &serde_json::from_value(json!(expected)).unwrap());
             prop_assert!(data.levels() >= expected.values().map(levels).max().unwrap_or(0));
             let mut changed = expected;
@@ -445,6 +477,19 @@ mod tests {
             prop_assert_eq!(&*data, &changed);
             prop_assert!(matches!(data.look("b"), Some(FieldRef::Value(value)) if value == "new"));
         }
+    }
+
+    #[test]
+    fn an_event_that_is_written_retains_no_copy_of_its_values() {
+        let output = Output::from(json!({"text": "x".repeat(1_000)}));
+        let fields = EventFields::of([("nodeId", Field::from("n")), ("output", Field::from(&output))]);
+        let written = serde_json::to_string(&fields).unwrap();
+        assert_eq!(written, json!({"nodeId": "n", "output": output}).to_string());
+        assert_eq!(fields.text("nodeId"), Some("n"));
+        let Representation::Fields(_, made) = &fields.0.0 else {
+            panic!("the fields became a map");
+        };
+        assert!(made.get().is_none(), "a map of all fields was built");
     }
 
     #[test]

@@ -84,14 +84,7 @@ pub(super) struct RunMeter<'a> {
 
 impl RunMeter<'_> {
     pub(super) fn observe(&mut self, event: &Event) {
-        let field = |name: &str| {
-            event
-                .raised
-                .fields
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let field = |name: &str| event.raised.fields.text(name).unwrap_or_default();
         let event_type = event.raised.event_type;
         match event_type {
             EventType::NodeCompleted | EventType::NodeFailed => {
