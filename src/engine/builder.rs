@@ -339,7 +339,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Runs at once; one more is `OVERLOADED` (default 1,000,000).
+    /// Runs at once; one more is `OVERLOADED` (default 100,000).
     #[must_use]
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = Some(runs);

@@ -1,6 +1,7 @@
 //! Runs beyond those that the process remembers: the one place where a store of runs joins the service.
 
 use std::io;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -8,6 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::event_log::{EventLog, Recorded};
+use super::position::Position;
+use super::problem::{Problem, ProblemCode};
+use super::stored::{StoredReport, StoredRuns};
 use crate::Event;
 
 /// A run in a list.
@@ -75,4 +80,65 @@ impl RunArchive for NoArchive {
     fn report<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>> {
         std::future::ready(Ok(None)).boxed()
     }
+}
+
+/// Where the service finds the runs that it does not have.
+pub(super) enum Archive {
+    /// In the engine's store.
+    Stored(StoredRuns),
+    /// In another archive.
+    Other(Arc<dyn RunArchive>),
+}
+
+impl Archive {
+    /// The next events of a run, oldest first: at most `limit`, and `bytes` of them unless the first has more.
+    pub(super) async fn page(
+        &self,
+        run_id: &str,
+        after: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Recorded>, Problem> {
+        match self {
+            Self::Stored(stored) => stored.page(run_id, after, limit, bytes).await,
+            Self::Other(archive) => {
+                let events = archive
+                    .events(run_id, after, limit)
+                    .await
+                    .map_err(|error| failed(&error))?;
+                let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
+                for event in &events {
+                    log.push(event);
+                }
+                Ok(log.after(Position::of(after), limit, bytes).events)
+            }
+        }
+    }
+
+    pub(super) async fn runs(&self, query: &RunQuery) -> Result<Vec<RunSummary>, Problem> {
+        let runs = match self {
+            Self::Stored(stored) => stored.list(query).await,
+            Self::Other(archive) => archive.runs(query).await,
+        };
+        runs.map_err(|error| failed(&error))
+    }
+
+    /// The report of a run; none where the run is not known.
+    pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
+        match self {
+            Self::Stored(stored) => stored.report(run_id).await,
+            Self::Other(archive) => {
+                let report = archive.report(run_id).await.map_err(|error| failed(&error))?;
+                Ok(report.map(|report| StoredReport {
+                    status: report["status"].as_str().unwrap_or_default().to_owned(),
+                    error: report.get("error").filter(|error| !error.is_null()).cloned(),
+                    json: report.to_string().into(),
+                }))
+            }
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> Problem {
+    Problem::new(ProblemCode::Internal, error.to_string())
 }

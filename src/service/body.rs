@@ -1,44 +1,158 @@
 //! JSON bodies: limited in size and time, and every fault with its place.
 
 use axum::body::Body;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
+use super::json_text::SHORT;
+use super::memory::{Budget, Reserved};
 use super::problem::{Problem, ProblemCode};
 use super::state::Service;
 use crate::store::ContentHash;
+
+/// Levels of lists and objects that serde_json reads.
+const MOST_LEVELS: usize = 128;
 
 /// A body that was read, and what tells it from others. No body is an empty object.
 pub(super) struct JsonBody<T> {
     pub(super) value: T,
     pub(super) fingerprint: ContentHash,
+    /// The memory of the value.
+    pub(super) memory: Reserved,
 }
 
-impl<T: DeserializeOwned> FromRequest<Service> for JsonBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, service: &Service) -> Result<Self, Problem> {
-        let limits = service.limits();
         let is_json = is_json(&request);
-        let body = read(request.into_body(), limits.body_bytes);
-        let bytes = tokio::time::timeout(limits.body_time, body).await.map_err(|_| {
-            let detail = format!("the body did not arrive within {} s", limits.body_time.as_secs());
-            Problem::new(ProblemCode::BodyTimeout, detail)
-        })??;
+        let (bytes, memory) = arrived(request.into_body(), service).await?;
         if !bytes.is_empty() && !is_json {
             // A page of another origin can send a body of another type without asking first.
             let detail = "the body must be sent with Content-Type: application/json";
             return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
         }
+        if bytes.len() <= SHORT {
+            return Self::parse(bytes, memory, service.inputs());
+        }
+        let inputs = service.inputs().clone();
+        // Requests that are answered by the same thread would wait for it.
+        let parsed = tokio::task::spawn_blocking(move || Self::parse(bytes, memory, &inputs)).await;
+        parsed.map_err(|error| Problem::new(ProblemCode::Internal, format!("the body was not read: {error}")))?
+    }
+}
+
+impl<T: DeserializeOwned> JsonBody<T> {
+    fn parse(bytes: Vec<u8>, mut memory: Reserved, inputs: &Budget) -> Result<Self, Problem> {
+        let needed = parsed_bytes(&bytes);
+        // The text and its values are there together.
+        if !memory.grow_to(needed + bytes.len()) {
+            return Err(no_room(needed + bytes.len(), inputs));
+        }
+        let value = parse(&bytes)?;
+        // What is JSON is UTF-8.
+        let fingerprint = ContentHash::of(&String::from_utf8_lossy(&bytes));
+        drop(bytes);
+        memory.shrink_to(needed);
         Ok(Self {
-            value: parse(&bytes)?,
-            // What is JSON is UTF-8.
-            fingerprint: ContentHash::of(&String::from_utf8_lossy(&bytes)),
+            value,
+            fingerprint,
+            memory,
         })
     }
+}
+
+/// A body, within its time.
+async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), Problem> {
+    let limits = service.limits();
+    let body = read(body, limits.body_bytes, service.inputs());
+    tokio::time::timeout(limits.body_time, body).await.map_err(|_| {
+        let detail = format!("the body did not arrive within {} s", limits.body_time.as_secs());
+        Problem::new(ProblemCode::BodyTimeout, detail)
+    })?
+}
+
+/// A body that others parse, with the memory of its values.
+#[cfg(feature = "mcp")]
+pub(super) async fn received(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), Problem> {
+    let (bytes, mut memory) = arrived(body, service).await?;
+    let needed = parsed_bytes(&bytes) + bytes.len();
+    if !memory.grow_to(needed) {
+        return Err(no_room(needed, service.inputs()));
+    }
+    Ok((bytes, memory))
+}
+
+/// Why a body is refused that needs so many bytes.
+fn no_room(needed: usize, inputs: &Budget) -> Problem {
+    if needed > inputs.limit() {
+        let detail = format!(
+            "the body's values need {} MiB of memory, more than the {} MiB that all inputs may take",
+            needed.div_ceil(1 << 20),
+            inputs.limit() >> 20
+        );
+        return Problem::new(ProblemCode::BodyTooLarge, detail);
+    }
+    let detail = format!(
+        "the bodies that are read and the inputs of runs under way take all of {} MiB",
+        inputs.limit() >> 20
+    );
+    Problem::new(ProblemCode::TooManyBytes, detail).retry_after(1)
+}
+
+/// Memory of a JSON text's values once it is parsed, and a little more: a list of lists of one number takes some hundred times its text.
+fn parsed_bytes(text: &[u8]) -> usize {
+    /// A value where it is. A list that grows has room for twice as many.
+    const VALUE: usize = 2 * size_of::<Value>();
+    /// The least room of a list or an object, and its allocation.
+    const LEAST: usize = 4 * size_of::<Value>() + 32;
+    /// A field: its name's place and allocation, its hash, its place in the index.
+    const FIELD: usize = 2 * (size_of::<String>() + 8) + 48;
+    /// A text's allocation.
+    const TEXT: usize = 16;
+    let (mut bytes, mut depth) = (VALUE, 0_usize);
+    let mut places = 0..text.len();
+    while let Some(place) = places.next() {
+        bytes += match text[place] {
+            b'"' => {
+                let start = place;
+                let mut last = place;
+                while let Some(next) = places.next() {
+                    last = next;
+                    match text[next] {
+                        b'"' => break,
+                        // Whatever is escaped ends nothing.
+                        b'\\' => drop(places.next()),
+                        _ => {}
+                    }
+                }
+                last - start + TEXT
+            }
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MOST_LEVELS {
+                    // No parser reads on.
+                    return bytes;
+                }
+                // An empty one has no room.
+                let is_empty = text[place + 1..].trim_ascii_start().first() == Some(&(text[place] + 2));
+                if is_empty { 0 } else { LEAST + VALUE }
+            }
+            b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                0
+            }
+            b',' => VALUE,
+            b':' => FIELD,
+            _ => 0,
+        };
+    }
+    bytes
 }
 
 fn is_json(request: &Request) -> bool {
@@ -52,18 +166,33 @@ fn is_json(request: &Request) -> bool {
     })
 }
 
-async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Problem> {
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes().into()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let detail = format!("the body has more than {limit} bytes");
-            Err(Problem::new(ProblemCode::BodyTooLarge, detail))
-        }
-        Err(error) => Err(Problem::new(
-            ProblemCode::InvalidRequest,
-            format!("the body broke off: {error}"),
-        )),
+/// Reads a body. Its memory is reserved as it arrives: what a client only announces takes none.
+async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Reserved), Problem> {
+    let too_large = || {
+        let detail = format!("the body has more than {limit} bytes");
+        Problem::new(ProblemCode::BodyTooLarge, detail)
+    };
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
     }
+    let mut body = std::pin::pin!(body);
+    let mut bytes = Vec::new();
+    let mut memory = inputs.reserve(0).ok_or_else(|| no_room(0, inputs))?;
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > limit {
+            return Err(too_large());
+        }
+        // A vector that grows has room for twice as many.
+        if !memory.grow_to(2 * length) {
+            return Err(no_room(2 * length, inputs));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes, memory))
 }
 
 /// Reads JSON; a fault says where.
@@ -115,4 +244,25 @@ fn pointer(path: &Path) -> String {
         }
     }
     pointer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_values_is_estimated_before_they_are_made() {
+        let list = format!("[{}[1]]", "[1],".repeat(10_000));
+        let value = size_of::<Value>();
+        let lists = 10_001 * (4 * value + value);
+        assert!(parsed_bytes(list.as_bytes()) >= lists);
+        assert!(parsed_bytes(list.as_bytes()) < 3 * lists);
+        let text = format!("{{\"a\": \"{}\\\"[[[[\"}}", "x".repeat(100_000));
+        assert!((100_000..104_000).contains(&parsed_bytes(text.as_bytes())));
+        let deep = "[".repeat(1_000_000);
+        assert!(parsed_bytes(deep.as_bytes()) < 1 << 20, "no parser reads on");
+        for broken in ["", "\"", "\"\\", "{", "[1", "}"] {
+            assert!(parsed_bytes(broken.as_bytes()) >= value);
+        }
+    }
 }

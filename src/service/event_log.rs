@@ -3,24 +3,91 @@
 //! 1. Events are in the order of their positions; a sequence that is not there was lost, never reordered.
 //! 2. A reader keeps nothing here but the position that it has read to, so no reader can hold up another, or the run.
 //! 3. A log that is closed gets nothing more.
+//! 4. Events are retained as JSON: their values go with the run that raised them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use axum::body::Bytes;
-use pirn_core::event::Event;
+use pirn_core::event::{Event, EventType};
 use tokio::sync::watch;
 
+use super::json_text::short_json;
+use super::memory::{Budget, Reserved};
+use super::pieces::{Piece, Pieces, cut};
 use super::position::Position;
 
-/// An event, and its JSON: written once for every reader.
+/// Memory of an event beside its JSON.
+const OVERHEAD: usize = 200;
+
+/// An event as its JSON, which is written once for every reader.
 #[derive(Clone, Debug)]
-pub(super) struct Recorded {
-    pub(super) position: Position,
-    pub(super) event: Arc<Event>,
-    pub(super) json: Bytes,
+pub(super) struct Recorded(Arc<Record>);
+
+#[derive(Debug)]
+struct Record {
+    position: Position,
+    event_type: EventType,
+    pieces: Box<[Piece]>,
+    /// The memory that streams have reserved for it: once for all that send it now.
+    held: Mutex<Weak<Reserved>>,
 }
 
+impl Recorded {
+    pub(super) fn position(&self) -> Position {
+        self.0.position
+    }
+
+    pub(super) fn event_type(&self) -> EventType {
+        self.0.event_type
+    }
+
+    /// Its JSON, in pieces of at most [`MOST`](super::pieces::MOST) bytes.
+    pub(super) fn pieces(&self) -> &[Piece] {
+        &self.0.pieces
+    }
+
+    /// Bytes of its JSON.
+    pub(super) fn len(&self) -> usize {
+        self.0.pieces.iter().map(|piece| piece.bytes().len()).sum()
+    }
+
+    /// Reserves the memory of the event for as long as a stream sends it; none where there is not so much.
+    pub(super) fn hold(&self, budget: &Budget) -> Option<Arc<Reserved>> {
+        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = held.upgrade() {
+            return Some(known);
+        }
+        let reserved = Arc::new(budget.reserve(self.len())?);
+        *held = Arc::downgrade(&reserved);
+        Some(reserved)
+    }
+
+    /// The event itself: its values are made again.
+    pub(super) fn read(&self) -> Option<ReadEvent> {
+        let read = match &*self.0.pieces {
+            [whole] => serde_json::from_slice(whole.bytes()),
+            pieces => {
+                let parts: Vec<&[u8]> = pieces.iter().map(|piece| &**piece.bytes()).collect();
+                serde_json::from_slice(&parts.concat())
+            }
+        };
+        let read = read.inspect_err(|error| tracing::error!(%error, "an event can not be read again"));
+        Some(ReadEvent {
+            position: self.0.position,
+            event: read.ok()?,
+        })
+    }
+}
+
+/// An event that was read again from its JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ReadEvent {
+    pub(super) position: Position,
+    pub(super) event: Event,
+}
+
+/// The events of one run that streams can still read.
 #[derive(Debug)]
 pub(super) struct EventLog {
     state: Mutex<State>,
@@ -28,17 +95,34 @@ pub(super) struct EventLog {
     max_events: usize,
     max_bytes: usize,
     first_piece: u64,
+    /// Memory of all logs of the service.
+    total: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     events: VecDeque<Recorded>,
-    bytes: usize,
+    pieces: Pieces,
     /// The last sequence that came, or is known to be lost.
     last: u64,
     /// The position of the last event that came.
     pushed: Position,
+    last_at: Option<u64>,
     is_closed: bool,
+}
+
+impl State {
+    fn bytes(&self) -> usize {
+        self.pieces.bytes() + self.events.len() * OVERHEAD
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some(oldest) = self.events.pop_front() else {
+            return false;
+        };
+        self.pieces.remove(oldest.pieces());
+        true
+    }
 }
 
 /// The events after a sequence.
@@ -50,18 +134,22 @@ pub(super) struct Page {
     pub(super) last: u64,
     /// Nothing comes after the last.
     pub(super) is_closed: bool,
+    /// No event follows these by now.
+    pub(super) is_all: bool,
 }
 
 impl EventLog {
     /// `first_piece` numbers the first piece of a reply after each event: 1, or for a run that an earlier process had begun more
     /// than that process has numbered. So a client that comes back from there gets every piece of the reply that starts anew.
-    pub(super) fn new(max_events: usize, max_bytes: usize, first_piece: u64) -> Self {
+    /// `total` counts the memory of all logs.
+    pub(super) fn new((max_events, max_bytes): (usize, usize), first_piece: u64, total: Arc<AtomicUsize>) -> Self {
         Self {
             state: Mutex::default(),
             changed: watch::Sender::new(()),
             max_events,
             max_bytes,
             first_piece,
+            total,
         }
     }
 
@@ -70,9 +158,23 @@ impl EventLog {
     }
 
     /// Takes the next event; the oldest go where it does not fit.
-    pub(super) fn push(&self, event: Arc<Event>) {
-        let json = Bytes::from(serde_json::to_vec(&*event).unwrap_or_default());
+    pub(super) fn push(&self, event: &Event) {
+        self.take(event, &serde_json::to_vec(event).unwrap_or_default());
+    }
+
+    /// As [`Self::push`], where the event's JSON is short. False if it is not: nothing was taken.
+    pub(super) fn push_short(&self, event: &Event) -> bool {
+        let json = short_json(event);
+        if let Some(json) = &json {
+            self.take(event, json);
+        }
+        json.is_some()
+    }
+
+    fn take(&self, event: &Event, json: &[u8]) {
+        let cut = cut(json);
         let mut state = self.state();
+        let before = state.bytes();
         let position = if event.sequence == state.pushed.sequence {
             Position {
                 sequence: event.sequence,
@@ -82,15 +184,33 @@ impl EventLog {
             Position::of(event.sequence)
         };
         state.pushed = position;
-        state.last = event.sequence;
-        state.bytes += json.len();
-        state.events.push_back(Recorded { position, event, json });
-        while state.events.len() > self.max_events || state.bytes > self.max_bytes {
-            let Some(oldest) = state.events.pop_front() else { break };
-            state.bytes -= oldest.json.len();
+        (state.last, state.last_at) = (event.sequence, Some(event.timestamp));
+        let recorded = Recorded(Arc::new(Record {
+            position,
+            event_type: event.raised.event_type,
+            pieces: state.pieces.add(&cut),
+            held: Mutex::default(),
+        }));
+        state.events.push_back(recorded);
+        while state.events.len() > self.max_events || state.bytes() > self.max_bytes {
+            state.drop_oldest();
         }
+        self.count(before, state.bytes());
         drop(state);
         self.changed.send_replace(());
+    }
+
+    /// Drops the oldest events, until so many bytes are free.
+    pub(super) fn free(&self, bytes: usize) {
+        let mut state = self.state();
+        let before = state.bytes();
+        while before - state.bytes() < bytes && state.drop_oldest() {}
+        self.count(before, state.bytes());
+    }
+
+    fn count(&self, before: usize, now: usize) {
+        self.total.fetch_add(now, Ordering::Relaxed);
+        self.total.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// So many events after the last were lost.
@@ -105,12 +225,22 @@ impl EventLog {
         self.changed.send_replace(());
     }
 
-    /// At most `limit` events after a position.
-    pub(super) fn after(&self, position: Position, limit: usize) -> Page {
+    /// At most `limit` events after a position, and `bytes` of them unless the first has more.
+    pub(super) fn after(&self, position: Position, limit: usize, bytes: usize) -> Page {
         let state = self.state();
-        let first = state.events.partition_point(|recorded| recorded.position <= position);
+        let first = state.events.partition_point(|recorded| recorded.position() <= position);
+        let mut events: Vec<Recorded> = Vec::new();
+        let mut taken = 0_usize;
+        for recorded in state.events.range(first..).take(limit) {
+            taken = taken.saturating_add(recorded.len());
+            if taken > bytes && !events.is_empty() {
+                break;
+            }
+            events.push(recorded.clone());
+        }
         Page {
-            events: state.events.range(first..).take(limit).cloned().collect(),
+            is_all: first + events.len() == state.events.len(),
+            events,
             last: state.last,
             is_closed: state.is_closed,
         }
@@ -119,13 +249,12 @@ impl EventLog {
     /// The last position, and the time of the last event.
     pub(super) fn last(&self) -> (Position, Option<u64>) {
         let state = self.state();
-        let last = state.pushed.max(Position::of(state.last));
-        (last, state.events.back().map(|recorded| recorded.event.timestamp))
+        (state.pushed.max(Position::of(state.last)), state.last_at)
     }
 
-    /// Bytes of JSON that it holds.
+    /// Memory of its events.
     pub(super) fn bytes(&self) -> usize {
-        self.state().bytes
+        self.state().bytes()
     }
 
     /// Told of every change.
@@ -139,22 +268,28 @@ impl EventLog {
     }
 }
 
+impl Drop for EventLog {
+    fn drop(&mut self) {
+        self.count(self.bytes(), 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use pirn_core::event::{EventType, RaisedEvent};
+    use pirn_core::event::RaisedEvent;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn event(sequence: u64) -> Arc<Event> {
-        Arc::new(Event {
+    fn event(sequence: u64) -> Event {
+        Event {
             sequence,
             timestamp: sequence,
             run_id: "r".into(),
             workflow_id: "w".into(),
             thread_id: "r.0".into(),
             raised: RaisedEvent::new(EventType::Custom, []),
-        })
+        }
     }
 
     proptest! {
@@ -164,23 +299,23 @@ mod tests {
             max in 1..12_usize,
             pace in 1..5_usize,
         ) {
-            let log = EventLog::new(max, usize::MAX, 1);
+            let log = EventLog::new((max, usize::MAX), 1, Arc::default());
             let (mut last, mut kept) = (0, Vec::new());
             let (mut read_to, mut read) = (0, Vec::new());
             for lost in steps {
                 if lost > 0 {
                     log.skip(lost);
                 } else {
-                    log.push(event(last + 1));
+                    log.push(&event(last + 1));
                     kept.push(last + 1);
                 }
                 last += lost.max(1);
-                let page = log.after(Position::of(read_to), pace);
+                let page = log.after(Position::of(read_to), pace, usize::MAX);
                 prop_assert_eq!(page.last, last);
                 // The oracle: the youngest `max` of all that came, after what was read.
                 let oldest = kept.len().saturating_sub(max);
                 let expected: Vec<u64> = kept[oldest..].iter().copied().filter(|n| *n > read_to).take(pace).collect();
-                let got: Vec<u64> = page.events.iter().map(|recorded| recorded.event.sequence).collect();
+                let got: Vec<u64> = page.events.iter().map(|recorded| recorded.position().sequence).collect();
                 prop_assert_eq!(&got, &expected);
                 read_to = got.last().copied().unwrap_or(read_to);
                 read.extend(got);
@@ -192,17 +327,17 @@ mod tests {
     #[test]
     fn events_that_share_a_sequence_have_positions_of_their_own() {
         let of = |first_piece| {
-            let log = EventLog::new(usize::MAX, usize::MAX, first_piece);
+            let log = EventLog::new((usize::MAX, usize::MAX), first_piece, Arc::default());
             for sequence in [1, 2, 2, 2, 3, 3, 4] {
-                log.push(event(sequence));
+                log.push(&event(sequence));
             }
-            let all = log.after(Position::START, usize::MAX).events;
+            let all = log.after(Position::START, usize::MAX, usize::MAX).events;
             for (index, recorded) in all.iter().enumerate() {
-                let rest = log.after(recorded.position, usize::MAX).events;
-                assert_eq!(rest.len(), all.len() - index - 1, "after {}", recorded.position);
+                let rest = log.after(recorded.position(), usize::MAX, usize::MAX).events;
+                assert_eq!(rest.len(), all.len() - index - 1, "after {}", recorded.position());
             }
             all.iter()
-                .map(|recorded| recorded.position.to_string())
+                .map(|recorded| recorded.position().to_string())
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(1), ["1", "2", "2.1", "2.2", "3", "3.1", "4"]);
@@ -211,12 +346,49 @@ mod tests {
 
     #[test]
     fn bytes_bound_a_log_too() {
-        let log = EventLog::new(usize::MAX, 300, 1);
+        let total = Arc::new(AtomicUsize::new(0));
+        let log = EventLog::new((usize::MAX, 3_000), 1, Arc::clone(&total));
         for sequence in 1..=100 {
-            log.push(event(sequence));
+            log.push(&event(sequence));
         }
-        assert!(log.bytes() <= 300);
-        let page = log.after(Position::START, 1_000);
-        assert_eq!(page.events.last().map(|recorded| recorded.event.sequence), Some(100));
+        assert!(log.bytes() <= 3_000);
+        assert_eq!(total.load(Ordering::Relaxed), log.bytes());
+        let page = log.after(Position::START, 1_000, usize::MAX);
+        assert_eq!(page.events.last().map(Recorded::position), Some(Position::of(100)));
+        let two = page.events[0].len() * 2;
+        assert_eq!(
+            log.after(Position::START, 1_000, two).events.len(),
+            2,
+            "a page has a limit of bytes"
+        );
+        assert_eq!(
+            log.after(Position::START, 1_000, 1).events.len(),
+            1,
+            "one event is a page, however long"
+        );
+        log.free(1_000);
+        assert!(log.bytes() <= 2_000);
+        drop(log);
+        assert_eq!(total.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn an_event_that_is_retained_as_bytes_is_read_again_as_it_was() {
+        let log = EventLog::new((9, usize::MAX), 1, Arc::default());
+        let mut long = event(7);
+        long.raised = RaisedEvent::new(
+            EventType::NodeCompleted,
+            [("output", serde_json::json!("a text ".repeat(9_000)))],
+        );
+        assert!(!log.push_short(&long), "long JSON is written elsewhere");
+        log.push(&long);
+        assert!(log.push_short(&event(8)));
+        let events = log.after(Position::START, 9, usize::MAX).events;
+        let read: Vec<_> = events
+            .iter()
+            .filter_map(Recorded::read)
+            .map(|read| read.event)
+            .collect();
+        assert_eq!(read, [long, event(8)]);
     }
 }

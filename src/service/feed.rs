@@ -6,15 +6,18 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::archive::RunArchive;
 use super::event_log::Recorded;
+use super::memory::Reserved;
 use super::position::Position;
 use super::problem::Problem;
 use super::runs::Run;
 use super::state::Service;
 
 /// Events that are read at once.
-const PAGE: usize = 64;
+pub(super) const PAGE: usize = 64;
+
+/// Bytes that are read at once, unless one event has more.
+pub(super) const PAGE_BYTES: usize = 16 << 10;
 
 /// An item for a reader.
 #[derive(Debug)]
@@ -32,13 +35,17 @@ pub(super) enum Fed {
 /// A place in a run's events.
 pub(super) struct Feed {
     run: Arc<Run>,
-    archive: Arc<dyn RunArchive>,
+    service: Service,
     read_to: Position,
     has_ended: bool,
     changed: watch::Receiver<()>,
     keep_alive: Duration,
     /// The reader was told something then.
     spoke_at: Instant,
+    /// Each event becomes another text: it is not sent as the log has it.
+    is_rewritten: bool,
+    /// The memory of what is being sent.
+    sends: Option<Arc<Reserved>>,
     _places: [OwnedSemaphorePermit; 2],
 }
 
@@ -46,15 +53,23 @@ impl Feed {
     /// Opens one after a position.
     pub(super) fn open(service: &Service, run: &Arc<Run>, after: Position) -> Result<Self, Problem> {
         Ok(Self {
-            archive: Arc::clone(service.archive()),
+            service: service.clone(),
             read_to: after,
             has_ended: false,
             changed: run.log.watch(),
             keep_alive: service.limits().keep_alive,
             spoke_at: Instant::now(),
+            is_rewritten: false,
+            sends: None,
             _places: [run.streams.enter()?, service.streams().enter()?],
             run: Arc::clone(run),
         })
+    }
+
+    /// A feed whose events become other texts: no stream shares them.
+    pub(super) fn rewritten(mut self) -> Self {
+        self.is_rewritten = true;
+        self
     }
 
     pub(super) fn run(&self) -> &Run {
@@ -68,7 +83,7 @@ impl Feed {
 
     /// True once everything has been read.
     pub(super) fn is_over(&self) -> bool {
-        let page = self.run.log.after(self.read_to, 1);
+        let page = self.run.log.after(self.read_to, 1, 0);
         page.is_closed && page.events.is_empty() && page.last <= self.read_to.sequence
     }
 
@@ -77,8 +92,9 @@ impl Feed {
         self.spoke_at = Instant::now();
     }
 
-    /// The next items, as many as there are; empty after the end.
+    /// The next items, some of those that are there; empty after the end. Those before have been sent.
     pub(super) async fn next(&mut self) -> Vec<Fed> {
+        self.sends = None;
         if self.has_ended {
             return Vec::new();
         }
@@ -89,12 +105,12 @@ impl Feed {
         }
         loop {
             self.changed.mark_unchanged();
-            let page = self.run.log.after(self.read_to, PAGE);
+            let page = self.run.log.after(self.read_to, PAGE, PAGE_BYTES);
             let mut fed = Vec::with_capacity(page.events.len());
             // The event before a piece is to be read too.
             let is_piece = |position: Position| u64::from(position.piece > 0);
-            let next = page.events.first().map(|next| next.position);
-            let next = next.map_or(page.last + 1, |next| next.sequence + is_piece(next));
+            let next = page.events.first().map(Recorded::position);
+            let next = next.map_or(page.last.saturating_add(1), |next| next.sequence + is_piece(next));
             // A client may name any position: nothing comes after the last one.
             if next > self.read_to.sequence.saturating_add(1) {
                 self.read_archive(&mut fed, next).await;
@@ -103,18 +119,17 @@ impl Feed {
                     return fed;
                 }
             }
-            for recorded in page.events {
-                self.read_before(&mut fed, recorded.position);
-                self.read_to = recorded.position;
-                fed.push(Fed::Event(recorded));
-            }
-            if page.is_closed && fed.len() < PAGE {
+            self.take(&mut fed, page.events);
+            if page.is_closed && page.is_all {
                 self.read_up_to(&mut fed, page.last);
                 self.has_ended = true;
                 fed.push(Fed::End);
             }
             if !fed.is_empty() {
                 return fed;
+            }
+            if !page.is_all {
+                continue;
             }
             match tokio::time::timeout_at(quiet_until, self.changed.changed()).await {
                 // The log lives as long as the run that this holds.
@@ -132,20 +147,57 @@ impl Feed {
         let limit = usize::try_from(before - self.read_to.sequence - 1)
             .unwrap_or(PAGE)
             .min(PAGE);
-        let events = match self.archive.events(self.run.id(), self.read_to.sequence, limit).await {
+        let archive = self.service.archive();
+        let mut events = match archive
+            .page(self.run.id(), self.read_to.sequence, limit, PAGE_BYTES)
+            .await
+        {
             Ok(events) => events,
-            Err(error) => {
-                tracing::warn!(run_id = self.run.id(), %error, "the archive gives no events");
+            Err(problem) => {
+                tracing::warn!(
+                    run_id = self.run.id(),
+                    why = problem.detail(),
+                    "the archive gives no events"
+                );
                 return;
             }
         };
-        for event in events.into_iter().take_while(|event| event.sequence < before) {
-            let position = Position::of(event.sequence);
-            self.read_before(fed, position);
-            self.read_to = position;
-            let json = serde_json::to_vec(&event).unwrap_or_default().into();
-            let event = Arc::new(event);
-            fed.push(Fed::Event(Recorded { position, event, json }));
+        events.retain(|event| event.position().sequence < before);
+        self.take(fed, events);
+    }
+
+    /// Takes events to be sent; they are missed where the memory of what streams send is in use.
+    fn take(&mut self, fed: &mut Vec<Fed>, events: Vec<Recorded>) {
+        let Some(last) = events.last().map(Recorded::position) else {
+            return;
+        };
+        let budget = self.service.stream_bytes();
+        self.sends = match &*events {
+            // Other streams that send it now have the same bytes.
+            [one] if !self.is_rewritten => one.hold(budget),
+            events => budget.reserve(events.iter().map(Recorded::len).sum()).map(Arc::new),
+        };
+        if self.sends.is_none() {
+            return self.miss(fed, last);
+        }
+        for recorded in events {
+            self.read_before(fed, recorded.position());
+            self.read_to = recorded.position();
+            fed.push(Fed::Event(recorded));
+        }
+    }
+
+    /// Everything up to an event is missed, and it too.
+    fn miss(&mut self, fed: &mut Vec<Fed>, last: Position) {
+        match last.piece {
+            0 => self.read_up_to(fed, last.sequence),
+            piece => self.read_before(
+                fed,
+                Position {
+                    piece: piece + 1,
+                    ..last
+                },
+            ),
         }
     }
 

@@ -28,12 +28,30 @@ pub struct Limits {
     pub streams_per_run: usize,
     /// Events of a run that are kept for streams to read (default 10,000); the oldest go first.
     pub events_per_run: usize,
-    /// Bytes of JSON of a run's kept events (default 16 MiB).
+    /// Memory of a run's kept events (default 16 MiB).
     pub event_bytes_per_run: usize,
     /// Ended runs that are remembered (default 1,000); the one that ended first goes first.
     pub ended_runs: usize,
-    /// Bytes of JSON of the kept events of ended runs (default 256 MiB).
+    /// Memory of ended runs that are remembered, their reports and events (default 128 MiB).
     pub ended_bytes: usize,
+    /// Memory of the kept events of all runs (default 256 MiB): those of ended runs go first, then the oldest of the run that raises
+    /// more.
+    pub event_bytes: usize,
+    /// Memory of bodies that are read, and of the inputs of runs that are under way (default 256 MiB); more is 429, and 413 where one
+    /// body alone needs more.
+    pub input_bytes: usize,
+    /// Memory of events that streams are sending (default 128 MiB): a stream misses what does not fit.
+    pub stream_bytes: usize,
+    /// Time in which a client takes something of what is sent to it (default 30 s); then the connection is closed.
+    pub write_time: Duration,
+    /// Memory of events and reports that were read from a store (default 128 MiB).
+    pub stored_bytes: usize,
+    /// Stored runs that are replayed at once (default 2).
+    pub replays: usize,
+    /// Requests that wait for a stored run to be replayed (default 64); more is 503.
+    pub replays_waiting: usize,
+    /// Sessions of MCP clients (default 1,000); more is 503.
+    pub mcp_sessions: usize,
     /// Idempotency keys that are remembered (default 10,000).
     pub idempotency_keys: usize,
     /// The longest `?wait=` (default 600 s).
@@ -56,7 +74,15 @@ impl Default for Limits {
             events_per_run: 10_000,
             event_bytes_per_run: 16 << 20,
             ended_runs: 1_000,
-            ended_bytes: 256 << 20,
+            ended_bytes: 128 << 20,
+            event_bytes: 256 << 20,
+            input_bytes: 256 << 20,
+            stream_bytes: 128 << 20,
+            write_time: Duration::from_secs(30),
+            stored_bytes: 128 << 20,
+            replays: 2,
+            replays_waiting: 64,
+            mcp_sessions: 1_000,
             idempotency_keys: 10_000,
             wait: Duration::from_mins(10),
             keep_alive: Duration::from_secs(15),

@@ -1,4 +1,5 @@
-//! The listening socket: connections are bounded in number, and each in the time and size of what it sends first.
+//! The listening socket: connections are bounded in number, and each in the time and size of what it sends first, and in the time in
+//! which it takes something of what it is sent.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::Limits;
+use super::taken::Taken;
 
 /// The least that hyper takes for a buffer of headers.
 const MIN_HEADER_BYTES: usize = 8 << 10;
@@ -57,7 +59,7 @@ pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits,
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY is not set");
         }
-        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = builder.serve_connection(TokioIo::new(Taken::new(stream, limits.write_time)), service.clone());
         let connection = graceful.watch(connection);
         connections.spawn(async move {
             let _place = place;

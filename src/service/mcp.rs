@@ -8,6 +8,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::http::request::Parts;
+use axum::middleware::from_fn_with_state;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use rmcp::handler::server::ServerHandler;
@@ -24,6 +27,8 @@ use serde_json::{Value, json};
 
 use super::catalogue::Offer;
 use super::feed::{Fed, Feed};
+use super::mcp_limits::{InputMemory, Sessions, bounded};
+use super::memory::Reserved;
 use super::position::Position;
 use super::runs::Run;
 use super::start::Start;
@@ -49,7 +54,7 @@ pub(super) struct McpServer {
 }
 
 /// The server as a route.
-pub(super) fn http_service(service: &Service) -> StreamableHttpService<McpServer, LocalSessionManager> {
+pub(super) fn route(service: &Service) -> Router<Service> {
     let server = McpServer {
         service: service.clone(),
     };
@@ -58,7 +63,14 @@ pub(super) fn http_service(service: &Service) -> StreamableHttpService<McpServer
         .disable_allowed_hosts()
         .with_sse_keep_alive(Some(service.limits().keep_alive))
         .with_max_request_body_bytes(service.limits().body_bytes);
-    StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config)
+    let sessions = Sessions {
+        service: service.clone(),
+        manager: Arc::new(LocalSessionManager::default()),
+    };
+    let answers = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions.manager), config);
+    Router::new()
+        .route_service("/mcp", answers)
+        .layer(from_fn_with_state(sessions, bounded))
 }
 
 impl Service {
@@ -118,6 +130,7 @@ impl ServerHandler for McpServer {
             let start = Start {
                 workflow: offer.info.id.clone(),
                 input: input(offer, request.arguments.unwrap_or_default()),
+                memory: memory(&context),
                 ..Start::default()
             };
             match self.service.start(start).await {
@@ -141,6 +154,12 @@ impl ServerHandler for McpServer {
         }
         Ok(result(&run).await.into())
     }
+}
+
+/// The memory that the input of a call needs, where it came over HTTP.
+fn memory(context: &RequestContext<RoleServer>) -> Option<Reserved> {
+    let parts = context.extensions.get::<Parts>()?;
+    parts.extensions.get::<InputMemory>()?.take()
 }
 
 impl McpServer {
@@ -169,27 +188,35 @@ impl McpServer {
             };
             for item in next {
                 let event = match item {
-                    Fed::Event(recorded) => recorded.event,
+                    Fed::Event(recorded) => recorded,
                     Fed::End => return None,
-                    Fed::Missed { .. } | Fed::Idle => continue,
+                    // There may have been a question among them.
+                    Fed::Missed { .. } => {
+                        has_asked = true;
+                        continue;
+                    }
+                    Fed::Idle => continue,
                 };
-                match event.raised.event_type {
+                match event.event_type() {
                     EventType::NodeCompleted => {}
                     EventType::InteractionRequested => {
                         has_asked = true;
                         continue;
                     }
-                    EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled
-                        if *event.thread_id == *main_thread =>
-                    {
-                        // What is detached from it may go on.
-                        return None;
+                    EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
+                        if event.read().is_some_and(|read| *read.event.thread_id == *main_thread) {
+                            // What is detached from it may go on.
+                            return None;
+                        }
+                        continue;
                     }
                     _other => continue,
                 }
                 ended += 1;
-                if let Some((token, peer)) = &progress {
-                    tell(peer, token, ended, &event).await;
+                if let Some((token, peer)) = &progress
+                    && let Some(read) = event.read()
+                {
+                    tell(peer, token, ended, &read.event).await;
                 }
             }
             if std::mem::take(&mut has_asked) {

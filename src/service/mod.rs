@@ -32,27 +32,35 @@ mod body;
 mod catalogue;
 mod event_log;
 mod feed;
+mod handle;
 mod idempotency;
+mod json_text;
 mod limits;
 mod listener;
 #[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(feature = "mcp")]
+mod mcp_limits;
+mod memory;
 mod metrics;
 #[cfg(feature = "otel")]
 mod metrics_export;
 mod observed;
 mod options;
+mod pieces;
 mod position;
 mod problem;
 mod progress;
 mod questions;
 mod recorder;
+mod replays;
 mod runs;
 mod sse;
 mod start;
 mod state;
 mod steering;
 mod stored;
+mod taken;
 mod wire;
 
 pub use access::Access;

@@ -100,6 +100,12 @@ problem_codes! {
     Overloaded = "OVERLOADED", SERVICE_UNAVAILABLE, "Too many runs are under way";
     /// As many streams as the service takes are open.
     TooManyStreams = "TOO_MANY_STREAMS", SERVICE_UNAVAILABLE, "Too many streams are open";
+    /// As many stored runs as the service replays are being replayed, and as many requests wait as may.
+    TooManyReplays = "TOO_MANY_REPLAYS", SERVICE_UNAVAILABLE, "Too many stored runs are being read";
+    /// The requests and inputs that are under way take all the memory that they may.
+    TooManyBytes = "TOO_MANY_BYTES", TOO_MANY_REQUESTS, "Too much memory is in use";
+    /// As many MCP clients as the service takes have a session.
+    TooManySessions = "TOO_MANY_SESSIONS", SERVICE_UNAVAILABLE, "Too many MCP sessions are open";
     /// The service is being shut down.
     Draining = "DRAINING", SERVICE_UNAVAILABLE, "The service is shutting down";
 }

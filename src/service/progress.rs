@@ -1,5 +1,6 @@
 //! The progress of a run, from its events: the report of a run that has not ended.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pirn_core::event::{Event, EventType};
@@ -26,7 +27,7 @@ pub(super) struct Progress {
 #[derive(Debug, Default)]
 struct State {
     is_paused: bool,
-    nodes: Vec<NodeProgress>,
+    nodes: VecDeque<NodeProgress>,
 }
 
 impl Progress {
@@ -41,13 +42,13 @@ impl Progress {
                 let node_id = data.get("nodeId").and_then(Value::as_str).unwrap_or_default();
                 let mut state = self.state();
                 let again = |last: &&mut NodeProgress| attempts > 1 && last.node_id == node_id;
-                if let Some(last) = state.nodes.last_mut().filter(again) {
+                if let Some(last) = state.nodes.back_mut().filter(again) {
                     (last.status, last.attempts) = ("RUNNING", attempts);
                 } else {
                     if state.nodes.len() >= MAX_NODES {
-                        state.nodes.remove(0);
+                        state.nodes.pop_front();
                     }
-                    state.nodes.push(NodeProgress {
+                    state.nodes.push_back(NodeProgress {
                         node_id: node_id.to_owned(),
                         status: "RUNNING",
                         attempts,
@@ -61,7 +62,7 @@ impl Progress {
     }
 
     fn ended(&self, status: &'static str) {
-        if let Some(last) = self.state().nodes.last_mut() {
+        if let Some(last) = self.state().nodes.back_mut() {
             last.status = status;
         }
     }
@@ -71,8 +72,13 @@ impl Progress {
         if self.state().is_paused { "PAUSED" } else { "RUNNING" }
     }
 
+    /// Releases the nodes: the report of the ended run has them.
+    pub(super) fn forget(&self) {
+        self.state().nodes = VecDeque::new();
+    }
+
     pub(super) fn nodes(&self) -> Vec<NodeProgress> {
-        self.state().nodes.clone()
+        self.state().nodes.iter().cloned().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::runs::Run;
 use super::state::Service;
 use crate::store::RunStatus;
-use crate::{EventType, Events, Heard};
+use crate::{Event, EventType, Events, Heard};
 
 /// Events that may wait to be taken into the log.
 pub(super) const BUFFER: usize = 65_536;
@@ -31,7 +31,8 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
                 }
                 run.questions.observe(&event);
                 meter.observe(&event);
-                run.log.push(event);
+                push(&run, event).await;
+                service.runs().make_room(&run);
             }
             Heard::Lagged(count) => {
                 meter.lost(count);
@@ -44,13 +45,28 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     let left = left(&service, &run).await;
     match left {
         Some(status) => service.runs().leave(&run, status),
-        None => meter.ended(&report),
+        None => {
+            meter.ended(&report);
+            run.release(report).await;
+        }
     }
     run.log.close();
     if left.is_none() {
         service.runs().ended(&run);
     }
     run.decided();
+}
+
+/// Takes an event into the log. JSON that is long is written where other requests do not wait for it.
+async fn push(run: &Arc<Run>, event: Arc<Event>) {
+    if run.log.push_short(&event) {
+        return;
+    }
+    let run = Arc::clone(run);
+    let pushed = tokio::task::spawn_blocking(move || run.log.push(&event));
+    pushed
+        .await
+        .unwrap_or_else(|error| tracing::error!(%error, "an event is not recorded"));
 }
 
 /// The status in the store of a run that has ended in this process alone: it goes on from there.

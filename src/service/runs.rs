@@ -1,23 +1,28 @@
 //! The runs that the process remembers: those under way, and the last that ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use serde_json::{Value, json};
+use axum::body::Bytes;
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::archive::{RunQuery, RunSummary};
 use super::event_log::EventLog;
+use super::handle::Handle;
+use super::json_text::{SHORT, json_of};
 use super::limits::{Limits, StreamGate};
+use super::memory::Reserved;
 use super::problem::{Problem, ProblemCode};
 use super::progress::Progress;
 use super::questions::Questions;
-use crate::{RunErrorCode, RunHandle, RunReport, ThreadStatus};
+use crate::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// A run that was started here.
 pub(super) struct Run {
-    pub(super) handle: RunHandle,
+    pub(super) handle: Handle,
     pub(super) about: About,
     /// It goes on in another process, or later in this one: its status in the store.
     left: OnceLock<&'static str>,
@@ -27,6 +32,8 @@ pub(super) struct Run {
     pub(super) progress: Progress,
     pub(super) questions: Questions,
     pub(super) streams: StreamGate,
+    /// The memory of its input, until the run ends.
+    input: Mutex<Option<Reserved>>,
 }
 
 /// The facts of a run that never change.
@@ -39,17 +46,31 @@ pub(super) struct About {
 
 impl Run {
     /// `first_piece`: see [`EventLog::new`].
-    pub(super) fn new(handle: RunHandle, about: About, limits: &Limits, first_piece: u64) -> Self {
+    pub(super) fn new(
+        handle: RunHandle,
+        about: About,
+        limits: &Limits,
+        first_piece: u64,
+        event_bytes: Arc<AtomicUsize>,
+    ) -> Self {
+        let log_limits = (limits.events_per_run, limits.event_bytes_per_run);
         Self {
-            handle,
+            handle: Handle::new(handle),
             about,
             left: OnceLock::new(),
             decided: watch::Sender::new(false),
-            log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run, first_piece),
+            log: EventLog::new(log_limits, first_piece, event_bytes),
             progress: Progress::default(),
             questions: Questions::default(),
             streams: StreamGate::new(limits.streams_per_run),
+            input: Mutex::default(),
         }
+    }
+
+    /// The run with the memory that its input needs.
+    pub(super) fn holding(mut self, input: Option<Reserved>) -> Self {
+        self.input = Mutex::new(input);
+        self
     }
 
     pub(super) fn id(&self) -> &str {
@@ -63,10 +84,16 @@ impl Run {
 
     /// The report of one that has ended.
     pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
-        let is_told = |report: &Arc<RunReport>| {
-            self.left.get().is_none() && (*self.decided.borrow() || !may_go_on_elsewhere(report))
-        };
-        self.handle.try_outcome().filter(is_told)
+        self.told()?;
+        self.handle.try_outcome()
+    }
+
+    /// How the run has ended, where it does not go on elsewhere.
+    fn told(&self) -> Option<(ThreadStatus, Option<RunError>)> {
+        let (status, error) = self.handle.ended()?;
+        let is_told =
+            self.left.get().is_none() && (*self.decided.borrow() || !may_go_on_elsewhere(status, error.as_ref()));
+        is_told.then_some((status, error))
     }
 
     /// Its recorder has taken in all of it, and the service knows whether it goes on elsewhere.
@@ -81,7 +108,7 @@ impl Run {
 
     /// Waits until the service knows what became of the run, where it has ended in this process.
     pub(super) async fn until_decided(&self) {
-        if self.handle.try_outcome().is_some() {
+        if self.handle.ended().is_some() {
             // Its sender is here.
             let _: Result<_, _> = self.decided.subscribe().wait_for(|decided| *decided).await;
         }
@@ -91,8 +118,18 @@ impl Run {
         if let Some(left) = self.left.get() {
             return left;
         }
-        self.outcome()
-            .map_or_else(|| self.progress.status(), |report| report.status.as_str())
+        let told = self.told();
+        told.map_or_else(|| self.progress.status(), |(status, _)| status.as_str())
+    }
+
+    /// True once there is a report.
+    pub(super) fn has_ended(&self) -> bool {
+        self.told().is_some()
+    }
+
+    /// Why a run that has ended did not complete.
+    pub(super) fn error(&self) -> Option<RunError> {
+        self.told().and_then(|(_, error)| error)
     }
 
     pub(super) fn summary(&self) -> RunSummary {
@@ -108,22 +145,22 @@ impl Run {
         }
     }
 
-    /// The report of a run that has ended; else what is known of it by now.
-    pub(super) async fn report(&self) -> Value {
-        if let Some(report) = self.outcome() {
-            return json!(report);
+    /// The report of a run that has ended; else what is known of it by now. As JSON.
+    pub(super) async fn report(&self) -> Bytes {
+        if self.has_ended() {
+            return self.last_report().await;
         }
-        let threads = self
-            .handle
-            .status()
-            .await
-            .map_or_else(Vec::new, |status| status.threads);
+        let status = match self.handle.active() {
+            Some(handle) => handle.status().await,
+            None => None,
+        };
+        let threads = status.map_or_else(Vec::new, |status| status.threads);
         // It may have ended meanwhile.
-        if let Some(report) = self.outcome() {
-            return json!(report);
+        if self.has_ended() {
+            return self.last_report().await;
         }
         let summary = self.summary();
-        json!({
+        let report = json!({
             "runId": summary.run_id,
             "threadId": self.main_thread(),
             "workflowId": summary.workflow_id,
@@ -134,23 +171,57 @@ impl Run {
             "elapsedMs": summary.updated_at.saturating_sub(summary.started_at),
             "startedAt": summary.started_at,
             "lastSequence": summary.last_sequence,
-        })
+        });
+        report.to_string().into()
+    }
+
+    async fn last_report(&self) -> Bytes {
+        match self.handle.report() {
+            Some(report) => report,
+            None => json_of(self.handle.outcome().await).await,
+        }
+    }
+
+    /// Releases the values of a run that has ended; its report is retained as JSON.
+    pub(super) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
+        self.progress.forget();
+        let json = json_of(Arc::clone(&report)).await;
+        let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if json.len() <= SHORT {
+            drop(input);
+            return self.handle.release(&report, json);
+        }
+        let run = Arc::clone(self);
+        // Large values take their time to be freed.
+        let freed = tokio::task::spawn_blocking(move || {
+            run.handle.release(&report, json);
+            drop((report, input));
+        });
+        freed
+            .await
+            .unwrap_or_else(|error| tracing::error!(%error, "a run is not released"));
+    }
+
+    /// Memory of a run that has ended.
+    fn bytes(&self) -> usize {
+        self.log.bytes() + self.handle.report().map_or(0, |report| report.len()) + OVERHEAD
     }
 
     /// The run, to be steered.
-    pub(super) fn live(&self) -> Result<&RunHandle, Problem> {
-        if self.outcome().is_some() {
-            return Err(ended(self.id()));
-        }
-        Ok(&self.handle)
+    pub(super) fn live(&self) -> Result<RunHandle, Problem> {
+        let active = self.handle.active().filter(|_| !self.has_ended());
+        active.ok_or_else(|| ended(self.id()))
     }
 }
 
-/// True if a report may be of a run that has ended in this process alone: its engine shut down, it was parked, or its store failed.
-fn may_go_on_elsewhere(report: &RunReport) -> bool {
-    let code = report.error.as_ref().map(|error| error.code);
-    report.status == ThreadStatus::Failed && matches!(code, Some(RunErrorCode::Cancelled | RunErrorCode::StoreError))
+/// True if an end may be that of a run in this process alone: its engine shut down, it was parked, or its store failed.
+fn may_go_on_elsewhere(status: ThreadStatus, error: Option<&RunError>) -> bool {
+    let code = error.map(|error| error.code);
+    status == ThreadStatus::Failed && matches!(code, Some(RunErrorCode::Cancelled | RunErrorCode::StoreError))
 }
+
+/// Memory of a run beside its events and its report.
+const OVERHEAD: usize = 4 << 10;
 
 pub(super) fn ended(id: &str) -> Problem {
     Problem::new(ProblemCode::RunEnded, format!("run {id} has ended"))
@@ -163,18 +234,43 @@ pub(super) struct Runs {
     state: Mutex<State>,
     max_ended: usize,
     max_ended_bytes: usize,
+    max_event_bytes: usize,
+    /// Memory of the events of all runs.
+    event_bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct State {
     by_id: BTreeMap<Arc<str>, Arc<Run>>,
     by_place: BTreeMap<Place, Arc<Run>>,
-    /// In the order of their ends, with the bytes of their logs.
+    /// Ids of runs that are being started.
+    starting: BTreeSet<String>,
+    /// In the order of their ends, with their memory.
     ended: VecDeque<(Place, usize)>,
     ended_bytes: usize,
 }
 
+/// An id that no other run may take, until the run is known.
+struct Starting<'a> {
+    runs: &'a Runs,
+    id: &'a str,
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.runs.state().starting.remove(self.id);
+    }
+}
+
 impl State {
+    /// Forgets the run that ended first. None where no run has ended.
+    fn forget(&mut self) -> Option<Option<Arc<Run>>> {
+        let (place, bytes) = self.ended.pop_front()?;
+        self.ended_bytes -= bytes;
+        self.by_id.remove(&place.1);
+        Some(self.by_place.remove(&place))
+    }
+
     fn put(&mut self, run: Run) -> Arc<Run> {
         let run = Arc::new(run);
         let id: Arc<str> = run.id().into();
@@ -193,7 +289,14 @@ impl Runs {
             state: Mutex::default(),
             max_ended: limits.ended_runs,
             max_ended_bytes: limits.ended_bytes,
+            max_event_bytes: limits.event_bytes,
+            event_bytes: Arc::default(),
         }
+    }
+
+    /// Memory of the events of all runs.
+    pub(super) fn event_bytes(&self) -> &Arc<AtomicUsize> {
+        &self.event_bytes
     }
 
     /// Starts a run, unless its id is taken.
@@ -202,12 +305,19 @@ impl Runs {
         run_id: Option<&str>,
         start: impl FnOnce() -> Result<Run, Problem>,
     ) -> Result<Arc<Run>, Problem> {
-        let mut state = self.state();
-        if let Some(id) = run_id.filter(|id| state.by_id.contains_key(*id)) {
-            let detail = format!("there is a run {id} already");
-            return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
+        let Some(id) = run_id else {
+            return Ok(self.adopt(start()?));
+        };
+        {
+            let mut state = self.state();
+            if state.by_id.contains_key(id) || !state.starting.insert(id.to_owned()) {
+                let detail = format!("there is a run {id} already");
+                return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
+            }
         }
-        Ok(state.put(start()?))
+        // Outside of the lock: every request looks for runs.
+        let _starting = Starting { runs: self, id };
+        Ok(self.adopt(start()?))
     }
 
     /// Takes in a run that goes on.
@@ -237,7 +347,7 @@ impl Runs {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let runs = state.by_id.range::<str, _>(from).map(|(_, run)| run);
         runs.take_while(|run| run.id().starts_with(prefix))
-            .filter(|run| run.outcome().is_none())
+            .filter(|run| !run.has_ended())
             .cloned()
             .collect()
     }
@@ -260,20 +370,33 @@ impl Runs {
         {
             return;
         }
-        let bytes = run.log.bytes();
+        let bytes = run.bytes();
         state.ended_bytes += bytes;
         state.ended.push_back(((run.about.started_at, run.id().into()), bytes));
         while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
-            let Some((place, bytes)) = state.ended.pop_front() else {
-                break;
-            };
-            state.ended_bytes -= bytes;
-            state.by_id.remove(&place.1);
-            forgotten.extend(state.by_place.remove(&place));
+            let Some(oldest) = state.forget() else { break };
+            forgotten.extend(oldest);
         }
         drop(state);
-        // A long conversation takes its time to be freed.
+        // Many events take their time to be freed.
         drop(forgotten);
+    }
+
+    /// Makes room for an event of this run where the events of all runs take too much: those of ended runs go first, then the oldest of
+    /// the run itself.
+    pub(super) fn make_room(&self, run: &Run) {
+        let excess = || {
+            self.event_bytes
+                .load(Ordering::Relaxed)
+                .saturating_sub(self.max_event_bytes)
+        };
+        while excess() > 0 {
+            let oldest = self.state().forget();
+            match oldest {
+                Some(oldest) => drop(oldest),
+                None => return run.log.free(excess()),
+            }
+        }
     }
 
     /// Youngest first.

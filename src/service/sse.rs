@@ -1,27 +1,78 @@
 //! Server-sent events: how a stream is written.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures::future::{BoxFuture, ready};
-use futures::{FutureExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 
+use super::event_log::Recorded;
 use super::feed::{Fed, Feed};
+use super::memory::Reserved;
+use super::pieces::MOST;
 use super::position::Position;
+use super::problem::Problem;
 
 /// A comment: it keeps the connection, and readers pass over it.
 const COMMENT: &[u8] = b":\n\n";
 
+/// Text that a stream sends next: its own, and pieces that it shares with other streams.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    ready: VecDeque<Bytes>,
+    own: Vec<u8>,
+}
+
+impl Frames {
+    /// Shorter pieces are copied: a connection takes a limited number of pieces at once.
+    const COPIED: usize = 1 << 10;
+
+    pub(super) fn write(&mut self, text: &[u8]) {
+        self.own.extend_from_slice(text);
+    }
+
+    pub(super) fn share(&mut self, piece: &Bytes) {
+        if piece.len() <= Self::COPIED {
+            return self.write(piece);
+        }
+        self.finish();
+        self.ready.push_back(piece.clone());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.ready.is_empty()
+    }
+
+    fn finish(&mut self) {
+        if !self.own.is_empty() {
+            self.ready.push_back(std::mem::take(&mut self.own).into());
+        }
+    }
+
+    /// The next piece to be sent: a connection buffers one or two of them.
+    fn next(&mut self) -> Option<Bytes> {
+        self.finish();
+        let mut piece = self.ready.pop_front()?;
+        if piece.len() > MOST {
+            let rest = piece.split_off(MOST);
+            self.ready.push_front(rest);
+        }
+        Some(piece)
+    }
+}
+
 /// Writes items of a feed as text on the wire.
 pub(super) trait Wire: Send + 'static {
     /// Writes what one thing becomes, which may be nothing.
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>);
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames);
 
     /// Called when all that has happened so far is written. True: the stream ends here, before the run.
-    fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
+    fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Frames) -> BoxFuture<'a, bool> {
         ready(false).boxed()
     }
 }
@@ -33,20 +84,20 @@ pub(super) struct After<W> {
 }
 
 impl<W: Wire> Wire for After<W> {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
         let was_read = match &item {
-            Fed::Event(recorded) => recorded.position <= self.read_to,
+            Fed::Event(recorded) => recorded.position() <= self.read_to,
             Fed::Missed { after, .. } => *after < self.read_to,
             Fed::Idle | Fed::End => false,
         };
         if was_read {
-            self.wire.write(feed, item, &mut Vec::new());
+            self.wire.write(feed, item, &mut Frames::default());
         } else {
             self.wire.write(feed, item, out);
         }
     }
 
-    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Frames) -> BoxFuture<'a, bool> {
         self.wire.pauses(feed, out)
     }
 }
@@ -60,38 +111,74 @@ impl Guard for () {
     fn ended(&mut self) {}
 }
 
-/// A stream from a feed to its end.
+/// A stream from a feed to its end. The feed is read on when what was read is sent.
 pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Response {
-    let state = (feed, wire, guard, false);
-    let frames = stream::unfold(state, async |(mut feed, mut wire, mut guard, pauses)| {
-        loop {
-            let next = if pauses { Vec::new() } else { feed.next().await };
-            if next.is_empty() {
-                guard.ended();
-                return None;
-            }
-            let has_ended = matches!(next.last(), Some(Fed::End));
-            let mut out = Vec::new();
-            for item in next {
-                match item {
-                    Fed::Idle => out.extend_from_slice(COMMENT),
-                    item => wire.write(&feed, item, &mut out),
+    let state = (feed, wire, guard, false, Frames::default());
+    let chunks = stream::unfold(
+        state,
+        async |(mut feed, mut wire, mut guard, mut pauses, mut frames)| {
+            loop {
+                if let Some(chunk) = frames.next() {
+                    return Some((chunk, (feed, wire, guard, pauses, frames)));
                 }
-            }
-            let pauses = !has_ended && wire.pauses(&feed, &mut out).await;
-            if !out.is_empty() {
+                let next = if pauses { Vec::new() } else { feed.next().await };
+                if next.is_empty() {
+                    guard.ended();
+                    return None;
+                }
+                let has_ended = matches!(next.last(), Some(Fed::End));
+                for item in next {
+                    match item {
+                        Fed::Idle => frames.write(COMMENT),
+                        item => wire.write(&feed, item, &mut frames),
+                    }
+                }
+                pauses = !has_ended && wire.pauses(&feed, &mut frames).await;
                 feed.spoke();
-                let chunk: Result<Bytes, Infallible> = Ok(out.into());
-                return Some((chunk, (feed, wire, guard, pauses)));
+            }
+        },
+    );
+    streamed(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
+}
+
+/// A source of frames, page by page.
+pub(super) trait Pages: Send + 'static {
+    /// The next frames; none after the last.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Frames>, Problem>> + Send;
+}
+
+/// A stream of pages. The next one is asked for when the one before is sent.
+pub(super) fn pages(pages: impl Pages) -> Response {
+    let chunks = stream::unfold(Some((pages, Frames::default())), async |state| {
+        let (mut pages, mut frames) = state?;
+        loop {
+            if let Some(chunk) = frames.next() {
+                return Some((Ok(chunk), Some((pages, frames))));
+            }
+            match pages.next().await {
+                Ok(Some(next)) => frames = next,
+                Ok(None) => return None,
+                // The connection breaks, and the client comes back with the last id.
+                Err(problem) => return Some((Err(io::Error::other(problem.detail().to_owned())), None)),
             }
         }
     });
-    streamed(Body::from_stream(frames))
+    streamed(Body::from_stream(chunks))
+}
+
+/// A body that is there already, in pieces that a connection takes one by one; the memory is released when it is sent.
+pub(super) fn sent_with(text: Bytes, sends: Reserved) -> Body {
+    let mut frames = Frames::default();
+    frames.share(&text);
+    let pieces = stream::unfold((frames, sends), async |(mut frames, sends)| {
+        Some((Ok::<_, Infallible>(frames.next()?), (frames, sends)))
+    });
+    Body::from_stream(pieces)
 }
 
 /// A stream that is there already.
-pub(super) fn whole(frames: Vec<u8>) -> Response {
-    streamed(Body::from(frames))
+pub(super) fn whole(frames: Frames) -> Response {
+    streamed(Body::from(frames.own))
 }
 
 fn streamed(body: Body) -> Response {
@@ -105,21 +192,34 @@ fn streamed(body: Body) -> Response {
 }
 
 /// One event with JSON, which has no line breaks.
-pub(super) fn frame(out: &mut Vec<u8>, name: Option<&str>, id: Option<Position>, json: &[u8]) {
+pub(super) fn frame(out: &mut Frames, name: Option<&str>, id: Option<Position>, json: &[u8]) {
+    head(out, name, id);
+    out.write(json);
+    out.write(b"\n\n");
+}
+
+/// An event of a run, as its log has it.
+pub(super) fn event(out: &mut Frames, recorded: &Recorded) {
+    head(out, None, Some(recorded.position()));
+    for piece in recorded.pieces() {
+        out.share(piece.bytes());
+    }
+    out.write(b"\n\n");
+}
+
+fn head(out: &mut Frames, name: Option<&str>, id: Option<Position>) {
     if let Some(id) = id {
-        out.extend_from_slice(format!("id: {id}\n").as_bytes());
+        out.write(format!("id: {id}\n").as_bytes());
     }
     if let Some(name) = name {
-        out.extend_from_slice(format!("event: {name}\n").as_bytes());
+        out.write(format!("event: {name}\n").as_bytes());
     }
-    out.extend_from_slice(b"data: ");
-    out.extend_from_slice(json);
-    out.extend_from_slice(b"\n\n");
+    out.write(b"data: ");
 }
 
 /// The events without names that one event of a run becomes. The last has the id: a client that has not read all of them gets all
 /// of them again.
-pub(super) fn all(out: &mut Vec<u8>, events: &[Value], id: Position) {
+pub(super) fn all(out: &mut Frames, events: &[Value], id: Position) {
     if let Some((last, before)) = events.split_last() {
         before.iter().for_each(|event| data(out, event));
         frame(out, None, Some(id), last.to_string().as_bytes());
@@ -127,6 +227,6 @@ pub(super) fn all(out: &mut Vec<u8>, events: &[Value], id: Position) {
 }
 
 /// An event without a name and id.
-pub(super) fn data(out: &mut Vec<u8>, json: &Value) {
+pub(super) fn data(out: &mut Frames, json: &Value) {
     frame(out, None, None, json.to_string().as_bytes());
 }

@@ -6,12 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::FutureExt;
 use serde_json::{Map, Value};
 
+use super::memory::Reserved;
 use super::problem::{Problem, ProblemCode};
 use super::recorder::{self, BUFFER};
 use super::runs::{About, Run};
 use super::state::Service;
 use crate::store::StoreError;
-use crate::{AnswerRefused, Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode};
+use crate::{
+    AnswerRefused, Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode, RunHandle,
+};
 
 /// Characters that a run's id may have.
 const MAX_ID: usize = 128;
@@ -26,6 +29,8 @@ pub(super) struct Start {
     pub(super) metadata: Map<String, Value>,
     pub(super) session: Option<String>,
     pub(super) keep_on_failure: bool,
+    /// The memory of its input, which is reserved until the run ends.
+    pub(super) memory: Option<Reserved>,
 }
 
 /// A run that was started.
@@ -60,8 +65,9 @@ impl Service {
     }
 
     /// Starts a run here and records its events from the first one on.
-    pub(super) async fn start(&self, start: Start) -> Result<Arc<Run>, Problem> {
+    pub(super) async fn start(&self, mut start: Start) -> Result<Arc<Run>, Problem> {
         self.check(&start).await?;
+        let memory = start.memory.take();
         let (run_id, workflow_id, session) = (start.run_id.clone(), start.workflow.clone(), start.session.clone());
         let prepared = self.prepared(start).await?;
         let mut events = None;
@@ -74,7 +80,7 @@ impl Service {
                 session,
                 started_at: now(),
             };
-            Ok(Run::new(handle, about, self.limits(), 1))
+            Ok(self.new_run(handle, about, 1).holding(memory))
         })?;
         self.metrics().started(&run.about.workflow_id);
         if let Some(events) = events {
@@ -128,6 +134,11 @@ impl Service {
         prepared.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))
     }
 
+    fn new_run(&self, handle: RunHandle, about: About, first_piece: u64) -> Run {
+        let event_bytes = Arc::clone(self.runs().event_bytes());
+        Run::new(handle, about, self.limits(), first_piece, event_bytes)
+    }
+
     fn record(&self, run: &Arc<Run>, events: Events) {
         self.tasks()
             .spawn(recorder::record(self.clone(), Arc::clone(run), events));
@@ -144,7 +155,7 @@ impl Service {
         };
         // More than any process before has numbered: no run sends a piece each millisecond for years.
         let first_piece = now();
-        let run = self.runs().adopt(Run::new(handle, about, self.limits(), first_piece));
+        let run = self.runs().adopt(self.new_run(handle, about, first_piece));
         self.metrics().started(&run.about.workflow_id);
         self.record(&run, events);
         Ok(run)
@@ -201,7 +212,9 @@ impl Service {
         if self.is_draining() {
             return Err(draining());
         }
-        let resumed = self.adopt(stored, self.engine().resume(id)).await;
+        let (service, resumed) = (self.clone(), self.engine().resume(id));
+        let adopt = move || async move { service.adopt(stored, resumed).await };
+        let resumed = self.replays().run(adopt).await?;
         resumed.map_err(|error| not_resumed(&error))
     }
 
@@ -217,10 +230,14 @@ impl Service {
             }
             None => self.new_run_id(),
         };
-        let made = fork.make(id.clone()).await.map_err(|error| not_resumed(&error))?;
-        let stored = self.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
-        let resumed = self.adopt(stored, made).await;
-        resumed.map_err(|error| not_resumed(&error))
+        let service = self.clone();
+        let adopt = move || async move {
+            let made = fork.make(id.clone()).await.map_err(|error| not_resumed(&error))?;
+            let stored = service.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
+            let resumed = service.adopt(stored, made).await;
+            resumed.map_err(|error| not_resumed(&error))
+        };
+        self.replays().run(adopt).await?
     }
 
     /// An id that no other run has.

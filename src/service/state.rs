@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use super::archive::Archive;
 use super::catalogue::Catalogue;
 use super::idempotency::IdempotencyKeys;
 use super::limits::{Limits, StreamGate};
+use super::memory::Budget;
 use super::metrics::Metrics;
+use super::replays::Replays;
 use super::runs::Runs;
 use super::stored::StoredRuns;
-use super::{Access, NoArchive, Options, RunArchive, api};
+use super::{Access, NoArchive, Options, api};
 use crate::{Engine, ShutdownReport};
 
 /// A service over an engine. A cheap handle: clones share it.
@@ -41,7 +44,10 @@ pub struct Service {
 struct Shared {
     engine: Engine,
     limits: Limits,
-    archive: Arc<dyn RunArchive>,
+    archive: Archive,
+    replays: Replays,
+    inputs: Budget,
+    stream_bytes: Budget,
     starts_elsewhere: bool,
     access: RwLock<Arc<Access>>,
     catalogue: RwLock<Arc<Catalogue>>,
@@ -57,14 +63,19 @@ impl Service {
     /// A service of every workflow that the engine has now.
     pub fn new(engine: Engine, options: Options) -> Self {
         let catalogue = Catalogue::of(&engine, |_| true);
-        let archive = options.archive.unwrap_or_else(|| match engine.store() {
-            Some(_) => Arc::new(StoredRuns::new(engine.clone())),
-            None => Arc::new(NoArchive),
-        });
+        let replays = Replays::new(&options.limits);
+        let archive = match (options.archive, engine.store()) {
+            (Some(archive), _) => Archive::Other(archive),
+            (None, Some(_)) => Archive::Stored(StoredRuns::new(engine.clone(), &options.limits, replays.clone())),
+            (None, None) => Archive::Other(Arc::new(NoArchive)),
+        };
         Self {
             shared: Arc::new(Shared {
                 limits: options.limits.clone(),
                 archive,
+                replays,
+                inputs: Budget::new(options.limits.input_bytes),
+                stream_bytes: Budget::new(options.limits.stream_bytes),
                 starts_elsewhere: options.starts_elsewhere,
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
@@ -135,8 +146,22 @@ impl Service {
         self.shared.starts_elsewhere
     }
 
-    pub(super) fn archive(&self) -> &Arc<dyn RunArchive> {
+    pub(super) fn archive(&self) -> &Archive {
         &self.shared.archive
+    }
+
+    pub(super) fn replays(&self) -> &Replays {
+        &self.shared.replays
+    }
+
+    /// The memory of bodies that are read, and of the inputs of runs that are under way.
+    pub(super) fn inputs(&self) -> &Budget {
+        &self.shared.inputs
+    }
+
+    /// The memory of events that streams are sending.
+    pub(super) fn stream_bytes(&self) -> &Budget {
+        &self.shared.stream_bytes
     }
 
     pub(super) fn access(&self) -> Arc<Access> {

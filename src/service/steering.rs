@@ -12,7 +12,14 @@ impl Service {
     /// Tells a run something: with a store, wherever the run is, and it is durable then; without one, a run of the process.
     pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
         if self.engine().store().is_some() {
-            let told = self.engine().tell(id, &told).await;
+            let engine = self.engine().clone();
+            let told = if engine.find(id).is_some() {
+                engine.tell(id, &told).await
+            } else {
+                let id = id.to_owned();
+                let tell = move || async move { engine.tell(&id, &told).await };
+                self.replays().run(tell).await?
+            };
             return told.map(drop).map_err(|error| not_resumed(&error));
         }
         let run = self.runs().find(id).ok_or_else(|| unknown(id))?;
@@ -83,7 +90,8 @@ impl Service {
         if self.engine().store().is_none() {
             return Err(unknown(id));
         }
-        match self.engine().resume(id).interactions().await {
+        let stored = self.engine().resume(id);
+        match self.replays().run(move || stored.interactions()).await? {
             Ok(questions) => Ok(questions),
             Err(ResumeError::HasEnded { .. }) => Ok(Vec::new()),
             Err(error) => Err(not_resumed(&error)),

@@ -1,69 +1,264 @@
 //! The runs of an engine's store that the process does not carry.
+//!
+//! A run is replayed for its report and its events, which are retained as bytes for the requests that follow: within a budget, and a
+//! part of a run's events where all of them are too large.
 
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use axum::body::Bytes;
 use serde_json::{Value, json};
 
-use super::archive::{RunArchive, RunQuery, RunSummary};
+use super::archive::{RunQuery, RunSummary};
+use super::event_log::{EventLog, Recorded};
+use super::limits::Limits;
+use super::memory::{Budget, Reserved};
+use super::position::Position;
+use super::problem::{Problem, ProblemCode};
+use super::replays::Replays;
+use super::start::not_resumed;
 use crate::store::{Run, RunFilter, RunPlace, Store};
-use crate::{Engine, Event};
+use crate::{Engine, RunView};
 
 /// So many runs are asked for at once.
 const PAGE: usize = 1_000;
 
+/// Least bytes of a part of a run's events.
+const LEAST: usize = 1 << 20;
+
+/// Locks under which runs are replayed: requests for one run wait for one replay.
+const LOCKS: usize = 16;
+
 /// See the module.
+#[derive(Clone)]
 pub(super) struct StoredRuns {
     engine: Engine,
-    /// The events of the run that was asked for last: whoever reads on asks for it again.
-    last: Mutex<Option<(String, Events)>>,
+    replays: Replays,
+    memory: Budget,
+    /// Those that were made last, the last one at the end.
+    parts: Arc<Mutex<VecDeque<Arc<Part>>>>,
+    locks: Arc<[tokio::sync::Mutex<()>; LOCKS]>,
 }
 
-type Events = Arc<Vec<Arc<Event>>>;
+/// A run as it was after a step, and a part of its events.
+struct Part {
+    /// As the store had it.
+    run: Run,
+    report: StoredReport,
+    /// The events after this one.
+    after: u64,
+    events: EventLog,
+    /// The last event of the run by then.
+    last: u64,
+    _memory: Reserved,
+}
+
+/// The report of a run that the process does not carry.
+#[derive(Clone)]
+pub(super) struct StoredReport {
+    pub(super) json: Bytes,
+    pub(super) status: String,
+    pub(super) error: Option<Value>,
+}
+
+impl Part {
+    fn is_of(&self, run: &Run) -> bool {
+        (&self.run.id, self.run.steps, self.run.status) == (&run.id, run.steps, run.status)
+    }
+
+    /// True if it has the event after this one, or there is none.
+    fn reads_on(&self, after: u64) -> bool {
+        self.after <= after && (after < self.events.last().0.sequence || after >= self.last)
+    }
+}
 
 impl StoredRuns {
-    pub(super) fn new(engine: Engine) -> Self {
-        let last = Mutex::default();
-        Self { engine, last }
+    pub(super) fn new(engine: Engine, limits: &Limits, replays: Replays) -> Self {
+        Self {
+            engine,
+            replays,
+            memory: Budget::new(limits.stored_bytes),
+            parts: Arc::default(),
+            locks: Arc::default(),
+        }
     }
 
-    async fn page(&self, run_id: &str, after: u64, limit: usize) -> io::Result<Vec<Event>> {
-        let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let reaches = |events: &Events| events.last().is_some_and(|last| last.sequence > after);
-        let known = known.filter(|(id, events)| *id == run_id && limit != usize::MAX && reaches(events));
-        let events = if let Some((_, events)) = known {
-            events
-        } else {
-            let view = self.engine.view(run_id, None).await.map_err(io::Error::other)?;
-            let events = Arc::new(view.events);
-            let known = (run_id.to_owned(), Arc::clone(&events));
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-            events
+    /// The next events of a run; empty where there are none.
+    pub(super) async fn page(
+        &self,
+        run_id: &str,
+        after: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Recorded>, Problem> {
+        // What has happened stays: a part that was made when the run had less is as good.
+        let known = self.known(|part| part.run.id == run_id && part.reads_on(after) && after < part.last);
+        let part = match known {
+            Some(part) => Some(part),
+            None => self.part(run_id, after).await?,
         };
-        let later = events.iter().filter(|event| event.sequence > after);
-        Ok(later.take(limit).map(|event| (**event).clone()).collect())
+        Ok(part.map_or_else(Vec::new, |part| {
+            part.events.after(Position::of(after), limit, bytes).events
+        }))
     }
 
-    fn store(&self) -> io::Result<&Arc<dyn Store>> {
-        self.engine
-            .store()
-            .ok_or_else(|| io::Error::other("the engine has no store"))
+    /// The report of a run; none where there is no such run.
+    pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
+        let Some(run) = self.run(run_id).await? else {
+            return Ok(None);
+        };
+        if let Some(known) = self.known(|part| part.is_of(&run)) {
+            return Ok(Some(known.report.clone()));
+        }
+        Ok(self.part(run_id, 0).await?.map(|part| part.report.clone()))
     }
 
-    async fn list(&self, query: &RunQuery) -> io::Result<Vec<RunSummary>> {
+    async fn run(&self, run_id: &str) -> Result<Option<Run>, Problem> {
+        let run = self.store()?.run(run_id).await;
+        run.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))
+    }
+
+    /// The part of a run that has the event after this one, as the run is now.
+    async fn part(&self, run_id: &str, after: u64) -> Result<Option<Arc<Part>>, Problem> {
+        let mut hasher = DefaultHasher::new();
+        run_id.hash(&mut hasher);
+        let _one = self.locks[(hasher.finish() % LOCKS as u64) as usize].lock().await;
+        let Some(run) = self.run(run_id).await? else {
+            return Ok(None);
+        };
+        if let Some(known) = self.known(|part| part.is_of(&run) && part.reads_on(after)) {
+            return Ok(Some(known));
+        }
+        let stored = self.clone();
+        let made = self.replays.run(move || async move {
+            let view = stored.engine.view(&run.id, None).await;
+            stored.make(view.map_err(|error| not_resumed(&error))?, after)
+        });
+        made.await?.map(Some)
+    }
+
+    fn make(&self, view: RunView, after: u64) -> Result<Arc<Part>, Problem> {
+        let RunView {
+            run,
+            step,
+            report,
+            events,
+            ..
+        } = view;
+        let last = events.last().map_or(0, |event| event.sequence);
+        // A sequence that the run does not have yet: nothing comes after it.
+        let after = after.min(last);
+        let mut shown = json!(report);
+        drop(report);
+        shown["steps"] = json!(step);
+        // Of one that nobody carries the store knows more.
+        if !run.status.is_final() {
+            shown["status"] = json!(run.status.as_str());
+        }
+        let status = shown["status"].as_str().unwrap_or_default().to_owned();
+        let error = shown.get("error").filter(|error| !error.is_null()).cloned();
+        let json = Bytes::from(shown.to_string());
+        drop(shown);
+        let mut memory = self.reserve(json.len() + LEAST)?;
+        let most = (self.memory.limit() / 4).max(LEAST);
+        let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
+        for event in events {
+            if event.sequence <= after {
+                continue;
+            }
+            let is_first = log.bytes() == 0;
+            log.push(&event);
+            let bytes = json.len() + log.bytes();
+            if !is_first && log.bytes() > most || bytes > memory.bytes() && !self.grow(&mut memory, bytes + LEAST) {
+                if is_first {
+                    return Err(self.full());
+                }
+                break;
+            }
+        }
+        memory.shrink_to(json.len() + log.bytes());
+        let part = Arc::new(Part {
+            run,
+            report: StoredReport { json, status, error },
+            after,
+            events: log,
+            last,
+            _memory: memory,
+        });
+        let mut parts = self.parts();
+        parts.retain(|known| known.run.id != part.run.id || known.after != part.after);
+        parts.push_back(Arc::clone(&part));
+        Ok(part)
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<Reserved, Problem> {
+        loop {
+            if let Some(reserved) = self.memory.reserve(bytes) {
+                return Ok(reserved);
+            }
+            if !self.forget() {
+                return Err(self.full());
+            }
+        }
+    }
+
+    fn grow(&self, reserved: &mut Reserved, bytes: usize) -> bool {
+        while !reserved.grow_to(bytes) {
+            if !self.forget() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Forgets the part that was used longest ago. False where there is none.
+    fn forget(&self) -> bool {
+        let oldest = self.parts().pop_front();
+        oldest.is_some()
+    }
+
+    fn full(&self) -> Problem {
+        let detail = format!(
+            "the stored runs that are read now take all of {} MiB",
+            self.memory.limit() >> 20
+        );
+        Problem::new(ProblemCode::TooManyReplays, detail).retry_after(1)
+    }
+
+    fn known(&self, fits: impl Fn(&Part) -> bool) -> Option<Arc<Part>> {
+        let mut parts = self.parts();
+        let place = parts.iter().rposition(|part| fits(part))?;
+        let part = parts.remove(place)?;
+        parts.push_back(Arc::clone(&part));
+        Some(part)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, VecDeque<Arc<Part>>> {
+        // Every holder leaves it whole.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self) -> Result<&Arc<dyn Store>, Problem> {
+        let store = self.engine.store();
+        store.ok_or_else(|| Problem::new(ProblemCode::NoStore, "the engine has no store"))
+    }
+
+    pub(super) async fn list(&self, query: &RunQuery) -> io::Result<Vec<RunSummary>> {
         let filter = RunFilter {
             status: query.status.clone(),
             session: query.session.clone(),
             youngest_first: true,
             ..RunFilter::default()
         };
+        let store = self.engine.store();
+        let store = store.ok_or_else(|| io::Error::other("the engine has no store"))?;
         let mut before = query.before.clone().map(|(started_at, id)| RunPlace { started_at, id });
         let mut found = Vec::new();
         while found.len() < query.limit {
             let wanted = (query.limit - found.len()).min(PAGE);
-            let page = self.store()?.runs(filter.clone(), before, wanted).await;
+            let page = store.runs(filter.clone(), before, wanted).await;
             let page = page.map_err(io::Error::other)?;
             let is_last = page.len() < wanted;
             before = page.last().map(Run::place);
@@ -74,20 +269,6 @@ impl StoredRuns {
             }
         }
         Ok(found)
-    }
-
-    async fn shown(&self, run_id: &str) -> io::Result<Option<Value>> {
-        let Some(run) = self.store()?.run(run_id).await.map_err(io::Error::other)? else {
-            return Ok(None);
-        };
-        let view = self.engine.view(run_id, None).await.map_err(io::Error::other)?;
-        let mut report = json!(view.report);
-        report["steps"] = json!(view.step);
-        // Of one that nobody carries the store knows more.
-        if !run.status.is_final() {
-            report["status"] = json!(run.status.as_str());
-        }
-        Ok(Some(report))
     }
 }
 
@@ -100,19 +281,5 @@ pub(super) fn summary(run: Run) -> RunSummary {
         started_at: run.started_at,
         updated_at: run.updated_at,
         last_sequence: 0,
-    }
-}
-
-impl RunArchive for StoredRuns {
-    fn events<'a>(&'a self, run_id: &'a str, after: u64, limit: usize) -> BoxFuture<'a, io::Result<Vec<Event>>> {
-        self.page(run_id, after, limit).boxed()
-    }
-
-    fn runs<'a>(&'a self, query: &'a RunQuery) -> BoxFuture<'a, io::Result<Vec<RunSummary>>> {
-        self.list(query).boxed()
-    }
-
-    fn report<'a>(&'a self, run_id: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>> {
-        self.shown(run_id).boxed()
     }
 }

@@ -93,14 +93,33 @@ impl Process {
     /// Waits for its end, and kills what it has left behind.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
-        self.group.end();
+        // Where the runtime stops meanwhile, the closure is dropped and its group ends with it.
+        let ended = EndOnDrop(self.group.clone());
+        drop(tokio::task::spawn_blocking(move || drop(ended)).await);
         status
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.group.end();
+        if self.group.locked().is_none() {
+            return;
+        }
+        let ended = EndOnDrop(self.group.clone());
+        // Descendants are looked for in /proc, with pauses: not on a thread that has other tasks.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(ended))),
+            Err(_outside) => drop(ended),
+        }
+    }
+}
+
+/// A group that ends when this is dropped: by the blocking task that owns it, or with a task that a runtime which stops does not run.
+struct EndOnDrop(Group);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -22,8 +22,24 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_pirn"))
-            .args(["serve", "--listen", "127.0.0.1:0"])
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        Self::by(command.arg("serve"), folder, arguments)
+    }
+
+    /// One whose address space has so many bytes.
+    pub(crate) fn within(memory: u64, folder: &Path, arguments: &[&str]) -> Self {
+        let limited = format!("ulimit -v {}; exec \"$0\" serve \"$@\"", memory >> 10);
+        let mut command = Command::new("sh");
+        Self::by(
+            command.args(["-c", &limited, env!("CARGO_BIN_EXE_pirn")]),
+            folder,
+            arguments,
+        )
+    }
+
+    fn by(command: &mut Command, folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(folder)
             .env_remove("RUST_LOG")
@@ -38,6 +54,11 @@ impl Served {
         };
         served.url = served.line("listening on ").expect("it listens");
         served
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The rest after `text` of the next line that has it.

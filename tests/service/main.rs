@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods)] // clients of a server that runs on real time
 
 mod access;
+#[cfg(target_os = "linux")]
+mod bounds;
 mod clients;
 mod command;
 #[cfg(feature = "mcp")]

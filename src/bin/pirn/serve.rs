@@ -226,13 +226,18 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
     tracing::info!("listening on http://{address}");
     let (stop, stopped) = oneshot::channel::<()>();
     let limits = Limits::default();
-    let serving = serve(listener, service.router(), &limits, async {
-        // Dropped or told, it is the end.
-        stopped.await.unwrap_or(());
+    let router = service.router();
+    // A task of its own: connections are accepted while files are read again.
+    let serving = tokio::spawn(async move {
+        serve(listener, router, &limits, async {
+            // Dropped or told, it is the end.
+            stopped.await.unwrap_or(());
+        })
+        .await;
     });
     let steering = async {
         while signals.next().await == Signal::Reload {
-            args.reload(&service, engine);
+            tokio::task::block_in_place(|| args.reload(&service, engine));
         }
         tracing::info!("no more runs are started; those under way have {} s", args.grace);
         let left = tokio::select! {
@@ -259,10 +264,13 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
         }
         std::future::pending::<()>().await;
     };
-    let ((), left) = tokio::select! {
+    let (served, left) = tokio::select! {
         ended = async { tokio::join!(serving, steering) } => ended,
-        () = working => ((), 0),
+        () = working => (Ok(()), 0),
     };
+    if let Err(error) = served {
+        return Err(Failure::failed("INTERNAL", error.to_string()));
+    }
     #[cfg(feature = "otel")]
     if let Some(metrics) = metrics {
         tokio::task::block_in_place(|| metrics.finish());

@@ -18,7 +18,7 @@ use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
 use crate::models::ModelsOfRuns;
 
 /// Runs at once where the builder is not told otherwise.
-const DEFAULT_MAX_RUNS: usize = 1_000_000;
+const DEFAULT_MAX_RUNS: usize = 100_000;
 
 /// Runs that wait for one session, likewise.
 const DEFAULT_MAX_WAITING: usize = 64;

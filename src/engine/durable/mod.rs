@@ -6,6 +6,7 @@
 //! 4. Where the store fails, a run ends here with `STORE_ERROR` and stays as it is there.
 
 mod claim;
+mod compiled;
 mod definition;
 mod doubts;
 mod elsewhere;
@@ -22,11 +23,11 @@ mod steer;
 mod view;
 mod work;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use pirn_actors::journal::Graphs;
+use compiled::CompiledDefinitions;
 use pirn_core::Millis;
-use pirn_store::{ContentHash, Store};
+use pirn_store::Store;
 use run_locks::RunLocks;
 
 pub(crate) use definition::Definitions;
@@ -49,8 +50,7 @@ pub(crate) struct Durable {
     pub(crate) ask: Option<AskDoubt>,
     /// Milliseconds that a run which waits stays in memory; none: for ever.
     parks_after: Option<Millis>,
-    /// The last definition that was compiled for a run which goes on.
-    compiled: Mutex<Option<(ContentHash, Graphs)>>,
+    compiled: CompiledDefinitions,
     run_locks: RunLocks,
 }
 
@@ -61,7 +61,7 @@ impl Durable {
             definitions: Definitions::default(),
             ask,
             parks_after,
-            compiled: Mutex::default(),
+            compiled: CompiledDefinitions::default(),
             run_locks: RunLocks::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -303,15 +303,8 @@ impl Durable {
         if self.definitions.is(&own, hash, text) {
             return Ok(own);
         }
-        let mut last = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, graphs)) = &*last
-            && *known == hash
-        {
-            return Ok(Arc::clone(graphs));
-        }
-        let graphs = engine.graphs_alone("the run's definition", text)?;
-        *last = Some((hash, Arc::clone(&graphs)));
-        Ok(graphs)
+        self.compiled
+            .get_or_compile(hash, || engine.graphs_alone("the run's definition", text))
     }
 }
 

@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::agui_thread::{AgUiThread, check_all_answered};
 use super::super::body::JsonBody;
+use super::super::event_log::Recorded;
 use super::super::feed::Feed;
 use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};
@@ -87,10 +88,11 @@ pub(crate) async fn run(
         input,
         conversation: before,
         run_id: Some(thread.new_run_id(&service)),
+        memory: Some(body.memory),
         ..Start::default()
     };
     let run = service.start(start).await?;
-    let feed = Feed::open(&service, &run, Position::START)?;
+    let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
     Ok(sse::response(feed, wire, ()))
 }
@@ -139,9 +141,10 @@ async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) ->
     match resumed(service, thread, &asked.resume).await {
         Ok((feed, sent, run)) => {
             let mut wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), true);
-            let log = run.log.after(Position::START, usize::MAX).events.into_iter();
-            for recorded in log.take_while(|recorded| recorded.position <= sent) {
-                wire.was_sent(&recorded.event);
+            let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
+            let sent = log.iter().take_while(|recorded| recorded.position() <= sent);
+            for read in sent.filter_map(Recorded::read) {
+                wire.was_sent(&read.event);
             }
             sse::response(feed, wire, ())
         }
@@ -151,7 +154,7 @@ async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) ->
 
 /// A stream that says why an input is refused.
 fn refusal(problem: &Problem) -> Response {
-    let mut out = Vec::new();
+    let mut out = sse::Frames::default();
     let error = json!({"type": "RUN_ERROR", "code": problem.code(), "message": problem.detail()});
     sse::data(&mut out, &error);
     sse::whole(out)
@@ -190,7 +193,7 @@ async fn resumed(
     for (id, entry) in &entries {
         answer(&run, id, entry).await?;
     }
-    let feed = Feed::open(service, &run, first)?;
+    let feed = Feed::open(service, &run, first)?.rewritten();
     Ok((feed, first, run))
 }
 
@@ -218,13 +221,16 @@ async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), P
 
 /// True if the question was answered by one of these.
 fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> bool {
-    let later = run.log.after(id.after, usize::MAX).events;
-    later.iter().map(|recorded| &recorded.event.raised).any(|raised| {
-        raised.event_type == EventType::InteractionAnswered
-            && raised
-                .fields
-                .get("interactionId")
-                .is_some_and(|of| of == id.interaction)
+    let later = run.log.after(id.after, usize::MAX, usize::MAX).events;
+    let answers_given = later
+        .iter()
+        .filter(|recorded| recorded.event_type() == EventType::InteractionAnswered);
+    answers_given.filter_map(Recorded::read).any(|read| {
+        let raised = read.event.raised;
+        raised
+            .fields
+            .get("interactionId")
+            .is_some_and(|of| of == id.interaction)
             && answers
                 .iter()
                 .flatten()

@@ -56,10 +56,11 @@ pub(crate) async fn run(
         input: json!({"message": message, "chatId": body.value.id}),
         conversation: before,
         session: body.value.id.filter(|id| !id.is_empty()),
+        memory: Some(body.memory),
         ..Start::default()
     };
     let run = service.start(start).await?;
-    let feed = Feed::open(&service, &run, Position::START)?;
+    let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     Ok(stream(feed, UiMessages::default()))
 }
 
@@ -106,12 +107,12 @@ pub(super) fn again<W: Wire>(
 ) -> Result<Response, Problem> {
     let is_read = match read_to {
         Some(read_to) => Feed::open(service, run, read_to)?.is_over(),
-        None => run.outcome().is_some(),
+        None => run.has_ended(),
     };
     if is_read {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let feed = Feed::open(service, run, Position::START)?;
+    let feed = Feed::open(service, run, Position::START)?.rewritten();
     let (wire, read_to) = (wire(run), read_to.unwrap_or_default());
     Ok(stream(feed, After { wire, read_to }))
 }

@@ -29,7 +29,7 @@ impl Told {
 }
 
 async fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Result<Json<Told>, Problem> {
-    what(&service.carried(id).await?.handle);
+    what(&service.carried(id).await?.live()?);
     Ok(Json(Told::done()))
 }
 

@@ -60,7 +60,7 @@ pub(super) fn router(service: &Service) -> axum::Router {
     document::complete(&mut document);
     let openapi = axum::Json(document);
     #[cfg(feature = "mcp")]
-    let router = router.route_service("/mcp", super::mcp::http_service(service));
+    let router = router.merge(super::mcp::route(service));
     router
         .route("/openapi.json", axum::routing::get(async move || openapi))
         .fallback(not_found)

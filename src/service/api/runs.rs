@@ -4,21 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::archive::{RunQuery, RunSummary};
 use super::super::body::JsonBody;
-use super::super::feed::{Fed, Feed};
+use super::super::event_log::Recorded;
+use super::super::feed::{Fed, Feed, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use super::super::idempotency::{Claim, Claimed};
+use super::super::memory::Reserved;
 use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
-use super::super::sse::{self, Guard, Wire, frame};
+use super::super::sse::{self, Frames, Guard, Wire, frame};
 use super::super::start::{Begun, Start, unknown};
 use super::super::state::Service;
 use super::super::stored::summary;
@@ -109,8 +113,17 @@ pub(crate) async fn start(
     let key = headers
         .get("idempotency-key")
         .map(|key| key.to_str().unwrap_or_default());
+    let JsonBody {
+        value: asked,
+        fingerprint,
+        memory,
+    } = body;
+    let start = Start {
+        memory: Some(memory),
+        ..asked.into()
+    };
     let claim = match key {
-        Some(key) => Some(service.keys().claim(key, body.fingerprint).await?),
+        Some(key) => Some(service.keys().claim(key, fingerprint).await?),
         None => None,
     };
     if is_stream && service.starts_elsewhere() {
@@ -119,9 +132,9 @@ pub(crate) async fn start(
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     let begun = match claim {
-        None => service.begin(body.value.into()).await?,
+        None => service.begin(start).await?,
         Some(Claim::Same(run_id)) => started_before(&service, run_id),
-        Some(Claim::First(claimed)) => first(&service, claimed, body.value.into()).await?,
+        Some(Claim::First(claimed)) => first(&service, claimed, start).await?,
     };
     let run = match begun {
         Begun::Here(run) => run,
@@ -140,7 +153,8 @@ pub(crate) async fn start(
     // Where it takes longer, the report so far is the answer.
     let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
     guard.ended();
-    Ok((StatusCode::CREATED, location, Json(run.report().await)).into_response())
+    let report = json_response(&service, run.report().await)?;
+    Ok((StatusCode::CREATED, location, report).into_response())
 }
 
 /// Starts the run of the first request with a key, or finds the one that another service has started for an equal request.
@@ -185,9 +199,8 @@ async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Du
     let answer = if is_stream {
         archived(service, id, (Position::START, false), &[]).await?
     } else if wait.is_some() {
-        let report = service.archive().report(id).await;
-        let report = report.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
-        Json(report.ok_or_else(|| unknown(id))?).into_response()
+        let report = service.archive().report(id).await?;
+        json_response(service, report.ok_or_else(|| unknown(id))?.json)?
     } else {
         Json(summary(stored)).into_response()
     };
@@ -204,6 +217,7 @@ impl From<StartRun> for Start {
             metadata: body.metadata,
             session: body.session,
             keep_on_failure: body.keep_on_failure,
+            memory: None,
         }
     }
 }
@@ -295,8 +309,7 @@ pub(crate) async fn list(
     let mut archived = Vec::new();
     // Those that are known here are in the list already, as they are by now: the archive is read on past them.
     while archived.len() < query.limit {
-        let page = service.archive().runs(&query).await;
-        let page = page.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
+        let page = service.archive().runs(&query).await?;
         let is_last = page.len() < query.limit;
         query.before = page.last().map(|run| (run.started_at, run.run_id.clone()));
         archived.extend(
@@ -332,15 +345,28 @@ fn place(cursor: &str) -> Result<(u64, String), Problem> {
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
     if let Some(run) = service.runs().find(&id) {
-        return Ok(Json(run.report().await));
+        return json_response(&service, run.report().await);
     }
-    match service.archive().report(&id).await {
-        Ok(Some(report)) => Ok(Json(report)),
-        Ok(None) => Err(unknown(&id)),
-        Err(error) => Err(Problem::new(ProblemCode::Internal, error.to_string())),
-    }
+    let report = service.archive().report(&id).await?;
+    json_response(&service, report.ok_or_else(|| unknown(&id))?.json)
+}
+
+/// An answer of JSON that is written already. Its memory is reserved until it is sent.
+fn json_response(service: &Service, json: Bytes) -> Result<Response, Problem> {
+    let Some(sends) = service.stream_bytes().reserve(json.len()) else {
+        let detail = format!(
+            "the answers that are being sent take all of {} MiB",
+            service.stream_bytes().limit() >> 20
+        );
+        return Err(Problem::new(ProblemCode::TooManyBytes, detail).retry_after(1));
+    };
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::CONTENT_LENGTH, HeaderValue::from(json.len())),
+    ];
+    Ok((headers, sse::sent_with(json, sends)).into_response())
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -391,37 +417,100 @@ pub(crate) async fn events(
     Ok(sse::response(feed, EventWire { types }, ()))
 }
 
-/// The events of a run that the process does not carry, all at once.
+/// The events of a run that the process does not carry, page by page.
 async fn archived(
     service: &Service,
     id: &str,
     (after, is_back): (Position, bool),
     types: &[EventType],
 ) -> Result<Response, Problem> {
-    let failed = |error: std::io::Error| Problem::new(ProblemCode::Internal, error.to_string());
-    let report = service.archive().report(id).await.map_err(failed)?;
-    let report = report.ok_or_else(|| unknown(id))?;
-    let events = service
+    let place = service.streams().enter()?;
+    let report = service.archive().report(id).await?.ok_or_else(|| unknown(id))?;
+    let first = service
         .archive()
-        .events(id, after.sequence, usize::MAX)
-        .await
-        .map_err(failed)?;
-    if is_back && events.is_empty() {
+        .page(id, after.sequence, PAGE_EVENTS, PAGE_BYTES)
+        .await?;
+    if is_back && first.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let mut out = Vec::new();
-    for event in events {
-        if types.is_empty() || types.contains(&event.raised.event_type) {
-            let json = serde_json::to_vec(&event).unwrap_or_default();
-            frame(&mut out, None, Some(Position::of(event.sequence)), &json);
+    let mut end = json!({"runId": id, "status": report.status});
+    if let Some(error) = report.error {
+        end["error"] = error;
+    }
+    let reader = ArchiveReader {
+        service: service.clone(),
+        id: id.to_owned(),
+        types: types.to_vec(),
+        read_to: after.sequence,
+        first: Some(first),
+        end: Some(end),
+        sends: None,
+        _place: place,
+    };
+    Ok(sse::pages(reader))
+}
+
+/// A place in the events of a run that the process does not carry.
+struct ArchiveReader {
+    service: Service,
+    id: String,
+    /// Empty: all.
+    types: Vec<EventType>,
+    read_to: u64,
+    first: Option<Vec<Recorded>>,
+    end: Option<Value>,
+    /// The memory of what is being sent.
+    sends: Option<Reserved>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl sse::Pages for ArchiveReader {
+    async fn next(&mut self) -> Result<Option<Frames>, Problem> {
+        self.sends = None;
+        let mut out = Frames::default();
+        while out.is_empty() {
+            let events = match self.first.take() {
+                Some(first) => first,
+                None => {
+                    let archive = self.service.archive();
+                    archive.page(&self.id, self.read_to, PAGE_EVENTS, PAGE_BYTES).await?
+                }
+            };
+            let Some(last) = events.last() else {
+                let Some(end) = self.end.take() else {
+                    return Ok(None);
+                };
+                frame(&mut out, Some("end"), None, end.to_string().as_bytes());
+                return Ok(Some(out));
+            };
+            let (before, last) = (self.read_to, last.position().sequence);
+            self.read_to = last;
+            let is_asked = |event: &&Recorded| self.types.is_empty() || self.types.contains(&event.event_type());
+            let asked: Vec<&Recorded> = events.iter().filter(is_asked).collect();
+            let bytes = asked.iter().map(|event| event.len()).sum();
+            self.sends = self.service.stream_bytes().reserve(bytes);
+            if self.sends.is_none() {
+                missed(&mut out, Position::of(before), last - before);
+                break;
+            }
+            for recorded in asked {
+                sse::event(&mut out, recorded);
+            }
         }
+        Ok(Some(out))
     }
-    let mut end = json!({"runId": id, "status": report["status"]});
-    if !report["error"].is_null() {
-        end["error"] = report["error"].clone();
+}
+
+fn missed(out: &mut Frames, after: Position, count: u64) {
+    let mut json = json!({"after": after.sequence, "count": count});
+    let mut last = after;
+    if after.piece == 0 {
+        last = Position::of(after.sequence + count);
+    } else {
+        json["piece"] = json!(after.piece);
+        last.piece += count;
     }
-    frame(&mut out, Some("end"), None, end.to_string().as_bytes());
-    Ok(sse::whole(out))
+    frame(out, Some("missed"), Some(last), json.to_string().as_bytes());
 }
 
 /// Events as they are.
@@ -431,30 +520,19 @@ struct EventWire {
 }
 
 impl Wire for EventWire {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
         match item {
             Fed::Event(recorded) => {
-                let event = &recorded.event;
-                if self.types.is_empty() || self.types.contains(&event.raised.event_type) {
-                    frame(out, None, Some(recorded.position), &recorded.json);
+                if self.types.is_empty() || self.types.contains(&recorded.event_type()) {
+                    sse::event(out, &recorded);
                 }
             }
-            Fed::Missed { after, count } => {
-                let mut json = json!({"after": after.sequence, "count": count});
-                let mut last = after;
-                if after.piece == 0 {
-                    last = Position::of(after.sequence + count);
-                } else {
-                    json["piece"] = json!(after.piece);
-                    last.piece += count;
-                }
-                frame(out, Some("missed"), Some(last), json.to_string().as_bytes());
-            }
+            Fed::Missed { after, count } => missed(out, after, count),
             Fed::Idle => {}
             Fed::End => {
                 let run = feed.run();
                 let mut json = json!({"runId": run.id(), "status": run.status()});
-                if let Some(error) = run.outcome().and_then(|report| report.error.clone()) {
+                if let Some(error) = run.error() {
                     json["error"] = json!(error);
                 }
                 frame(out, Some("end"), None, json.to_string().as_bytes());

@@ -19,9 +19,9 @@ use futures::future::BoxFuture;
 use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
-use super::super::event_log::Recorded;
+use super::super::event_log::ReadEvent;
 use super::super::feed::{Fed, Feed};
-use super::super::sse::{Wire, all, data};
+use super::super::sse::{Frames, Wire, all, data};
 use super::interrupts::interrupt;
 use super::speech::{Said, Speech, output_text};
 use crate::{Interaction, RunReport, ThreadStatus};
@@ -68,11 +68,11 @@ impl AgUi {
         }));
     }
 
-    fn event(&mut self, recorded: &Recorded) -> Vec<Value> {
-        let event = &recorded.event;
+    fn event(&mut self, read: &ReadEvent) -> Vec<Value> {
+        let event = &read.event;
         let mut out = Vec::new();
         self.begin(&mut out);
-        out.extend(self.speech.observe(recorded).into_iter().map(message));
+        out.extend(self.speech.observe(read).into_iter().map(message));
         let fields = &event.raised.fields;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
@@ -205,9 +205,14 @@ impl AgUi {
 }
 
 impl Wire for AgUi {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
         let events = match item {
-            Fed::Event(recorded) => return all(out, &self.event(&recorded), recorded.position),
+            Fed::Event(recorded) => {
+                if let Some(read) = recorded.read() {
+                    all(out, &self.event(&read), read.position);
+                }
+                return;
+            }
             Fed::Missed { count, .. } => vec![json!({"type": "CUSTOM", "name": "missed", "value": count})],
             Fed::Idle => Vec::new(),
             Fed::End => self.end(feed.run().outcome().as_deref()),
@@ -217,7 +222,7 @@ impl Wire for AgUi {
         }
     }
 
-    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Frames) -> BoxFuture<'a, bool> {
         async move {
             if !std::mem::take(&mut self.has_asked) {
                 return false;

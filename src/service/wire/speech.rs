@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pirn_core::event::{Event, EventType};
 use serde_json::Value;
 
-use super::super::event_log::Recorded;
+use super::super::event_log::ReadEvent;
 use super::super::position::Position;
 
 /// An update of a message.
@@ -28,7 +28,7 @@ pub(super) struct Speech {
 }
 
 impl Speech {
-    pub(super) fn observe(&mut self, Recorded { position, event, .. }: &Recorded) -> Vec<Said> {
+    pub(super) fn observe(&mut self, ReadEvent { position, event }: &ReadEvent) -> Vec<Said> {
         let data = &event.raised.fields;
         let thread = &event.thread_id;
         match event.raised.event_type {

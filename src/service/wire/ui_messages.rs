@@ -13,9 +13,9 @@
 use pirn_core::event::EventType;
 use serde_json::{Value, json};
 
-use super::super::event_log::Recorded;
+use super::super::event_log::ReadEvent;
 use super::super::feed::{Fed, Feed};
-use super::super::sse::{Wire, all, data, frame};
+use super::super::sse::{Frames, Wire, all, data, frame};
 use super::speech::{Said, Speech, output_text};
 use crate::{RunReport, ThreadStatus};
 
@@ -35,11 +35,11 @@ impl UiMessages {
         }
     }
 
-    fn event(&mut self, recorded: &Recorded) -> Vec<Value> {
-        let event = &recorded.event;
+    fn event(&mut self, read: &ReadEvent) -> Vec<Value> {
+        let event = &read.event;
         let mut out = Vec::new();
         self.begin(&event.run_id, &mut out);
-        out.extend(self.speech.observe(recorded).into_iter().map(text_part));
+        out.extend(self.speech.observe(read).into_iter().map(text_part));
         let fields = &event.raised.fields;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let node = |status: &str| {
@@ -100,9 +100,13 @@ impl UiMessages {
 }
 
 impl Wire for UiMessages {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
         match item {
-            Fed::Event(recorded) => all(out, &self.event(&recorded), recorded.position),
+            Fed::Event(recorded) => {
+                if let Some(read) = recorded.read() {
+                    all(out, &self.event(&read), read.position);
+                }
+            }
             Fed::Missed { count, .. } => {
                 let missed = json!({"type": "data-missed", "data": count, "transient": true});
                 data(out, &missed);

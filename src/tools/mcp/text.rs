@@ -17,7 +17,7 @@ pub(super) type Said = (String, Vec<Part>);
 /// The text of a result, at most `limit` bytes, and its images; an error where the server says that it is one. Structured
 /// content is text, unless the server has repeated it as such.
 pub(super) fn of(result: CallToolResult, limit: usize) -> Result<Said, String> {
-    let mut media = Vec::new();
+    let mut media = Media::default();
     let mut texts: Vec<String> = Vec::new();
     for content in result.content {
         texts.extend(said(content, &mut media));
@@ -38,7 +38,7 @@ pub(super) fn of(result: CallToolResult, limit: usize) -> Result<Said, String> {
 
 /// The text of a resource, and its images and files.
 pub(super) fn of_resource(result: ReadResourceResult, limit: usize) -> Said {
-    let mut media = Vec::new();
+    let mut media = Media::default();
     let mut texts = Vec::new();
     for content in result.contents {
         match content {
@@ -47,12 +47,14 @@ pub(super) fn of_resource(result: ReadResourceResult, limit: usize) -> Said {
                 uri, mime_type, blob, ..
             } => {
                 let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                if blob.len() > MOST_IMAGE {
-                    texts.push(left_out(&format!("resource {uri}"), &kind, blob.len()));
-                } else {
+                if media.has_room_for(&blob) {
                     let url = format!("data:{kind};base64,{blob}");
                     let is_image = kind.starts_with("image/");
-                    media.push(if is_image { Part::image(url) } else { Part::file(url) });
+                    media
+                        .parts
+                        .push(if is_image { Part::image(url) } else { Part::file(url) });
+                } else {
+                    texts.push(left_out(&format!("resource {uri}"), &kind, blob.len()));
                 }
             }
             _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
@@ -63,7 +65,7 @@ pub(super) fn of_resource(result: ReadResourceResult, limit: usize) -> Said {
 
 /// The messages of a prompt, each with who speaks before it; a single one is just its text.
 pub(super) fn of_prompt(result: GetPromptResult, limit: usize) -> Said {
-    let mut media = Vec::new();
+    let mut media = Media::default();
     let is_one = result.messages.len() == 1;
     let texts: Vec<String> = result
         .messages
@@ -81,17 +83,18 @@ pub(super) fn of_prompt(result: GetPromptResult, limit: usize) -> Said {
 }
 
 /// The text of a content; an image is none, and joins the media.
-fn said(content: ContentBlock, media: &mut Vec<Part>) -> Option<String> {
+fn said(content: ContentBlock, media: &mut Media) -> Option<String> {
     match content {
-        ContentBlock::Image(image) if image.data.len() <= MOST_IMAGE => {
-            media.push(image_of(&image));
+        ContentBlock::Image(image) if media.has_room_for(&image.data) => {
+            media.parts.push(image_of(&image));
             None
         }
         other => Some(part(other)),
     }
 }
 
-fn cut(texts: &[String], media: Vec<Part>, limit: usize) -> Said {
+fn cut(texts: &[String], media: Media, limit: usize) -> Said {
+    let media = media.parts;
     let text = texts.join("\n");
     let mut head = Head::new(limit);
     head.push(text.as_bytes());
@@ -109,6 +112,28 @@ fn image_of(image: &ImageContent) -> Part {
 
 /// Characters of an image's base64: providers take no larger ones.
 const MOST_IMAGE: usize = 8 << 20;
+
+/// Characters of base64 of all images and files of a result.
+const MOST_MEDIA: usize = 16 << 20;
+
+/// The images and files of a result.
+#[derive(Default)]
+struct Media {
+    parts: Vec<Part>,
+    bytes: usize,
+}
+
+impl Media {
+    /// Counts one more, unless it is too large or there are too many.
+    fn has_room_for(&mut self, base64: &str) -> bool {
+        let bytes = self.bytes + base64.len();
+        let has_room = base64.len() <= MOST_IMAGE && bytes <= MOST_MEDIA;
+        if has_room {
+            self.bytes = bytes;
+        }
+        has_room
+    }
+}
 
 /// Text as it is; what is none is named, for a model that reads text.
 fn part(content: ContentBlock) -> String {
@@ -153,6 +178,15 @@ mod tests {
         let result = serde_json::from_value(result).expect("a result");
         let image = Part::image("data:image/png;base64,AAAA");
         assert_eq!(of(result, 60), Ok(("a".to_owned(), vec![image])));
+    }
+
+    #[test]
+    fn the_images_of_a_result_have_a_limit_together() {
+        let image = json!({"type": "image", "data": "A".repeat(MOST_IMAGE), "mimeType": "image/png"});
+        let result = json!({"content": vec![image; 5]});
+        let (text, images) = of(serde_json::from_value(result).expect("a result"), 1_000).expect("no error");
+        assert_eq!(images.len(), MOST_MEDIA / MOST_IMAGE);
+        assert_eq!(text.matches("characters of base64 left out").count(), 3);
     }
 
     #[test]

@@ -1,0 +1,74 @@
+//! Definitions that were compiled for runs of the store: those that were used last, each compiled once.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pirn_actors::journal::Graphs;
+use pirn_store::ContentHash;
+
+/// Definitions that are retained; of more the one that was used longest ago is compiled again.
+const MOST: usize = 16;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct CompiledDefinitions {
+    by_hash: Mutex<VecDeque<(ContentHash, Cell)>>,
+}
+
+type Cell = Arc<Mutex<Option<Graphs>>>;
+
+impl CompiledDefinitions {
+    /// The workflows of a definition, compiled where they are not yet. Only requests for the same definition wait for that.
+    pub(crate) fn get_or_compile<E>(
+        &self,
+        hash: ContentHash,
+        compile: impl FnOnce() -> Result<Graphs, E>,
+    ) -> Result<Graphs, E> {
+        let cell = self.cell(hash);
+        let mut graphs = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(graphs) = &*graphs {
+            return Ok(Arc::clone(graphs));
+        }
+        let compiled = compile()?;
+        *graphs = Some(Arc::clone(&compiled));
+        Ok(compiled)
+    }
+
+    fn cell(&self, hash: ContentHash) -> Cell {
+        let mut by_hash = self.by_hash.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = by_hash.iter().position(|(known, _)| *known == hash);
+        let entry = place.and_then(|place| by_hash.remove(place));
+        let (hash, cell) = entry.unwrap_or_else(|| (hash, Cell::default()));
+        by_hash.push_back((hash, Arc::clone(&cell)));
+        if by_hash.len() > MOST {
+            by_hash.pop_front();
+        }
+        cell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn definitions_that_are_used_in_turn_are_each_compiled_once() {
+        let definitions = CompiledDefinitions::default();
+        let mut compiled = 0;
+        for turn in 0..100 {
+            let hash = ContentHash::of(&format!("definition {}", turn % MOST));
+            let graphs = definitions.get_or_compile(hash, || {
+                compiled += 1;
+                Ok::<_, Infallible>(Graphs::default())
+            });
+            assert!(graphs.is_ok());
+        }
+        assert_eq!(compiled, MOST);
+        let refused = definitions.get_or_compile(ContentHash::of("wrong"), || Err::<Graphs, _>("a fault"));
+        assert_eq!(refused.map(drop), Err("a fault"));
+        let repaired = definitions.get_or_compile(ContentHash::of("wrong"), || Ok::<_, Infallible>(Graphs::default()));
+        assert!(repaired.is_ok(), "a fault is not retained");
+    }
+}

@@ -1,0 +1,50 @@
+//! JSON that is written where nobody waits for it: long texts on a thread that may block.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use serde::Serialize;
+
+/// Texts up to this length are written in place.
+pub(super) const SHORT: usize = 32 << 10;
+
+/// A text that refuses what makes it long.
+struct ShortText(Vec<u8>);
+
+impl io::Write for ShortText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > SHORT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The JSON of a value; none where it is not short.
+pub(super) fn short_json(value: &impl Serialize) -> Option<Vec<u8>> {
+    let mut text = ShortText(Vec::with_capacity(256));
+    serde_json::to_writer(&mut text, value).ok().map(|()| text.0)
+}
+
+/// The JSON of a value.
+pub(super) fn json(value: &impl Serialize) -> Bytes {
+    let mut text = serde_json::to_vec(value).unwrap_or_default();
+    // It is retained.
+    text.shrink_to_fit();
+    text.into()
+}
+
+/// The JSON of a value that may be large.
+pub(super) async fn json_of<T: Serialize + Send + Sync + 'static>(value: Arc<T>) -> Bytes {
+    if short_json(&*value).is_some() {
+        return json(&*value);
+    }
+    let written = tokio::task::spawn_blocking(move || json(&*value));
+    written.await.unwrap_or_default()
+}

@@ -1,0 +1,82 @@
+//! Limits on what MCP clients make grow: bodies, and sessions.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+
+use super::body::received;
+use super::memory::Reserved;
+use super::problem::{Problem, ProblemCode};
+use super::state::Service;
+
+const SESSION: &str = "mcp-session-id";
+
+/// The memory of a request's values, for the run that it starts.
+#[derive(Clone)]
+pub(super) struct InputMemory(Arc<Mutex<Option<Reserved>>>);
+
+impl InputMemory {
+    pub(super) fn take(&self) -> Option<Reserved> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The sessions of a service.
+#[derive(Clone)]
+pub(super) struct Sessions {
+    pub(super) service: Service,
+    pub(super) manager: Arc<LocalSessionManager>,
+}
+
+impl Sessions {
+    async fn are_too_many(&self, at_most: usize) -> bool {
+        self.manager.sessions.read().await.len() > at_most
+    }
+
+    fn full(&self) -> Problem {
+        let limit = self.service.limits().mcp_sessions;
+        let detail = format!("{limit} MCP sessions are open, no more are admitted");
+        Problem::new(ProblemCode::TooManySessions, detail).retry_after(5)
+    }
+}
+
+/// Answers a request within the limits.
+pub(super) async fn bounded(State(sessions): State<Sessions>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let limit = sessions.service.limits().mcp_sessions;
+    let has_session = request.headers().contains_key(SESSION);
+    if !has_session && sessions.are_too_many(limit.saturating_sub(1)).await {
+        return sessions.full().into_response();
+    }
+    let (mut parts, body) = request.into_parts();
+    let (bytes, memory) = match received(body, &sessions.service).await {
+        Ok(received) => received,
+        Err(problem) => return problem.into_response(),
+    };
+    let memory = InputMemory(Arc::new(Mutex::new(Some(memory))));
+    parts.extensions.insert(memory.clone());
+    let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
+    // Several clients may have begun at the same moment.
+    if let Some(id) = new_session(has_session, response.headers())
+        && sessions.are_too_many(limit).await
+    {
+        if let Err(error) = sessions.manager.close_session(&id.into()).await {
+            tracing::debug!(%error, "an MCP session was closed already");
+        }
+        return sessions.full().into_response();
+    }
+    response
+}
+
+fn new_session(had_one: bool, headers: &HeaderMap) -> Option<String> {
+    let id = headers.get(SESSION).filter(|_| !had_one)?;
+    id.to_str().ok().map(str::to_owned)
+}

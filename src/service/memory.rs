@@ -1,0 +1,83 @@
+//! Budgets of memory: what several clients make grow is reserved before it grows.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes that several parts of the service may reserve.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    free: Arc<Semaphore>,
+    limit: usize,
+}
+
+/// A part of a budget, released when it is dropped.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    budget: Budget,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Self {
+        // A permit is a byte, and a reservation has 32 bits.
+        let limit = limit.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
+        Self {
+            free: Arc::new(Semaphore::new(limit)),
+            limit,
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Reserves bytes; none where there are not so many.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let permit = Arc::clone(&self.free).try_acquire_many_owned(bytes).ok()?;
+        Some(Reserved {
+            budget: self.clone(),
+            permit,
+        })
+    }
+}
+
+impl Reserved {
+    pub(super) fn bytes(&self) -> usize {
+        self.permit.num_permits()
+    }
+
+    /// Reserves until it is so many. False where there are not: nothing has changed.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes());
+        let more = self.budget.reserve(more);
+        more.map(|more| self.permit.merge(more.permit)).is_some()
+    }
+
+    /// Releases what is more than so many.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        drop(self.permit.split(self.bytes().saturating_sub(bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reservations_never_exceed_their_budget_and_are_released() {
+        let budget = Budget::new(100);
+        let mut first = budget.reserve(60).expect("60 of 100");
+        assert!(budget.reserve(41).is_none());
+        assert!(first.grow_to(70) && !first.grow_to(101));
+        assert_eq!(first.bytes(), 70);
+        let second = budget.reserve(30).expect("the rest");
+        assert!(budget.reserve(1).is_none());
+        first.shrink_to(10);
+        assert_eq!(budget.reserve(60).map(|reserved| reserved.bytes()), Some(60));
+        drop((first, second));
+        assert!(budget.reserve(100).is_some());
+        assert!(budget.reserve(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,213 @@
+//! JSON in pieces: what several events of a run have in common is retained once.
+//!
+//! A rolling hash cuts the text where its content says so. The same value gives the same pieces wherever it is in an event, and a
+//! list that grows shares all but its end.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+
+use axum::body::Bytes;
+
+/// Texts up to this length are one piece, which is shared with no other text: looking for others would cost more than it saves.
+const WHOLE: usize = 2 << 10;
+
+/// Least bytes of a piece; only the last one of a text is shorter.
+const LEAST: usize = 1 << 10;
+
+/// Most bytes of a piece: a connection buffers one or two.
+pub(super) const MOST: usize = 16 << 10;
+
+/// A piece ends where these bits of the rolling hash are 0: 4 KiB after `LEAST` on average.
+const END: u64 = 0xFFF << 52;
+
+/// Memory of a piece beside its bytes: its place in the list, in the table, and two allocations.
+const OVERHEAD: usize = 160;
+
+/// A random number for each byte, for the rolling hash.
+const GEAR: [u64; 256] = gear();
+
+const fn gear() -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut state = 0_u64;
+    let mut place = 0;
+    while place < table.len() {
+        // SplitMix64.
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        table[place] = mixed ^ (mixed >> 31);
+        place += 1;
+    }
+    table
+}
+
+/// A part of a text.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    hash: u64,
+    bytes: Bytes,
+}
+
+impl Piece {
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// A text that was cut and is not retained yet.
+pub(super) struct Cut<'a>(Vec<(u64, &'a [u8])>);
+
+/// Cuts a text.
+pub(super) fn cut(text: &[u8]) -> Cut<'_> {
+    if text.len() <= WHOLE {
+        return Cut(vec![(0, text)]);
+    }
+    let mut parts = Vec::with_capacity(text.len() / LEAST / 4 + 1);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at(length(rest));
+        let mut hasher = DefaultHasher::new();
+        hasher.write(part);
+        parts.push((hasher.finish(), part));
+        rest = after;
+    }
+    Cut(parts)
+}
+
+/// Length of the first piece.
+fn length(text: &[u8]) -> usize {
+    let most = text.len().min(MOST);
+    let mut rolling = 0_u64;
+    for (place, byte) in text[..most].iter().enumerate().skip(LEAST) {
+        rolling = (rolling << 1).wrapping_add(GEAR[usize::from(*byte)]);
+        if rolling & END == 0 {
+            return place + 1;
+        }
+    }
+    most
+}
+
+/// The pieces of one run's texts.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// The shared ones by hash, with the number of places that they are in.
+    shared: HashMap<u64, (Bytes, usize)>,
+    bytes: usize,
+}
+
+impl Pieces {
+    /// Retains a text. Pieces that are there already are shared.
+    pub(super) fn add(&mut self, cut: &Cut<'_>) -> Box<[Piece]> {
+        let is_whole = cut.0.len() == 1;
+        let pieces = cut.0.iter().map(|(hash, part)| {
+            if !is_whole && let Some((known, places)) = self.shared.get_mut(hash)
+                // Two parts with one hash: the later one is not shared.
+                && **known == **part
+            {
+                *places += 1;
+                return Piece {
+                    hash: *hash,
+                    bytes: known.clone(),
+                };
+            }
+            // A copy, or the whole text would stay for a part of it.
+            let bytes = Bytes::copy_from_slice(part);
+            self.bytes += bytes.len() + OVERHEAD;
+            if !is_whole {
+                self.shared.entry(*hash).or_insert_with(|| (bytes.clone(), 1));
+            }
+            Piece { hash: *hash, bytes }
+        });
+        pieces.collect()
+    }
+
+    /// Releases a text.
+    pub(super) fn remove(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            let shared = self.shared.get_mut(&piece.hash);
+            let shared = shared.filter(|(known, _)| known.as_ptr() == piece.bytes.as_ptr());
+            if let Some((_, places)) = shared {
+                *places -= 1;
+                if *places > 0 {
+                    continue;
+                }
+                self.shared.remove(&piece.hash);
+            }
+            self.bytes -= piece.bytes.len() + OVERHEAD;
+        }
+    }
+
+    /// Memory of all pieces.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn joined(pieces: &[Piece]) -> Vec<u8> {
+        pieces.iter().flat_map(|piece| piece.bytes.iter().copied()).collect()
+    }
+
+    fn noise(seed: u64, length: usize) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[0]
+        };
+        std::iter::repeat_with(next).take(length).collect()
+    }
+
+    #[test]
+    fn a_value_that_is_in_many_texts_is_retained_once() {
+        let value = noise(1, 80_000);
+        let mut pieces = Pieces::default();
+        for n in 0..100 {
+            let text = [format!("{{\"sequence\":{n}, \"output\":").as_bytes(), &value, b"}"].concat();
+            let added = pieces.add(&cut(&text));
+            assert_eq!(joined(&added), text);
+        }
+        assert!(pieces.bytes() < 20 * value.len(), "{} bytes", pieces.bytes());
+    }
+
+    #[test]
+    fn a_list_that_grows_shares_all_but_its_end() {
+        let list = noise(2, 400_000);
+        let mut pieces = Pieces::default();
+        for n in 1..=100 {
+            pieces.add(&cut(&list[..n * 4_000]));
+        }
+        assert!(pieces.bytes() < 4 * list.len(), "{} bytes", pieces.bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_give_the_text_again_and_leave_nothing(
+            texts in prop::collection::vec((0..3_u64, 0..30_000_usize, 0..50_usize), 1..12),
+        ) {
+            let mut pieces = Pieces::default();
+            let added: Vec<_> = texts.iter().map(|(seed, length, before)| {
+                let mut text = vec![b' '; *before];
+                text.extend(noise(*seed, *length));
+                let added = pieces.add(&cut(&text));
+                (text, added)
+            }).collect();
+            for (text, added) in &added {
+                prop_assert_eq!(&joined(added), text);
+                prop_assert!(added.iter().all(|piece| piece.bytes.len() <= MOST));
+            }
+            for (_, added) in &added {
+                pieces.remove(added);
+            }
+            prop_assert_eq!(pieces.bytes(), 0);
+            prop_assert!(pieces.shared.is_empty());
+        }
+    }
+}

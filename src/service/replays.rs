@@ -1,0 +1,100 @@
+//! Replays of stored runs: a few at once, on threads that may block.
+//!
+//! A replay takes as long as the run has steps, and makes all of its values again.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use super::limits::Limits;
+use super::problem::{Problem, ProblemCode};
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Replays {
+    places: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    limit: usize,
+}
+
+impl Replays {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let at_once = limits.replays.clamp(1, Semaphore::MAX_PERMITS / 2);
+        let waiting = limits.replays_waiting.min(Semaphore::MAX_PERMITS / 2);
+        Self {
+            places: Arc::new(Semaphore::new(at_once)),
+            waiting: Arc::new(Semaphore::new(at_once + waiting)),
+            limit: waiting,
+        }
+    }
+
+    /// Does what may replay a run. Refused where too many wait already.
+    pub(super) async fn run<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = T>,
+    {
+        let Ok(_waits) = self.waiting.try_acquire() else {
+            let detail = format!("{} requests wait for a stored run to be replayed", self.limit);
+            return Err(Problem::new(ProblemCode::TooManyReplays, detail).retry_after(1));
+        };
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let runtime = Handle::current();
+        let done = tokio::task::spawn_blocking(move || {
+            // A request that is gone by now still holds its place: the replay goes on.
+            let _place = place;
+            runtime.block_on(work())
+        });
+        done.await
+            .map_err(|error| Problem::new(ProblemCode::Internal, format!("a replay broke off: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_replays_run_at_once_than_the_limit_and_no_more_wait() {
+        let limits = Limits {
+            replays: 2,
+            replays_waiting: 3,
+            ..Limits::default()
+        };
+        let replays = Replays::new(&limits);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let open = Arc::new(Notify::new());
+        let all: Vec<_> = (0..5)
+            .map(|_| {
+                let (running, most, open) = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&open));
+                let replays = replays.clone();
+                tokio::spawn(async move {
+                    let work = move || async move {
+                        most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        open.notified().await;
+                        running.fetch_sub(1, Ordering::SeqCst);
+                    };
+                    replays.run(work).await
+                })
+            })
+            .collect();
+        while running.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        while replays.waiting.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = replays.run(async || ()).await;
+        assert_eq!(refused.map_err(|problem| problem.code()), Err("TOO_MANY_REPLAYS"));
+        for one in all {
+            open.notify_one();
+            one.await.expect("a task").expect("a replay");
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+    }
+}

@@ -1,0 +1,102 @@
+//! A connection whose client has to take what it is sent.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// A connection that breaks where nothing of what is written is taken for some time.
+pub(super) struct Taken<S> {
+    stream: S,
+    at_most: Duration,
+    /// The time until which a write that waits has to go on.
+    waits: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Taken<S> {
+    pub(super) fn new(stream: S, at_most: Duration) -> Self {
+        Self {
+            stream,
+            at_most,
+            waits: None,
+        }
+    }
+
+    fn bounded<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waits = None;
+            return polled;
+        }
+        let at_most = self.at_most;
+        let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(at_most)));
+        match waits.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Taken<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Taken<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(polled, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.bounded(polled, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(polled, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(polled, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_cut_off_and_a_slow_one_is_not() {
+        let at_most = Duration::from_secs(30);
+        let (mut slow, stream) = duplex(4);
+        let mut taken = Taken::new(stream, at_most);
+        let reads = tokio::spawn(async move {
+            let mut read = [0; 4];
+            for _ in 0..4 {
+                sleep(at_most - Duration::from_secs(1)).await;
+                slow.read_exact(&mut read).await.expect("four bytes");
+            }
+            slow
+        });
+        taken.write_all(&[7; 20]).await.expect("it is slow, not stuck");
+        let _stuck = reads.await.expect("a task");
+        let cut = taken.write_all(&[7; 20]).await;
+        assert_eq!(cut.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+    }
+}
