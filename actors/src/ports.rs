@@ -371,6 +371,7 @@ pub struct ScriptJob<'a> {
 }
 
 /// The end of a script, and what it wrote before.
+#[derive(Debug)]
 pub struct ScriptEnd {
     /// Its value.
     pub result: Result<Arc<Value>, RunError>,

@@ -130,6 +130,13 @@ impl World for RunWorld<'_> {
             text: format!("{input:?}"),
         });
     }
+    fn noted(&mut self, thread: ThreadNo, what: fmt::Arguments<'_>) {
+        self.observe(|run| Observation::Delivered {
+            run,
+            thread,
+            text: what.to_string(),
+        });
+    }
     fn shared(&mut self, name: fmt::Arguments<'_>, value: &Value) {
         self.observe(|run| Observation::Shared {
             run,

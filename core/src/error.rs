@@ -62,6 +62,8 @@ run_error_codes! {
     MaxStepsExceeded = "MAX_STEPS_EXCEEDED",
     /// The current turn alone is over the token limit.
     TokenBudgetExceeded = "TOKEN_BUDGET_EXCEEDED",
+    /// The run holds more memory than its `limits.runBytes`.
+    MemoryLimitExceeded = "MEMORY_LIMIT_EXCEEDED",
     /// The model answered with an error.
     ModelError = "MODEL_ERROR",
     /// A tool failed in a way that ends the node.

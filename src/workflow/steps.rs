@@ -122,13 +122,13 @@ impl Code {
 pub struct Assign(VariableConfig);
 
 impl Assign {
-    /// To a variable of the thread.
+    /// To a variable, in the scope that the workflow declares for it; one that is not declared is the thread's.
     pub fn to(variable_name: impl Into<String>, expression: impl Into<String>) -> Self {
         Self(VariableConfig {
             variable_name: variable_name.into(),
             expression: expression.into(),
             variable_type: None,
-            scope: VariableScope::Thread,
+            scope: None,
             readonly: false,
         })
     }
@@ -141,7 +141,7 @@ impl Assign {
     /// To a variable of the run.
     #[must_use]
     pub fn global(mut self) -> Self {
-        self.0.scope = VariableScope::Global;
+        self.0.scope = Some(VariableScope::Global);
         self
     }
 

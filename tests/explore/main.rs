@@ -6,4 +6,5 @@ mod exhaustive;
 mod interleavings;
 mod many_runs;
 mod schedules;
+mod shared_variables;
 mod simulated;

@@ -226,3 +226,35 @@ fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
         }
     }
 }
+
+#[test]
+fn an_item_is_in_the_error_what_its_thread_is_in_the_report() {
+    // All timers are due at once; the first item finds no way on, and the join is decided before the others go on.
+    let workflow = json!([
+        {
+            "id": "forked",
+            "nodes": [
+                { "id": "start", "type": "START" },
+                { "id": "map", "type": "MAP", "config": { "items": "[0, 1, 2, 3, 4]", "subgraphId": "one" } },
+                { "id": "end", "type": "END" },
+            ],
+            "edges": [{ "from": "start", "to": "map" }, { "from": "map", "to": "end" }],
+        },
+        {
+            "id": "one",
+            "nodes": [
+                { "id": "start", "type": "START" },
+                { "id": "wait", "type": "WAIT", "config": { "seconds": 0.005 } },
+                { "id": "route", "type": "ROUTE", "config": { "routes": [{ "condition": "input > 0", "targetNodeId": "end" }] } },
+                { "id": "end", "type": "END" },
+            ],
+            "edges": [{ "from": "start", "to": "wait" }, { "from": "wait", "to": "route" }, { "from": "route", "to": "end" }],
+        },
+    ]);
+    for seed in 0..60 {
+        let mut told = told_twice(&workflow, seed);
+        assert_eq!(told.len(), 5, "seed {seed}");
+        told.retain(|(_, in_error, in_report)| in_error != in_report);
+        assert_eq!(told, [], "seed {seed}");
+    }
+}

@@ -16,6 +16,8 @@ pub enum AwaitKind {
     Function,
     /// A script's end.
     Script,
+    /// The value of an expression or a template that is not evaluated inline.
+    Text,
     /// A person's answer.
     Answer,
     /// The end of a WAIT.
@@ -35,6 +37,7 @@ impl AwaitKind {
             Self::Tool => "tool",
             Self::Function => "function",
             Self::Script => "script",
+            Self::Text => "expression",
             Self::Answer => "answer",
             Self::Wait => "wait",
             Self::Retry => "retry",
@@ -72,7 +75,7 @@ pub enum Observation {
         /// It is a fork's branch.
         is_branch: bool,
     },
-    /// An answer or a cancel was delivered to a thread.
+    /// An answer or a cancel was delivered to a thread, or something else that decides what it does later is known.
     Delivered {
         /// The thread's run.
         run: Arc<str>,

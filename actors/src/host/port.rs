@@ -196,12 +196,12 @@ impl Host {
         self.port.wait(wait);
     }
 
-    /// Has a thread that is none of the host's do something: `begin` hands the work to it, and it calls back with what came
-    /// of that, for `answer`. Where the host waits for such threads, the end of labelled work is the end of [`Host::work`]:
-    /// it has its place in the order.
-    pub fn on_other_thread<T: Send + 'static>(
+    /// Makes a thread that is none of the host's do something: `begin` passes the work to it, and it calls back with the result,
+    /// for `answer`. Where the host waits for such threads, the end of the work is the end of [`Host::work`]: other things may
+    /// happen before it. The result is known by then, and depends on when the work started: an observing host is told of it.
+    pub fn on_other_thread<T: std::fmt::Debug + Send + 'static>(
         &self,
-        label: Option<Label<'_>>,
+        label: Label<'_>,
         begin: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> WorkHandle,
         answer: impl FnOnce(T) + Send + 'static,
     ) -> WorkHandle {
@@ -211,10 +211,13 @@ impl Host {
         let (tell, told) = std::sync::mpsc::channel();
         let _working = begin(Box::new(move |result| tell.send(result).unwrap_or(())));
         match told.recv() {
-            Ok(result) if label.is_some() => self.port.work(label, Box::pin(async move { answer(result) })),
             Ok(result) => {
-                answer(result);
-                WorkHandle::inert()
+                self.observe(|| Observation::Delivered {
+                    run: Arc::clone(label.run),
+                    thread: label.thread,
+                    text: format!("{result:?}"),
+                });
+                self.port.work(Some(label), Box::pin(async move { answer(result) }))
             }
             // It has dropped its end: so is the answer.
             Err(_) => WorkHandle::inert(),

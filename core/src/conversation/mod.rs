@@ -48,7 +48,9 @@ pub use pinned::pinned_messages;
 pub use position::{PinStrategy, pin_position};
 pub use prefix::{BrokenBy, Opening, Prefix, PrefixWatch, hash_text};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
-pub use select::{SelectionWarning, check, parse_selection, pointer_of, select, select_from, select_positions};
+pub use select::{
+    SelectionWarning, check, parse_selection, pointer_of, select, select_counted, select_from, select_positions,
+};
 pub use spent::{Cost, Currency, Spent};
 pub use sub_agent::{RoleMissing, first_prompt};
 pub use tokens::{Counted, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};

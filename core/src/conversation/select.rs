@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Conversation, ConversationError};
+use super::{Conversation, ConversationError, Counted};
 use crate::definition::{ConversationHistoryOptions, HistorySelection};
 use crate::message::{Message, Role};
 
@@ -26,13 +26,22 @@ pub fn select(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
 ) -> Result<Vec<Arc<Message>>, ConversationError> {
+    let counted = select_counted(conversation, options)?;
+    Ok(counted.into_iter().map(|counted| counted.message).collect())
+}
+
+/// As [`select`], with the tokens that the conversation has counted.
+///
+/// # Errors
+/// As [`select`].
+pub fn select_counted(
+    conversation: &Conversation,
+    options: &ConversationHistoryOptions,
+) -> Result<Vec<Counted>, ConversationError> {
     let view = conversation.visible();
     let positions = select_positions(conversation, options)?;
-    Ok(positions
-        .into_iter()
-        .filter_map(|position| view.get(position))
-        .map(|counted| Arc::clone(&counted.message))
-        .collect())
+    let chosen = positions.into_iter().filter_map(|position| view.get(position));
+    Ok(chosen.cloned().collect())
 }
 
 /// `true`: all visible messages; `false`: nothing is handed over; options: their selection.

@@ -208,9 +208,9 @@ pub struct VariableConfig {
     /// Checked and, for text that reads as a number or boolean, converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
-    /// The thread's or the run's.
-    #[serde(default)]
-    pub scope: VariableScope,
+    /// The thread's or the run's; absent: the scope that `variables` declares for this name, or the thread's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<VariableScope>,
     /// True to make later assignments `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,

@@ -15,7 +15,7 @@ use crate::definition::json::Step;
 use crate::definition::{
     BuiltInTool, CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition,
     Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext,
-    WaitConfig, WorkflowDefinition,
+    VariableScope, WaitConfig, WorkflowDefinition,
 };
 use crate::error::RunErrorCode;
 
@@ -32,6 +32,12 @@ pub(super) struct NodeCompiler<'a, 's> {
 }
 
 impl NodeCompiler<'_, '_> {
+    fn declared_scope(&self, name: &str) -> VariableScope {
+        let mut declared = self.definition.variables.iter();
+        let declared = declared.find(|variable| variable.name == name);
+        declared.map_or(VariableScope::Thread, |variable| variable.scope)
+    }
+
     /// Compiles every node, and every FORK that has its JOIN. Places of nodes in `stand_ins` are passed over: they
     /// are reported already, and nothing is built from a workflow with faults.
     pub(super) fn compile(&mut self, stand_ins: &[usize]) -> (Vec<Node>, Vec<Fork>) {
@@ -120,7 +126,9 @@ impl NodeCompiler<'_, '_> {
                     name: Arc::from(variable.variable_name.as_str()),
                     expression: self.expression(&variable.expression, place, "expression"),
                     variable_type: variable.variable_type,
-                    scope: variable.scope,
+                    scope: variable
+                        .scope
+                        .unwrap_or_else(|| self.declared_scope(&variable.variable_name)),
                     readonly: variable.readonly,
                 }
             }

@@ -17,4 +17,4 @@ pub use machine::{Effect, ForkJoinMachine, Input, Phase, Rejected};
 pub use output::{JoinedPath, PathReport, join_error, join_output, path_reports, within_limits};
 pub use path::{PathEnd, PathStatus};
 pub use rule::{Conversation, Verdict};
-pub use variables::{BranchVariables, MergedVariables, VariableConflict, merge_variables};
+pub use variables::{BranchVariables, MergedVariables, merge_variables};

@@ -60,7 +60,7 @@ pub fn join_output(
     paths: Vec<JoinedPath>,
 ) -> Result<Output, RunError> {
     let levels = within_limits(&paths)?;
-    Ok(Output::later(levels, move || {
+    Ok(Output::later_of((levels, memory(&paths)), move || {
         let fork = graph.fork(ix);
         Value::Object(output_fields(fork.join.strategy, &path_reports(fork, &run_id, &paths)))
     }))
@@ -80,6 +80,14 @@ pub fn within_limits(paths: &[JoinedPath]) -> Result<usize, RunError> {
         levels if levels > MAX_LEVELS => Err(too_deep().into()),
         levels => Ok(levels),
     }
+}
+
+/// Bytes of memory that the output of a join of these paths takes.
+pub(super) fn memory(paths: &[JoinedPath]) -> u64 {
+    /// A path's id, its thread's, and its places in the lists.
+    const PATH: u64 = 256;
+    let of = |path: &JoinedPath| PATH + path.output.as_ref().map_or(0, Output::memory);
+    paths.iter().map(of).sum()
 }
 
 fn error_levels(error: &RunError) -> usize {

@@ -1,50 +1,81 @@
 //! Reducers: the one value of a variable that several paths have set.
 
-use serde_json::Value;
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use foldhash::fast::FixedState;
+use serde_json::{Map, Value};
 
 use crate::definition::ReducerWord;
+use crate::error::ScriptFault;
+use crate::value::ValueBudget;
 
-/// The values of the paths, in path order, as one; none where they are not of a type that the reducer takes.
-pub(super) fn reduce<'a>(reducer: ReducerWord, values: impl IntoIterator<Item = &'a Value>) -> Option<Value> {
+/// The values of the paths, in path order, as one; none where they are not of a type that the reducer takes. Linear in what they
+/// hold together.
+///
+/// # Errors
+/// `SCRIPT_LIMIT_EXCEEDED` where the value becomes too large: a loop around the FORK may double it.
+pub(super) fn reduce<'a>(
+    reducer: ReducerWord,
+    values: impl IntoIterator<Item = &'a Value>,
+) -> Result<Option<Value>, ScriptFault> {
     let mut values = values.into_iter();
-    let first = values.next()?.clone();
-    values.try_fold(first, |a, b| combine(reducer, a, b))
+    Ok(match reducer {
+        ReducerWord::Last => values.last().cloned(),
+        ReducerWord::Append => Some(Value::Array(listed(values, |_| true)?)),
+        ReducerWord::Union => Some(Value::Array(listed(values, first_of_each())?)),
+        ReducerWord::Merge => merge(values)?.map(Value::Object),
+        ReducerWord::Sum | ReducerWord::Min | ReducerWord::Max => {
+            let Some(first) = values.next().cloned() else {
+                return Ok(None);
+            };
+            values.try_fold(first, |a, b| combine(reducer, a, b))
+        }
+    })
+}
+
+/// Holds for an item that is equal to none before. The order of the set shows nowhere.
+fn first_of_each<'a, T: Hash + Eq + 'a>() -> impl FnMut(&&'a T) -> bool {
+    let mut known: HashSet<&T, FixedState> = HashSet::default();
+    move |item| known.insert(*item)
+}
+
+/// The items that are wanted of all lists; what is no list is an item.
+fn listed<'a>(
+    values: impl Iterator<Item = &'a Value>,
+    mut is_wanted: impl FnMut(&&'a Value) -> bool,
+) -> Result<Vec<Value>, ScriptFault> {
+    let mut room = ValueBudget::default();
+    let mut all = Vec::new();
+    for value in values {
+        let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        for item in items.iter().filter(&mut is_wanted) {
+            room.take(item, 1)?;
+            all.push(item.clone());
+        }
+    }
+    Ok(all)
+}
+
+fn merge<'a>(values: impl Iterator<Item = &'a Value>) -> Result<Option<Map<String, Value>>, ScriptFault> {
+    let mut room = ValueBudget::default();
+    let mut fields = Map::new();
+    for value in values {
+        let Some(more) = value.as_object() else {
+            return Ok(None);
+        };
+        room.take(value, 0)?;
+        fields.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    Ok(Some(fields))
 }
 
 fn combine(reducer: ReducerWord, a: Value, b: &Value) -> Option<Value> {
     match reducer {
-        ReducerWord::Last => Some(b.clone()),
-        ReducerWord::Append => {
-            let mut items = listed(a);
-            items.extend(listed(b.clone()));
-            Some(Value::Array(items))
-        }
-        ReducerWord::Union => {
-            let mut items: Vec<Value> = Vec::new();
-            for item in listed(a).into_iter().chain(listed(b.clone())) {
-                if !items.contains(&item) {
-                    items.push(item);
-                }
-            }
-            Some(Value::Array(items))
-        }
         ReducerWord::Sum => sum(&a, b),
         ReducerWord::Min => is_less(b, &a).map(|less| if less { b.clone() } else { a }),
         ReducerWord::Max => is_less(&a, b).map(|less| if less { b.clone() } else { a }),
-        ReducerWord::Merge => match (a, b) {
-            (Value::Object(mut fields), Value::Object(more)) => {
-                fields.extend(more.clone());
-                Some(Value::Object(fields))
-            }
-            (_, _) => None,
-        },
-    }
-}
-
-fn listed(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(items) => items,
-        other => vec![other],
+        ReducerWord::Last | ReducerWord::Append | ReducerWord::Union | ReducerWord::Merge => None,
     }
 }
 
@@ -68,12 +99,15 @@ fn is_less(a: &Value, b: &Value) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::hash::Hasher;
+
     use super::*;
     use serde_json::json;
 
     #[test]
     fn each_reducer_makes_one_value_of_those_of_the_paths() {
-        let of = |reducer, values: Value| reduce(reducer, values.as_array().expect("values"));
+        let of = |reducer, values: Value| reduce(reducer, values.as_array().expect("values")).expect("small");
         for (reducer, values, expected) in [
             (ReducerWord::Last, json!([1, "x", 3]), Some(json!(3))),
             (
@@ -104,5 +138,51 @@ mod tests {
         ] {
             assert_eq!(of(reducer, values.clone()), expected, "{reducer:?} of {values}");
         }
+    }
+
+    /// An item that counts its comparisons.
+    struct Item<'c>(usize, &'c Cell<usize>);
+
+    impl PartialEq for Item<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.set(self.1.get() + 1);
+            self.0 == other.0
+        }
+    }
+    impl Eq for Item<'_> {}
+    impl Hash for Item<'_> {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn a_union_compares_each_item_a_few_times() {
+        for count in [1_000, 10_000, 100_000] {
+            let comparisons = Cell::new(0);
+            // Half of them occur twice.
+            let items: Vec<Item<'_>> = (0..count).map(|no| Item(no / 2, &comparisons)).collect();
+            assert_eq!(items.iter().filter(first_of_each()).count(), count / 2);
+            assert!(comparisons.get() < 2 * count, "{} of {count}", comparisons.get());
+        }
+    }
+
+    #[test]
+    fn a_union_of_ten_thousand_paths_is_each_item_once() {
+        let values: Vec<Value> = (0..10_000).map(|path| json!([path, path / 2])).collect();
+        let all = reduce(ReducerWord::Union, &values).expect("small").expect("lists");
+        assert_eq!(all, json!((0..10_000).collect::<Vec<u32>>()));
+    }
+
+    #[test]
+    fn what_a_loop_doubles_ends_at_a_limit() {
+        for reducer in [ReducerWord::Append, ReducerWord::Union] {
+            let half = json!((0..700_000).collect::<Vec<u32>>());
+            let other = json!((700_000..1_400_000).collect::<Vec<u32>>());
+            assert!(reduce(reducer, [&half, &other]).is_err(), "{reducer:?}");
+            assert!(reduce(reducer, [&half]).is_ok(), "{reducer:?}");
+        }
+        let large = json!({ "a": "x".repeat(40 << 20) });
+        assert!(reduce(ReducerWord::Merge, [&large, &large]).is_err());
     }
 }

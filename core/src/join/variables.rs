@@ -24,10 +24,9 @@ pub struct BranchVariables<'a> {
 }
 
 /// Variables that branches set to different values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VariableConflict {
+struct VariableConflict {
     /// For each name the value that each path gave it, in path order.
-    pub names: BTreeMap<String, Vec<(String, Value)>>,
+    names: BTreeMap<String, Vec<(String, Value)>>,
 }
 
 impl From<VariableConflict> for RunError {
@@ -57,14 +56,15 @@ pub struct MergedVariables {
 /// order. `snapshot` looks a thread variable up as it was at FORK, `reducer` the reducer of a name.
 ///
 /// # Errors
-/// [`VariableConflict`] with every name that two branches changed to different values and that no reducer makes one of.
+/// `VARIABLE_MERGE_CONFLICT` with every name that two branches changed to different values and that no reducer makes one of;
+/// `SCRIPT_LIMIT_EXCEEDED` where a reducer's value becomes too large.
 ///
 /// [`Verdict::Succeeded`]: super::Verdict::Succeeded
 pub fn merge_variables<'a>(
     snapshot: impl Fn(&str) -> Option<&'a Value>,
     reducer: impl Fn(&str) -> Option<CompiledReducer>,
     branches: &[BranchVariables<'_>],
-) -> Result<MergedVariables, VariableConflict> {
+) -> Result<MergedVariables, RunError> {
     let mut writes: BTreeMap<&str, Vec<(&str, &Value)>> = BTreeMap::new();
     for branch in branches {
         for (name, value) in &branch.variables {
@@ -89,7 +89,7 @@ pub fn merge_variables<'a>(
                 });
                 continue;
             }
-            Some(CompiledReducer::Word(word)) => reduce(word, values),
+            Some(CompiledReducer::Word(word)) => reduce(word, values)?,
             Some(CompiledReducer::Expression(_)) | None => {
                 others.iter().all(|(_, value)| value == first).then(|| (*first).clone())
             }
@@ -107,7 +107,7 @@ pub fn merge_variables<'a>(
     if names.is_empty() {
         Ok(merged)
     } else {
-        Err(VariableConflict { names })
+        Err(VariableConflict { names }.into())
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
             .collect();
         match merge_variables(|name| snapshot.get(name), |_| None, &branches) {
             Ok(merged) => Ok(json!(merged.variables)),
-            Err(conflict) => Err(RunError::from(conflict).into_facts().details.unwrap_or_default()),
+            Err(conflict) => Err(conflict.into_facts().details.unwrap_or_default()),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::conversation::assign_global;
 use super::message::{Assignment, Control, Message, ToThread};
 use super::step::Step;
 use super::{RunMachine, ThreadNo};
@@ -61,19 +60,17 @@ impl RunMachine {
                 // Also where the thread has ended: what comes to nothing is said.
                 self.mailbox.send(Message::Thread(thread, ToThread::Input(input)));
             }
-            VariableScope::Global | VariableScope::Session => {
-                match assign_global(&mut self.globals, step, &name, value, false) {
-                    Ok(value) => {
-                        if scope == VariableScope::Session {
-                            self.globals.hand_on(&name);
-                        }
-                        self.emit_caused(thread, trigger_depth, EventType::VariableChanged, step, || {
-                            variable_fields(&name, &value, scope).into()
-                        });
+            VariableScope::Global | VariableScope::Session => match self.globals.assign(step, &name, value, false) {
+                Ok(value) => {
+                    if scope == VariableScope::Session {
+                        self.globals.hand_on(&name);
                     }
-                    Err(error) => self.say_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
+                    self.emit_caused(thread, trigger_depth, EventType::VariableChanged, step, || {
+                        variable_fields(&name, &value, scope).into()
+                    });
                 }
-            }
+                Err(error) => self.say_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
+            },
         }
     }
 

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ThreadNo;
+use super::globals::Globals;
 use super::last_asked::{LastAsked, Requests};
 use super::mailbox::Mailbox;
 use super::message::{
@@ -26,9 +27,7 @@ use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, Field, RaisedEvent};
 use crate::graph::{Graph, LlmNode, NodeKind};
 use crate::message::Message as ChatMessage;
-use crate::thread::{
-    self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, Variables, variable_fields,
-};
+use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
 
 /// A thread's conversation.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +67,7 @@ pub(super) struct ConversationTurn<'t, 'a> {
     /// In whose name it speaks.
     pub(super) thread: &'t ThreadMachine,
     pub(super) own: &'t mut OwnConversation,
-    pub(super) globals: &'t mut Variables,
+    pub(super) globals: &'t mut Globals,
     /// The run's large tool results; none while there are none.
     pub(super) results: &'t mut Option<Box<LargeResults>>,
     pub(super) mailbox: &'t mut Mailbox,
@@ -374,7 +373,7 @@ impl ConversationTurn<'_, '_> {
 
     fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
         let globals = std::mem::take(&mut merge.globals);
-        if let Err(error) = self.globals.clone().assign_all(&globals) {
+        if let Err(error) = (**self.globals).clone().assign_all(&globals) {
             if merge.is_compression {
                 self.compression_ended();
             }
@@ -388,7 +387,7 @@ impl ConversationTurn<'_, '_> {
 
     fn take_globals(&mut self, values: Assigned) -> Outcome {
         for (name, value) in values {
-            let value = match assign_global(self.globals, self.step, &name, value, false) {
+            let value = match self.globals.assign(self.step, &name, value, false) {
                 Ok(value) => value,
                 Err(error) => return Outcome::Failed(error),
             };
@@ -427,19 +426,6 @@ impl ConversationTurn<'_, '_> {
         }
         outcome
     }
-}
-
-/// Assigns a variable of the run: every thread sees it from then on. The value as its type has it.
-pub(super) fn assign_global(
-    globals: &mut Variables,
-    step: &mut Step<'_>,
-    name: &Arc<str>,
-    value: Arc<Value>,
-    readonly: bool,
-) -> Result<Arc<Value>, RunError> {
-    let value = globals.assign(name, value, readonly)?;
-    step.world.shared(format_args!("variable {name} {readonly}"), &value);
-    Ok(value)
 }
 
 /// Answers a thread, where it awaits that.

@@ -24,7 +24,7 @@ use crate::event::EventType;
 use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use crate::join::{
     self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, MergedVariables, PathEnd,
-    PathStatus, VariableConflict, Verdict, join_error, join_output, late_items_output, merge_variables, within_limits,
+    PathStatus, Verdict, join_error, join_output, late_items_output, merge_variables, within_limits,
 };
 use crate::status::ThreadStatus;
 use crate::thread::{
@@ -262,7 +262,9 @@ impl RunMachine {
     /// The news that its join has no more use for a thread, where that is still on its way: it takes no step more, lest it
     /// completes when the verdict has said that it was cancelled.
     pub(super) fn stop_to_come(&self, thread: ThreadNo) -> Option<ToThread> {
-        let Some(Origin::Branch { fork, path, .. }) = self.tree.get(thread).map(|at| at.origin) else {
+        let Some(Origin::Branch { fork, path, .. } | Origin::Item { fork, index: path }) =
+            self.tree.get(thread).map(|at| at.origin)
+        else {
             return None;
         };
         let run = self.forks.get(&fork)?;
@@ -343,7 +345,7 @@ impl RunMachine {
     }
 
     /// The variables of these branches, for their parent.
-    fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, VariableConflict> {
+    fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, RunError> {
         let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
         let left = |path: &usize| Some((*path, left(*path)?.variables.iter()));
         match &run.branches {

@@ -39,6 +39,7 @@ use super::budget::Places;
 use super::conversation::{ConversationTurn, Speech, refuse};
 use super::firing::Firings;
 use super::forks::ForkRun;
+use super::globals::Globals;
 use super::graphs::Graphs;
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
@@ -60,7 +61,7 @@ use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventMask, EventType};
 use crate::graph::Graph;
 use crate::join;
-use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope, Variables};
+use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
 
 /// The things that a run is started with.
 #[derive(Clone, Debug)]
@@ -105,7 +106,7 @@ pub struct RunMachine {
     pub(super) forks: BTreeMap<ForkNo, ForkRun>,
     pub(super) next_fork: ForkNo,
     pub(super) firings: Firings,
-    pub(super) globals: Variables,
+    pub(super) globals: Globals,
     /// Large tool results, of which most runs have none.
     #[serde(default)]
     results: Option<Box<LargeResults>>,
@@ -160,7 +161,7 @@ impl RunMachine {
             forks: BTreeMap::new(),
             next_fork: 0,
             firings: Firings::default(),
-            globals: Variables::default(),
+            globals: Globals::default(),
             results: None,
             pinned: (seed.pinned != Pinned::default()).then(|| Box::new(seed.pinned)),
             mailbox: Mailbox::default(),

@@ -29,6 +29,7 @@ mod ended;
 mod events;
 mod firing;
 mod forks;
+mod globals;
 mod graphs;
 mod large_results;
 mod last_asked;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{Speech, answer, lost};
-use super::message::{Ended, Message, ToConversation, ToSupervisor};
+use super::message::{Ended, Message, ToConversation, ToSupervisor, ToThread};
 use super::slots::Slot;
 use super::thread::panicked;
 use super::{RunMachine, ThreadNo};
@@ -49,6 +49,9 @@ impl RunMachine {
     }
 
     fn thread_panicked(&mut self, thread: ThreadNo, message: &str, is_known: bool) {
+        if let Some((_, Some(next))) = self.globals.withdraw(thread) {
+            self.send(next, ToThread::GoOn);
+        }
         let Some(Slot::Live(live)) = self.slots.get_mut(thread as usize) else {
             return;
         };

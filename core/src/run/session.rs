@@ -13,7 +13,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::conversation::assign_global;
 use super::message::{HandedConversation, ToThread};
 use super::report::RunReport;
 use super::slots::Slot;
@@ -131,7 +130,7 @@ impl RunMachine {
         for (name, value) in state.variables {
             // A constant of the workflow stays what the workflow says.
             if self.globals.variable(&name).is_none_or(|variable| !variable.readonly) {
-                assign_global(&mut self.globals, step, &name, value, false)?;
+                self.globals.assign(step, &name, value, false)?;
                 self.globals.hand_on(&name);
             }
         }

@@ -94,7 +94,7 @@ impl RunMachine {
         let defined = run_variables(&graph);
         for (name, _) in defined.iter() {
             if let (None, Some(variable)) = (self.globals.variable(name), defined.variable(name)) {
-                self.globals.define(Arc::clone(name), variable.clone());
+                self.globals.define(name, variable.clone());
             }
         }
         let at = Branching {

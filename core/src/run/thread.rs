@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::ThreadNo;
 use super::budget::Places;
-use super::conversation::{OwnConversation, Speech, assign_global};
+use super::conversation::{OwnConversation, Speech};
 use super::effect::Effect;
+use super::globals::{Evaluated, Globals, assigned};
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
 use super::message::{
@@ -28,8 +29,8 @@ use crate::event::{EventMask, EventType, RaisedEvent};
 use crate::graph::{NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{
-    self, ConversationOp, EffectId, Environment, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd, ThreadKind,
-    ThreadMachine, ThreadScope, Variables,
+    self, ConversationOp, EffectId, Environment, Evaluation, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd,
+    ThreadKind, ThreadMachine, ThreadScope,
 };
 
 /// Effects that a thread carries out in one turn. A loop of nodes that wait for nothing leaves the rest for a later turn,
@@ -143,7 +144,7 @@ pub(super) fn panicked(message: &str) -> RunError {
 pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) no: ThreadNo,
     pub(super) live: &'t mut LiveThread,
-    pub(super) globals: &'t mut Variables,
+    pub(super) globals: &'t mut Globals,
     pub(super) pinned: &'t mut Option<Box<Pinned>>,
     pub(super) mailbox: &'t mut Mailbox,
     pub(super) buffers: &'t mut EffectBuffers,
@@ -185,6 +186,12 @@ impl ThreadTurn<'_, '_> {
             if self.budget.is_some() {
                 self.settle(*effect, outcome);
             }
+            match self.globals.evaluated(self.live.machine.graph(), self.no, *effect) {
+                Evaluated::Stale(again) => return self.outside(again),
+                // Nothing comes between the answer and its assignment: both are in this turn.
+                Evaluated::Fresh(next) => self.give_turn(next),
+                Evaluated::Other => {}
+            }
         }
         self.take_left_over();
         self.hear(input);
@@ -193,6 +200,9 @@ impl ThreadTurn<'_, '_> {
 
     fn go_on(&mut self) {
         self.take_left_over();
+        if let Some(evaluate) = self.globals.start(self.no) {
+            self.outside(evaluate);
+        }
         self.carry_all();
     }
 
@@ -252,7 +262,7 @@ impl ThreadTurn<'_, '_> {
                 let scope = ThreadScope::new(machine, self.globals);
                 match self.step.world.evaluate(machine.graph(), node, what.clone(), &scope) {
                     Some(outcome) => return Some((id, outcome)),
-                    None => self.outside(thread::Effect::Evaluate { id, node, what }),
+                    None => self.evaluate_outside(id, node, what),
                 }
             }
             thread::Effect::Function { id, key, node, input } => return self.function((id, key), node, input),
@@ -264,7 +274,7 @@ impl ThreadTurn<'_, '_> {
                 readonly,
                 is_of_session,
             } => {
-                let outcome = match assign_global(self.globals, self.step, &name, value, readonly) {
+                let outcome = match self.globals.assign(self.step, &name, value, readonly) {
                     Ok(value) => {
                         if is_of_session {
                             self.globals.hand_on(&name);
@@ -333,6 +343,7 @@ impl ThreadTurn<'_, '_> {
                 self.forward(Forwarded::Drop { effect: id });
             }
             thread::Effect::Drop { id } if self.budget.is_some() && self.give_up_call(id) => {}
+            thread::Effect::Drop { id } if self.globals.has_requested(self.no, id) => self.withdraw(id),
             thread::Effect::Drop { id } => self.step.out.push(Effect::Drop {
                 thread: self.no,
                 effect: id,
@@ -362,6 +373,36 @@ impl ThreadTurn<'_, '_> {
             | thread::Effect::Timer { .. }) => self.outside(external),
         }
         None
+    }
+
+    /// Has texts evaluated on another thread: where a variable of the run depends on them, one after the other.
+    fn evaluate_outside(&mut self, id: EffectId, node: NodeIx, what: Evaluation) {
+        if let Some(name) = assigned(self.live.machine.graph(), node, &what)
+            && let Some(ticket) = self.globals.request(self.no, (id, node, &what), &name)
+        {
+            let world = &mut self.step.world;
+            return world.noted(self.no, format_args!("waits to assign {name}: {ticket}"));
+        }
+        self.outside(thread::Effect::Evaluate { id, node, what });
+    }
+
+    /// The thread no longer wants the value that it was to assign.
+    fn withdraw(&mut self, effect: EffectId) {
+        let Some((is_under_way, next)) = self.globals.withdraw(self.no) else {
+            return;
+        };
+        if is_under_way {
+            let thread = self.no;
+            self.step.out.push(Effect::Drop { thread, effect });
+        }
+        self.give_turn(next);
+    }
+
+    /// The thread that assigns next, where one waits.
+    fn give_turn(&mut self, next: Option<ThreadNo>) {
+        if let Some(next) = next {
+            self.mailbox.send(Message::Thread(next, ToThread::GoOn));
+        }
     }
 
     pub(super) fn outside(&mut self, effect: thread::Effect) {

@@ -15,9 +15,12 @@ use super::start::Start;
 use super::step::Step;
 use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
+use crate::Millis;
 use crate::conversation::compression::CompressionResult;
-use crate::conversation::{Conversation, Counted, Estimator, MarkMap, select};
-use crate::definition::{ContinueFromTriggerConfig, HistoryCallbackMode, HistorySelection, TriggerAction};
+use crate::conversation::{Conversation, Counted, MarkMap, select, select_counted};
+use crate::definition::{
+    ContinueFromTriggerConfig, ExecuteTriggeredSubgraph, HistoryCallbackMode, HistorySelection, TriggerAction,
+};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{Event, EventType};
 use crate::graph::NodeKind;
@@ -104,7 +107,12 @@ impl RunMachine {
         run.stands_at(graph, graph.node(prepared.node));
         run.stands_on(&prepared);
         let firing = run.firing.clone();
-        let input = child_input(&firing, &prepared, &self.globals, graph.config.compression.as_ref());
+        let included = match included_history(&firing, &prepared) {
+            Ok(included) => included,
+            Err(error) => return self.firing_failed(id, &error, step),
+        };
+        let compression = graph.config.compression.as_ref();
+        let input = child_input(&firing, &prepared, &self.globals, compression, included.as_deref());
         let is_token = firing.is_token_event();
         match &firing.trigger.action {
             TriggerAction::StartWorkflow { .. } => {
@@ -122,8 +130,7 @@ impl RunMachine {
                     let message = format!("there is no workflow {}", execute.triggered_workflow_id);
                     return self.firing_failed(id, &RunError::new(RunErrorCode::NodeFailed, message), step);
                 };
-                let after_ms = (execute.timeout * 1000.0).clamp(0.0, MAX_TIMEOUT_MS) as u64;
-                if after_ms > 0 {
+                if let Some(after_ms) = time_limit(execute) {
                     step.out.push(Effect::SetTimer {
                         timer: Timer::Firing(id),
                         after_ms,
@@ -131,7 +138,7 @@ impl RunMachine {
                 }
                 let origin = Origin::Triggered { firing: id };
                 let start = Start {
-                    conversation: child_conversation(&firing, &prepared),
+                    conversation: child_conversation(&firing, &prepared, included),
                     depth: 1,
                     trigger_depth: firing.trigger_depth(),
                     // Inside what a token event started the limit is not checked, nor in what starts there.
@@ -166,7 +173,7 @@ impl RunMachine {
         let FiringState::Running(thread) = run.state() else {
             return;
         };
-        let after_ms = run.firing.execute().map_or(0.0, |execute| execute.timeout * 1000.0) as u64;
+        let after_ms = run.firing.execute().and_then(time_limit).unwrap_or_default();
         self.cancel(thread, CancelReason::TimedOut { after_ms }, 0);
     }
 
@@ -265,18 +272,32 @@ impl RunMachine {
             return;
         };
         let is_token = run.firing.is_token_event();
-        let result = match output {
-            Ok(output) if is_token => serde_json::from_value::<CompressionResult>(output).ok(),
-            Ok(_) => None,
+        let output = match output {
+            Ok(output) => output,
             Err(error) => {
                 run.report.status = Some(ThreadStatus::Failed);
                 return self.firing_failed(id, &error, step);
             }
         };
         run.report.status = Some(ThreadStatus::Completed);
+        let is_result = is_token && (output.get("messages").is_some() || output.get("markMap").is_some());
+        let result = is_result
+            .then(|| serde_json::from_value::<CompressionResult>(output))
+            .transpose();
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => {
+                let message = format!("the output of the triggered run is no compression result: {error}");
+                return self.firing_failed(id, &RunError::new(RunErrorCode::NodeFailed, message), step);
+            }
+        };
         let (main, trigger_depth) = (run.main, run.firing.trigger_depth());
         let basis = run.basis.as_ref().map(|basis| basis.0);
         let Some((result, basis)) = result.zip(basis) else {
+            // The run has compressed nothing: the token limit is watched again.
+            if is_token && self.tree.is_live(main) {
+                self.converse(main, ToConversation::CompressionEnded);
+            }
             return self.firing_over(id, None, step);
         };
         let merge = merge(run, Change::Compressed { basis, result }, Vec::new());
@@ -518,6 +539,12 @@ fn change_of(
     Ok(change)
 }
 
+/// The limit on a sub-workflow's time, of at least a millisecond; 0 in the file is none.
+fn time_limit(execute: &ExecuteTriggeredSubgraph) -> Option<Millis> {
+    let after_ms = (execute.timeout * 1000.0).clamp(0.0, MAX_TIMEOUT_MS).round() as Millis;
+    (execute.timeout > 0.0).then(|| after_ms.max(1))
+}
+
 fn merge(run: &FiringRun, change: Change, globals: Assigned) -> Merge {
     Merge {
         change,
@@ -533,6 +560,7 @@ fn child_input(
     prepared: &Prepared,
     globals: &Variables,
     compression: Option<&crate::definition::CompressionConfig>,
+    included: Option<&[Counted]>,
 ) -> Value {
     let event = &firing.event;
     let mut input = Map::new();
@@ -551,8 +579,9 @@ fn child_input(
             .collect();
         input.insert("variables".into(), json!(variables));
     }
-    if let Some(messages) = included_history(firing, prepared) {
-        input.insert("conversationHistory".into(), json!(messages));
+    if let Some(included) = included {
+        let messages = included.iter().map(|counted| json!(*counted.message)).collect();
+        input.insert("conversationHistory".into(), messages);
     }
     if firing.is_token_event() {
         let counted: Vec<&Counted> = prepared.conversation.visible().iter().collect();
@@ -592,32 +621,25 @@ fn compression_context(input: Value) -> Map<String, Value> {
     }
 }
 
-fn included_history(firing: &Firing, prepared: &Prepared) -> Option<Vec<ChatMessage>> {
-    let options = firing.execute()?.merge_options.as_ref()?;
-    match options.include_conversation_history.as_ref()? {
-        HistorySelection::All(true) => Some(visible(&prepared.conversation)),
-        HistorySelection::All(false) => None,
-        HistorySelection::Some(selection) => {
-            let chosen = select(&prepared.conversation, selection).ok()?;
-            Some(chosen.iter().map(|message| (**message).clone()).collect())
-        }
+/// The messages that the trigger hands to the child, as the main thread's conversation has counted them.
+fn included_history(firing: &Firing, prepared: &Prepared) -> Result<Option<Vec<Counted>>, RunError> {
+    let options = firing.execute().and_then(|execute| execute.merge_options.as_ref());
+    let selection = options.and_then(|options| options.include_conversation_history.as_ref());
+    match selection {
+        Some(HistorySelection::All(true)) => Ok(Some(prepared.conversation.visible().iter().cloned().collect())),
+        Some(HistorySelection::All(false)) | None => Ok(None),
+        Some(HistorySelection::Some(selection)) => select_counted(&prepared.conversation, selection)
+            .map(Some)
+            .map_err(|error| RunError::new(RunErrorCode::NodeFailed, error.to_string())),
     }
 }
 
 /// The start of the child's conversation: the main's visible messages on a token event, else what it was handed.
-fn child_conversation(firing: &Firing, prepared: &Prepared) -> HandedConversation {
-    let known = prepared.conversation.visible();
-    let messages: Vec<Counted> = if firing.is_token_event() {
-        known.iter().cloned().collect()
+fn child_conversation(firing: &Firing, prepared: &Prepared, included: Option<Vec<Counted>>) -> HandedConversation {
+    let messages = if firing.is_token_event() {
+        prepared.conversation.visible().iter().cloned().collect()
     } else {
-        let handed = included_history(firing, prepared).unwrap_or_default();
-        handed
-            .into_iter()
-            .map(|message| {
-                let counted = known.iter().find(|counted| *counted.message == message).cloned();
-                counted.unwrap_or_else(|| Counted::new(message, &Estimator))
-            })
-            .collect()
+        included.unwrap_or_default()
     };
     HandedConversation::Snapshot(Conversation::from_messages(messages))
 }

@@ -61,6 +61,8 @@ pub trait World {
     fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called;
     /// An input is delivered to a thread.
     fn delivered(&mut self, _thread: ThreadNo, _input: &Input) {}
+    /// Something that is no input of a thread decides what it does later.
+    fn noted(&mut self, _thread: ThreadNo, _what: std::fmt::Arguments<'_>) {}
     /// Something that all threads of the run see has a new value.
     fn shared(&mut self, _name: std::fmt::Arguments<'_>, _value: &Value) {}
 }

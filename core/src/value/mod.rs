@@ -7,4 +7,4 @@ mod size;
 pub(crate) use entries::entries;
 pub use output::Output;
 pub use size::{MAX_LEVELS, MAX_TEXT};
-pub(crate) use size::{ValueBudget, levels, too_deep};
+pub(crate) use size::{ValueBudget, levels, memory, too_deep};

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::size::{MAX_LEVELS, levels, too_deep};
+use super::size::{MAX_LEVELS, levels, memory, too_deep};
 use crate::error::RunError;
 
 /// The output of a node. One can be made when it is first read: the output of a JOIN of many branches is many texts, of
@@ -34,6 +34,7 @@ enum Representation {
 
 struct Later {
     levels: usize,
+    memory: u64,
     value: LazyLock<Arc<Value>, Box<dyn FnOnce() -> Arc<Value> + Send>>,
 }
 
@@ -41,8 +42,31 @@ impl Output {
     /// A value that is made when it is first looked at, once. So many lists and objects will stand inside each other in it,
     /// at most.
     pub fn later(levels: usize, make: impl FnOnce() -> Value + Send + 'static) -> Self {
+        Self::later_of((levels, 0), make)
+    }
+
+    /// As [`Self::later`], of a value that takes so many bytes of memory.
+    pub(crate) fn later_of((levels, memory): (usize, u64), make: impl FnOnce() -> Value + Send + 'static) -> Self {
         let value = LazyLock::new(Box::new(|| Arc::new(make())) as Box<_>);
-        Self(Representation::Later(Arc::new(Later { levels, value })))
+        Self(Representation::Later(Arc::new(Later { levels, memory, value })))
+    }
+
+    /// Bytes of memory that it takes, made or not: whoever looks at it changes nothing of that.
+    pub(crate) fn memory(&self) -> u64 {
+        match &self.0 {
+            Representation::Nothing => 0,
+            Representation::Value(value) => memory(value),
+            Representation::Later(later) => later.memory,
+        }
+    }
+
+    /// The address of what copies of it share; none where it is nothing.
+    pub(crate) fn address(&self) -> Option<usize> {
+        match &self.0 {
+            Representation::Nothing => None,
+            Representation::Value(value) => Some(Arc::as_ptr(value) as usize),
+            Representation::Later(later) => Some(Arc::as_ptr(later) as usize),
+        }
     }
 
     /// Nesting depth of lists and objects, or a bound on it; counted up to one more than [`MAX_LEVELS`]. What is made

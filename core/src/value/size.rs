@@ -32,6 +32,26 @@ fn levels_up_to(most: usize, value: &Value) -> usize {
     }
 }
 
+/// Bytes of memory that a value takes, estimated: the same on every machine and in every process.
+pub(crate) fn memory(value: &Value) -> u64 {
+    /// A value in its list, or behind its pointer.
+    const VALUE: u64 = 32;
+    /// What an allocation costs beside its content.
+    const ALLOCATED: u64 = 16;
+    /// A field of an object, beside its value and the text of its name.
+    const FIELD: u64 = 48;
+    VALUE
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => ALLOCATED + text.len() as u64,
+            Value::Array(items) => ALLOCATED + items.iter().map(memory).sum::<u64>(),
+            Value::Object(fields) => {
+                let field = |(name, value): (&String, &Value)| FIELD + name.len() as u64 + memory(value);
+                ALLOCATED + fields.iter().map(field).sum::<u64>()
+            }
+        }
+}
+
 /// The fault of a value that has more than [`MAX_LEVELS`].
 pub(crate) fn too_deep() -> ScriptFault {
     ScriptFault::limit(format!("the value is nested more than {MAX_LEVELS} levels deep"))

@@ -38,7 +38,11 @@ proptest! {
                     prop_assert_eq!(merged.variables.get(name), written(name).first().map(|value| &values[usize::from(*value)]));
                 }
             }
-            Err(conflict) => prop_assert_eq!(conflict.names.keys().map(String::as_str).collect::<Vec<_>>(), conflicts),
+            Err(conflict) => {
+                let details = conflict.details.clone().unwrap_or_default();
+                let names = details["conflicts"].as_object().expect("names");
+                prop_assert_eq!(names.keys().map(String::as_str).collect::<Vec<_>>(), conflicts);
+            }
         }
     }
 }

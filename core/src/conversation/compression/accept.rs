@@ -1,9 +1,14 @@
 //! Taking in results of others: a script's is checked, and never costs the current turn or a pinned message.
 
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+
+use foldhash::fast::FixedState;
+
 use super::super::{Basis, Conversation, ConversationError, Counted, Tokenizer, widen};
 use super::context::CompressionResult;
 use super::turn::current_turn_start;
-use crate::message::Role;
+use crate::message::{Message, Role};
 
 /// The verdict on a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,19 +76,22 @@ fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>,
 /// `shown`, with the pinned messages of `before` that it lost, or of whose tool block it lost anything: after its system messages,
 /// the block whole.
 fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
-    let is_shown = |shown: &[Counted], counted: &Counted| shown.iter().any(|known| known.message == counted.message);
     let mut lost: Vec<bool> = before.iter().map(|counted| counted.message.pin).collect();
     if !lost.contains(&true) {
         return shown;
     }
     widen(before, &mut lost);
+    let known: Known<'_, ()> = shown.iter().map(|counted| (Content(&counted.message), ())).collect();
     for (lost, counted) in lost.iter_mut().zip(before) {
-        *lost = *lost && !is_shown(&shown, counted);
+        *lost = *lost && !known.contains_key(&Content(&counted.message));
     }
+    drop(known);
     widen(before, &mut lost);
     let lost = before.iter().zip(lost).filter(|(_, lost)| *lost);
     let lost: Vec<Counted> = lost.map(|(counted, _)| counted.clone()).collect();
-    shown.retain(|counted| !is_shown(&lost, counted));
+    let known: Known<'_, ()> = lost.iter().map(|counted| (Content(&counted.message), ())).collect();
+    shown.retain(|counted| !known.contains_key(&Content(&counted.message)));
+    drop(known);
     let system = shown.iter().take_while(|counted| counted.message.role == Role::System);
     let at = system.count();
     shown.splice(at..at, lost);
@@ -93,11 +101,75 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
 /// `shown`, ending with the whole current turn of `before`; what of it was there already is not said twice.
 fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     let turn = &before[current_turn_start(before)..];
-    for counted in turn.iter().rev() {
-        if let Some(at) = shown.iter().rposition(|known| known.message == counted.message) {
-            shown.remove(at);
-        }
+    let mut places: Known<'_, Vec<usize>> = Known::default();
+    for (place, counted) in shown.iter().enumerate() {
+        places.entry(Content(&counted.message)).or_default().push(place);
     }
+    let mut is_kept = vec![true; shown.len()];
+    for counted in turn {
+        // Of equal ones the last are the turn's.
+        let place = places.get_mut(&Content(&counted.message)).and_then(Vec::pop);
+        place.into_iter().for_each(|place| is_kept[place] = false);
+    }
+    drop(places);
+    let mut is_kept = is_kept.into_iter();
+    shown.retain(|_| is_kept.next().unwrap_or(true));
     shown.extend(turn.iter().cloned());
     shown
+}
+
+/// Messages by content. Only looked up in: a long turn is not compared with all that is shown.
+type Known<'m, T> = HashMap<Content<'m>, T, FixedState>;
+
+/// A message that is equal to another with the same content.
+struct Content<'m>(&'m Message);
+
+impl PartialEq for Content<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        #[cfg(test)]
+        COMPARED.with(|compared| compared.set(compared.get() + 1));
+        self.0 == other.0
+    }
+}
+
+impl Eq for Content<'_> {}
+
+impl Hash for Content<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Messages that differ in nothing of this are rare; where some do, they are compared.
+        self.0.role.hash(state);
+        self.0.content.hash(state);
+        self.0.tool_call_id.hash(state);
+        self.0.tool_calls.iter().for_each(|call| call.id.hash(state));
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::Estimator;
+
+    #[test]
+    fn a_long_turn_is_not_compared_with_all_that_is_shown() {
+        for count in [1_000, 5_000] {
+            let message = |no: usize| {
+                let mut message = Message::new(Role::Tool, "done");
+                message.tool_call_id = Some(no.to_string());
+                message.pin = no % 2 == 0;
+                Counted::new(message, &Estimator)
+            };
+            let question = Counted::new(Message::new(Role::User, "go"), &Estimator);
+            let before: Vec<Counted> = std::iter::once(question).chain((0..count).map(message)).collect();
+            COMPARED.with(|compared| compared.set(0));
+            let shown = with_pinned(&before, with_current_turn(&before, before.clone()));
+            assert!(shown == before);
+            let compared = COMPARED.with(std::cell::Cell::get);
+            assert!(compared < 8 * count, "{compared} of {count}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use crate::definition::origin::Holes;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, InDoubt, JoinConfig, JoinStrategy,
     LlmConfig, LoopEndConfig, LoopStartConfig, MapConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy,
-    RouteConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, VariableScope, WaitConfig,
+    RouteConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, WaitConfig,
 };
 
 /// Brings a node's type into upper case and its config under that name.
@@ -273,7 +273,7 @@ fn stand_in(word: &str) -> Option<NodeConfig> {
             variable_name: String::new(),
             expression: String::new(),
             variable_type: None,
-            scope: VariableScope::Thread,
+            scope: None,
             readonly: false,
         }),
         "LLM" => NodeConfig::Llm(LlmConfig::default()),
