@@ -139,7 +139,25 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
             .as_ref()
             .map(|compress| ("/config/compression/strategy".to_owned(), compress));
         for (pointer, compress) in own.into_iter().chain(in_nodes) {
-            let Some(name) = &compress.strategy else { continue };
+            let compress = compress.or_default(config.compression.as_ref());
+            let Some(name) = &compress.strategy else {
+                if pointer.starts_with("/config") {
+                    // What a trigger starts may have a strategy of its own.
+                    continue;
+                }
+                let message = "no strategy: nothing is compressed".to_owned();
+                let help = format!(
+                    "`strategy` here, or `config.compression.strategy`: {}",
+                    STRATEGIES.join(", ")
+                );
+                warn(
+                    FaultCode::UnknownStrategy,
+                    pointer.trim_end_matches("/strategy"),
+                    message,
+                    Some(help),
+                );
+                continue;
+            };
             if !STRATEGIES.contains(&name.as_str()) {
                 let near = nearest(name, STRATEGIES.iter().copied());
                 let message = format!("unknown strategy `{name}`: nothing is compressed");

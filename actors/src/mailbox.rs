@@ -326,7 +326,7 @@ impl Actors {
             at: now,
             listening: run.listening(),
             uncarried: false,
-            seed: new.seed(&run.run_id, run.supervisor.metadata(), &run.host),
+            seed: new.seed(&run.run_id, run.supervisor.metadata(), &run.host, run.ports().run_bytes),
         };
         limit_triggers(&begun.seed.graph, run);
         run.begun(&begun);

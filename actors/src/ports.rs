@@ -506,6 +506,8 @@ pub struct Ports {
     pub tokenizer: Arc<FindTokenizer>,
     /// The share of its token limit at which the compression of a workflow that names none begins early.
     pub speculative_at: Option<f64>,
+    /// Bytes that a run may hold whose workflow names no limit.
+    pub run_bytes: u64,
     /// Called for SEND_NOTIFICATION.
     pub notify: Arc<Notify>,
     /// Checks people's answers.

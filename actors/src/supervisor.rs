@@ -86,7 +86,13 @@ impl Beginning {
 
 impl NewRun {
     /// For a run of this name, with a chance of its own.
-    pub(crate) fn seed(self, run_id: &Arc<str>, metadata: Option<&Arc<Map<String, Value>>>, host: &Host) -> RunSeed {
+    pub(crate) fn seed(
+        self,
+        run_id: &Arc<str>,
+        metadata: Option<&Arc<Map<String, Value>>>,
+        host: &Host,
+        run_bytes: u64,
+    ) -> RunSeed {
         RunSeed {
             run_id: Arc::clone(run_id),
             graph: self.graph,
@@ -99,6 +105,7 @@ impl NewRun {
             trigger_depth: self.trigger_depth,
             seed: host.random(),
             picks_starts: host.picks_order(),
+            run_bytes,
             session: self.session,
         }
     }

@@ -248,6 +248,7 @@ fn ports() -> Ports {
         evaluator: Arc::new(|| Box::new(Touchy(Rc::default()))),
         tokenizer: Arc::new(|_| Arc::new(Estimator)),
         speculative_at: None,
+        run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
         notify: Arc::new(|_, _| ()),
         fits: |_, _| Ok(()),
         sessions: Arc::new(pirn_actors::sessions::MemorySessions::default()),

@@ -7,7 +7,7 @@ use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::value::{Output, levels};
+use crate::value::{Output, levels, memory};
 
 /// The speaker of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,6 +122,15 @@ impl Part {
         }
     }
 
+    /// Bytes of memory that it takes, estimated.
+    fn memory(&self) -> u64 {
+        let text = match self {
+            Self::Text { text } => text.len(),
+            Self::Image { url, .. } | Self::File { url, .. } => url.len(),
+        };
+        size_of::<Self>() as u64 + text as u64
+    }
+
     /// The text of a piece of text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -157,6 +166,16 @@ pub struct Message {
 }
 
 impl Message {
+    /// Bytes of memory that it takes, estimated.
+    pub(crate) fn memory(&self) -> u64 {
+        let calls = self.tool_calls.iter();
+        let calls = calls.map(|call| 64 + (call.id.len() + call.name.len()) as u64 + memory(&call.arguments));
+        let parts = self.parts.iter().map(Part::memory);
+        let metadata = self.metadata.iter().flatten();
+        let metadata = metadata.map(|(name, value)| 48 + name.len() as u64 + memory(value));
+        size_of::<Self>() as u64 + self.content.len() as u64 + calls.chain(parts).chain(metadata).sum::<u64>()
+    }
+
     /// A message of `role` with nothing but text: `Message::new(Role::User, "hi")`.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self {

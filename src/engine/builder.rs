@@ -71,6 +71,7 @@ pub struct EngineBuilder {
     max_waiting: Option<usize>,
     has_schedules: Option<bool>,
     speculative_at: Option<f64>,
+    max_run_bytes: Option<u64>,
 }
 
 /// Which clock an engine lives by.
@@ -343,6 +344,15 @@ impl EngineBuilder {
     #[must_use]
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = Some(runs);
+        self
+    }
+
+    /// Bytes of memory that a run may hold whose workflow has no `config.limits.runBytes`: its variables, outputs and
+    /// conversations; of more it fails with `MEMORY_LIMIT_EXCEEDED` (default 256 MiB). A durable run keeps the limit that it
+    /// began with.
+    #[must_use]
+    pub fn max_run_bytes(mut self, bytes: u64) -> Self {
+        self.max_run_bytes = Some(bytes);
         self
     }
 

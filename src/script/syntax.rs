@@ -194,6 +194,17 @@ impl TextSyntax {
     }
 
     fn script_body(&self, text: &str) -> Result<(), TextFault> {
+        if let Some(at) = pirn_core::script::long_pattern(text, LONGEST_PATTERN) {
+            let (line, column) = place::line_and_column(text, at.start);
+            return Err(TextFault {
+                message: format!(
+                    "a regular expression of {} bytes: at most {LONGEST_PATTERN} are compiled; look words up in a Set instead",
+                    at.len()
+                ),
+                line: Some(line),
+                column: Some(column),
+            });
+        }
         self.parse(text, super::realm::Form::Script)
     }
 
@@ -223,6 +234,10 @@ impl TextSyntax {
         }
     }
 }
+
+/// Bytes that a regular expression literal may have.
+#[cfg(feature = "javascript")]
+const LONGEST_PATTERN: usize = 32 << 10;
 
 /// A second expression, or what else may not follow a whole one.
 #[cfg(feature = "javascript")]

@@ -230,7 +230,7 @@ fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
 #[test]
 fn an_item_is_in_the_error_what_its_thread_is_in_the_report() {
     // All timers are due at once; the first item finds no way on, and the join is decided before the others go on.
-    let workflow = json!([
+    let workflow = json!({ "workflows": [
         {
             "id": "forked",
             "nodes": [
@@ -250,7 +250,7 @@ fn an_item_is_in_the_error_what_its_thread_is_in_the_report() {
             ],
             "edges": [{ "from": "start", "to": "wait" }, { "from": "wait", "to": "route" }, { "from": "route", "to": "end" }],
         },
-    ]);
+    ] });
     for seed in 0..60 {
         let mut told = told_twice(&workflow, seed);
         assert_eq!(told.len(), 5, "seed {seed}");

@@ -8,6 +8,7 @@ mod generated;
 mod limits;
 mod loaded;
 mod local;
+mod memory;
 mod nudges;
 mod panics;
 mod pauses;

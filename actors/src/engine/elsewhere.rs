@@ -32,7 +32,7 @@ impl EngineShared {
         let session = seat.as_ref().map(SessionSeat::seed);
         let new = self.new_run(graph, request, session, (false, cause::trigger_depth()));
         let (setter, begun) = completion();
-        let (uid, is_durable) = (self.uid, self.ports.is_durable());
+        let (uid, is_durable, run_bytes) = (self.uid, self.ports.is_durable(), self.ports.run_bytes);
         self.spawner.start(Box::new(move |host, _| {
             // Dropped without a word where the engine has stopped here.
             let Some(local) = Local::of(uid) else { return };
@@ -41,7 +41,7 @@ impl EngineShared {
                 at: host.wall_clock(),
                 listening: listening(&local.interest, promised),
                 uncarried: true,
-                seed: new.seed(&run_id, metadata.as_ref(), host),
+                seed: new.seed(&run_id, metadata.as_ref(), host, run_bytes),
             });
         }))?;
         let stopped = |_| RunError::new(RunErrorCode::Cancelled, "the engine has stopped");

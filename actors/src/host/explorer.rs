@@ -1,8 +1,8 @@
 //! Choosing what happens next.
 //!
-//! 1. What waits for the world outside the actors (a model, a tool, a function, a script, a person's answer, a timer, the first
-//!    step of a branch) is held; of a question each answer that it may get. Everything else runs first come, first served, until nothing is left but what is held; then the
-//!    chooser picks one of it.
+//! 1. What waits for the world outside the actors (a model, a tool, a function, a script, a text that is not evaluated
+//!    inline, a person's answer, a timer, the first step of a branch) is held; of a question each answer that it may get.
+//!    Everything else runs first come, first served, until nothing is left but what is held; then the chooser picks one of it.
 //! 2. Work takes any time at all. A WAIT and the pause before a retry do too, but for this: a time limit that is sure
 //!    to pass before them passes before them. Of two timers one is sure to pass first if it was set at the same moment
 //!    for a shorter time, or set before and for no longer a time. [`Choosing::keeps_time`] holds WAITs to that among

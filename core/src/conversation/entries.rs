@@ -10,6 +10,7 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use super::Counted;
+use crate::message::Message;
 
 /// Messages that a holder has of its own before it shares them: a clone copies them.
 const OWN: usize = 16;
@@ -29,7 +30,14 @@ pub(super) struct Entries {
     own: Vec<Entry>,
     /// Tokens of all of them.
     total: u64,
+    /// Bytes of memory that they take; a message that was held by others when it was added counts where it was new.
+    memory: u64,
+    /// The entries of which it is a snapshot, and the bytes of those: they are its origin's.
+    base: Option<(Arc<Vector<Entry>>, u64)>,
 }
+
+/// Bytes of an entry, its message aside.
+const ENTRY: u64 = 64;
 
 impl Entries {
     pub(super) fn len(&self) -> usize {
@@ -56,6 +64,10 @@ impl Entries {
             self.share();
         }
         self.total = self.total.saturating_add(counted.tokens);
+        self.memory += ENTRY;
+        if Arc::strong_count(&counted.message) == 1 {
+            self.memory += counted.message.memory();
+        }
         self.own.push(Entry {
             counted,
             running_total: self.total,
@@ -79,6 +91,37 @@ impl Entries {
                 shared.push_back(entry);
             }
         }
+    }
+
+    /// Bytes of memory that entries of these messages take, where nobody else holds one.
+    pub(super) fn memory_of(messages: &[Arc<Message>]) -> u64 {
+        messages.iter().map(|message| ENTRY + message.memory()).sum()
+    }
+
+    /// Bytes of memory that all entries take.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Sets that, where it is known from another process.
+    pub(super) fn set_memory(&mut self, bytes: u64) {
+        self.memory = bytes;
+    }
+
+    /// Shares all, for a holder whose entries so far are this one's.
+    pub(super) fn snapshot(&mut self) -> Self {
+        self.share();
+        let base = self.shared.as_ref().map(|shared| (Arc::clone(shared), self.memory));
+        Self { base, ..self.clone() }
+    }
+
+    /// Bytes that are its own, and the address and the bytes of what it shares with its origin; the address of what may be
+    /// the base of others.
+    pub(super) fn own_memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
+        let address = |shared: &Arc<Vector<Entry>>| Arc::as_ptr(shared) as usize;
+        let base = self.base.as_ref().map(|(base, bytes)| (address(base), *bytes));
+        let own = self.memory.saturating_sub(base.map_or(0, |(_, bytes)| bytes));
+        (own, base, self.shared.as_ref().map(address))
     }
 
     /// True if the two share all they have. Compares no message.
@@ -106,7 +149,7 @@ impl PartialEq for Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Message, Role};
+    use crate::message::Role;
     use proptest::prelude::*;
 
     fn counted(tokens: u64) -> Counted {

@@ -105,8 +105,20 @@ impl Conversation {
     /// A snapshot for many to start from: none of them copies a message.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {
-        self.log.share();
-        self.clone()
+        Self {
+            log: self.log.snapshot(),
+            ..self.clone()
+        }
+    }
+
+    /// Bytes of memory that its messages take, archived ones included.
+    pub fn memory_total(&self) -> u64 {
+        self.log.memory()
+    }
+
+    /// The parts of that: see [`Entries::own_memory`].
+    pub(crate) fn memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
+        self.log.own_memory()
     }
 
     /// The messages the model may see: the current batch.
@@ -276,18 +288,23 @@ struct Stored {
     mark_map: MarkMap,
     version: u64,
     reshaped: u64,
+    /// Bytes of memory, where some messages are in it more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<u64>,
 }
 
 impl From<Conversation> for Stored {
     fn from(conversation: Conversation) -> Self {
-        let (messages, tokens) = conversation
+        let (messages, tokens): (Vec<_>, Vec<_>) = conversation
             .log
             .iter()
             .map(|entry| (Arc::clone(&entry.counted.message), entry.counted.tokens))
             .unzip();
+        let apart = Entries::memory_of(&messages);
         Self {
             messages,
             tokens,
+            memory: Some(conversation.memory_total()).filter(|bytes| *bytes != apart),
             mark_map: conversation.mark_map().clone(),
             version: conversation.version,
             reshaped: conversation.reshaped,
@@ -315,6 +332,9 @@ impl TryFrom<Stored> for Conversation {
             .zip(stored.tokens)
             .map(|(message, tokens)| Counted { message, tokens });
         let mut conversation = Self::from_parts(messages, stored.mark_map).map_err(|error| error.to_string())?;
+        if let Some(bytes) = stored.memory {
+            conversation.log.set_memory(bytes);
+        }
         conversation.version = stored.version;
         conversation.reshaped = stored.reshaped;
         Ok(conversation)

@@ -192,3 +192,18 @@ pub struct CompressionConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculative_at: Option<f64>,
 }
+
+impl CompressionConfig {
+    /// What a node with this config does in a workflow with this `config.compression`: where the node names no strategy, the
+    /// workflow's, with its parameters laid over the workflow's.
+    #[must_use]
+    pub fn or_default(&self, default: Option<&Self>) -> Self {
+        let mut config = self.clone();
+        if let (None, Some(default)) = (&config.strategy, default) {
+            config.strategy.clone_from(&default.strategy);
+            let own = std::mem::replace(&mut config.parameters, default.parameters.clone());
+            config.parameters.extend(own);
+        }
+        config
+    }
+}

@@ -164,6 +164,21 @@ impl Serialize for FaultCode {
     }
 }
 
+/// Faults that are found in one file, or in one set of definitions; likewise warnings. Beyond them nothing is looked for.
+pub const MAX_FAULTS: usize = 1_000;
+
+/// Keeps the first [`MAX_FAULTS`], and says so where there are more.
+pub(crate) fn bounded(faults: &mut Vec<Fault>, what: &str) {
+    if faults.len() > MAX_FAULTS {
+        faults.truncate(MAX_FAULTS);
+        let mut last = faults[MAX_FAULTS - 1].clone();
+        last.code = FaultCode::LimitExceeded;
+        last.message = format!("more than {MAX_FAULTS} {what}: no more are looked for");
+        last.help = None;
+        faults.push(last);
+    }
+}
+
 /// A place in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {

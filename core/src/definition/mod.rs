@@ -29,7 +29,8 @@ pub use context_operation::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,
     ReplaceContext, Replacement, Target, Text, TextMessage, TruncateContext,
 };
-pub use fault::{Fault, FaultCode, Position};
+pub(crate) use fault::bounded;
+pub use fault::{Fault, FaultCode, MAX_FAULTS, Position};
 pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
 pub use interaction::{OnTimeout, TimeoutTarget, TimeoutWord, UserInteractionConfig};
 pub use load::{Loaded, load, nearest};
@@ -50,6 +51,6 @@ pub use trigger::{
 };
 pub use variable_name::{misplaced_secrets, shown_variable_name, variable_name_fault, variable_text_fault};
 pub use workflow::{
-    EdgeDefinition, InDoubt, NodeDefinition, OnError, Profile, Reducer, ReducerWord, RetryPolicy, VariableDefinition,
-    WorkflowConfig, WorkflowDefinition,
+    EdgeDefinition, InDoubt, Limits, NodeDefinition, OnError, Profile, Reducer, ReducerWord, RetryPolicy,
+    VariableDefinition, WorkflowConfig, WorkflowDefinition,
 };

@@ -352,6 +352,26 @@ pub struct WorkflowConfig {
     /// Limits on what model calls may use (default: none).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Box<Budget>>,
+    /// Limits on what a run of this workflow takes of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+}
+
+impl WorkflowConfig {
+    /// Bytes that a run of the workflow may hold, where it says.
+    pub fn run_bytes(&self) -> Option<u64> {
+        self.limits.as_ref()?.run_bytes
+    }
+}
+
+/// Limits on what a run takes of its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of memory that a run may hold: its variables, outputs and conversations (default 256 MiB, or the engine's).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_bytes: Option<u64>,
 }
 
 /// A model profile.

@@ -17,9 +17,13 @@ use super::snippets::Snippets;
 use super::triggers::check_trigger;
 use crate::conversation::MIN_RESULT_TOKENS;
 use crate::definition::{
-    Budget, Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
+    Budget, Fault, FaultCode, Loaded, Located, MAX_FAULTS, NodeConfig, TriggerDefinition, WorkflowConfig,
+    WorkflowDefinition, bounded,
 };
 use crate::event::is_kept;
+
+/// Bytes that every run needs.
+const LEAST_RUN_BYTES: u64 = 65_536;
 
 /// The largest cost that a budget may allow: amounts are counted in millionths of a millionth.
 const MOST_COST: f64 = 1_000_000.0;
@@ -62,6 +66,14 @@ pub fn compile_loaded(loaded: &Loaded, context: &CompileContext<'_>) -> Compiled
         unreadable: &loaded.unreadable,
         ..*context
     };
+    if loaded.faults.len() > MAX_FAULTS {
+        // The rest of the files was not read.
+        return Compiled {
+            faults: loaded.faults.clone(),
+            warnings: loaded.warnings.clone(),
+            graphs: Vec::new(),
+        };
+    }
     let compiled = compile(&loaded.workflows, &loaded.triggers, &context);
     let mut out = Compiled {
         faults: loaded.faults.clone(),
@@ -94,13 +106,21 @@ pub fn compile(
     let variables = Arc::new(variable_names(workflows, triggers, context));
     let mut graphs = Vec::with_capacity(workflows.len());
     let mut calls = Vec::with_capacity(workflows.len());
+    let mut found: usize = reports.iter().map(|report| report.faults.len()).sum();
     for (place, (workflow, report)) in workflows.iter().zip(&mut reports).enumerate() {
+        if found > MAX_FAULTS {
+            break;
+        }
+        let before = report.faults.len();
         let uid = context.first_uid.wrapping_add(place as u64);
         let (graph, called) = compile_one(&workflow.value, uid, (&names, &variables), context, report);
         graphs.extend(graph.map(Arc::new));
         calls.push(called);
+        found += report.faults.len() - before;
     }
-    check_calls(workflows, &calls, context, &mut reports);
+    if found <= MAX_FAULTS {
+        check_calls(workflows, &calls, context, &mut reports);
+    }
 
     let mut out = Compiled::default();
     for report in reports {
@@ -108,6 +128,8 @@ pub fn compile(
         out.warnings.extend(report.warnings);
     }
     check_outer_triggers(workflows, triggers, &names, context, &mut out);
+    bounded(&mut out.faults, "faults");
+    bounded(&mut out.warnings, "warnings");
     if out.faults.is_empty() {
         out.graphs = graphs;
     }
@@ -116,7 +138,11 @@ pub fn compile(
 
 fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext<'_>, reports: &mut [Diagnostics<'_>]) {
     let mut seen: BTreeSet<&str> = context.registered.iter().map(|graph| &*graph.workflow_id).collect();
+    let mut twice = 0;
     for (workflow, report) in workflows.iter().zip(reports) {
+        if twice > MAX_FAULTS {
+            break;
+        }
         let id = workflow.value.id.as_str();
         if id.is_empty() {
             report.fault(
@@ -125,6 +151,7 @@ fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext
                 "a workflow needs an id that is not empty",
             );
         } else if !seen.insert(id) {
+            twice += 1;
             report.fault(
                 FaultCode::DuplicateWorkflowId,
                 &pointer!["id"],
@@ -312,6 +339,14 @@ fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &
         ("maxConcurrentBranches", config.max_concurrent_branches == Some(0)),
         ("tokenLimit", config.token_limit == Some(0)),
     ];
+    if config.run_bytes().is_some_and(|bytes| bytes < LEAST_RUN_BYTES) {
+        let message = format!("`runBytes` must be at least {LEAST_RUN_BYTES}: a run needs some memory to begin");
+        report.fault(
+            FaultCode::InvalidValue,
+            &pointer!["config", "limits", "runBytes"],
+            message,
+        );
+    }
     for (key, zero) in zero {
         if zero {
             report.fault(

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversation::check as check_selection;
 use crate::definition::json::Step;
-use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, Origin, nearest};
+use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, MAX_FAULTS, Origin, nearest};
 
 /// The faults and warnings found in a definition.
 pub(super) struct Diagnostics<'a> {
@@ -65,13 +65,22 @@ impl<'a> Diagnostics<'a> {
         self.warnings.extend(other.warnings);
     }
 
+    /// True if no more faults are looked for.
+    pub(super) fn is_full(&self) -> bool {
+        self.faults.len() > MAX_FAULTS
+    }
+
     pub(super) fn fault(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
-        self.faults.push(self.origin.fault(code, pointer, message));
+        if !self.is_full() {
+            self.faults.push(self.origin.fault(code, pointer, message));
+        }
     }
 
     pub(super) fn fault_with_help(&mut self, code: FaultCode, pointer: &[Step], message: String, help: &str) {
-        self.faults
-            .push(self.origin.fault(code, pointer, message).with_help(help));
+        if !self.is_full() {
+            self.faults
+                .push(self.origin.fault(code, pointer, message).with_help(help));
+        }
     }
 
     /// A fault about a name that nothing has; help names the nearest that something has.
@@ -83,6 +92,9 @@ impl<'a> Diagnostics<'a> {
         name: &str,
         known: impl Iterator<Item = &'n str>,
     ) {
+        if self.is_full() {
+            return;
+        }
         match nearest(name, known) {
             Some(near) => self.fault_with_help(code, pointer, message, &format!("did you mean `{near}`?")),
             None => self.fault(code, pointer, message),
@@ -90,7 +102,9 @@ impl<'a> Diagnostics<'a> {
     }
 
     pub(super) fn warn(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
-        self.warnings.push(self.origin.fault(code, pointer, message));
+        if self.warnings.len() <= MAX_FAULTS {
+            self.warnings.push(self.origin.fault(code, pointer, message));
+        }
     }
 
     /// Seconds to milliseconds; none for 0 and for what is no time.

@@ -410,7 +410,7 @@ impl NodeCompiler<'_, '_> {
                     let pointer = child(&pointer, "speculativeAt");
                     self.report.fault(FaultCode::InvalidValue, &pointer, message);
                 }
-                ContextNode::Compress(config.clone())
+                ContextNode::Compress(config.or_default(self.definition.config.compression.as_ref()))
             }
             ContextOperation::Pin(pin) => ContextNode::Pin {
                 section: pin.section,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::model::{Snippet, SnippetKind};
+use crate::definition::MAX_FAULTS;
 use crate::script::FreeName;
 
 /// Parses texts, for their faults only.
@@ -34,6 +35,8 @@ pub trait Syntax {
         let checked = texts.iter().map(|text| self.check(text)).enumerate();
         checked
             .filter_map(|(place, checked)| Some((place, checked.err()?)))
+            // No more are reported.
+            .take(MAX_FAULTS + 1)
             .collect()
     }
 }

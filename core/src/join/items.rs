@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::output::{JoinedPath, PathReport, error_of, reports_of, within_limits};
+use super::output::{JoinedPath, PathReport, error_of, memory, reports_of, within_limits};
 use super::path::PathStatus;
 use crate::error::RunError;
 use crate::value::Output;
@@ -14,7 +14,7 @@ use crate::value::Output;
 /// As [`within_limits`].
 pub fn late_items_output(items: Vec<JoinedPath>) -> Result<Output, RunError> {
     let levels = within_limits(&items)?;
-    Ok(Output::later(levels, move || output(&items)))
+    Ok(Output::later_of((levels, memory(&items)), move || output(&items)))
 }
 
 /// The reports of items under these names.

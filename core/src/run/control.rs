@@ -49,6 +49,7 @@ impl RunMachine {
             value,
             trigger_depth,
         } = assignment;
+        self.memory.took(&value);
         match scope {
             VariableScope::Thread => {
                 let input = Input::Assign {

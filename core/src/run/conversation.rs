@@ -11,6 +11,7 @@ use super::ThreadNo;
 use super::globals::Globals;
 use super::last_asked::{LastAsked, Requests};
 use super::mailbox::Mailbox;
+use super::memory::Memory;
 use super::message::{
     Assigned, Change, Forwarded, HandedConversation, Merge, Message, Prepared, Request, ToConversation, ToSupervisor,
     ToThread,
@@ -71,6 +72,7 @@ pub(super) struct ConversationTurn<'t, 'a> {
     /// The run's large tool results; none while there are none.
     pub(super) results: &'t mut Option<Box<LargeResults>>,
     pub(super) mailbox: &'t mut Mailbox,
+    pub(super) memory: &'t mut Memory,
     /// Triggers between the run's own steps and what it does just now.
     pub(super) trigger_depth: u32,
     pub(super) step: &'t mut Step<'a>,
@@ -160,7 +162,10 @@ impl ConversationTurn<'_, '_> {
     /// Steps the machine and tells what came of it; the error where it refused.
     pub(super) fn tell(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
         let mut effects = Vec::new();
+        let before = self.own.machine.conversation().memory_total();
         self.own.machine.step(self.step.now, input, &mut effects);
+        let after = self.own.machine.conversation().memory_total();
+        self.memory.made(after.saturating_sub(before));
         let mut signals = Vec::new();
         for effect in effects {
             match effect {

@@ -29,9 +29,10 @@ use super::report::{FiringOutcome, FiringReport, NodeReport};
 use crate::conversation::{Basis, Conversation};
 use crate::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventType, RaisedEvent};
 use crate::graph::{Graph, Node};
 use crate::thread::{FiringId, Variables};
+use crate::value::memory;
 
 /// Firings that may wait for one thread; one more is refused.
 const QUEUE_LIMIT: usize = 16;
@@ -74,6 +75,20 @@ impl Firing {
     /// True if the thread waits for it.
     pub fn holds(&self) -> bool {
         self.trigger.holds_the_thread(self.event.raised.event_type)
+    }
+
+    /// Of the event it keeps who raised it: a run may have many firings.
+    fn forget_event(&mut self) {
+        let event = &self.event;
+        let raised = RaisedEvent::new(event.raised.event_type, []).at_depth(event.raised.trigger_depth);
+        self.event = Arc::new(Event {
+            sequence: event.sequence,
+            timestamp: event.timestamp,
+            run_id: Arc::clone(&event.run_id),
+            workflow_id: Arc::clone(&event.workflow_id),
+            thread_id: Arc::clone(&event.thread_id),
+            raised,
+        });
     }
 
     pub(super) fn execute(&self) -> Option<&ExecuteTriggeredSubgraph> {
@@ -149,6 +164,14 @@ impl FiringRun {
         }
     }
 
+    /// Bytes of memory that its event takes.
+    pub(super) fn event_memory(&self) -> u64 {
+        match self.state {
+            FiringState::Over => 0,
+            _ => memory(&self.firing.event.to_json()),
+        }
+    }
+
     fn holds(&self) -> bool {
         self.firing.holds() || self.awaited_by.is_some()
     }
@@ -182,6 +205,7 @@ impl FiringRun {
         self.state = FiringState::Over;
         self.report.outcome = outcome;
         self.report.error = error;
+        self.firing.forget_event();
         self.basis = None;
         self.variables = Variables::default();
     }
@@ -417,7 +441,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::event::RaisedEvent;
 
     fn firing(id: FiringId, trigger: usize, holds: bool, event_type: EventType) -> Firing {
         let trigger: TriggerDefinition = serde_json::from_value(json!({

@@ -41,7 +41,7 @@ pub(super) struct ForkRun {
     pub(super) machine: ForkJoinMachine,
     pub(super) parent: ThreadNo,
     pub(super) effect: EffectId,
-    branches: Branches,
+    pub(super) branches: Branches,
     pub(super) threads: Vec<Option<ThreadNo>>,
     depth: u32,
 }
@@ -196,6 +196,7 @@ impl RunMachine {
                     index: path as u32,
                 };
                 let input = Arc::new(inputs.get(path).cloned().unwrap_or_default());
+                self.memory.took(&input);
                 let start = Start {
                     conversation: HandedConversation::Snapshot(conversation.clone()),
                     depth: run.depth,
@@ -465,10 +466,7 @@ impl RunMachine {
         });
         // What the join has taken from its branches it has; a report needs no more than how they ended.
         for thread in run.threads.into_iter().flatten() {
-            if let Some(Slot::Ended(ended)) = self.slots.get_mut(thread as usize) {
-                ended.end.output = Output::default();
-                ended.artifacts = None;
-            }
+            self.release(thread);
         }
     }
 

@@ -43,6 +43,7 @@ use super::globals::Globals;
 use super::graphs::Graphs;
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
+use super::memory::Memory;
 use super::message::{HandedConversation, Message, Timer, ToConversation, ToSupervisor, ToThread};
 use super::quiescence::Quiescence;
 use super::session::{RunSession, SessionSeed};
@@ -88,6 +89,8 @@ pub struct RunSeed {
     pub seed: u64,
     /// Somebody outside picks which of several threads takes its first step next: [`Effect::Begin`] asks for it.
     pub picks_starts: bool,
+    /// Bytes that it may hold, where its workflow does not say.
+    pub run_bytes: u64,
     /// The session that the run belongs to: it begins when it has its turn there.
     pub session: Option<SessionSeed>,
 }
@@ -109,7 +112,7 @@ pub struct RunMachine {
     pub(super) globals: Globals,
     /// Large tool results, of which most runs have none.
     #[serde(default)]
-    results: Option<Box<LargeResults>>,
+    pub(super) results: Option<Box<LargeResults>>,
     /// None while no section has been set: most runs have none.
     pinned: Option<Box<Pinned>>,
     pub(super) mailbox: Mailbox,
@@ -120,6 +123,8 @@ pub struct RunMachine {
     /// The main thread's limit on time, beside its workflow's own.
     #[serde(default)]
     deadline_ms: Option<Millis>,
+    /// The bytes that it makes.
+    pub(super) memory: Memory,
     /// Types that a WAIT node has waited for.
     awaited: EventMask,
     /// Messages taken so far.
@@ -169,6 +174,7 @@ impl RunMachine {
             salvaged: None,
             is_paused: false,
             deadline_ms: seed.deadline_ms,
+            memory: Memory::new(seed.graph.config.run_bytes().unwrap_or(seed.run_bytes)),
             awaited: EventMask::NONE,
             steps: 0,
             doubts: Vec::new(),
@@ -179,6 +185,8 @@ impl RunMachine {
             spare: None,
             buffers: EffectBuffers::default(),
         };
+        machine.memory.took(&seed.input);
+        machine.memory.made(seed.conversation.memory_total());
         let start = Start {
             conversation: HandedConversation::Snapshot(seed.conversation),
             trigger_depth: seed.trigger_depth,
@@ -256,6 +264,9 @@ impl RunMachine {
         self.awaited = step.awaited;
         if step.raised_watched {
             self.quiescence.raised();
+        }
+        if self.memory.is_due() {
+            self.check_memory();
         }
     }
 
@@ -353,6 +364,7 @@ impl RunMachine {
             buffers,
             seed,
             budget,
+            memory,
             tree,
             graphs,
             ..
@@ -367,6 +379,7 @@ impl RunMachine {
                 buffers,
                 seed: *seed,
                 budget,
+                memory,
                 places: Places { tree, graphs },
                 step,
             };
@@ -380,6 +393,7 @@ impl RunMachine {
             globals,
             results,
             mailbox,
+            memory,
             ..
         } = self;
         let Some(Slot::Live(live)) = slots.get_mut(owner as usize) else {
@@ -397,6 +411,7 @@ impl RunMachine {
             globals,
             results,
             mailbox,
+            memory,
             step,
         };
         turn.take(message);
@@ -419,6 +434,7 @@ impl RunMachine {
             ToSupervisor::Elapsed(Timer::Firing(firing)) => self.firing_deadline(firing, step),
             ToSupervisor::Assign(assignment) => self.assign(*assignment, step),
             ToSupervisor::Pin(section, value) => {
+                self.memory.took(&value);
                 // A section that the value does not fit stays as it was: whoever pins it checks before.
                 let _: Result<(), RunError> = pin(&mut self.pinned, section, &value);
             }

@@ -36,6 +36,7 @@ mod last_asked;
 mod ledger;
 mod machine;
 mod mailbox;
+mod memory;
 mod message;
 mod messages;
 mod open_effects;
@@ -67,6 +68,7 @@ pub use firing::Firing;
 pub use last_asked::LastAsked;
 pub use ledger::CallMost;
 pub use machine::{RunMachine, RunSeed};
+pub use memory::DEFAULT_RUN_BYTES;
 pub use message::{
     Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, FollowUp, Forwarded, HandedConversation,
     Merge, Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ledger::CallMost;
+use super::memory::DEFAULT_RUN_BYTES;
 use super::{Effect, Message, RunMachine, RunSeed, SessionSeed, World};
 use crate::Millis;
 use crate::conversation::Conversation;
@@ -79,8 +80,19 @@ pub struct BegunRecord {
     deadline_ms: Option<Millis>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     picks_starts: bool,
+    #[serde(default = "default_run_bytes", skip_serializing_if = "is_default_run_bytes")]
+    run_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<SessionSeed>,
+}
+
+fn default_run_bytes() -> u64 {
+    DEFAULT_RUN_BYTES
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_default_run_bytes(bytes: &u64) -> bool {
+    *bytes == DEFAULT_RUN_BYTES
 }
 
 impl BegunRecord {
@@ -102,6 +114,7 @@ impl BegunRecord {
             seed: seed.seed,
             deadline_ms: seed.deadline_ms,
             picks_starts: seed.picks_starts,
+            run_bytes: seed.run_bytes,
             session: seed.session,
         }
     }
@@ -161,6 +174,7 @@ impl BegunRecord {
                 seed: self.seed,
                 deadline_ms: self.deadline_ms,
                 picks_starts: self.picks_starts,
+                run_bytes: self.run_bytes,
                 session: self.session,
             },
         }

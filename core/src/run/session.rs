@@ -127,7 +127,9 @@ impl RunMachine {
     }
 
     fn take_session(&mut self, state: SessionState, step: &mut Step<'_>) -> Result<(), RunError> {
+        self.memory.made(state.conversation.memory_total());
         for (name, value) in state.variables {
+            self.memory.took(&value);
             // A constant of the workflow stays what the workflow says.
             if self.globals.variable(&name).is_none_or(|variable| !variable.readonly) {
                 self.globals.assign(step, &name, value, false)?;

@@ -14,7 +14,7 @@ use super::tree::{Branching, Origin};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::conversation::TokenLimit;
 use crate::status::ThreadStatus;
-use crate::thread::{Input, ThreadEnd, ThreadId, ThreadMachine};
+use crate::thread::{Input, Output, ThreadEnd, ThreadId, ThreadMachine};
 
 /// The place of a thread.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +29,7 @@ impl RunMachine {
     /// Takes a thread into the run; its first step is to come.
     pub(super) fn register(&mut self, at: Branching, start: Option<Box<Start>>, step: &mut Step<'_>) -> ThreadNo {
         let thread = self.tree.add(at);
+        self.memory.started();
         if self.slots.is_empty() {
             self.slots.reserve_exact(1);
         }
@@ -139,6 +140,14 @@ impl RunMachine {
 
     pub(super) fn artifacts(&self, thread: ThreadNo) -> Option<&Artifacts> {
         self.ended_thread(thread)?.artifacts.as_deref()
+    }
+
+    /// Forgets what a thread has left, once it was taken over.
+    pub(super) fn release(&mut self, thread: ThreadNo) {
+        if let Some(Slot::Ended(ended)) = self.slots.get_mut(thread as usize) {
+            ended.end.output = Output::default();
+            ended.artifacts = None;
+        }
     }
 
     fn ended_thread(&self, thread: ThreadNo) -> Option<&Ended> {

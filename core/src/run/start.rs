@@ -218,6 +218,8 @@ impl RunMachine {
         self.emit(parent, EventType::SubgraphCompleted, step, || {
             vec![("childThreadId", json!(thread_id)), ("status", json!(status))]
         });
+        // The caller has its output now: a report needs no more than how it ended.
+        self.release(thread);
         self.answer(parent, effect, outcome);
     }
 }

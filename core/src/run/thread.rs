@@ -17,6 +17,7 @@ use super::effect::Effect;
 use super::globals::{Evaluated, Globals, assigned};
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
+use super::memory::{Memory, STEP};
 use super::message::{
     Artifacts, Ended, Forwarded, Merge, Message, Prepared, Request, ToConversation, ToSupervisor, ToThread,
 };
@@ -151,6 +152,7 @@ pub(super) struct ThreadTurn<'t, 'a> {
     /// The run's own chance.
     pub(super) seed: u64,
     pub(super) budget: &'t mut Option<Box<Ledger>>,
+    pub(super) memory: &'t mut Memory,
     pub(super) places: Places<'t>,
     pub(super) step: &'t mut Step<'a>,
 }
@@ -178,8 +180,9 @@ impl ThreadTurn<'_, '_> {
     }
 
     /// Takes an input and carries out everything that follows in place.
-    fn drive(&mut self, input: Input) {
-        if let Input::Answer { effect, outcome } = &input {
+    fn drive(&mut self, mut input: Input) {
+        if let Input::Answer { effect, outcome } = &mut input {
+            self.memory.arrived(outcome);
             if self.live.supervised == Some(*effect) {
                 self.live.supervised = None;
             }
@@ -222,6 +225,7 @@ impl ThreadTurn<'_, '_> {
             has_globals: !self.globals.is_empty(),
         };
         self.step.world.delivered(self.no, &input);
+        self.memory.made(STEP);
         self.live.machine.step(environment, input, &mut self.buffers.out);
     }
 
@@ -241,7 +245,12 @@ impl ThreadTurn<'_, '_> {
         for _ in 0..MAX_EFFECTS_A_TURN {
             let Some(effect) = self.buffers.next() else { return };
             if let Some((effect, outcome)) = self.carry(effect) {
+                self.memory.evaluated(&outcome);
                 self.hear(Input::Answer { effect, outcome });
+            }
+            if self.memory.is_due() {
+                // The run is measured between two turns.
+                break;
             }
         }
         let EffectBuffers { queue, out } = &mut *self.buffers;

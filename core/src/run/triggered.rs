@@ -34,6 +34,7 @@ const MAX_TIMEOUT_MS: f64 = 315_360_000_000.0;
 impl RunMachine {
     /// A trigger fired for a thread of this run.
     pub(super) fn fire(&mut self, firing: &Firing, step: &mut Step<'_>) {
+        self.memory.fired();
         let Some(main) = self.thread_of(&firing.event.thread_id) else {
             return;
         };
@@ -82,6 +83,7 @@ impl RunMachine {
 
     /// A trigger starts a run that needs nothing of the thread which raised the event, nor that it still lives.
     pub(super) fn fire_alone(&mut self, firing: Firing, step: &mut Step<'_>) {
+        self.memory.fired();
         let main = self.thread_of(&firing.event.thread_id).unwrap_or_default();
         let graph = Arc::clone(self.graph_of(main));
         let named = firing.event.raised.fields.get("nodeId").and_then(Value::as_str);
@@ -113,6 +115,8 @@ impl RunMachine {
         };
         let compression = graph.config.compression.as_ref();
         let input = child_input(&firing, &prepared, &self.globals, compression, included.as_deref());
+        // With the event and the output in it.
+        self.memory.took(&input);
         let is_token = firing.is_token_event();
         match &firing.trigger.action {
             TriggerAction::StartWorkflow { .. } => {

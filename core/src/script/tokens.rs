@@ -53,6 +53,34 @@ pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
     Some(lexer.tokens)
 }
 
+/// A regular expression literal of more than so many bytes: an engine compiles it while it parses, in more than linear time, and
+/// nothing interrupts it. Where the text has a `/` that may mean two things, a stretch between two of them counts as one.
+pub fn long_pattern(source: &str, most: usize) -> Option<Range<usize>> {
+    // A literal ends in its line.
+    if source.len() <= most || source.split('\n').all(|line| line.len() <= most) {
+        return None;
+    }
+    let is_long = |at: &Range<usize>| at.len() > most && source.as_bytes()[at.start] == b'/';
+    if let Some(tokens) = tokens(source) {
+        let literals = tokens.into_iter().filter(|token| token.kind == TokenKind::Literal);
+        let mut places = literals.map(|token| token.at);
+        return places.find(is_long);
+    }
+    let mut start = 0;
+    for line in source.split_inclusive('\n') {
+        let mut slashes = line.match_indices('/').map(|(at, _)| start + at);
+        let mut before = slashes.next();
+        for slash in slashes {
+            let stretch = before.replace(slash).unwrap_or(slash)..slash + 1;
+            if stretch.len() > most {
+                return Some(stretch);
+            }
+        }
+        start += line.len();
+    }
+    None
+}
+
 struct Lexer<'s> {
     source: &'s str,
     at: usize,

@@ -3,7 +3,7 @@
 //! The host calls [`evaluate`] in place, with the evaluator of its thread. Where that leaves a text for later, the host
 //! calls it once more on a thread of scripts, over a snapshot. Nothing here decides.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,7 @@ pub struct ThreadScope<'a> {
     outputs: &'a Outputs,
     globals: &'a Variables,
     loops: Option<&'a Arc<LoopFrame>>,
+    event: &'a OnceLock<Arc<Value>>,
 }
 
 impl<'a> ThreadScope<'a> {
@@ -44,6 +45,7 @@ impl<'a> ThreadScope<'a> {
             outputs: thread.outputs(),
             globals,
             loops: thread.loops.as_ref(),
+            event: &thread.event,
         }
     }
 
@@ -55,6 +57,7 @@ impl<'a> ThreadScope<'a> {
             loops: self.loops.cloned(),
             outputs: self.outputs.clone(),
             last: self.last.clone(),
+            event: self.event.clone(),
         };
         (thread, self.globals.clone())
     }
@@ -69,6 +72,7 @@ impl<'a> ThreadScope<'a> {
             outputs: &thread.outputs,
             globals,
             loops: thread.loops.as_ref(),
+            event: &thread.event,
         }
     }
 }
@@ -86,7 +90,7 @@ impl Scope for ThreadScope<'_> {
         let own = self.variables.value(name);
         let given = own.or_else(|| self.globals.value(name)).map(Arc::clone);
         match given {
-            None if name == "loop" => self.loops.map(|frame| Arc::new(frame.shown())),
+            None if name == "loop" => self.loops.map(|frame| frame.shown()),
             given => given,
         }
     }
@@ -116,11 +120,9 @@ impl Scope for ThreadScope<'_> {
     }
 
     fn event(&self) -> Option<Arc<Value>> {
-        // What a trigger started finds the event in its input (SPEC section 6).
-        match &**self.input {
-            Value::Object(input) => input.get("event").map(|event| Arc::new(event.clone())),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-        }
+        // What a trigger started finds the event in its input (SPEC section 6). It is copied once, however many texts read it.
+        let event = self.input.as_object()?.get("event")?;
+        Some(Arc::clone(self.event.get_or_init(|| Arc::new(event.clone()))))
     }
 }
 

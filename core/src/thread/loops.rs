@@ -1,6 +1,6 @@
 //! The loops that a thread is in.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,6 +25,12 @@ pub(super) struct LoopFrame {
     /// Nodes in its history when the iteration began.
     pub(super) history: usize,
     pub(super) outer: Option<Arc<LoopFrame>>,
+    /// The current item, once it was asked for: an item is copied once, however many texts read it.
+    #[serde(skip)]
+    current: OnceLock<Arc<Value>>,
+    /// The same of what texts see as `loop`.
+    #[serde(skip)]
+    shown: OnceLock<Arc<Value>>,
 }
 
 /// The items of a loop.
@@ -105,7 +111,17 @@ impl LoopFrame {
             steps: 0,
             history: 0,
             outer: None,
+            current: OnceLock::new(),
+            shown: OnceLock::new(),
         })
+    }
+
+    /// The list that it goes over, where it is one.
+    pub(super) fn list(&self) -> Option<&Arc<Value>> {
+        match &self.items {
+            LoopItems::Count(_) => None,
+            LoopItems::List(items) => Some(items),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -114,7 +130,14 @@ impl LoopFrame {
 
     /// The current item.
     pub(super) fn item(&self) -> Arc<Value> {
-        self.items.item(self.index)
+        Arc::clone(self.current.get_or_init(|| self.items.item(self.index)))
+    }
+
+    /// Goes on to the next item.
+    pub(super) fn advance(&mut self) {
+        self.index += 1;
+        self.current = OnceLock::new();
+        self.shown = OnceLock::new();
     }
 
     /// The turn the loop takes after the current iteration.
@@ -128,13 +151,16 @@ impl LoopFrame {
     }
 
     /// `loop` in expressions and templates.
-    pub(super) fn shown(&self) -> Value {
-        json!({
-            "index": self.index,
-            "item": self.item(),
-            "first": self.index == 0,
-            "last": self.turn() != LoopTurn::Next,
-        })
+    pub(super) fn shown(&self) -> Arc<Value> {
+        let show = || {
+            Arc::new(json!({
+                "index": self.index,
+                "item": self.item(),
+                "first": self.index == 0,
+                "last": self.turn() != LoopTurn::Next,
+            }))
+        };
+        Arc::clone(self.shown.get_or_init(show))
     }
 }
 
@@ -150,7 +176,7 @@ mod tests {
             if frame.turn() == LoopTurn::Over {
                 break;
             }
-            frame.index += 1;
+            frame.advance();
         }
         found
     }

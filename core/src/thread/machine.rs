@@ -19,7 +19,7 @@
 //! Invariants: one node at a time; every effect that wants an answer is either awaited or dropped; `Ended` is the
 //! last effect and comes once; nothing is built for an event type nobody listens to.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -129,6 +129,9 @@ pub struct ThreadMachine {
     pub(super) loops: Option<Arc<LoopFrame>>,
     pub(super) last_effect: EffectId,
     pub(super) input: Arc<Value>,
+    /// The event in the input, once a text has read it.
+    #[serde(skip)]
+    pub(super) event: OnceLock<Arc<Value>>,
     pub(super) last: Output,
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
@@ -175,6 +178,7 @@ impl ThreadMachine {
             loops: None,
             last_effect: 0,
             input: seed.input,
+            event: OnceLock::new(),
             last: seed.last,
             variables: seed.variables,
             outputs: seed.outputs,
@@ -200,6 +204,7 @@ impl ThreadMachine {
             outputs,
             last,
             loops,
+            event,
         } = seed.snapshot.clone();
         let whole = ThreadSeed {
             thread_id: ThreadId::new(Arc::clone(seed.run_id), seed.no),
@@ -216,6 +221,7 @@ impl ThreadMachine {
         };
         Self {
             loops,
+            event,
             ..Self::new(Arc::clone(graph), whole)
         }
     }
@@ -279,6 +285,15 @@ impl ThreadMachine {
     pub fn history(&self) -> impl Iterator<Item = &NodeRecord> {
         self.history.iter()
     }
+    /// Number of entries of its history.
+    pub(crate) fn history_len(&self) -> usize {
+        self.history.len()
+    }
+    /// Shows the lists that its loops go over.
+    pub(crate) fn loop_items(&self, mut show: impl FnMut(&Arc<Value>)) {
+        let frames = std::iter::successors(self.loops.as_ref(), |frame| frame.outer.as_ref());
+        frames.filter_map(|frame| frame.list()).for_each(|items| show(items));
+    }
     /// The history, taken from a thread that has ended.
     pub fn take_history(&mut self) -> Vec<NodeRecord> {
         self.history.take()
@@ -320,6 +335,7 @@ impl ThreadMachine {
             outputs: self.outputs.snapshot(),
             last: self.last.clone(),
             loops: self.loops.clone(),
+            event: self.event.clone(),
         }
     }
 

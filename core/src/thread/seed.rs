@@ -1,6 +1,6 @@
 //! The input a thread is made from.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,4 +72,7 @@ pub struct Snapshot {
     pub last: Output,
     /// The innermost loop it is in.
     pub(super) loops: Option<Arc<LoopFrame>>,
+    /// The event in its input, once a text has read it.
+    #[serde(skip)]
+    pub(super) event: OnceLock<Arc<Value>>,
 }

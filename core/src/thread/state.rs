@@ -258,6 +258,13 @@ impl Outputs {
         }
     }
 
+    /// Shows every output that is held, in no order.
+    pub(crate) fn each(&self, mut show: impl FnMut(NodeIx, &Output)) {
+        self.shared.iter().for_each(|(node, output)| show(*node, output));
+        let own = self.own.iter().chain(&self.newest);
+        own.for_each(|(node, output)| show(*node, output));
+    }
+
     /// Every node that has one, by index.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, &Arc<Value>)> {
         let mut all: BTreeMap<NodeIx, &Output> = self.shared.iter().map(|(node, value)| (*node, value)).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pirn_core::definition::FaultCode;
+use pirn_core::definition::{Fault, FaultCode, MAX_FAULTS};
 use serde_json::json;
 
 use crate::world::{build, codes, loaded, shown, the_fault};
@@ -45,22 +45,50 @@ fn a_hundred_thousand_nodes_in_a_row_compile() {
     assert_eq!(compiled.graphs[0].nodes.len(), count + 2);
 }
 
+#[track_caller]
+fn assert_bounded(faults: &[Fault]) {
+    assert_eq!(faults.len(), MAX_FAULTS + 1);
+    let last = &faults[MAX_FAULTS];
+    assert_eq!(last.code, FaultCode::LimitExceeded);
+    assert_eq!(last.message, "more than 1000 faults: no more are looked for");
+}
+
 #[test]
-fn a_hundred_thousand_faults_are_all_placed() {
+fn of_a_hundred_thousand_faults_the_first_thousand_are_placed() {
     let edges = vec![r#"{"from":"s","to":"gone"}"#; 100_000].join(",\n");
     let compiled = build(format!(
         r#"{{"id":"w","nodes":[{{"id":"s","type":"START"}},{{"id":"e","type":"END"}}],"edges":[{edges},{{"from":"s","to":"e"}}]}}"#
     ));
-    assert_eq!(compiled.faults.len(), 100_000);
-    assert_eq!(compiled.faults[99_999].position.expect("a place").line, 100_000);
-    assert_eq!(compiled.faults[99_999].pointer, "/edges/99999/to");
+    assert_bounded(&compiled.faults);
+    assert_eq!(compiled.faults[999].position.expect("a place").line, 1_000);
+    assert_eq!(compiled.faults[999].pointer, "/edges/999/to");
 }
 
 #[test]
-fn a_hundred_thousand_unknown_fields_are_all_named() {
+fn of_a_hundred_thousand_unknown_fields_the_first_thousand_are_named() {
     let fields: Vec<String> = (0..100_000).map(|place| format!(r#""field{place}":1"#)).collect();
     let loaded = loaded(format!(r#"{{"id":"w","nodes":[],"edges":[],{}}}"#, fields.join(",")));
-    assert_eq!(loaded.faults.len(), 100_000);
+    assert_bounded(&loaded.faults);
+}
+
+#[test]
+fn nodes_edges_and_workflows_of_nothing_but_faults_end_at_the_limit() {
+    let many = |item: &str| vec![item; 100_000].join(",");
+    let nodes = many(r#"{"id":"n","type":"NONE"}"#);
+    let bad = many("1");
+    let texts: Vec<String> = (0..5_000)
+        .map(|no| format!(r#"{{"id":"n{no}","type":"VARIABLE","config":{{"variableName":"","expression":"1"}}}}"#))
+        .collect();
+    for file in [
+        format!(r#"{{"id":"w","nodes":[{nodes}],"edges":[]}}"#),
+        format!(r#"{{"id":"w","nodes":[{bad}],"edges":[{bad}]}}"#),
+        format!(r#"{{"id":"w","nodes":[],"edges":[],"variables":[{bad}],"triggers":[{bad}]}}"#),
+        format!(r#"{{"id":"w","nodes":[{}],"edges":[]}}"#, texts.join(",")),
+        format!("[{}]", many(r#"{"id":"w","nodes":[],"edges":[]}"#)),
+        format!("{{{}}}", many(r#""id":"w""#)),
+    ] {
+        assert_bounded(&build(file).faults);
+    }
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl Play {
             deadline_ms: None,
             seed: 7,
             picks_starts: false,
+            run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,
             session: None,
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);

@@ -9,6 +9,7 @@ use pirn_actors::ports::{NoScheduleMemory, Ports, ScheduleMemory, TokenizerChoic
 use pirn_actors::sessions::MemorySessions;
 use pirn_core::definition::{BuiltInTool, Loaded, TriggerDefinition};
 use pirn_core::graph::Graph;
+use pirn_core::run::DEFAULT_RUN_BYTES;
 
 use super::{BuildError, Clock, EngineBuilder};
 use crate::check::Checked;
@@ -191,6 +192,7 @@ impl EngineBuilder {
                 })
             }),
             speculative_at: self.speculative_at,
+            run_bytes: self.max_run_bytes.unwrap_or(DEFAULT_RUN_BYTES),
             sessions: Arc::new(MemorySessions::default()),
             notify: self
                 .notify

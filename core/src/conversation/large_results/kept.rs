@@ -61,6 +61,11 @@ impl LargeResults {
         dropped
     }
 
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The result of this id.
     pub fn get(&self, id: &str) -> Option<&Arc<str>> {
         self.texts.get(id).map(|kept| &kept.text)

@@ -21,7 +21,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
 use self::read::Problem;
-use super::fault::{Fault, FaultCode};
+use super::fault::{Fault, FaultCode, MAX_FAULTS, bounded};
 use super::json::{DuplicateKey, Json, Parsed, Tree, parse};
 use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
@@ -89,7 +89,7 @@ pub fn load(file: &SourceFile) -> Loaded {
     };
     match parse(&file.text) {
         Ok(Parsed { root, duplicates }) => {
-            for DuplicateKey { key, first, other } in duplicates {
+            for DuplicateKey { key, first, other } in duplicates.into_iter().take(MAX_FAULTS + 1) {
                 let message = format!("the key `{key}` appears twice in this object");
                 let fault = loader.source.fault(FaultCode::DuplicateField, first, other, message);
                 loader.out.faults.push(fault);
@@ -104,6 +104,8 @@ pub fn load(file: &SourceFile) -> Loaded {
     let by_place = |fault: &Fault| fault.position.map(|position| position.offset);
     loader.out.faults.sort_by_key(by_place);
     loader.out.warnings.sort_by_key(by_place);
+    bounded(&mut loader.out.faults, "faults");
+    bounded(&mut loader.out.warnings, "warnings");
     loader.out
 }
 
@@ -166,12 +168,20 @@ struct Loader {
 }
 
 impl Loader {
+    /// True if no more faults are looked for: a file of nothing but faults is not held in memory a second time as its faults.
+    fn is_full(&self) -> bool {
+        self.out.faults.len() > MAX_FAULTS
+    }
+
     fn root(&mut self, mut root: Tree) {
         // For editors; the loader has one form to read.
         root.take(SCHEMA_FIELD);
         match root.value {
             Json::List(items) => {
                 for item in items {
+                    if self.is_full() {
+                        break;
+                    }
                     self.definition(item);
                 }
             }
@@ -195,7 +205,14 @@ impl Loader {
         ] {
             let Some(member) = root.take(key) else { continue };
             match member.value.value {
-                Json::List(items) => items.into_iter().for_each(|item| read(self, item)),
+                Json::List(items) => {
+                    for item in items {
+                        if self.is_full() {
+                            break;
+                        }
+                        read(self, item);
+                    }
+                }
                 Json::Null => {}
                 Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::Object(_) => {
                     let message = format!("`{key}`: expected a list, found {}", member.value.kind());
@@ -276,6 +293,9 @@ impl Loader {
     /// Reports problems; a field that was misspelt is not reported as missing too.
     fn report(&mut self, problems: &[Problem], pointer: &[&str]) {
         for problem in problems {
+            if self.is_full() {
+                return;
+            }
             let echo = problem
                 .missing()
                 .is_some_and(|missing| self.reported.contains(&missing));
@@ -292,6 +312,9 @@ impl Loader {
     }
 
     fn warn_in(&mut self, code: FaultCode, tree: &Tree, message: impl Into<String>) {
+        if self.out.warnings.len() > MAX_FAULTS {
+            return;
+        }
         let fault = self.source.fault_in(code, tree, message);
         self.out.warnings.push(fault);
     }

@@ -5,7 +5,7 @@ use serde::de::{self, DeserializeOwned};
 
 use super::nearest::nearest;
 use crate::definition::aliases::canonical;
-use crate::definition::fault::{Fault, FaultCode};
+use crate::definition::fault::{Fault, FaultCode, MAX_FAULTS};
 use crate::definition::json::{Member, Mismatch, MismatchKind, Span, Step, Tree};
 use crate::definition::origin::Source;
 
@@ -147,7 +147,8 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Prob
             if unknown.is_empty() {
                 return (None, found);
             }
-            found.extend(unknown.into_iter().map(|member| Problem {
+            // All are taken out, and no more are named than a file may have faults.
+            found.extend(unknown.into_iter().take(MAX_FAULTS + 1).map(|member| Problem {
                 mismatch: de::Error::unknown_field(&member.key, known),
                 steps: [&steps[..], &[Step::Key(member.key)]].concat(),
                 object,

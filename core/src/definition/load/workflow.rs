@@ -39,6 +39,10 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     holes.transitions |= edges.is_none();
     holes.nodes |= nodes.is_none();
     let read_edges = read_each(&mut edges, |edge| {
+        if loader.is_full() {
+            holes.transitions = true;
+            return None;
+        }
         let before = loader.out.faults.len();
         let read = loader.read::<EdgeDefinition>(edge, &["edges"]);
         holes.transitions |= read.is_none() || loader.out.faults.len() > before;
@@ -46,20 +50,35 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     });
     if let Some(nodes) = nodes.as_mut().and_then(items_mut) {
         for node in nodes.iter_mut() {
+            if loader.is_full() {
+                break;
+            }
             normalise_node(loader, node);
         }
         resolve_forks(loader, nodes, &read_edges);
     }
     let mut place = 0;
     let read_nodes: Vec<NodeDefinition> = read_each(&mut nodes, |node| {
+        if loader.is_full() {
+            holes.nodes = true;
+            return None;
+        }
         let read = read_node(loader, node, place, &mut holes);
         place += usize::from(read.is_some());
         read
     });
     let read_variables = read_each(&mut variables, |tree| {
+        if loader.is_full() {
+            return None;
+        }
         loader.read::<VariableDefinition>(tree, &["variables"])
     });
-    let read_triggers: Vec<TriggerDefinition> = read_each(&mut triggers, |tree| read_trigger(loader, tree));
+    let read_triggers: Vec<TriggerDefinition> = read_each(&mut triggers, |tree| {
+        if loader.is_full() {
+            return None;
+        }
+        read_trigger(loader, tree)
+    });
     let read_config = config
         .as_mut()
         .and_then(|member| loader.read::<WorkflowConfig>(&mut member.value, &["config"]));

@@ -97,7 +97,7 @@ fn advance(walk: &mut StepContext<'_>, start: NodeIx) -> Progress {
     };
     match (frame.turn(), node.on_limit) {
         (LoopTurn::Next, _) => {
-            frame.index += 1;
+            frame.advance();
             frame.is_next = true;
             let (steps, before) = (frame.steps, frame.history);
             if history > MAX_KEPT_HISTORY {

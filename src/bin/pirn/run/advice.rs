@@ -63,6 +63,9 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
             "look whether it was done; `inDoubt` of the node or tool says what happens with such a call"
         }
         RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
+        RunErrorCode::MemoryLimitExceeded => {
+            "keep less in variables, outputs and the conversation; `config.limits.runBytes` is the limit (default 256 MiB)"
+        }
         RunErrorCode::TokenBudgetExceeded => {
             "a larger `config.budget`, or calls that may use less: a smaller `maxTokens`"
         }

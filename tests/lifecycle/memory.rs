@@ -1,0 +1,212 @@
+//! A run that holds more than its limit ends with an error that names what is largest, and never with the process.
+
+use pirn::{Engine, EngineBuilder, RunErrorCode, RunReport, ThreadStatus};
+use pirn_tests::world::{code, forked, node, run_in, workflow};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+
+fn engine() -> EngineBuilder {
+    Engine::builder().virtual_time(Some(1))
+}
+
+/// Also rebuilt from what it was told: it fails at the same step.
+fn run(bundle: &Value, input: Value) -> RunReport {
+    run_in(engine(), bundle, input, Vec::new()).report
+}
+
+#[track_caller]
+fn assert_exceeded(report: &RunReport, largest: &str) {
+    assert_eq!(report.status, ThreadStatus::Failed);
+    let error = report.error.as_ref().expect("an error");
+    assert_eq!(error.code, RunErrorCode::MemoryLimitExceeded, "{error}");
+    assert!(error.message.contains(largest), "{error}");
+}
+
+fn limited(mut workflow: Value, bytes: u64) -> Value {
+    workflow["config"] = json!({ "maxSteps": 1_000_000, "limits": { "runBytes": bytes } });
+    workflow
+}
+
+#[test]
+fn a_list_that_a_join_doubles_ends_at_a_limit() {
+    let mut doubles = forked(
+        &[
+            vec![node(
+                "a",
+                "VARIABLE",
+                json!({"variableName": "acc", "expression": "src"}),
+            )],
+            vec![node(
+                "b",
+                "VARIABLE",
+                json!({"variableName": "acc", "expression": "src"}),
+            )],
+        ],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED", "mergeVariables": "all"}),
+    );
+    doubles["variables"] = json!([
+        {"name": "acc", "value": null, "reduce": "append"},
+        {"name": "src", "value": [1]},
+    ]);
+    let nodes = doubles["nodes"].as_array_mut().expect("nodes");
+    nodes.push(node(
+        "reset",
+        "VARIABLE",
+        json!({"variableName": "acc", "expression": "null"}),
+    ));
+    nodes.push(node(
+        "keep",
+        "VARIABLE",
+        json!({"variableName": "src", "expression": "acc"}),
+    ));
+    doubles["edges"] = json!([
+        {"from": "start", "to": "reset"}, {"from": "reset", "to": "fork"},
+        {"from": "fork", "to": "a"}, {"from": "fork", "to": "b"},
+        {"from": "a", "to": "join"}, {"from": "b", "to": "join"},
+        {"from": "join", "to": "keep"}, {"from": "keep", "to": "reset", "weight": 2},
+        {"from": "keep", "to": "end", "condition": "false"},
+    ]);
+    let report = run(&limited(doubles.clone(), 8 * MIB), Value::Null);
+    assert_exceeded(&report, "the variable `");
+    // Without a limit of its own one value has one.
+    let report = run(&limited(doubles, 4_096 * MIB), Value::Null);
+    assert_eq!(
+        report.error.map(|error| error.code),
+        Some(RunErrorCode::ScriptLimitExceeded)
+    );
+}
+
+/// Calls a workflow that returns so many bytes, again and again.
+fn calls(times: u64, bytes: usize, runs: &Value) -> Value {
+    let mut caller = workflow(
+        "caller",
+        &[
+            node("start", "START", json!({})),
+            node(
+                "each",
+                "LOOP_START",
+                json!({"loopId": "l", "dataSource": {"iterable": times}}),
+            ),
+            node("call", "SUBGRAPH", json!({"subgraphId": "callee"})),
+            node("forget", "CODE", json!({"function": "forget"})),
+            node("next", "LOOP_END", json!({"loopId": "l"})),
+            node("end", "END", json!({"output": "'done'"})),
+        ],
+        &["start>each>call>forget>next>end"],
+    );
+    caller["config"] = json!({"maxSteps": 1_000_000, "limits": {"runBytes": runs}});
+    let callee = workflow(
+        "callee",
+        &[
+            node("start", "START", json!({})),
+            node("make", "CODE", json!({"function": "make", "input": bytes})),
+            node("end", "END", json!({})),
+        ],
+        &["start>make>end"],
+    );
+    json!({ "workflows": [caller, callee] })
+}
+
+fn makes() -> EngineBuilder {
+    let text = |input: &Value| Value::from("x".repeat(input.as_u64().unwrap_or(0) as usize));
+    engine()
+        .function("make", move |input| Ok(text(input)))
+        .function("forget", |_| Ok(Value::Null))
+}
+
+#[test]
+fn outputs_of_called_workflows_are_released() {
+    let bundle = calls(500, MIB as usize, &json!(16 * MIB));
+    let ran = run_in(makes(), &bundle, Value::Null, Vec::new());
+    assert_eq!(ran.report.output, json!("done"), "{:?}", ran.report.error);
+}
+
+#[test]
+fn a_value_that_many_hold_counts_once() {
+    // One megabyte, by a hundred branches with a variable each.
+    let branches: Vec<Vec<Value>> = (0..100)
+        .map(|no| {
+            let assign = json!({"variableName": format!("v{no}"), "expression": "input"});
+            vec![node(&format!("n{no}"), "VARIABLE", assign)]
+        })
+        .collect();
+    let join = json!({"joinStrategy": "ALL_COMPLETED", "mergeVariables": "none"});
+    let workflow = limited(forked(&branches, false, &join), 16 * MIB);
+    let report = run(&workflow, Value::from("x".repeat(MIB as usize)));
+    // The output of the JOIN is a hundred copies.
+    assert_exceeded(&report, "the output of `join`");
+    let race = forked(&branches, false, &json!({"joinStrategy": "ANY_COMPLETED"}));
+    let report = run(&limited(race, 16 * MIB), Value::from("x".repeat(MIB as usize)));
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+}
+
+#[test]
+fn what_one_thread_gathers_in_many_places_is_limited_together() {
+    // No value is large for itself.
+    let vars: Vec<Value> = (0..40)
+        .map(|no| {
+            let expression = format!("'{no}'.concat('x'.repeat(500000))");
+            node(
+                &format!("n{no}"),
+                "VARIABLE",
+                json!({"variableName": format!("v{no}"), "expression": expression}),
+            )
+        })
+        .collect();
+    let ids: Vec<String> = (0..40).map(|no| format!("n{no}")).collect();
+    let mut nodes = vec![node("start", "START", json!({}))];
+    nodes.extend(vars);
+    nodes.push(node("end", "END", json!({})));
+    let way = format!("start>{}>end", ids.join(">"));
+    let gathers = workflow("gathers", &nodes, &[&way]);
+    assert_exceeded(&run(&limited(gathers.clone(), 8 * MIB), Value::Null), "`");
+    let report = run(&limited(gathers, 64 * MIB), Value::Null);
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+}
+
+#[test]
+fn a_conversation_that_a_loop_makes_longer_is_named() {
+    let mut talks = workflow(
+        "talks",
+        &[
+            node("start", "START", json!({})),
+            node(
+                "say",
+                "CONTEXT_PROCESSOR",
+                json!({"operation": "insert", "messages": [{"role": "user", "content": "{{input}}"}]}),
+            ),
+            node("end", "END", json!({})),
+        ],
+        &[],
+    );
+    talks["edges"] = json!([
+        {"from": "start", "to": "say"}, {"from": "say", "to": "say", "weight": 2},
+        {"from": "say", "to": "end", "condition": "false"},
+    ]);
+    let report = run(&limited(talks, 8 * MIB), Value::from("x".repeat(100_000)));
+    assert_exceeded(&report, "the conversation");
+}
+
+#[test]
+fn the_engine_has_a_limit_for_runs_that_name_none() {
+    let doubles = workflow(
+        "makes",
+        &[
+            node("start", "START", json!({})),
+            code("make", "return 'x'.repeat(3000000)"),
+            node("end", "END", json!({})),
+        ],
+        &["start>make>end"],
+    );
+    let ran = run_in(engine().max_run_bytes(MIB), &doubles, Value::Null, Vec::new());
+    assert_exceeded(&ran.report, "the output of `make`");
+    let ran = run_in(
+        engine().max_run_bytes(MIB),
+        &limited(doubles, 64 * MIB),
+        Value::Null,
+        Vec::new(),
+    );
+    assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+}
