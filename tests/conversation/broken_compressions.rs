@@ -124,6 +124,10 @@ fn ways() -> Vec<Way> {
         detached("a run whose model panics", &[ask("m", "panics")]),
         detached("a run whose model fails", &[ask("m", "fails")]),
         detached("a run with a broken mark map", &[code("x", broken_map)]),
+        detached(
+            "a run that gives no mark map",
+            &[code("x", "return {messages: input.messages.slice(0, 2)}")],
+        ),
         detached("a run that throws", &[code("x", "throw new Error('no')")]),
     ]);
     list
@@ -183,6 +187,20 @@ fn whatever_part_of_a_compression_breaks_the_thread_goes_on_with_its_conversatio
             );
             accounted(&name, &ran.report, &ran.events, way.fails);
         }
+    }
+}
+
+#[test]
+fn a_detached_run_that_compresses_nothing_leaves_the_token_limit_armed() {
+    for returned in ["return null", "return {messages: input.messages.slice(0, 2)}"] {
+        let way = detached("", &[code("x", returned)]);
+        let mut bundle = bundle(&way);
+        bundle["triggers"][0]["maxTriggers"] = json!(10);
+        let ran = run_in(engine(1), &bundle, Value::Null, long_conversation());
+        assert_eq!(ran.code(), "", "{returned}");
+        // Before each of the two requests, of which both are above the limit.
+        assert_eq!(ran.of(EventType::TokenLimitExceeded).len(), 2, "{returned}");
+        assert_eq!(ran.report.firings.len(), 2, "{returned}");
     }
 }
 

@@ -209,6 +209,12 @@ fn a_compression_that_fails_or_hangs_leaves_the_conversation_as_it_was() {
     for (case, profiles, timeout, elapsed) in [
         ("H13 fails", fails, 30.0, 0),
         ("H13 hangs", profiles(100_000), 2.0, 2000),
+        (
+            "hangs, and a limit is a millisecond at least",
+            profiles(100_000),
+            0.000_4,
+            1,
+        ),
     ] {
         let mut trigger = seed(SEED_002_TRIGGER);
         trigger["action"]["parameters"]["timeout"] = json!(timeout);

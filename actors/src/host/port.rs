@@ -197,11 +197,11 @@ impl Host {
     }
 
     /// Makes a thread that is none of the host's do something: `begin` passes the work to it, and it calls back with the result,
-    /// for `answer`. Where the host waits for such threads, the end of the work is the end of [`Host::work`]: other things may
-    /// happen before it. The result is known by then, and depends on when the work started: an observing host is told of it.
+    /// for `answer`. Where the host waits for such threads, the end of labelled work is the end of [`Host::work`]: other things
+    /// may happen before it. The result is known by then, and depends on when the work started: an observing host is told of it.
     pub fn on_other_thread<T: std::fmt::Debug + Send + 'static>(
         &self,
-        label: Label<'_>,
+        label: Option<Label<'_>>,
         begin: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> WorkHandle,
         answer: impl FnOnce(T) + Send + 'static,
     ) -> WorkHandle {
@@ -212,6 +212,10 @@ impl Host {
         let _working = begin(Box::new(move |result| tell.send(result).unwrap_or(())));
         match told.recv() {
             Ok(result) => {
+                let Some(label) = label else {
+                    answer(result);
+                    return WorkHandle::inert();
+                };
                 self.observe(|| Observation::Delivered {
                     run: Arc::clone(label.run),
                     thread: label.thread,

@@ -198,7 +198,7 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
         .as_ref()
         .map(|spans| spans.node(label, turn.machine).entered());
     Some(InFlight::Work(run.host.on_other_thread(
-        label,
+        Some(label),
         |tell| run.ports().scripts.run(job, tell),
         move |end| answer.give(end.result.map_or_else(Outcome::Failed, Outcome::Value).after(end.logs)),
     )))
@@ -214,7 +214,7 @@ fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn
     };
     let answer = outcome_answer(&run.supervisor, no, id);
     Some(InFlight::Work(run.host.on_other_thread(
-        label(no, machine, run, node, AwaitKind::Text),
+        Some(label(no, machine, run, node, AwaitKind::Text)),
         |tell| run.ports().scripts.evaluate(job, tell),
         move |outcome| answer.give(outcome),
     )))

@@ -270,3 +270,33 @@ fn pattern_end(text: &str) -> Option<usize> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_regular_expression_is_found_and_nothing_else_is_taken_for_one() {
+        let words = |count: usize| vec!["word"; count].join("|");
+        let long = words(100);
+        let found = |source: &str| long_pattern(source, 300).map(|at| source[at].to_owned());
+        assert_eq!(
+            found(&format!("return /{long}/.test(input)")),
+            Some(format!("/{long}/"))
+        );
+        assert_eq!(
+            found(&format!("if (x) /{long}/.test(input)")),
+            Some(format!("/{long}/"))
+        );
+        for fine in [
+            format!("return /{}/.test(input)", words(50)),
+            format!("return '/{long}/'"),
+            format!("return `/{long}/`"),
+            format!("// /{long}/\nreturn 1"),
+            format!("return a\n/{long}\n/b"),
+            format!("return /{}/.test(input) || '{long}'", words(50)),
+        ] {
+            assert_eq!(found(&fine), None, "{fine}");
+        }
+    }
+}
