@@ -74,8 +74,10 @@ run_error_codes! {
     SubAgentRoleMissing = "SUB_AGENT_ROLE_MISSING",
     /// No workflow of the engine has this id.
     WorkflowNotFound = "WORKFLOW_NOT_FOUND",
-    /// The input of a run is nothing that JSON has room for.
+    /// The input of a run is invalid, or the id that it or its session is to have.
     InvalidInput = "INVALID_INPUT",
+    /// There is a run of this id already.
+    RunIdTaken = "RUN_ID_TAKEN",
     /// A limit of the engine refused the work.
     Overloaded = "OVERLOADED",
     /// As many runs wait for the session as may, or one that comes before waits for somebody to go on with it.

@@ -17,7 +17,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 pub use pirn_actors::engine::MailboxDepths;
-use pirn_actors::engine::{EngineShared, StartedRun};
+pub(crate) use pirn_actors::engine::check_name;
+use pirn_actors::engine::{EngineShared, StartedRun, Watch};
 use pirn_actors::host::ThreadTag;
 use pirn_core::conversation::Spent;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -245,6 +246,12 @@ impl Engine {
     /// ```
     pub fn history(&self, workflow_id: &str, messages: impl Into<History>) -> History {
         self.shared.history(workflow_id, messages)
+    }
+
+    /// Has each run that a trigger or a schedule starts handed to `watch` from now on, before its first step. None: no more of
+    /// them.
+    pub(crate) fn watch_started(&self, watch: impl Fn() -> Option<Watch> + Send + Sync + 'static) {
+        self.shared.watch_started(Box::new(watch));
     }
 
     /// Events of every run, as an async stream with a buffer of `capacity`.

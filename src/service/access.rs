@@ -52,6 +52,73 @@ impl Access {
         self
     }
 
+    /// Checks a name that [`host`](Self::host) is to be given.
+    ///
+    /// # Errors
+    /// A sentence: no request names a host so.
+    pub fn check_host(name: &str) -> Result<(), String> {
+        let is_v6 = name.starts_with('[') && name.ends_with(']');
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (is_v6 && "[]:%".contains(c));
+        if name.contains("://") || name.contains('/') {
+            return Err("a host has neither a scheme nor a path: write `pirn.example.com`".to_owned());
+        }
+        if !is_v6 && name.parse::<std::net::Ipv6Addr>().is_ok() {
+            return Err(format!("an IPv6 address has brackets: write `[{name}]`"));
+        }
+        if name.contains('*') {
+            return Err("there are no patterns: give each host".to_owned());
+        }
+        if !is_v6 && name.contains(':') {
+            return Err("a host has no port here: it is allowed at every port".to_owned());
+        }
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return Err("a host is a name in ASCII or an address, such as `pirn.example.com`".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Checks one of the [`origins`](Self::origins).
+    ///
+    /// # Errors
+    /// A sentence: no browser sends such an origin.
+    pub fn check_origin(origin: &str) -> Result<(), String> {
+        let example = "write `https://app.example.com`, or with its port `http://localhost:3000`";
+        if origin.contains('*') {
+            return Err(format!("there are no patterns: give each origin, {example}"));
+        }
+        let Some((scheme, rest)) = origin.split_once("://") else {
+            return Err(format!("an origin begins with a scheme: {example}"));
+        };
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        let starts_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_scheme);
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !rest.ends_with(']') => (host, Some(port)),
+            _no_port => (rest, None),
+        };
+        if rest.contains(['/', '?', '#', '@']) {
+            return Err(format!(
+                "an origin is a scheme, a host and a port, without a path: {example}"
+            ));
+        }
+        if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+            return Err(format!("an origin's port is a number: {example}"));
+        }
+        let default = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Some("80"),
+            "https" => Some("443"),
+            _other => None,
+        };
+        if port.is_some() && port == default {
+            return Err(format!(
+                "browsers leave the port out where it is the scheme's own: write `{scheme}://{host}`"
+            ));
+        }
+        if !starts_well || Self::check_host(host).is_err() {
+            return Err(format!("no page has this origin: {example}"));
+        }
+        Ok(())
+    }
+
     fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let asked = asked_host(headers, uri);
         if let Some(hosts) = &self.hosts
@@ -99,10 +166,9 @@ impl Access {
 
     /// The layer that tells browsers that pages of the allowed origins may read answers.
     pub(super) fn cors(&self) -> CorsLayer {
-        let origins = self
-            .origins
-            .iter()
-            .filter_map(|origin| HeaderValue::from_str(origin).ok());
+        // A wildcard in the list is a panic of the layer, and any other value that no browser sends allows nobody.
+        let origins = self.origins.iter().filter(|origin| Self::check_origin(origin).is_ok());
+        let origins = origins.filter_map(|origin| HeaderValue::from_str(&origin.to_ascii_lowercase()).ok());
         CorsLayer::new()
             .allow_origin(AllowOrigin::list(origins))
             .allow_methods(tower_http::cors::AllowMethods::mirror_request())
@@ -130,8 +196,28 @@ fn is_one_of(hosts: &[String], asked: &str) -> bool {
     hosts.iter().any(|host| host == without_port)
 }
 
+/// The bytes of a request's line and headers. The server's own buffer is larger than its limit while it is read into.
+fn header_bytes(request: &Request) -> usize {
+    /// The spaces, the version and the line break.
+    const LINE: usize = " ".len() + " HTTP/1.1\r\n".len();
+    /// The colon, the space and the line break.
+    const FIELD: usize = ": \r\n".len();
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    request.method().as_str().len() + target + LINE + fields.sum::<usize>()
+}
+
 /// Lets a request through, or answers it.
 pub(super) async fn check(State(service): State<Service>, request: Request, next: Next) -> Response {
+    service.enter_runtime();
+    if header_bytes(&request) > service.limits().header_bytes {
+        let detail = format!(
+            "the line and the headers of a request have at most {} bytes",
+            service.limits().header_bytes
+        );
+        return Problem::new(ProblemCode::HeadersTooLarge, detail).into_response();
+    }
     if OPEN.contains(&request.uri().path()) {
         return next.run(request).await;
     }
@@ -203,6 +289,61 @@ mod tests {
         ] {
             assert_eq!(from(other), Err("WRONG_ORIGIN"), "{other}");
         }
+    }
+
+    #[test]
+    fn origins_and_hosts_that_no_request_has_are_told() {
+        for origin in [
+            "https://app.example.com",
+            "http://localhost:3000",
+            "http://[::1]:3000",
+            "https://APP.example.com",
+            "tauri://localhost",
+            "http://127.0.0.1",
+        ] {
+            assert_eq!(Access::check_origin(origin), Ok(()), "{origin}");
+        }
+        for origin in [
+            "*",
+            "https://*.example.com",
+            "null",
+            "",
+            "app.example.com",
+            "https://app.example.com/",
+            "https://app.example.com/path",
+            "https://app.example.com:443",
+            "http://localhost:80",
+            "http://localhost:x",
+            "https://user@app.example.com",
+            "https://bücher.example",
+            "https://",
+            "://app.example.com",
+            "https://app.example.com, https://b.example.com",
+        ] {
+            assert!(Access::check_origin(origin).is_err(), "{origin}");
+        }
+        for host in ["pirn.example.com", "PIRN", "10.0.0.1", "[::1]", "my_host"] {
+            assert_eq!(Access::check_host(host), Ok(()), "{host}");
+        }
+        for host in [
+            "",
+            "*",
+            "*.example.com",
+            "http://pirn",
+            "pirn/",
+            "pirn:7474",
+            "::1",
+            "a b",
+            "bücher.example",
+        ] {
+            assert!(Access::check_host(host).is_err(), "{host}");
+        }
+        let access = Access {
+            origins: vec!["*".to_owned(), "https://a.example".to_owned()],
+            ..Access::default()
+        };
+        // The layer panics at a wildcard in its list.
+        drop(access.cors());
     }
 
     #[test]

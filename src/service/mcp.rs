@@ -79,6 +79,7 @@ impl Service {
     /// # Errors
     /// A sentence where the client does not begin as MCP says, or the connection breaks.
     pub async fn serve_mcp_stdio(&self) -> Result<(), String> {
+        self.enter_runtime();
         let server = McpServer { service: self.clone() };
         let running = server
             .serve(rmcp::transport::stdio())

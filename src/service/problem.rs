@@ -78,6 +78,8 @@ problem_codes! {
     IdempotencyKeyInUse = "IDEMPOTENCY_KEY_IN_USE", CONFLICT, "A request with this key is being handled";
     /// The body is larger than the service takes.
     BodyTooLarge = "BODY_TOO_LARGE", PAYLOAD_TOO_LARGE, "The body is too large";
+    /// The request's line and headers are larger than the service takes.
+    HeadersTooLarge = "HEADERS_TOO_LARGE", REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large";
     /// The body is not declared as JSON.
     UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", UNSUPPORTED_MEDIA_TYPE, "The body must be JSON";
     /// The request names a host that this service is not.

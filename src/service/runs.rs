@@ -267,7 +267,14 @@ impl State {
     fn forget(&mut self) -> Option<Option<Arc<Run>>> {
         let (place, bytes) = self.ended.pop_front()?;
         self.ended_bytes -= bytes;
-        self.by_id.remove(&place.1);
+        // Another one of its id may be here by now.
+        if self
+            .by_id
+            .get(&place.1)
+            .is_some_and(|run| run.about.started_at == place.0)
+        {
+            self.by_id.remove(&place.1);
+        }
         Some(self.by_place.remove(&place))
     }
 

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
+use pirn_actors::engine::{StartedRun, Watch};
+use pirn_actors::events::Subscription;
 use serde_json::{Map, Value};
 
 use super::memory::Reserved;
 use super::problem::{Problem, ProblemCode};
-use super::recorder::{self, BUFFER};
+use super::recorder::BUFFER;
 use super::runs::{About, Run};
 use super::state::Service;
+use crate::engine::{check_name, stream};
 use crate::store::StoreError;
-use crate::{
-    AnswerRefused, Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode, RunHandle,
-};
+use crate::{AnswerRefused, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode, RunHandle};
 
 /// Characters that a run's id may have.
 const MAX_ID: usize = 128;
@@ -40,9 +41,6 @@ pub(super) enum Begun {
     /// Another process carries it, or is to.
     Elsewhere(Arc<str>),
 }
-
-/// The most bytes of a session's id.
-const MAX_SESSION: usize = 512;
 
 impl Service {
     /// Starts a run, here and with its events recorded from the first one on, or elsewhere: its id.
@@ -88,14 +86,13 @@ impl Service {
         }
         if self.engine().store().is_some()
             && let Err(error) = run.handle.kept().await
-            && error.code == RunErrorCode::StoreError
         {
-            let code = error.details.as_ref().and_then(|details| details["code"].as_str());
-            return Err(match code {
+            match error.code {
                 // Of another process, which was faster.
-                Some("RUN_EXISTS") => taken(run.id()),
-                _ => Problem::new(ProblemCode::StoreFailed, error.to_string()),
-            });
+                RunErrorCode::RunIdTaken => return Err(taken(run.id())),
+                RunErrorCode::StoreError => return Err(Problem::new(ProblemCode::StoreFailed, error.to_string())),
+                _has_ended => {}
+            }
         }
         Ok(run)
     }
@@ -116,10 +113,12 @@ impl Service {
                 return Err(taken(id));
             }
         }
-        let is_name = |id: &str| (1..=MAX_SESSION).contains(&id.len()) && !id.contains('\0');
-        if start.session.as_deref().is_some_and(|id| !is_name(id)) {
-            let detail = format!("a session's id has 1 to {MAX_SESSION} bytes, none of them 0");
+        if let Some(Err(detail)) = start.session.as_deref().map(|id| check_name("session", id)) {
             return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
+        }
+        if start.keep_on_failure && start.session.is_none() {
+            let detail = "keepOnFailure keeps what a run leaves in its session, and the run has none: name a `session`";
+            return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/keepOnFailure"));
         }
         Ok(())
     }
@@ -139,9 +138,33 @@ impl Service {
         Run::new(handle, about, self.limits(), first_piece, event_bytes)
     }
 
-    fn record(&self, run: &Arc<Run>, events: Events) {
-        self.tasks()
-            .spawn(recorder::record(self.clone(), Arc::clone(run), events));
+    /// Takes in the runs that triggers and schedules of the engine start, with their events from the first one on.
+    pub(super) fn watch_started(&self) {
+        let service = self.weak();
+        self.engine().watch_started(move || {
+            let service = service()?;
+            let (deliver, events) = stream(BUFFER);
+            let subscription = Subscription {
+                types: Vec::new(),
+                after: 0,
+                deliver,
+            };
+            let take = move |started: StartedRun, workflow_id: &str| {
+                let about = About {
+                    workflow_id: workflow_id.to_owned(),
+                    session: None,
+                    started_at: now(),
+                };
+                let handle = service.engine().handle(started);
+                let run = service.runs().adopt(service.new_run(handle, about, 1));
+                service.metrics().started(&run.about.workflow_id);
+                service.record(&run, events);
+            };
+            Some(Watch {
+                subscription,
+                take: Box::new(take),
+            })
+        });
     }
 
     /// Has a run of the store go on, with its events from the first one.
@@ -167,6 +190,7 @@ impl Service {
     /// # Errors
     /// The store can not be read.
     pub async fn recover(&self) -> Result<Vec<(String, ResumeError)>, ResumeError> {
+        self.enter_runtime();
         let engine = self.engine().clone();
         if engine.store().is_none() {
             return Ok(Vec::new());
@@ -247,7 +271,8 @@ impl Service {
 
     /// The run, as the engine's store has it.
     pub(super) async fn in_store(&self, id: &str) -> Result<Option<crate::store::Run>, Problem> {
-        let Some(store) = self.engine().store() else {
+        // No store has a run of another name, and some refuse to look for one.
+        let Some(store) = self.engine().store().filter(|_| check_name("run", id).is_ok()) else {
             return Ok(None);
         };
         let run = store.run(id).await;
@@ -319,6 +344,7 @@ fn refused(error: &RunError) -> Problem {
         RunErrorCode::Overloaded => Problem::new(ProblemCode::Overloaded, error.message.clone()).retry_after(1),
         RunErrorCode::SessionBusy => Problem::new(ProblemCode::SessionBusy, error.message.clone()).retry_after(1),
         RunErrorCode::Cancelled => draining(),
+        RunErrorCode::RunIdTaken => Problem::new(ProblemCode::RunIdTaken, error.message.clone()).at("/runId"),
         _other => Problem::new(ProblemCode::Internal, error.to_string()),
     }
 }
@@ -327,10 +353,12 @@ fn check_id(id: &str) -> Result<(), Problem> {
     let is_plain = id
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if is_plain && (1..=MAX_ID).contains(&id.len()) {
+    // Clients take `.` and `..` in a path for folders, and never ask for such a run.
+    if is_plain && (1..=MAX_ID).contains(&id.len()) && !matches!(id, "." | "..") {
         return Ok(());
     }
-    let detail = format!("a run's id has 1 to {MAX_ID} letters, digits, hyphens, dots and underscores");
+    let detail =
+        format!("a run's id has 1 to {MAX_ID} letters, digits, hyphens, dots and underscores, and is not `.` or `..`");
     Err(Problem::new(ProblemCode::InvalidValue, detail).at("/runId"))
 }
 

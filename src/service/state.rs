@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::archive::Archive;
@@ -13,11 +14,13 @@ use super::idempotency::IdempotencyKeys;
 use super::limits::{Limits, StreamGate};
 use super::memory::Budget;
 use super::metrics::Metrics;
+use super::problem::{Problem, ProblemCode};
+use super::recorder;
 use super::replays::Replays;
-use super::runs::Runs;
+use super::runs::{Run, Runs};
 use super::stored::StoredRuns;
 use super::{Access, NoArchive, Options, api};
-use crate::{Engine, ShutdownReport};
+use crate::{Engine, Events, ShutdownReport};
 
 /// A service over an engine. A cheap handle: clones share it.
 ///
@@ -56,6 +59,10 @@ struct Shared {
     streams: StreamGate,
     metrics: Metrics,
     tasks: TaskTracker,
+    /// The runtime that serves requests: runs that the engine itself starts come on threads of the engine.
+    runtime: OnceLock<Handle>,
+    /// Runs that came before the runtime was known, and their events.
+    early: Mutex<Vec<(Arc<Run>, Events)>>,
     is_draining: AtomicBool,
 }
 
@@ -69,7 +76,7 @@ impl Service {
             (None, Some(_)) => Archive::Stored(StoredRuns::new(engine.clone(), &options.limits, replays.clone())),
             (None, None) => Archive::Other(Arc::new(NoArchive)),
         };
-        Self {
+        let service = Self {
             shared: Arc::new(Shared {
                 limits: options.limits.clone(),
                 archive,
@@ -84,9 +91,61 @@ impl Service {
                 streams: StreamGate::new(options.limits.streams),
                 metrics: Metrics::default(),
                 tasks: TaskTracker::new(),
+                runtime: OnceLock::new(),
+                early: Mutex::default(),
                 is_draining: AtomicBool::new(false),
                 engine,
             }),
+        };
+        service.enter_runtime();
+        service.watch_started();
+        service
+    }
+
+    /// Knows from now on by which runtime requests are served: that of the caller, where it is on one.
+    pub(super) fn enter_runtime(&self) {
+        if self.shared.runtime.get().is_some() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let runtime = self.shared.runtime.get_or_init(|| runtime);
+        let early = std::mem::take(&mut *self.early());
+        for (run, events) in early {
+            self.record_on(runtime, run, events);
+        }
+    }
+
+    /// Records the events of a run.
+    pub(super) fn record(&self, run: &Arc<Run>, events: Events) {
+        let run = Arc::clone(run);
+        let mut early = self.early();
+        match self.shared.runtime.get() {
+            Some(runtime) => {
+                drop(early);
+                self.record_on(runtime, run, events);
+            }
+            // Under the lock, so that `enter_runtime` finds it.
+            None => early.push((run, events)),
+        }
+    }
+
+    fn record_on(&self, runtime: &Handle, run: Arc<Run>, events: Events) {
+        let recording = recorder::record(self.clone(), run, events);
+        self.shared.tasks.spawn_on(recording, runtime);
+    }
+
+    fn early(&self) -> MutexGuard<'_, Vec<(Arc<Run>, Events)>> {
+        // Every holder leaves it whole.
+        self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the engine needs to know a service by without keeping it.
+    pub(super) fn weak(&self) -> impl Fn() -> Option<Self> + Send + Sync + use<> {
+        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
+        move || {
+            Some(Self {
+                shared: shared.upgrade()?,
+            })
         }
     }
 
@@ -186,6 +245,16 @@ impl Service {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// Does something to its end, also where the client that asked for it goes away meanwhile: a handler is dropped with its
+    /// connection.
+    pub(super) async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let done = self.tasks().spawn(work).await;
+        done.unwrap_or_else(|error| Err(Problem::new(ProblemCode::Internal, error.to_string())))
     }
 
     pub(super) fn tasks(&self) -> &TaskTracker {

@@ -83,12 +83,12 @@ impl Service {
 
     /// The questions of a run that wait for a person.
     pub(super) async fn questions(&self, id: &str) -> Result<Vec<Interaction>, Problem> {
-        let is_carried = self.engine().store().is_none() || self.engine().find(id).is_some();
-        if let Some(run) = self.runs().find(id).filter(|_| is_carried) {
-            return Ok(run.handle.interactions().await);
+        if let Some(run) = self.engine().find(id) {
+            return Ok(run.interactions().await);
         }
         if self.engine().store().is_none() {
-            return Err(unknown(id));
+            // Of a run that has ended no question is open.
+            return self.runs().find(id).map(|_| Vec::new()).ok_or_else(|| unknown(id));
         }
         let stored = self.engine().resume(id);
         match self.replays().run(move || stored.interactions()).await? {

@@ -104,7 +104,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// The code that is shown to users: `STORE_HELD`; `STORE_ERROR` for whatever the system or damage is the cause of;
-    /// `RUN_EXISTS`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for what the caller is; `RUN_HELD` and `RUN_LOST` where
+    /// `RUN_ID_TAKEN`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for what the caller is; `RUN_HELD` and `RUN_LOST` where
     /// another process carries the run.
     pub fn code(&self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl StoreError {
             Self::Unreadable { .. } | Self::Failed { .. } | Self::Damaged { .. } | Self::Stopped { .. } => {
                 "STORE_ERROR"
             }
-            Self::RunExists { .. } => "RUN_EXISTS",
+            Self::RunExists { .. } => "RUN_ID_TAKEN",
             Self::NoSuchRun { .. } => "NO_SUCH_RUN",
             Self::RunHeld { .. } => "RUN_HELD",
             Self::RunLost { .. } => "RUN_LOST",
@@ -152,7 +152,7 @@ impl Display for StoreError {
             Self::Stopped { file, why } => {
                 write!(f, "{file}: nothing more is written or read after a failure: {why}")
             }
-            Self::RunExists { run } => write!(f, "run {run} exists"),
+            Self::RunExists { run } => write!(f, "there is a run {run} already"),
             Self::NoSuchRun { run } => write!(f, "no run {run}"),
             Self::Moved { run, expected, found } => {
                 write!(

@@ -98,7 +98,7 @@ pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those
         assert_eq!(put(&of_session, &["--session", "s"])["ok"], true);
         ids.extend([alone, of_session]);
     }
-    assert_eq!(put("alone-0", &[])["error"]["code"], "RUN_EXISTS");
+    assert_eq!(put("alone-0", &[])["error"]["code"], "RUN_ID_TAKEN");
     assert_eq!(
         cluster.lines("lines"),
         Vec::<String>::new(),

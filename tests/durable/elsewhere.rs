@@ -87,7 +87,7 @@ fn a_run_that_can_not_be_put_is_refused_with_its_reason_and_nothing_is_kept() {
     assert_eq!(code(put("none")), "WORKFLOW_NOT_FOUND");
     assert!(block_on(store.run(RUN)).expect("is read").is_none());
     assert!(put("short").is_ok());
-    assert_eq!(code(put("short")), "RUN_EXISTS");
+    assert_eq!(code(put("short")), "RUN_ID_TAKEN");
     let storeless = Engine::builder().workflows(SHORT).build().expect("builds");
     assert_eq!(code(block_on(storeless.run("short").start_elsewhere())), "NO_STORE");
     let status = block_on(store.run(RUN)).expect("is read").map(|run| run.status);

@@ -30,6 +30,37 @@ fn hear(events: &mut pirn::BlockingEvents, wanted: EventType) {
 }
 
 #[test]
+fn an_id_that_a_run_has_is_refused_with_one_code_under_way_and_in_the_store() {
+    let builder = Engine::builder().arbiters(1).workflows(GATE);
+    let engine = builder.store(pirn::store::MemoryStore::new()).build().expect("valid");
+    let start = || engine.run("gate").run_id("same").start();
+    let first = start().expect("admitted");
+    let refused = start().expect_err("it is under way");
+    assert_eq!(refused.code, RunErrorCode::RunIdTaken, "{refused}");
+    first.cancel("enough");
+    first.settled_blocking();
+    let again = start().expect("only the store knows").outcome_blocking();
+    let error = again.error.as_ref().expect("it failed");
+    assert_eq!(error.code, RunErrorCode::RunIdTaken, "{error}");
+}
+
+#[test]
+fn an_id_that_no_store_accepts_is_refused_before_the_run_starts() {
+    for builder in [
+        Engine::builder(),
+        Engine::builder().store(pirn::store::MemoryStore::new()),
+    ] {
+        let engine = builder.arbiters(1).workflows(GATE).build().expect("valid");
+        for id in ["", "a\0b", &"x".repeat(513)] {
+            let of_run = engine.run("gate").run_id(id).start().expect_err("refused");
+            assert_eq!(of_run.code, RunErrorCode::InvalidInput, "{of_run}");
+            let of_session = engine.run("gate").session(id).start().expect_err("refused");
+            assert_eq!(of_session.code, RunErrorCode::InvalidInput, "{of_session}");
+        }
+    }
+}
+
+#[test]
 fn engines_come_and_go_in_one_process_and_leave_nothing() {
     for round in 0..30 {
         let engine = engine();

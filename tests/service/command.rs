@@ -196,6 +196,20 @@ fn an_address_that_others_reach_needs_a_token() {
     let (code, said) = serve(&["one.json", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("--token-file"), "{said}");
+    for (option, value) in [
+        ("--allow-origin", "*"),
+        ("--allow-origin", "https://app.example.com/"),
+        ("--allow-host", "pirn.example.com:7474"),
+        ("--allow-host", "*"),
+    ] {
+        let (code, said) = serve(&["one.json", option, value]);
+        assert_eq!(code, Some(2), "{option} {value}: {said}");
+        assert!(
+            !said.contains("listening")
+                && said.contains("write `") | said.contains("give each") | said.contains("no port"),
+            "{said}"
+        );
+    }
     let (code, said) = serve(&["none.json"]);
     assert_eq!(code, Some(2), "{said}");
     std::fs::write(folder.join("bad.json"), ONE.replace("WAIT", "WEIGHT")).expect("a file");

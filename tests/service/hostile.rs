@@ -112,6 +112,26 @@ async fn a_flood_of_headers_is_refused_with_431() {
 }
 
 #[tokio::test]
+async fn headers_up_to_the_limit_are_accepted_and_one_byte_more_is_refused() {
+    let world = World::new().await;
+    let request = |bytes: usize| {
+        let start = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: ";
+        // The empty line ends the headers and is none.
+        let filler = "y".repeat(bytes - start.len() - "\r\n".len());
+        format!("{start}{filler}\r\n\r\n")
+    };
+    let limit = Limits::default().header_bytes;
+    let accepted = send(&world, request(limit).as_bytes()).await;
+    assert!(accepted.starts_with("HTTP/1.1 200 "), "{accepted}");
+    for more in [limit + 1, limit + 4_000, limit + 8_000] {
+        let refused = send(&world, request(more).as_bytes()).await;
+        assert!(refused.starts_with("HTTP/1.1 431 "), "{more}: {refused}");
+    }
+    let refused = send(&world, request(limit + 1).as_bytes()).await;
+    assert!(refused.contains("application/problem+json") && refused.contains("HEADERS_TOO_LARGE"));
+}
+
+#[tokio::test]
 async fn what_is_no_http_is_refused_with_400() {
     let world = World::new().await;
     for nonsense in [

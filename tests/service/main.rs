@@ -12,6 +12,7 @@ mod documented;
 mod drain;
 mod events;
 mod front_ends;
+mod gated_store;
 mod hostile;
 mod interactions;
 mod interrupts;
@@ -30,6 +31,7 @@ mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
+mod started;
 mod stored;
 #[cfg(feature = "otel")]
 mod traces;

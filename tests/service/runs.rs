@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use pirn::service::Limits;
+use pirn::Engine;
+use pirn::service::{Limits, Options};
+use pirn::store::MemoryStore;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
+use crate::gated_store::GatedStore;
 use crate::world::{Events, World, answer, refusal};
 
 #[tokio::test]
@@ -121,6 +124,106 @@ async fn one_idempotency_key_starts_one_run_however_often_it_comes() {
     assert!(!ids.contains(again.body["runId"].as_str().expect("an id")));
 }
 
+/// A world whose commits are answered by permits of the gate, with a run of this request that waits for its first one, and its client.
+async fn started_at_a_gate(world: &World, path: &str, key: Option<&str>, body: &Value) -> tokio::task::JoinHandle<()> {
+    let mut request = world.post(path, body);
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    let client = tokio::spawn(async move {
+        // It is never answered.
+        drop(request.send().await);
+    });
+    while answer(world.get("/v1/runs")).await.body["runs"] == json!([]) {
+        tokio::task::yield_now().await;
+    }
+    client
+}
+
+#[tokio::test]
+async fn an_idempotency_key_starts_one_run_though_its_first_client_goes_away_during_the_first_commit() {
+    let (store, gate) = GatedStore::new();
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let body = json!({"workflow": "echo", "input": {"n": 1}});
+    let client = started_at_a_gate(&world, "/v1/runs", Some("k"), &body).await;
+    client.abort();
+    drop(client.await);
+    let again = || answer(world.post("/v1/runs", &body).header("idempotency-key", "k"));
+    // The service has noticed by one of these that the client is gone.
+    for _ in 0..50 {
+        let again = tokio::time::timeout(std::time::Duration::from_secs(60), again());
+        let again = again.await.expect("an answer, as no second run is started");
+        assert_eq!(again.body["code"], "IDEMPOTENCY_KEY_IN_USE");
+    }
+    gate.add_permits(1_000);
+    let started = loop {
+        let again = again().await;
+        if again.body["code"] != "IDEMPOTENCY_KEY_IN_USE" {
+            break again;
+        }
+    };
+    assert_eq!(started.status, StatusCode::CREATED, "{}", started.body);
+    let runs = answer(world.get("/v1/runs")).await.body["runs"].clone();
+    assert_eq!(runs.as_array().map(Vec::len), Some(1), "{runs}");
+    assert_eq!(runs[0]["runId"], started.body["runId"]);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_during_the_first_commit_stops_its_run_where_it_said_so() {
+    let (store, gate) = GatedStore::new();
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    let body = json!({"workflow": "gated", "input": {}, "cancelOnDisconnect": true});
+    let client = started_at_a_gate(&world, "/v1/runs?wait=600", None, &body).await;
+    client.abort();
+    drop(client.await);
+    gate.add_permits(1_000);
+    let id = answer(world.get("/v1/runs")).await.body["runs"][0]["runId"].clone();
+    let report = world.ended(id.as_str().expect("an id")).await;
+    assert_eq!(report["status"], "CANCELLED");
+}
+
+#[tokio::test]
+async fn a_session_is_needed_to_keep_what_a_failed_run_leaves() {
+    let world = World::new().await;
+    let body = json!({"workflow": "echo", "input": {}, "keepOnFailure": true});
+    let refused = answer(world.post("/v1/runs", &body)).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.body["pointer"]),
+        (422, &json!("/keepOnFailure"))
+    );
+}
+
+#[tokio::test]
+async fn an_id_that_is_no_text_is_refused_as_a_problem() {
+    let world = World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await;
+    for path in [
+        "/v1/runs/%ff",
+        "/v1/runs/%ff/events",
+        "/v1/workflows/%ff",
+        "/v1/sessions/%ff",
+        "/v1/chat/%ff/c/stream",
+    ] {
+        assert_eq!(
+            refusal(world.get(path)).await,
+            (400, "INVALID_REQUEST".into()),
+            "{path}"
+        );
+    }
+    for path in ["/v1/runs/%ff/cancel", "/v1/interactions/%ff"] {
+        let answer = world.post(path, &json!({"answer": 1}));
+        assert_eq!(refusal(answer).await, (400, "INVALID_REQUEST".into()), "{path}");
+    }
+    let long = "x".repeat(600);
+    for id in ["%00", "a%00b", &long] {
+        assert_eq!(
+            refusal(world.get(&format!("/v1/runs/{id}"))).await,
+            (404, "UNKNOWN_RUN".into())
+        );
+        let session = world.get(&format!("/v1/sessions/{id}"));
+        assert_eq!(refusal(session).await, (404, "UNKNOWN_SESSION".into()));
+    }
+}
+
 #[tokio::test]
 async fn a_run_has_the_id_that_it_is_given_once() {
     let world = World::new().await;
@@ -138,7 +241,7 @@ async fn a_run_has_the_id_that_it_is_given_once() {
         .all()
         .await;
     assert_eq!(events[0].json["runId"], "order-17.a_b");
-    for wrong in ["", "a/b", "a b", "ä", &"x".repeat(129)] {
+    for wrong in ["", "a/b", "a b", "ä", ".", "..", &"x".repeat(129)] {
         let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}, "runId": wrong}))).await;
         assert_eq!(
             (refused.status.as_u16(), &refused.body["pointer"]),

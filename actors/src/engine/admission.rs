@@ -116,7 +116,22 @@ impl EngineShared {
                 is_background: run.is_background,
             },
         };
-        self.admit(run.run_id, request, Vec::new(), from)?.1.go()
+        let (mut subscriptions, mut takers) = (Vec::new(), Vec::new());
+        self.watchers().retain(|watch| {
+            let watch = watch();
+            let stays = watch.is_some();
+            if let Some(watch) = watch {
+                subscriptions.push(watch.subscription);
+                takers.push(watch.take);
+            }
+            stays
+        });
+        let workflow_id = request.workflow_id.clone();
+        let (started, admitted) = self.admit(run.run_id, request, subscriptions, from)?;
+        for take in takers {
+            take(started.clone(), &workflow_id);
+        }
+        admitted.go()
     }
 
     fn admit(
@@ -126,6 +141,7 @@ impl EngineShared {
         subscriptions: Vec<Subscription>,
         from: Start,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
+        check_names(&run_id, &request)?;
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
         let metadata = request.metadata.clone();
@@ -201,8 +217,8 @@ impl EngineShared {
         // In one step: of two runs of one id that come together one is refused.
         if !self.runs.claim(&run_id, &supervisor) {
             return Err(RunError::new(
-                RunErrorCode::NodeFailed,
-                format!("a run {run_id} is under way"),
+                RunErrorCode::RunIdTaken,
+                format!("there is a run {run_id} already, and it is under way"),
             ));
         }
         let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
@@ -293,6 +309,33 @@ impl AdmittedRun {
             .start(self.job)
             .inspect_err(|_| self.engine.forget_run(&self.run_id, &self.supervisor))
     }
+}
+
+/// The most bytes in the id of a run or a session. Stores accept as many.
+const MAX_NAME: usize = 512;
+
+/// Checks the id of a run or a session.
+///
+/// # Errors
+/// A sentence.
+pub fn check_name(what: &str, id: &str) -> Result<(), String> {
+    if (1..=MAX_NAME).contains(&id.len()) && !id.contains('\0') {
+        return Ok(());
+    }
+    Err(format!(
+        "the id of a {what} has 1 to {MAX_NAME} bytes, none of them NUL; this one has {}",
+        id.len()
+    ))
+}
+
+/// Checks the ids that a run is asked for with.
+pub(super) fn check_names(run_id: &str, request: &RunRequest) -> Result<(), RunError> {
+    let session = request
+        .session
+        .as_ref()
+        .map(|session| check_name("session", &session.id));
+    let checked = check_name("run", run_id).and(session.unwrap_or(Ok(())));
+    checked.map_err(|why| RunError::new(RunErrorCode::InvalidInput, why))
 }
 
 fn refused(refused: Refused) -> RunError {

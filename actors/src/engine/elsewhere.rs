@@ -7,6 +7,7 @@ use pirn_core::event::EventMask;
 use pirn_core::run::Begun;
 use pirn_sync::completion;
 
+use super::admission::check_names;
 use super::local::Local;
 use super::{EngineShared, RunRequest};
 use crate::cause;
@@ -25,6 +26,7 @@ impl EngineShared {
         run_id: Arc<str>,
         request: RunRequest,
     ) -> Result<(Begun, Graphs), RunError> {
+        check_names(&run_id, &request)?;
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
         let metadata = request.metadata.clone();

@@ -12,7 +12,7 @@ mod started;
 mod triggers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::RunError;
@@ -31,10 +31,10 @@ use crate::ports::{Ports, ScriptStats};
 use crate::protocol::bus::{BusMsg, Subscriber};
 pub use crate::protocol::engine::OnEnd;
 use crate::protocol::engine::{DetachedRun, EngineHandle};
-use crate::protocol::events::{Deliver, EventFilter};
+use crate::protocol::events::{Deliver, EventFilter, Subscription};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::sessions::Sessions;
-pub use admission::{AdmittedRun, RunRequest, SessionRequest};
+pub use admission::{AdmittedRun, RunRequest, SessionRequest, check_name};
 pub use depths::MailboxDepths;
 use local::Local;
 use run_ids::RunIds;
@@ -63,6 +63,17 @@ pub trait Spawner: Send + Sync {
     fn start(&self, job: StartJob) -> Result<(), RunError>;
 }
 
+/// A watcher's part in a run that a trigger or a schedule starts.
+pub struct Watch {
+    /// Receives the run's events from the first one on.
+    pub subscription: Subscription,
+    /// Receives the run and the id of its workflow before its first step, on the thread that starts it.
+    pub take: Box<dyn FnOnce(StartedRun, &str) + Send>,
+}
+
+/// Called for each run that a trigger or a schedule starts. None: it watches no more.
+pub type WatchStarted = dyn Fn() -> Option<Watch> + Send + Sync;
+
 /// The parts that an engine is built from.
 pub struct EngineParts {
     /// Models, tools, scripts.
@@ -88,6 +99,7 @@ pub struct EngineShared {
     /// Held while a change of the triggers is sent to every arbiter: all hear of all changes in one order.
     trigger_changes: Mutex<()>,
     schedules: Schedules,
+    watchers: Mutex<Vec<Box<WatchStarted>>>,
     runs: Runs,
     gate: DrainGate,
     spawner: Box<dyn Spawner>,
@@ -113,6 +125,7 @@ impl EngineShared {
             graphs: RwLock::default(),
             trigger_changes: Mutex::new(()),
             schedules: Schedules::default(),
+            watchers: Mutex::default(),
             runs: Runs::default(),
             gate: DrainGate::new(parts.max_runs),
             spawner: parts.spawner,
@@ -229,6 +242,16 @@ impl EngineShared {
             settled,
             supervisor,
         })
+    }
+
+    /// Has a watcher take each run that a trigger or a schedule starts from now on.
+    pub fn watch_started(&self, watch: Box<WatchStarted>) {
+        self.watchers().push(watch);
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Vec<Box<WatchStarted>>> {
+        // Every holder leaves it whole.
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ports it was given.

@@ -50,10 +50,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
     /// A name that the service is asked by, beside localhost and the address it listens on
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = host)]
     allow_host: Vec<String>,
     /// An origin whose pages may ask, such as https://app.example.com
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
     /// Seconds that runs may go on when the service is told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
@@ -77,6 +77,14 @@ pub(crate) struct Args {
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "expected an address and a port, such as 127.0.0.1:7474".to_owned())
+}
+
+fn host(text: &str) -> Result<String, String> {
+    Access::check_host(text).map(|()| text.to_owned())
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    Access::check_origin(text).map(|()| text.to_owned())
 }
 
 /// Serves until it is told to stop.

@@ -313,7 +313,11 @@ pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
 
 /// The end of a run whose store failed.
 pub(crate) fn not_kept(error: &StoreError) -> RunError {
-    RunError::new(RunErrorCode::StoreError, error.to_string()).with_details(json!({ "code": error.code() }))
+    let code = match error {
+        StoreError::RunExists { .. } => RunErrorCode::RunIdTaken,
+        _ => RunErrorCode::StoreError,
+    };
+    RunError::new(code, error.to_string()).with_details(json!({ "code": error.code() }))
 }
 
 fn unwritten(error: &serde_json::Error) -> RunError {

@@ -171,7 +171,11 @@ pub(crate) async fn fork(
     if let Some(input) = asked.input {
         fork = fork.input(input);
     }
-    let run = service.fork(fork, asked.run_id).await?;
+    let forking = {
+        let service = service.clone();
+        async move { service.fork(fork, asked.run_id).await }
+    };
+    let run = service.to_its_end(forking).await?;
     let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
     Ok((StatusCode::CREATED, location, Json(run.summary())).into_response())
 }

@@ -131,16 +131,27 @@ pub(crate) async fn start(
             "the runs of this service are carried elsewhere: start one without a stream, then ask for its events";
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
-    let begun = match claim {
-        None => service.begin(start).await?,
-        Some(Claim::Same(run_id)) => started_before(&service, run_id),
-        Some(Claim::First(claimed)) => first(&service, claimed, start).await?,
+    let starting = {
+        let service = service.clone();
+        async move {
+            let begun = match claim {
+                None => service.begin(start).await?,
+                Some(Claim::Same(run_id)) => started_before(&service, run_id),
+                Some(Claim::First(claimed)) => first(&service, claimed, start).await?,
+            };
+            // Dropped where the client has gone meanwhile.
+            let guard = match &begun {
+                Begun::Here(run) if cancels => CancelOnDrop(Some(Arc::clone(run))),
+                Begun::Here(_) | Begun::Elsewhere(_) => CancelOnDrop(None),
+            };
+            Ok((begun, guard))
+        }
     };
+    let (begun, mut guard) = service.to_its_end(starting).await?;
     let run = match begun {
         Begun::Here(run) => run,
         Begun::Elsewhere(run_id) => return elsewhere(&service, &run_id, is_stream, wait).await,
     };
-    let mut guard = CancelOnDrop(cancels.then(|| Arc::clone(&run)));
     let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
     if is_stream {
         let feed = Feed::open(&service, &run, Position::START)?;

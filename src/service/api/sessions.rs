@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use super::query::Path;
+use crate::engine::check_name;
 
 /// The state of a session, of which `pirn run --conversation` reads the conversation.
 #[utoipa::path(
@@ -17,11 +18,15 @@ use super::query::Path;
     )
 )]
 pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let unknown = || {
+        let detail = format!("no run has left anything in a session {id}");
+        Problem::new(ProblemCode::UnknownSession, detail)
+    };
+    check_name("session", &id).map_err(|_| unknown())?;
     let state = service.engine().session(&id).await;
     let state = state.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
     if state.version == 0 {
-        let detail = format!("no run has left anything in a session {id}");
-        return Err(Problem::new(ProblemCode::UnknownSession, detail));
+        return Err(unknown());
     }
     Ok(Json(state.shown(&id)))
 }

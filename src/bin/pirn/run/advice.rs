@@ -59,6 +59,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::StoreError => {
             "what was durable stays: `pirn runs resume` goes on with the run once the store works again"
         }
+        RunErrorCode::RunIdTaken => "give another --run-id, or none: then the run gets one",
         RunErrorCode::EffectInDoubt => {
             "look whether it was done; `inDoubt` of the node or tool says what happens with such a call"
         }
