@@ -128,9 +128,9 @@ impl Access {
             let detail = format!("the request is for {name}, which this service is not told to answer for");
             return Err(Problem::new(ProblemCode::WrongHost, detail));
         }
-        if let Some(origin) = headers.get(ORIGIN)
-            && !self.is_own(origin, asked.as_deref())
-        {
+        // Of several, each: nothing says which of them a proxy has read.
+        let mut origins = headers.get_all(ORIGIN).iter();
+        if !origins.all(|origin| self.is_own(origin, asked.as_deref())) {
             let detail = "pages of this origin may not send requests";
             return Err(Problem::new(ProblemCode::WrongOrigin, detail));
         }
@@ -152,7 +152,10 @@ impl Access {
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
-        let value = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (values.next().map(HeaderValue::as_bytes), values.next()) else {
+            return false;
+        };
         let Some((scheme, token)) = value.split_at_checked("Bearer ".len()) else {
             return false;
         };
@@ -278,6 +281,11 @@ mod tests {
             ..Access::default()
         };
         let from = |origin| asked(&access, &[("host", "localhost:7474"), ("origin", origin)]);
+        let (own, evil) = (("origin", "https://app.example.com"), ("origin", "http://evil.example"));
+        for several in [[own, evil], [evil, own]] {
+            let headers = [("host", "localhost:7474"), several[0], several[1]];
+            assert_eq!(asked(&access, &headers), Err("WRONG_ORIGIN"), "{several:?}");
+        }
         assert_eq!(from("http://localhost:7474"), Ok(()));
         assert_eq!(from("https://app.example.com"), Ok(()));
         for other in [
@@ -367,5 +375,10 @@ mod tests {
             assert_eq!(with(other), Err("UNAUTHORIZED"), "{other}");
         }
         assert_eq!(asked(&access, &[("host", "localhost")]), Err("UNAUTHORIZED"));
+        let (right, wrong) = (("authorization", "Bearer one"), ("authorization", "Bearer three"));
+        for several in [[right, wrong], [wrong, right], [right, right]] {
+            let headers = [("host", "localhost"), several[0], several[1]];
+            assert_eq!(asked(&access, &headers), Err("UNAUTHORIZED"), "{several:?}");
+        }
     }
 }

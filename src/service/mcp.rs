@@ -5,7 +5,7 @@
 //! whose connection ends, cancels its run. Questions to people are elicitations of the client: requests of their own, or, from
 //! the protocol's version 2026-07-28 on, part of the call's result, which the client answers with the next call.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -25,7 +25,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 
-use super::catalogue::Offer;
+use super::catalogue::{Catalogue, Offer};
 use super::feed::{Fed, Feed};
 use super::mcp_limits::{InputMemory, Sessions, bounded};
 use super::memory::Reserved;
@@ -36,6 +36,7 @@ use super::state::Service;
 use super::wire::elicitation::{Elicited, elicited, form};
 use super::wire::interrupts::InterruptId;
 use super::wire::output_text;
+use crate::store::ContentHash;
 use crate::{AnswerRefused, Event, EventType, Interaction, ThreadStatus};
 
 /// Characters that the name of a tool may have.
@@ -104,7 +105,10 @@ impl ServerHandler for McpServer {
     ) -> Result<ListToolsResult, ErrorData> {
         let catalogue = self.service.catalogue();
         Ok(ListToolsResult::with_all_items(
-            catalogue.offers().map(|offer| tool(offer)).collect(),
+            tools(&catalogue)
+                .into_iter()
+                .map(|(name, offer)| tool(name, offer))
+                .collect(),
         ))
     }
 
@@ -114,10 +118,8 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let catalogue = self.service.catalogue();
-        let offer = catalogue
-            .offers()
-            .find(|offer| tool_name(&offer.info.id) == request.name);
-        let Some(offer) = offer else {
+        let tools = tools(&catalogue);
+        let Some(offer) = tools.get(&*request.name) else {
             return Err(ErrorData::invalid_params(
                 format!("there is no tool {}", request.name),
                 None,
@@ -369,12 +371,40 @@ fn failed(why: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(why)])
 }
 
-fn tool(offer: &Offer) -> Tool {
+fn tool(name: String, offer: &Offer) -> Tool {
     let info = &offer.info;
     let about = info.description.clone().map(Into::into);
-    let mut tool = Tool::new_with_raw(tool_name(&info.id), about, Arc::new(schema(offer)));
+    let mut tool = Tool::new_with_raw(name, about, Arc::new(schema(offer)));
     tool.title.clone_from(&info.name);
     tool
+}
+
+/// The workflows by the names of their tools. A workflow whose id is a name has that name. Of others that would have the same name
+/// as another, each has one that ends with a part of its id's hash.
+fn tools(catalogue: &Catalogue) -> BTreeMap<String, &Offer> {
+    let (plain, other): (Vec<&Offer>, Vec<&Offer>) = catalogue
+        .offers()
+        .map(|offer| &**offer)
+        .partition(|offer| tool_name(&offer.info.id) == offer.info.id);
+    let mut tools: BTreeMap<String, &Offer> = plain.into_iter().map(|offer| (offer.info.id.clone(), offer)).collect();
+    let wanted: Vec<String> = other.iter().map(|offer| tool_name(&offer.info.id)).collect();
+    for (offer, name) in other.iter().zip(&wanted) {
+        let is_alone = wanted.iter().filter(|other| *other == name).count() == 1;
+        if is_alone && !tools.contains_key(name) {
+            tools.insert(name.clone(), offer);
+        } else {
+            tools.insert(hashed_name(&offer.info.id), offer);
+        }
+    }
+    tools
+}
+
+/// A name that the id of no other workflow gives.
+fn hashed_name(id: &str) -> String {
+    const DIGITS: usize = 16;
+    let hash = ContentHash::of(id).to_string();
+    let beginning: String = tool_name(id).chars().take(MAX_NAME - DIGITS - 1).collect();
+    format!("{beginning}_{}", &hash[..DIGITS])
 }
 
 /// A workflow's id as the name of a tool: what names may not have becomes `_`.
@@ -411,5 +441,41 @@ fn input(offer: &Offer, mut arguments: JsonObject) -> Value {
         Value::Object(arguments)
     } else {
         arguments.remove(INPUT).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+
+    #[test]
+    fn no_two_workflows_have_one_name_and_each_is_called_by_its_own() {
+        let long = "x".repeat(MAX_NAME);
+        let ids = [
+            "a b",
+            "a_b",
+            "a/b",
+            "c d",
+            &format!("{long}1"),
+            &format!("{long}2"),
+            "ü",
+            "ö",
+        ];
+        let workflow = |id: &&str| {
+            json!({"id": id, "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+                "edges": [{"from": "s", "to": "e"}]})
+        };
+        let bundle = json!({ "workflows": ids.iter().map(workflow).collect::<Vec<_>>() });
+        let engine = Engine::builder().workflows(bundle.to_string()).build().expect("valid");
+        let catalogue = Catalogue::of(&engine, |_| true);
+        let tools = tools(&catalogue);
+        let called: BTreeSet<&str> = tools.values().map(|offer| offer.info.id.as_str()).collect();
+        assert_eq!(called, ids.into_iter().collect());
+        assert_eq!(tools["a_b"].info.id, "a_b");
+        assert_eq!(tools["c_d"].info.id, "c d");
+        for name in tools.keys() {
+            assert!(name.len() <= MAX_NAME && tool_name(name) == *name, "{name}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::config::{Argument, CommandConfig};
 use super::environment;
 use super::output::{Head, tail};
 use super::process::Process;
+use super::template::Template;
 
 /// Bytes of stderr's end, and of stdout's beginning, that a failure shows.
 const SHOWN: usize = 4 * 1024;
@@ -68,8 +69,12 @@ impl Tool for CommandTool {
     }
 
     fn call(&self, arguments: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        let given = match written(&self.config, &arguments) {
+            Ok(given) => given,
+            Err(why) => return std::future::ready(Err(why)).boxed(),
+        };
         let call = Call {
-            arguments: written(&self.config.args, &arguments),
+            arguments: given,
             stdin: self.config.stdin.as_ref().and_then(|text| text.render(&arguments)),
         };
         let command = self.command(&call.arguments, call.stdin.is_some());
@@ -81,24 +86,47 @@ impl Tool for CommandTool {
 }
 
 /// The arguments of one call: what names an absent argument is left out, a list alone becomes several.
-fn written(templates: &[Argument], given: &Value) -> Vec<String> {
-    let mut arguments = Vec::with_capacity(templates.len());
-    for template in templates {
+///
+/// # Errors
+/// A sentence: the program would take a value of the call for an option, which its author has not given to the caller.
+fn written(config: &CommandConfig, given: &Value) -> Result<Vec<String>, String> {
+    let mut arguments = Vec::with_capacity(config.args.len());
+    // After `--` programs take nothing for an option.
+    let mut is_checked = !config.allow_dashes;
+    let mut put = |value: &Value, template: &Template| {
+        let text = text_of(value).into_owned();
+        if template.is_plain() {
+            is_checked &= text != "--";
+        } else if is_checked && template.beginning().is_empty() && is_option(value) {
+            let name = template.names().next().unwrap_or_default();
+            return Err(format!(
+                "`{name}` is `{text}`, which the program would take for an option: a value must not begin with `-`"
+            ));
+        }
+        arguments.push(text);
+        Ok(())
+    };
+    for template in &config.args {
         match template {
             Argument::One(template) => match template.value(given) {
-                Some(Value::Array(items)) => {
-                    arguments.extend(items.iter().map(|item| text_of(item).into_owned()));
-                }
-                Some(value) => arguments.push(text_of(&value).into_owned()),
+                Some(Value::Array(items)) => items.iter().try_for_each(|item| put(item, template))?,
+                Some(value) => put(&value, template)?,
                 None => {}
             },
             Argument::Together(templates) => {
-                let texts: Option<Vec<String>> = templates.iter().map(|template| template.render(given)).collect();
-                arguments.extend(texts.unwrap_or_default());
+                let values: Option<Vec<Value>> = templates.iter().map(|template| template.value(given)).collect();
+                for (value, template) in values.iter().flatten().zip(templates) {
+                    put(value, template)?;
+                }
             }
         }
     }
-    arguments
+    Ok(arguments)
+}
+
+/// True for what a program takes for an option. `-` alone is its input, and a number is a number.
+fn is_option(value: &Value) -> bool {
+    matches!(value, Value::String(text) if text.starts_with('-') && text != "-")
 }
 
 async fn run(

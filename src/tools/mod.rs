@@ -16,6 +16,7 @@ mod descendants;
 mod environment;
 #[cfg(feature = "tools")]
 mod http;
+mod lane;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "tools")]

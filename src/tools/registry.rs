@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::approval::{Approval, ApprovalRequest, Approver, Elicitation, Elicitations, Verdict};
 use super::arguments::Checker;
+use super::lane::Lane;
 use crate::limiter::Limiter;
 
 /// Milliseconds a tool may take where nothing else is said.
@@ -86,6 +87,7 @@ struct Registered {
     checker: Arc<Checker>,
     options: ToolOptions,
     limiter: Option<Arc<Limiter>>,
+    lane: Option<Lane>,
 }
 
 impl Default for ToolRegistry {
@@ -114,6 +116,11 @@ impl ToolRegistry {
 
     /// Adds a tool.
     pub fn register_with(&mut self, tool: Arc<dyn Tool>, options: ToolOptions) {
+        self.register_in(None, tool, options);
+    }
+
+    /// Adds a tool whose calls are made in a lane.
+    pub(super) fn register_in(&mut self, lane: Option<Lane>, tool: Arc<dyn Tool>, options: ToolOptions) {
         let spec = tool.spec();
         let registered = Registered {
             checker: Arc::new(Checker::new(spec.parameters.clone())),
@@ -121,6 +128,7 @@ impl ToolRegistry {
             tool,
             options,
             spec: spec.clone(),
+            lane,
         };
         self.tools.insert(spec.name, registered);
     }
@@ -405,6 +413,11 @@ impl Registered {
         let ask = elicitations.map(|answer| answer.during(name.clone(), call_id.clone(), caller.clone()));
         let run = caller.as_ref().map(|caller| Arc::clone(&caller.run_id));
         let run = run.unwrap_or_default();
+        let lane = self.lane.as_ref().filter(|lane| lane.is_always() || ask.is_some());
+        let _pass = match lane {
+            Some(lane) => Some(lane.enter(&run).await),
+            None => None,
+        };
         // Its own first, so that who waits for a busy tool takes no place from the others.
         let _own = match &self.limiter {
             Some(limiter) => Some(limiter.enter(&run, 0, &clock).await),

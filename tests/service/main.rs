@@ -18,6 +18,8 @@ mod interactions;
 mod interrupts;
 mod load;
 #[cfg(feature = "mcp")]
+mod mcp_client;
+#[cfg(feature = "mcp")]
 mod mcp_questions;
 mod metrics;
 mod oauth;

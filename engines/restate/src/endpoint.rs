@@ -2,17 +2,26 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use restate_sdk::hyper::HyperEndpoint;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::objects;
 
 /// Calls at once on one connection. The server opens another for more, and so workers that share an address share the calls.
 const CALLS: u32 = 16;
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS: usize = 1_024;
+/// Time for a connection to say by which version of HTTP it calls, and for a request's headers to arrive.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// Time between looks whether the other end of a connection is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1_024;
 
@@ -37,22 +46,57 @@ async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// Waits until it is known by which version of HTTP a connection calls: the library waits for that without end.
+async fn has_spoken(stream: &TcpStream) {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut seen = [0; PREFACE.len()];
+    loop {
+        match stream.peek(&mut seen).await {
+            Ok(len) if len > 0 && len < PREFACE.len() && PREFACE.starts_with(&seen[..len]) => {
+                // What was seen stays there, so the socket is ready at once: more is looked for after a while.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // It was closed, or has said enough: serving it tells which.
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
 /// Answers the server until it is dropped.
 pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
     let service = HyperEndpoint::new(objects::endpoint());
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&free).acquire_owned().await else {
+            return;
+        };
         let stream = match accept(&listener).await {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
         let service = service.clone();
         tasks.spawn(async move {
+            let _place = place;
+            if tokio::time::timeout(HEADER_TIME, has_spoken(&stream)).await.is_err() {
+                tracing::debug!("a connection is closed: it said nothing");
+                return;
+            }
             let mut builder = Builder::new(TokioExecutor::new());
-            builder.http2().max_concurrent_streams(CALLS);
+            builder
+                .http1()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIME);
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(HEADER_TIME)
+                .max_concurrent_streams(CALLS);
             let served = builder.serve_connection(TokioIo::new(stream), service).await;
             if let Err(error) = served {
                 tracing::debug!(error = &*error, "a connection of the server's ended");

@@ -227,11 +227,27 @@ pub(crate) mod shared {
             let Some((scheme, rest)) = self.url.split_once("://") else {
                 return "URL".to_owned();
             };
+            let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let is_shown = |pair: &&str| {
+                let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+                // Also what is encoded, which may be the name of a password.
+                !name.contains("pass") && !name.contains('%')
+            };
+            let query: Vec<&str> = query
+                .split('&')
+                .filter(|pair| !pair.is_empty())
+                .filter(is_shown)
+                .collect();
+            let query = if query.is_empty() {
+                String::new()
+            } else {
+                format!("?{}", query.join("&"))
+            };
             let Some((user, host)) = rest.rsplit_once('@') else {
-                return self.url.clone();
+                return format!("{scheme}://{rest}{query}");
             };
             let user = user.split_once(':').map_or(user, |(user, _)| user);
-            format!("{scheme}://{user}@{host}")
+            format!("{scheme}://{user}@{host}{query}")
         }
     }
 }

@@ -174,6 +174,16 @@ impl<'a> Fields<'a> {
         number
     }
 
+    /// True or false.
+    pub(super) fn flag(&mut self, name: &'static str) -> Option<bool> {
+        let value = self.value(name)?;
+        let flag = value.as_bool();
+        if flag.is_none() {
+            self.fault(name, "must be true or false");
+        }
+        flag
+    }
+
     /// One of `words`: its place among them.
     pub(super) fn word(&mut self, name: &'static str, words: &[&'static str]) -> Option<usize> {
         let text = self.text(name)?;

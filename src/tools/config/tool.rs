@@ -44,6 +44,8 @@ pub(in crate::tools) struct CommandConfig {
     pub(in crate::tools) env_from: Vec<String>,
     pub(in crate::tools) cwd: Option<PathBuf>,
     pub(in crate::tools) ok_exit_codes: Vec<i32>,
+    /// A value may begin with `-`.
+    pub(in crate::tools) allow_dashes: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -193,6 +195,7 @@ impl Default for CommandConfig {
             env_from: Vec::new(),
             cwd: None,
             ok_exit_codes: vec![0],
+            allow_dashes: false,
         }
     }
 }
@@ -221,6 +224,7 @@ fn command(fields: &mut Fields<'_>, folder: &Path, known: Option<&[String]>) -> 
         env_from: fields.variables("envFrom"),
         cwd: fields.text("cwd").map(|path| folder.join(path)),
         ok_exit_codes: exit_codes(fields),
+        allow_dashes: fields.flag("allowDashes").unwrap_or(false),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -26,15 +27,37 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 pub(super) struct Authorized {
     client: Client,
     tokens: Option<Arc<Tokens>>,
+    /// The server has answered the last request with 401.
+    is_refused: Arc<AtomicBool>,
 }
 
 impl Authorized {
     pub(super) fn new(client: Client, tokens: Option<Arc<Tokens>>) -> Self {
-        Self { client, tokens }
+        Self {
+            client,
+            tokens,
+            is_refused: Arc::default(),
+        }
+    }
+
+    /// True while the server answers 401: the errors of the library tell it as a text alone.
+    pub(super) fn is_refused(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_refused)
+    }
+
+    /// Sends with a token, and notes whether the server refused the request for want of one.
+    async fn send<T, F: Future<Output = Result<T, Refused>>>(
+        &self,
+        request: impl Fn(Option<String>) -> F,
+    ) -> Result<T, Refused> {
+        let answered = self.send_with_token(request).await;
+        let is_refused = matches!(&answered, Err(error) if is_unauthorized(error));
+        self.is_refused.store(is_refused, Ordering::Relaxed);
+        answered
     }
 
     /// Sends with a token; once more with another one where the server refuses that.
-    async fn send<T, F: Future<Output = Result<T, Refused>>>(
+    async fn send_with_token<T, F: Future<Output = Result<T, Refused>>>(
         &self,
         request: impl Fn(Option<String>) -> F,
     ) -> Result<T, Refused> {

@@ -1,6 +1,7 @@
 //! One connection to a server, from its start to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pirn_actors::cause::idempotency_key;
@@ -24,11 +25,8 @@ use super::within;
 use crate::headers;
 use crate::tools::config::{McpServerConfig, Transport};
 
-/// A refusal for want of a key, with what to do about it.
-fn in_words(error: &str, has_oauth: bool) -> String {
-    // What a token endpoint says has been put into words.
-    let is_refused = !error.contains("no token from")
-        && (error.contains("401") || error.to_ascii_lowercase().contains("auth required"));
+/// A refusal for want of a key, with what to do about it; `is_refused`: the server has answered 401.
+fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
     match (is_refused, has_oauth) {
         (false, _) => error.to_owned(),
         (true, true) => {
@@ -48,6 +46,8 @@ pub(super) struct Connection {
     child: Option<Child>,
     need_tasks: NeedTasks,
     has_oauth: bool,
+    /// True while the server answers 401.
+    is_refused: Arc<AtomicBool>,
 }
 
 /// Something that a server is asked.
@@ -96,6 +96,7 @@ impl Connection {
                         child: Some(child),
                         need_tasks,
                         has_oauth: false,
+                        is_refused: Arc::default(),
                     }),
                     Some(Err(error)) => Err(child.why(|| error.to_string()).await),
                     None => Err(child.why(late).await),
@@ -124,15 +125,21 @@ impl Connection {
                     tokens.token().await?;
                 }
                 let has_oauth = tokens.is_some();
-                let transport = StreamableHttpClientTransport::with_client(Authorized::new(client, tokens), to);
+                let client = Authorized::new(client, tokens);
+                let is_refused = client.is_refused();
+                let transport = StreamableHttpClientTransport::with_client(client, to);
                 match within(limit, Box::pin(about.serve(transport))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: None,
                         need_tasks,
                         has_oauth,
+                        is_refused,
                     }),
-                    Some(Err(error)) => Err(in_words(&error.to_string(), has_oauth)),
+                    Some(Err(error)) => {
+                        let is_refused = is_refused.load(Ordering::Relaxed);
+                        Err(in_words(&error.to_string(), is_refused, has_oauth))
+                    }
                     None => Err(late()),
                 }
             }
@@ -225,7 +232,11 @@ impl Connection {
     }
 
     fn in_words(&self, error: &ServiceError) -> String {
-        in_words(&error.to_string(), self.has_oauth)
+        in_words(
+            &error.to_string(),
+            self.is_refused.load(Ordering::Relaxed),
+            self.has_oauth,
+        )
     }
 
     /// True once it has ended.

@@ -1,4 +1,7 @@
-//! Requests of a server to us: questions to a person, and the folders it is to work in.
+//! Requests of a server to us: questions to a person, requests to a model, and the folders it is to work in.
+//!
+//! Such a request belongs to a call, and that call's run alone may answer it. Nothing in it names the call: so the calls of one run at
+//! a time are [made](crate::tools::lane) where somebody could answer, and a request that comes while several runs call is declined.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +18,7 @@ use rmcp::service::{RequestContext, RoleClient};
 
 use super::sampling;
 
-/// Whom a server's questions go to: whoever is asked for the calls that are under way.
+/// The calls of a server that are under way, and who answers the server's requests during each.
 #[derive(Default)]
 pub(super) struct Door {
     calls: Mutex<Calls>,
@@ -30,6 +33,8 @@ struct Calls {
 /// Whom a server may ask during a call.
 #[derive(Clone, Default)]
 pub(super) struct Help {
+    /// The run that calls; none: the call is made by hand.
+    pub(super) run: Option<Arc<str>>,
     /// Whoever is asked for consent.
     pub(super) ask: Option<Arc<AskPerson>>,
     /// The models of the run.
@@ -55,18 +60,21 @@ impl Door {
         }
     }
 
-    /// Whoever is asked for the call that began last: a question does not say which it belongs to.
-    fn person(&self) -> Option<Arc<AskPerson>> {
-        self.calls().under_way.values().rev().find_map(|help| help.ask.clone())
-    }
-
-    /// The models of the run whose call began last.
-    fn sampler(&self) -> Option<Sampler> {
-        self.calls()
-            .under_way
-            .values()
-            .rev()
-            .find_map(|help| help.sampler.clone())
+    /// Who answers a request of the server: whoever does for the run that calls it. Nobody where several do.
+    fn help(&self) -> Help {
+        let calls = self.calls();
+        let mut under_way = calls.under_way.values().rev();
+        let Some(last) = under_way.next() else {
+            return Help::default();
+        };
+        if under_way.any(|other| other.run != last.run) {
+            tracing::warn!(
+                calls = calls.under_way.len(),
+                "a request of an MCP server is declined: several runs call it, and the request does not say which it is for"
+            );
+            return Help::default();
+        }
+        last.clone()
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -130,7 +138,7 @@ impl ClientHandler for Handler {
         else {
             return declined();
         };
-        let Some(ask) = self.door.person() else {
+        let Some(ask) = self.door.help().ask else {
             return declined();
         };
         let Ok(schema) = serde_json::to_value(requested_schema) else {
@@ -149,7 +157,7 @@ impl ClientHandler for Handler {
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         match &self.sampling {
-            Some(profile_id) => sampling::answer(request, profile_id, self.door.sampler()).await,
+            Some(profile_id) => sampling::answer(request, profile_id, self.door.help().sampler).await,
             None => Err(ErrorData::method_not_found::<CreateMessageRequestMethod>()),
         }
     }
@@ -171,5 +179,44 @@ mod roots {
 
     pub(super) fn listed(roots: &[String]) -> ListRootsResult {
         ListRootsResult::new(roots.iter().map(Root::new).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A call of a run whose person answers with the run's name.
+    fn call(run: &'static str) -> Help {
+        Help {
+            run: Some(run.into()),
+            ask: Some(Arc::new(move |_| std::future::ready(Some(json!(run))).boxed())),
+            sampler: None,
+        }
+    }
+
+    #[test]
+    fn a_request_of_a_server_is_answered_by_the_one_run_that_calls_or_by_nobody() {
+        let door = Arc::new(Door::default());
+        let answer = || {
+            let question = Question {
+                message: String::new(),
+                schema: Value::Null,
+            };
+            door.help().ask?(question).now_or_never().flatten()
+        };
+        assert_eq!(answer(), None);
+        let first = door.enter(call("a"));
+        let again = door.enter(call("a"));
+        assert_eq!(answer(), Some(json!("a")));
+        let other = door.enter(call("b"));
+        assert_eq!(answer(), None, "it may be for either");
+        drop((first, again));
+        assert_eq!(answer(), Some(json!("b")));
+        drop(other);
+        assert_eq!(answer(), None);
     }
 }

@@ -134,7 +134,7 @@ impl McpServers {
     /// Adds their tools to a registry; the servers end with it.
     pub(super) fn add_to(self, registry: &mut ToolRegistry) {
         for (tool, options) in self.inner.has.tools.values() {
-            registry.register_with(Arc::clone(tool) as Arc<dyn Tool>, options.clone());
+            registry.register_in(Some(tool.lane()), Arc::clone(tool) as Arc<dyn Tool>, options.clone());
         }
         registry.own(self);
     }

@@ -9,12 +9,14 @@ use super::door::{Door, Help};
 use super::text::Said;
 use crate::tools::ToolOptions;
 use crate::tools::config::McpServerConfig;
+use crate::tools::lane::Lane;
 
 /// A server of the config.
 pub(super) struct Server {
     config: McpServerConfig,
     runtime: Handle,
     door: Arc<Door>,
+    lane: Lane,
     /// One at a time starts it.
     starting: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -48,6 +50,7 @@ impl Server {
     /// A server that is not started yet.
     pub(super) fn new(config: McpServerConfig, runtime: Handle) -> Arc<Self> {
         Arc::new(Self {
+            lane: Lane::new(config.sampling.is_some()),
             state: Mutex::new(State {
                 connection: None,
                 restarts_left: config.restarts,
@@ -78,6 +81,11 @@ impl Server {
             in_doubt: self.config.limits.in_doubt.clone(),
             source: self.config.source(),
         }
+    }
+
+    /// The lane of its calls.
+    pub(super) fn lane(&self) -> Lane {
+        self.lane.clone()
     }
 
     /// Starts it the first time, and has it say what it has.

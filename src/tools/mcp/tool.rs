@@ -15,6 +15,7 @@ use super::connection::Request;
 use super::door::Help;
 use super::server::{Listed, Server};
 use crate::tools::config::is_name;
+use crate::tools::lane::Lane;
 
 /// A tool of a server, under a name that every provider takes.
 pub(super) struct McpTool {
@@ -43,6 +44,11 @@ const MOST_NAMED: usize = 50;
 impl McpTool {
     pub(super) fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    /// The lane of its calls.
+    pub(super) fn lane(&self) -> Lane {
+        self.server.lane()
     }
 }
 
@@ -200,6 +206,7 @@ impl Tool for McpTool {
         };
         let server = Arc::clone(&self.server);
         let help = Help {
+            run: context.caller.map(|caller| caller.run_id),
             ask: context.ask,
             sampler: context.sampler,
         };

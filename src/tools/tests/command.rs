@@ -64,11 +64,59 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn whatever_the_arguments_are_they_arrive_as_they_are(texts in prop::collection::vec("[^\0]{0,12}", 1..5)) {
-        let tool = command(&json!({"texts": {"type": "array"}}), json!({"program": "printf", "args": ["%s\\0", "{{texts}}"]}));
+        let tool = command(&json!({"texts": {"type": "array"}}), json!({"program": "printf", "args": ["%s\\0", "{{texts}}"], "allowDashes": true}));
         let said = call(&tool, json!({ "texts": texts })).expect("printf works");
         let expected = texts.join("\0") + "\0";
         prop_assert_eq!(said, expected);
     }
+}
+
+#[test]
+fn a_value_that_the_program_would_take_for_an_option_is_refused() {
+    let schema = json!({"file": {}, "max": {}});
+    let printed = |args: Value, more: Value, given: Value| {
+        let mut config = json!({"program": "printf", "args": args});
+        for (name, value) in more.as_object().into_iter().flatten() {
+            config[name] = value.clone();
+        }
+        call(&command(&schema, config), given)
+    };
+    let plain = json!({});
+    for args in [
+        json!(["%s", "{{file}}"]),
+        json!(["%s", ["-n", "{{file}}"]]),
+        json!(["%s", "{{file}}.txt"]),
+    ] {
+        for file in ["--output=/x", "-o", "--"] {
+            let said = printed(args.clone(), plain.clone(), json!({ "file": file }));
+            let why = said.expect_err("refused");
+            assert!(why.contains("`file`") && why.contains("option"), "{args}: {why}");
+        }
+        assert!(printed(args, plain.clone(), json!({"file": "a-b"})).is_ok());
+    }
+    let listed = printed(json!(["%s", "{{file}}"]), plain.clone(), json!({"file": ["a", "-o"]}));
+    assert!(listed.is_err(), "an item of a list too: {listed:?}");
+    let said = |args: Value, given: Value| printed(args, plain.clone(), given);
+    // It begins with a text of the config, or comes after `--`, or is no option of any program.
+    assert_eq!(
+        said(json!(["%s", "--file={{file}}"]), json!({"file": "-o"})),
+        Ok("--file=-o".to_owned())
+    );
+    assert_eq!(
+        said(json!(["%s%s", "--", "{{file}}"]), json!({"file": "-o"})),
+        Ok("---o".to_owned())
+    );
+    assert_eq!(said(json!(["%s", "{{max}}"]), json!({"max": -5})), Ok("-5".to_owned()));
+    assert_eq!(
+        said(json!(["%s", "{{file}}"]), json!({"file": "-"})),
+        Ok("-".to_owned())
+    );
+    let allowed = printed(
+        json!(["%s", "{{file}}"]),
+        json!({"allowDashes": true}),
+        json!({"file": "-o"}),
+    );
+    assert_eq!(allowed, Ok("-o".to_owned()));
 }
 
 #[test]

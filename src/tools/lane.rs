@@ -1,0 +1,174 @@
+//! The way to a server whose requests do not say which call they belong to: the calls of one run at a time.
+//!
+//! What a server asks during a call (a person, a model) is for that call's run alone to answer. MCP has no field that names the call,
+//! and over HTTP a server may send such a request outside of the call's response. So while one run's calls are under way, those of
+//! other runs wait, in the order in which they came.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::channel::oneshot;
+
+/// Clones are the same lane.
+#[derive(Clone)]
+pub(super) struct Lane {
+    state: Arc<Mutex<State>>,
+    /// The server may ask a model, which every run has.
+    is_always: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// The run whose calls are under way.
+    run: Arc<str>,
+    inside: usize,
+    waiting: VecDeque<(Arc<str>, oneshot::Sender<Pass>)>,
+}
+
+/// Leave to make a call, given back when it is dropped.
+pub(super) struct Pass(Lane);
+
+impl Lane {
+    /// `is_always`: whether calls are made in it also where nobody answers elicitations.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask"))]
+    pub(super) fn new(is_always: bool) -> Self {
+        let state = Arc::default();
+        Self { state, is_always }
+    }
+
+    pub(super) fn is_always(&self) -> bool {
+        self.is_always
+    }
+
+    /// Waits until a run may make a call.
+    pub(super) async fn enter(&self, run: &Arc<str>) -> Pass {
+        let admitted = {
+            let mut state = self.state();
+            // A run that calls all the time does not keep others out.
+            let is_next = state.run == *run && state.waiting.is_empty();
+            if state.inside == 0 || is_next {
+                state.run = Arc::clone(run);
+                state.inside += 1;
+                return Pass(self.clone());
+            }
+            let (admit, admitted) = oneshot::channel();
+            state.waiting.push_back((Arc::clone(run), admit));
+            admitted
+        };
+        match admitted.await {
+            Ok(pass) => pass,
+            // The sender lives until it has sent.
+            Err(_cancelled) => std::future::pending().await,
+        }
+    }
+
+    fn leave(&self) {
+        let mut admitted = Vec::new();
+        {
+            let mut state = self.state();
+            state.inside -= 1;
+            if state.inside == 0
+                && let Some((run, _)) = state.waiting.front()
+            {
+                state.run = Arc::clone(run);
+                let (now, later) = std::mem::take(&mut state.waiting)
+                    .into_iter()
+                    .partition(|(run, _)| *run == state.run);
+                state.waiting = later;
+                let now: VecDeque<_> = now;
+                state.inside = now.len();
+                admitted.extend(now);
+            }
+        }
+        // A pass whose call was dropped meanwhile is dropped here, and leaves: not under the lock.
+        for (_, admit) in admitted {
+            drop(admit.send(Pass(self.clone())));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Entering = std::pin::Pin<Box<dyn Future<Output = Pass>>>;
+
+    fn enter(lane: &Lane, run: &str) -> Entering {
+        let (lane, run) = (lane.clone(), Arc::from(run));
+        let mut entering: Entering = Box::pin(async move { lane.enter(&run).await });
+        // It stands in the queue from the first poll on.
+        match entering.as_mut().now_or_never() {
+            Some(pass) => Box::pin(std::future::ready(pass)),
+            None => entering,
+        }
+    }
+
+    #[test]
+    fn calls_of_one_run_go_together_and_those_of_others_wait_in_their_order() {
+        let lane = Lane::new(true);
+        let first = enter(&lane, "a").now_or_never().expect("nobody is in");
+        let second = enter(&lane, "a").now_or_never().expect("its own run is in");
+        let (mut b, mut c, mut a) = (enter(&lane, "b"), enter(&lane, "c"), enter(&lane, "a"));
+        assert!(a.as_mut().now_or_never().is_none(), "others came before");
+        let mut again = enter(&lane, "b");
+        drop(first);
+        assert!(b.as_mut().now_or_never().is_none());
+        drop(second);
+        let passes = (b.as_mut().now_or_never(), again.as_mut().now_or_never());
+        assert!(passes.0.is_some() && passes.1.is_some());
+        assert!(c.as_mut().now_or_never().is_none());
+        drop(passes);
+        drop(c);
+        assert!(a.as_mut().now_or_never().is_some(), "who gave up is passed over");
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_runs_are_in_at_once_and_everybody_gets_in(
+            steps in prop::collection::vec((0..3_usize, any::<prop::sample::Index>()), 0..80),
+        ) {
+            let lane = Lane::new(true);
+            let (mut waiting, mut inside): (Vec<(usize, Entering)>, Vec<(usize, Pass)>) = (Vec::new(), Vec::new());
+            let settle = |waiting: &mut Vec<(usize, Entering)>, inside: &mut Vec<(usize, Pass)>| {
+                waiting.retain_mut(|(run, entering)| match entering.as_mut().now_or_never() {
+                    Some(pass) => { inside.push((*run, pass)); false }
+                    None => true,
+                });
+                let runs: std::collections::BTreeSet<usize> = inside.iter().map(|(run, _)| *run).collect();
+                assert!(runs.len() <= 1, "{runs:?}");
+                assert!(!inside.is_empty() || waiting.is_empty(), "nobody is in, and somebody waits");
+            };
+            for (step, which) in steps {
+                match step {
+                    0 | 1 => {
+                        let run = which.index(3);
+                        waiting.push((run, enter(&lane, &run.to_string())));
+                    }
+                    _ if !inside.is_empty() => drop(inside.swap_remove(which.index(inside.len()))),
+                    _ if !waiting.is_empty() => drop(waiting.swap_remove(which.index(waiting.len()))),
+                    _ => {}
+                }
+                settle(&mut waiting, &mut inside);
+            }
+            while !inside.is_empty() {
+                inside.pop();
+                settle(&mut waiting, &mut inside);
+            }
+            prop_assert!(waiting.is_empty());
+        }
+    }
+}

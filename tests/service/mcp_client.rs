@@ -1,0 +1,100 @@
+//! Two runs that call one MCP server at once: each is asked what its own call is about.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::join_all;
+use pirn::Engine;
+use pirn::service::Options;
+use pirn::tools::{McpServers, ToolRegistry, tools_of};
+use serde_json::{Value, json};
+
+use crate::command::folder;
+use crate::world::World;
+
+/// A workflow of the server that asks a person after a while: calls that are made at once are all under way by then.
+fn asks() -> Value {
+    json!({"id": "hello", "inputSchema": {"type": "object", "properties": {"who": {"type": "string"}}},
+        "nodes": [{"id": "start", "type": "START"}, {"id": "nap", "type": "WAIT", "config": {"seconds": 0.2}},
+                  {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Is it {{input.who}}?"}},
+                  {"id": "end", "type": "END", "config": {"output": "output.answer"}}],
+        "edges": [{"from": "start", "to": "nap"}, {"from": "nap", "to": "ask"}, {"from": "ask", "to": "end"}]})
+}
+
+/// An engine whose runs call the server for their tenants, and the questions that each tenant was asked.
+async fn client(server: Value) -> (Engine, Arc<Mutex<BTreeMap<String, Vec<String>>>>) {
+    let config = tools_of(json!({ "mcpServers": [server] }), Path::new("")).expect("a config");
+    let servers = McpServers::start(config.mcp_servers).await.expect("a server");
+    let mut tools = ToolRegistry::new();
+    tools.add_servers(servers);
+    let asked: Arc<Mutex<BTreeMap<String, Vec<String>>>> = Arc::default();
+    let heard = Arc::clone(&asked);
+    tools.on_elicitation(move |elicitation| {
+        let caller = elicitation.caller.expect("a run calls");
+        let tenant = caller.metadata["tenant"].as_str().expect("a tenant").to_owned();
+        let mut heard = heard.lock().expect("no panic");
+        heard
+            .entry(tenant.clone())
+            .or_default()
+            .push(elicitation.question.message);
+        std::future::ready(Some(json!({ "answer": tenant }))).boxed()
+    });
+    let call = json!({"tool": "peer_hello", "arguments": {"who": "{{input}}"}});
+    let workflow = json!({"id": "call",
+        "nodes": [{"id": "start", "type": "START"}, {"id": "call", "type": "TOOL", "config": call},
+                  {"id": "end", "type": "END", "config": {"output": "nodes['call']"}}],
+        "edges": [{"from": "start", "to": "call"}, {"from": "call", "to": "end"}]});
+    let engine = Engine::builder().tools(tools).workflows(workflow.to_string());
+    (engine.build().expect("an engine"), asked)
+}
+
+const TENANTS: [&str; 4] = ["ada", "bob", "cyd", "dan"];
+
+/// Has every tenant's run call the server at once.
+async fn every_tenant_is_asked_of_itself(server: Value) {
+    let (engine, asked) = client(server).await;
+    let runs = TENANTS.map(|tenant| {
+        let run = engine.run("call").input(tenant).metadata([("tenant", tenant)]);
+        run.start().expect("it starts")
+    });
+    let reports = join_all(runs.iter().map(pirn::RunHandle::outcome)).await;
+    let asked = asked.lock().expect("no panic").clone();
+    for (tenant, report) in TENANTS.iter().zip(reports) {
+        assert_eq!(
+            asked.get(*tenant),
+            Some(&vec![format!("Is it {tenant}?")]),
+            "{:?}",
+            report.error
+        );
+        assert_eq!(report.output, *tenant, "{:?}", report.error);
+    }
+    engine.shutdown(std::time::Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn over_http_each_run_is_asked_what_its_own_call_is_about() {
+    let world = World::of(Engine::builder().workflows(asks().to_string()), Options::default()).await;
+    every_tenant_is_asked_of_itself(json!({"id": "peer", "url": world.url("/mcp")})).await;
+}
+
+#[tokio::test]
+async fn on_a_pipe_each_run_is_asked_what_its_own_call_is_about() {
+    let folder = folder("mcp-asks");
+    std::fs::write(folder.join("asks.json"), asks().to_string()).expect("a file");
+    let args = json!(["mcp", folder.join("asks.json")]);
+    every_tenant_is_asked_of_itself(json!({"id": "peer", "command": env!("CARGO_BIN_EXE_pirn"), "args": args})).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_not_said_to_want_a_key_whatever_its_address() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let server = json!({"id": "peer", "url": format!("http://{address}/401")});
+    let config = tools_of(json!({ "mcpServers": [server] }), Path::new("")).expect("a config");
+    let faults = McpServers::start(config.mcp_servers).await.expect_err("nobody listens");
+    let said = format!("{faults:?}");
+    assert!(!said.contains("key") && said.contains("/401"), "{said}");
+}
