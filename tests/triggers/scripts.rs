@@ -39,7 +39,7 @@ fn triggers_of_a_run_act_in_their_order_whether_or_not_their_texts_need_javascri
             let told: Vec<&Value> = ran
                 .of(EventType::VariableChanged)
                 .into_iter()
-                .map(|event| &event.raised.data["value"])
+                .map(|event| &event.raised.fields["value"])
                 .collect();
             assert_eq!(told, expected, "seed {seed}");
         }
