@@ -249,6 +249,7 @@ impl StoredRuns {
         let filter = RunFilter {
             status: query.status.clone(),
             session: query.session.clone(),
+            workflow: query.workflow.clone(),
             youngest_first: true,
             ..RunFilter::default()
         };
@@ -262,8 +263,7 @@ impl StoredRuns {
             let page = page.map_err(io::Error::other)?;
             let is_last = page.len() < wanted;
             before = page.last().map(Run::place);
-            let is_asked = |run: &Run| query.workflow.as_ref().is_none_or(|id| *id == run.workflow);
-            found.extend(page.into_iter().filter(is_asked).map(summary));
+            found.extend(page.into_iter().map(summary));
             if is_last {
                 break;
             }

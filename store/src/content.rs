@@ -55,11 +55,15 @@ impl Debug for ContentHash {
     }
 }
 
-/// A text with its hash.
+/// A text with its hash, and the content that it follows: that one is kept for as long as this one is.
+///
+/// So what grows without end, such as the conversation of a session, is a chain of contents: each part is written once, and
+/// whoever needs the whole names the last part alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     hash: ContentHash,
     text: Arc<str>,
+    follows: Option<ContentHash>,
 }
 
 impl Content {
@@ -69,7 +73,21 @@ impl Content {
         Self {
             hash: ContentHash::of(&text),
             text,
+            follows: None,
         }
+    }
+
+    /// The same text, which follows another content. The text should say so too: contents with the same text are one, and what it
+    /// follows is what the first of them did.
+    #[must_use]
+    pub fn following(mut self, content: Option<ContentHash>) -> Self {
+        self.follows = content;
+        self
+    }
+
+    /// The content that it follows.
+    pub fn follows(&self) -> Option<ContentHash> {
+        self.follows
     }
 
     /// The name it is found by.

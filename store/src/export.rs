@@ -3,6 +3,7 @@
 //! One JSON value a line: the run, the texts it names, its steps, its timers, and at last a count and the SHA-256 of every line
 //! before. What a run shares with the one it was forked from is in the file too: an imported run stands by itself.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::io::{self, BufRead, Write};
 
@@ -21,6 +22,9 @@ const VERSION: u32 = 1;
 
 /// So many records are read at once.
 const PAGE: usize = 1_000;
+
+/// So many texts: they may be large.
+const TEXTS: usize = 16;
 
 /// Why a run was not exported or imported.
 #[derive(Debug)]
@@ -111,6 +115,9 @@ struct Line {
     content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
+    /// The hash of the text that this one follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    follows: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,15 +136,21 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
         .ok_or_else(|| StoreError::NoSuchRun { run: id.to_owned() })?;
     let mut lines = Lines::new(out);
     lines.write(&head(&run))?;
-    let named: Vec<ContentHash> = std::iter::once(run.definition)
-        .chain(run.contents.iter().copied())
-        .collect();
-    for (hash, text) in named.iter().zip(store.contents(named.clone()).await?) {
-        lines.write(&Line {
-            content: Some(hash.to_string()),
-            text: Some(text.to_string()),
-            ..Line::default()
-        })?;
+    let mut written = BTreeSet::new();
+    for last in std::iter::once(run.definition).chain(run.contents.iter().copied()) {
+        let chain = chain(store, last, &written).await?;
+        for some in chain.chunks(TEXTS) {
+            let texts = store.contents(some.iter().map(|(hash, _)| *hash).collect()).await?;
+            for ((hash, follows), text) in some.iter().zip(texts) {
+                written.insert(*hash);
+                lines.write(&Line {
+                    content: Some(hash.to_string()),
+                    text: Some(text.to_string()),
+                    follows: follows.as_ref().map(ToString::to_string),
+                    ..Line::default()
+                })?;
+            }
+        }
     }
     let mut step = 0;
     while step < run.steps {
@@ -160,6 +173,30 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
         }
     }
     lines.end()
+}
+
+/// A content and those that it follows, each with the one that it follows, in the order in which they came: the first follows
+/// nothing, or one of those that are written.
+async fn chain(
+    store: &dyn Store,
+    last: ContentHash,
+    written: &BTreeSet<ContentHash>,
+) -> Result<Vec<(ContentHash, Option<ContentHash>)>, StoreError> {
+    let (mut chain, mut next) = (Vec::new(), Some(last));
+    while let Some(from) = next.take().filter(|hash| !written.contains(hash)) {
+        let page = store.chain(from, PAGE + 1).await?;
+        // The last of a whole page begins the next one.
+        next = page.get(PAGE).copied();
+        for (at, hash) in page.iter().take(PAGE).enumerate() {
+            if written.contains(hash) {
+                next = None;
+                break;
+            }
+            chain.push((*hash, page.get(at + 1).copied()));
+        }
+    }
+    chain.reverse();
+    Ok(chain)
 }
 
 /// Puts the run of an exported file into `store`, under `id` or its own, whole or not at all. The id it has now.
@@ -273,7 +310,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
                     "the file is not what was exported: its checksum does not match".to_owned(),
                 ));
             }
-            let commit = commit.clone();
+            let commit = std::mem::replace(commit, Commit::after("", 0));
             text.clear();
             while file.read_line(&mut text)? > 0 {
                 number += 1;
@@ -305,7 +342,11 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
                 commit.records.push(Record { at, effect, body });
             }
             (None, Some((hash, text)), None) => {
-                let content = Content::new(text);
+                let follows = line.follows.as_ref().map(|hash| ContentHash::parse(hash));
+                if follows == Some(None) {
+                    return Err(malformed("what the text follows is no hash".to_owned()));
+                }
+                let content = Content::new(text).following(follows.flatten());
                 if content.hash().to_string() != hash {
                     return Err(malformed(format!("the text is not the one with the hash {hash}")));
                 }

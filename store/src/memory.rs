@@ -1,17 +1,19 @@
 //! Runs that live as long as the process, with the semantics of every other store.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future;
 
 use crate::commit::{Commit, Follows, NewRun, TimerChange};
-use crate::content::ContentHash;
+use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::pending::Pending;
 use crate::record::Record;
 use crate::run::MAX_FORKS;
-use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
+use crate::run::{Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer};
 use crate::store::{Removed, Store};
 
 /// A store in memory. Clones share it.
@@ -24,10 +26,44 @@ pub struct MemoryStore {
 #[derive(Clone, Debug, Default)]
 struct State {
     runs: BTreeMap<String, Kept>,
-    contents: BTreeMap<ContentHash, Arc<str>>,
+    contents: BTreeMap<ContentHash, Text>,
+    /// Contents that follow others: the other one first.
+    followers: BTreeSet<(ContentHash, ContentHash)>,
     timers: BTreeSet<Timer>,
+    /// The runs that are not hidden, by what they are asked for by, in their order.
+    lists: BTreeSet<(List, RunPlace)>,
     sessions: BTreeMap<String, Session>,
     meta: BTreeMap<String, String>,
+}
+
+/// Runs that are found together. The statuses by the places in [`RunStatus::ALL`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum List {
+    Status(usize),
+    Session(String),
+    Workflow(String, usize),
+}
+
+/// The entries of a run in the lists.
+fn entries_of(run: &Run) -> impl Iterator<Item = (List, RunPlace)> {
+    let status = status_at(run.status);
+    let session = run.session.clone().map(List::Session);
+    let lists = [List::Status(status), List::Workflow(run.workflow.clone(), status)];
+    let place = run.place();
+    lists.into_iter().chain(session).map(move |list| (list, place.clone()))
+}
+
+fn status_at(status: RunStatus) -> usize {
+    RunStatus::ALL
+        .iter()
+        .position(|known| *known == status)
+        .unwrap_or_default()
+}
+
+#[derive(Clone, Debug)]
+struct Text {
+    text: Arc<str>,
+    follows: Option<ContentHash>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,26 +129,7 @@ impl Store for MemoryStore {
     }
 
     fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
-        self.with(|state| {
-            let shown = state.runs.values().filter(|kept| !kept.is_hidden).map(|kept| &kept.run);
-            let is_later = |run: &&Run| {
-                let order = after.as_ref().map(|after| run.place().cmp(after));
-                order.is_none_or(|order| {
-                    if filter.youngest_first {
-                        order.is_lt()
-                    } else {
-                        order.is_gt()
-                    }
-                })
-            };
-            let mut runs: Vec<Run> = shown.filter(is_later).filter(|run| filter.has(run)).cloned().collect();
-            runs.sort_by_cached_key(Run::place);
-            if filter.youngest_first {
-                runs.reverse();
-            }
-            runs.truncate(limit);
-            Ok(runs)
-        })
+        self.with(|state| Ok(state.runs_of(&filter, after.as_ref(), limit)))
     }
 
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
@@ -142,10 +159,20 @@ impl Store for MemoryStore {
                 state
                     .contents
                     .get(&hash)
-                    .cloned()
+                    .map(|kept| Arc::clone(&kept.text))
                     .ok_or(StoreError::NoSuchContent { hash })
             };
             hashes.into_iter().map(find).collect()
+        })
+    }
+
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        self.with(|state| {
+            if !state.contents.contains_key(&last) {
+                return Err(StoreError::NoSuchContent { hash: last });
+            }
+            let before = |hash: &ContentHash| state.contents.get(hash)?.follows;
+            Ok(std::iter::successors(Some(last), before).take(limit).collect())
         })
     }
 
@@ -219,6 +246,82 @@ impl State {
         self.runs.get(id).filter(|kept| !kept.is_hidden)
     }
 
+    fn runs_of(&self, filter: &RunFilter, after: Option<&RunPlace>, limit: usize) -> Vec<Run> {
+        let asked = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
+        let lists: Vec<List> = match (&filter.session, &filter.workflow) {
+            (Some(session), _) => vec![List::Session(session.clone())],
+            (None, Some(workflow)) => asked
+                .map(|status| List::Workflow(workflow.clone(), status_at(status)))
+                .collect(),
+            (None, None) => asked.map(|status| List::Status(status_at(status))).collect(),
+        };
+        let mut runs: Vec<&Run> = Vec::new();
+        for list in lists {
+            let listed = self.listed(list, after, filter.youngest_first);
+            let listed = listed.filter_map(|place| Some(&self.runs.get(&place.id)?.run));
+            runs.extend(listed.filter(|run| filter.has(run)).take(limit));
+        }
+        runs.sort_by_cached_key(|run| run.place());
+        if filter.youngest_first {
+            runs.reverse();
+        }
+        runs.into_iter().take(limit).cloned().collect()
+    }
+
+    /// The places of a list after one, in the order asked for.
+    fn listed(
+        &self,
+        list: List,
+        after: Option<&RunPlace>,
+        youngest_first: bool,
+    ) -> Box<dyn Iterator<Item = &RunPlace> + '_> {
+        let least = RunPlace {
+            started_at: 0,
+            id: String::new(),
+        };
+        let is_of = {
+            let list = list.clone();
+            move |(of, _): &&(List, RunPlace)| *of == list
+        };
+        match (after, youngest_first) {
+            (None, false) => Box::new(
+                self.lists
+                    .range((list, least)..)
+                    .take_while(is_of)
+                    .map(|entry| &entry.1),
+            ),
+            (Some(after), false) => {
+                let after = Bound::Excluded((list, after.clone()));
+                Box::new(
+                    self.lists
+                        .range((after, Bound::Unbounded))
+                        .take_while(is_of)
+                        .map(|entry| &entry.1),
+                )
+            }
+            (Some(after), true) => Box::new(
+                self.lists
+                    .range(..(list, after.clone()))
+                    .rev()
+                    .take_while(is_of)
+                    .map(|entry| &entry.1),
+            ),
+            (None, true) => {
+                let end = RunPlace {
+                    started_at: u64::MAX,
+                    id: "\u{10ffff}".repeat(129),
+                };
+                Box::new(
+                    self.lists
+                        .range(..=(list, end))
+                        .rev()
+                        .take_while(is_of)
+                        .map(|entry| &entry.1),
+                )
+            }
+        }
+    }
+
     fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
         commit.check()?;
         let before = match &commit.follows {
@@ -230,39 +333,58 @@ impl State {
             }
         };
         let named = before.iter().flat_map(Kept::names).chain(&commit.names);
-        self.know(&commit, named)?;
+        let followed: Vec<ContentHash> = commit.contents.iter().filter_map(Content::follows).collect();
+        self.know(&commit, named.chain(&followed))?;
         let session = commit
             .session
             .as_ref()
             .map(|write| self.session_after(&commit, write))
             .transpose()?;
-        let mut kept = before.unwrap_or_else(|| self.runs[&commit.run].clone());
-        kept.run.steps += commit.records.len() as u64;
-        if let Some(snapshot) = commit.snapshot {
-            moved(
-                &commit.run,
-                snapshot.step,
-                kept.run.steps,
-                snapshot.step <= kept.run.steps,
-            )?;
-            kept.snapshot = Some(snapshot);
+        if let Some(snapshot) = &commit.snapshot {
+            let run = before
+                .as_ref()
+                .or_else(|| self.runs.get(&commit.run))
+                .map(|kept| &kept.run);
+            let steps = run.map_or(0, |run| run.steps) + commit.records.len() as u64;
+            moved(&commit.run, snapshot.step, steps, snapshot.step <= steps)?;
         }
-        // From here on nothing is refused.
+        // From here on nothing is refused. A run is changed where it is: a copy would cost its whole journal.
+        let kept = match self.runs.entry(commit.run.clone()) {
+            Entry::Occupied(kept) => kept.into_mut(),
+            Entry::Vacant(vacant) => {
+                let Some(begun) = before else {
+                    return Err(no_run(&commit.run));
+                };
+                self.lists.extend(entries_of(&begun.run));
+                vacant.insert(begun)
+            }
+        };
+        kept.run.steps += commit.records.len() as u64;
+        if commit.snapshot.is_some() {
+            kept.snapshot = commit.snapshot;
+        }
         if let Some(last) = commit.records.last() {
             kept.run.updated_at = last.at;
         }
-        if let Some(status) = commit.status {
+        if let Some(status) = commit.status.filter(|status| *status != kept.run.status) {
+            for entry in entries_of(&kept.run) {
+                self.lists.remove(&entry);
+            }
             kept.run.status = status;
+            self.lists.extend(entries_of(&kept.run));
         }
         kept.records.extend(commit.records);
         kept.run.contents.extend(&commit.names);
         let steps = kept.run.steps;
-        self.contents.extend(
-            commit
-                .contents
-                .into_iter()
-                .map(|content| (content.hash(), content.text().clone())),
-        );
+        for content in commit.contents {
+            let hash = content.hash();
+            if let Entry::Vacant(vacant) = self.contents.entry(hash) {
+                let follows = content.follows();
+                let text = Arc::clone(content.text());
+                vacant.insert(Text { text, follows });
+                self.followers.extend(follows.map(|before| (before, hash)));
+            }
+        }
         for change in commit.timers {
             let run = commit.run.clone();
             match change {
@@ -273,7 +395,6 @@ impl State {
         if let Some(session) = session {
             self.sessions.insert(session.id.clone(), session);
         }
-        self.runs.insert(commit.run, kept);
         Ok(steps)
     }
 
@@ -334,6 +455,9 @@ impl State {
                 && !kept.is_hidden
             {
                 kept.is_hidden = true;
+                for entry in entries_of(&kept.run) {
+                    self.lists.remove(&entry);
+                }
                 removed.runs += 1;
                 self.timers.retain(|timer| timer.run != *id);
             }
@@ -361,21 +485,34 @@ impl State {
         removed
     }
 
-    /// Lets go of those contents that nothing names any more; their bytes.
-    fn collect(&mut self, mut candidates: BTreeSet<ContentHash>) -> u64 {
-        let named = self
-            .runs
-            .values()
-            .flat_map(Kept::names)
-            .chain(self.sessions.values().flat_map(|session| &session.contents));
-        named.for_each(|hash| {
-            candidates.remove(hash);
-        });
-        candidates
-            .iter()
-            .filter_map(|hash| self.contents.remove(hash))
-            .map(|text| text.len() as u64)
-            .sum()
+    /// The contents that a run or a session names.
+    fn named(&self) -> BTreeSet<ContentHash> {
+        let runs = self.runs.values().flat_map(Kept::names);
+        let sessions = self.sessions.values().flat_map(|session| &session.contents);
+        runs.chain(sessions).copied().collect()
+    }
+
+    /// Removes those contents, and those that they follow, that nothing needs any more. Returns their bytes.
+    fn collect(&mut self, candidates: BTreeSet<ContentHash>) -> u64 {
+        let mut bytes = 0;
+        let mut free: Vec<ContentHash> = candidates.into_iter().collect();
+        let first = ContentHash::from_bytes([0; ContentHash::LEN]);
+        let last = ContentHash::from_bytes([u8::MAX; ContentHash::LEN]);
+        let named = &self.named();
+        while let Some(hash) = free.pop() {
+            let mut followers = self.followers.range((hash, first)..=(hash, last));
+            if followers.next().is_some() || named.contains(&hash) {
+                continue;
+            }
+            if let Some(gone) = self.contents.remove(&hash) {
+                bytes += gone.text.len() as u64;
+                if let Some(before) = gone.follows {
+                    self.followers.remove(&(before, hash));
+                    free.push(before);
+                }
+            }
+        }
+        bytes
     }
 }
 

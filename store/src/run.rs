@@ -148,6 +148,8 @@ pub struct RunFilter {
     pub status: Option<String>,
     /// Of this session.
     pub session: Option<String>,
+    /// Of this workflow.
+    pub workflow: Option<String>,
     /// Only those that have not ended.
     pub live: bool,
     /// The one that began last comes first.
@@ -165,7 +167,8 @@ impl RunFilter {
 
     /// `run` is one of those asked for.
     pub fn has(&self, run: &Run) -> bool {
-        self.has_status(run.status) && (self.session.is_none() || self.session == run.session)
+        let is_of_workflow = self.workflow.as_ref().is_none_or(|workflow| *workflow == run.workflow);
+        self.has_status(run.status) && is_of_workflow && (self.session.is_none() || self.session == run.session)
     }
 
     /// A run of this status may be one of those asked for.

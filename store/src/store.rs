@@ -46,6 +46,10 @@ pub trait Store: Send + Sync + 'static {
     /// The texts with these hashes, in this order. [`StoreError::NoSuchContent`](crate::StoreError::NoSuchContent) where one is not kept.
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>>;
 
+    /// The content with this hash, then the one that it follows, then the one that this follows, and so on; `limit` of them.
+    /// [`StoreError::NoSuchContent`](crate::StoreError::NoSuchContent) where the first is not kept.
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>>;
+
     /// The run's last snapshot, if it is of step `at_most` or before.
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>>;
 
@@ -67,6 +71,13 @@ pub trait Store: Send + Sync + 'static {
     /// Removes runs with what belongs to them alone. A run that others were forked from disappears, and its journal with the
     /// last of them. Ids of no run are passed over. With `dry_run` nothing is removed, and the answer is the same.
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed>;
+
+    /// Gives the room of what was removed back to the system, with all copies of it, and waits for that. `rewrites`: also where a
+    /// large file is to be written anew for that. A store that leaves this to its server has nothing to do. Returns the bytes
+    /// that it is smaller by.
+    fn shrink(&self, _rewrites: bool) -> Pending<u64> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
 
     /// Removes a session. False where there is none.
     fn remove_session(&self, id: &str) -> Pending<bool>;

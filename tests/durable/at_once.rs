@@ -38,6 +38,9 @@ impl<S: Store> Store for AtOnce<S> {
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         answered(self.0.contents(hashes))
     }
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        answered(self.0.chain(last, limit))
+    }
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         answered(self.0.snapshot(id, at_most))
     }

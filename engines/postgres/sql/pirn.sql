@@ -13,7 +13,7 @@ create schema if not exists pirn;
 
 create table if not exists pirn.layout(version integer not null);
 delete from pirn.layout;
-insert into pirn.layout values (2);
+insert into pirn.layout values (3);
 
 create table if not exists pirn.runs(
   key bigint generated always as identity primary key,
@@ -40,6 +40,7 @@ create table if not exists pirn.runs(
 alter table pirn.runs add column if not exists returns integer not null default 0, add column if not exists returned_at timestamptz;
 create index if not exists runs_started_at_id_idx on pirn.runs(started_at, id);
 create index if not exists runs_started_at_id_idx1 on pirn.runs(started_at, id) where status < 4;
+create index if not exists runs_workflow_idx on pirn.runs(workflow, started_at, id);
 create index if not exists runs_session_key_idx on pirn.runs(session, key) where session is not null;
 create index if not exists runs_task_idx on pirn.runs(task);
 create index if not exists runs_base_run_idx on pirn.runs(base_run) where base_run is not null;
@@ -53,6 +54,9 @@ create table if not exists pirn.journal(
   primary key(run, step)
 );
 create table if not exists pirn.contents(hash bytea primary key, body text not null);
+-- The content that one follows: kept for as long as this one is.
+alter table pirn.contents add column if not exists follows bytea;
+create index if not exists contents_follows_idx on pirn.contents(follows) where follows is not null;
 create table if not exists pirn.snapshots(run bigint primary key, step bigint not null, body text not null);
 create table if not exists pirn.timers(due bigint not null, run bigint not null, effect text collate "C" not null, primary key(due, run, effect));
 create index if not exists timers_run_idx on pirn.timers(run);
@@ -287,7 +291,7 @@ end $$;
 
 -- Everything of a commit. `p` has the small parts; null where a part is not there.
 create function pirn.commit(writer_id uuid, number bigint, claim uuid, worker text, seconds integer, p jsonb,
-    ats bigint[], effects text[], bodies text[], hashes bytea[], texts text[], names bytea[],
+    ats bigint[], effects text[], bodies text[], hashes bytea[], texts text[], follow bytea[], names bytea[],
     session_body text, session_contents bytea[], snapshot_body text)
   returns table(code text, name text, expected bigint, found_at bigint, steps bigint, new_claim text) language plpgsql as $$
 declare
@@ -373,8 +377,13 @@ begin
 
     if cardinality(hashes) > 0 then
       -- In one order, so that two workers that keep the same texts do not wait for each other.
-      insert into pirn.contents(hash, body)
-        select h, t from unnest(hashes, texts) as given(h, t) order by h on conflict do nothing;
+      insert into pirn.contents(hash, body, follows)
+        select h, t, f from unnest(hashes, texts, follow) as given(h, t, f) order by h on conflict do nothing;
+      select f into missing from unnest(follow) with ordinality as w(f, at)
+        where f is not null and not exists (select from pirn.contents c where c.hash = w.f) order by at limit 1;
+      if found then
+        perform pirn.refuse('NO_SUCH_CONTENT', encode(missing, 'hex'));
+      end if;
     end if;
     if start is not null or cardinality(names) > 0 then
       select n into missing
@@ -484,16 +493,48 @@ begin
       ) j order by j.step limit most;
 end $$;
 
--- Contents that nothing names any more, of these: removed; their bytes.
-create function pirn.collect(candidates bytea[]) returns bigint language sql as $$
-  with named as (
-    select definition as hash from pirn.runs union select unnest(contents) from pirn.runs
-    union select unnest(contents) from pirn.sessions
-  ), removed as (
-    delete from pirn.contents c where c.hash = any(candidates) and c.hash not in (select hash from named)
-    returning octet_length(body) as bytes
-  ) select coalesce(sum(bytes), 0)::bigint from removed
-$$;
+-- A content, then the one that it follows, and so on; so many of them. Nothing where it is not kept.
+create function pirn.chain(last bytea, most bigint) returns setof bytea language plpgsql as $$
+begin
+  return query
+    with recursive line(hash, follows, at) as (
+      select c.hash, c.follows, 1::bigint from pirn.contents c where c.hash = last
+      union all
+      select c.hash, c.follows, line.at + 1 from line join pirn.contents c on c.hash = line.follows where line.at < most
+    )
+    select line.hash from line order by line.at limit most;
+end $$;
+
+-- Those of these contents, and of the ones that they follow, that nothing needs any more: removed; their bytes.
+create function pirn.collect(candidates bytea[]) returns bigint language plpgsql as $$
+declare
+  freed bigint := 0;
+  more bigint;
+begin
+  while cardinality(candidates) > 0 loop
+    -- From each candidate back to the first that something else follows; what is named, and all before it, stays.
+    with recursive line(origin, hash, follows, at) as (
+      select c.hash, c.hash, c.follows, 0::bigint from pirn.contents c
+        where c.hash = any(candidates) and not exists (select from pirn.contents f where f.follows = c.hash)
+      union all
+      select line.origin, c.hash, c.follows, line.at + 1 from line join pirn.contents c on c.hash = line.follows
+        where not exists (select from pirn.contents f where f.follows = c.hash and f.hash <> line.hash)
+    ), named as (
+      select definition as hash from pirn.runs union select unnest(contents) from pirn.runs
+      union select unnest(contents) from pirn.sessions
+    ), stops as (
+      select line.origin, min(line.at) as at from line where line.hash in (select named.hash from named) group by line.origin
+    ), gone as (
+      delete from pirn.contents c using line left join stops on stops.origin = line.origin
+        where c.hash = line.hash and (stops.at is null or line.at < stops.at)
+        returning octet_length(c.body) as bytes, c.follows as follows
+    )
+    select coalesce(sum(gone.bytes), 0)::bigint, coalesce(array_agg(gone.follows) filter (where gone.follows is not null), '{}')
+      into more, candidates from gone;
+    freed := freed + more;
+  end loop;
+  return freed;
+end $$;
 
 -- Removes runs; one that others were forked from disappears, and goes with the last of them.
 create function pirn.remove(ids text[], out runs bigint, out bytes bigint) language plpgsql as $$

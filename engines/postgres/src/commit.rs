@@ -16,7 +16,7 @@ use crate::read::status_code;
 use crate::reply::answer;
 
 pub(crate) const SQL: &str = "SELECT code, name, expected, found_at, steps, new_claim FROM pirn.commit($1::text::uuid, $2, \
-    $3::text::uuid, $4, $5, $6::text::jsonb, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+    $3::text::uuid, $4, $5, $6::text::jsonb, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
 pub(crate) const FAULTY: &str = "the server's answer is not what was asked for";
 
@@ -69,6 +69,8 @@ impl Committing {
         let hashes: Vec<ContentHash> = commit.contents.iter().map(Content::hash).collect();
         let hashes: Vec<&[u8]> = hashes.iter().map(bytes).collect();
         let texts: Vec<&str> = commit.contents.iter().map(|content| &**content.text()).collect();
+        let follows: Vec<Option<ContentHash>> = commit.contents.iter().map(Content::follows).collect();
+        let follows: Vec<Option<&[u8]>> = follows.iter().map(|hash| hash.as_ref().map(bytes)).collect();
         let names: Vec<&[u8]> = commit.names.iter().map(bytes).collect();
         let session = commit.session.as_ref();
         let session_contents: Option<Vec<&[u8]>> = session.map(|write| write.contents.iter().map(bytes).collect());
@@ -87,6 +89,7 @@ impl Committing {
                     &bodies,
                     &hashes,
                     &texts,
+                    &follows,
                     &names,
                     &session.map(|write| &*write.body),
                     &session_contents,

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 /// The release of absurd's schema that this version calls.
 pub(crate) const ABSURD: &str = "0.5.1";
 /// The layout of the schema `pirn` that it reads and writes.
-pub(crate) const LAYOUT: i32 = 2;
+pub(crate) const LAYOUT: i32 = 3;
 
 /// Why there is no store.
 #[derive(Clone, Debug, PartialEq, Eq)]

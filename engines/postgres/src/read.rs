@@ -65,13 +65,26 @@ pub(crate) async fn run(on: &Connection, id: &str) -> Answer<Option<Run>> {
     Ok(Ok(rows.first().map(run_of).transpose()?))
 }
 
-const OLDEST: &str = "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
-    updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) \
-    AND ($3::bigint IS NULL OR (started_at, id) > ($3, $4)) ORDER BY started_at, id LIMIT $5";
+/// Runs of some statuses after a place; `$and` restricts them further, by `$6`.
+macro_rules! listed {
+    ($and:literal, $is_after:literal, $order:literal) => {
+        concat!(
+            "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
+             updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) ",
+            $and,
+            " AND ($3::bigint IS NULL OR (started_at, id) ",
+            $is_after,
+            " ($3, $4)) ORDER BY ",
+            $order,
+            " LIMIT $5"
+        )
+    };
+}
 
-const YOUNGEST: &str = "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
-    updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) \
-    AND ($3::bigint IS NULL OR (started_at, id) < ($3, $4)) ORDER BY started_at DESC, id DESC LIMIT $5";
+const OLDEST: &str = listed!("", ">", "started_at, id");
+const YOUNGEST: &str = listed!("", "<", "started_at DESC, id DESC");
+const OLDEST_OF_WORKFLOW: &str = listed!("AND workflow = $6", ">", "started_at, id");
+const YOUNGEST_OF_WORKFLOW: &str = listed!("AND workflow = $6", "<", "started_at DESC, id DESC");
 
 pub(crate) async fn runs(
     on: &Connection,
@@ -81,12 +94,26 @@ pub(crate) async fn runs(
 ) -> Answer<Vec<Run>> {
     let statuses = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
     let statuses: Vec<i16> = statuses.map(status_code).collect();
-    let sql = if filter.youngest_first { YOUNGEST } else { OLDEST };
     let started = after.map(|after| after.started_at.cast_signed());
     let id = after.map(|after| &*after.id);
-    let rows = on
-        .query(sql, &[&statuses, &filter.session, &started, &id, &most(limit)])
-        .await?;
+    let most = most(limit);
+    let rows = match &filter.workflow {
+        None => {
+            let sql = if filter.youngest_first { YOUNGEST } else { OLDEST };
+            on.query(sql, &[&statuses, &filter.session, &started, &id, &most])
+                .await?
+        }
+        Some(workflow) => {
+            let sql = if filter.youngest_first {
+                YOUNGEST_OF_WORKFLOW
+            } else {
+                OLDEST_OF_WORKFLOW
+            };
+            let given: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+                [&statuses, &filter.session, &started, &id, &most, workflow];
+            on.query(sql, &given).await?
+        }
+    };
     let runs: Result<Vec<Run>, Fault> = rows.iter().map(run_of).collect();
     Ok(Ok(runs?))
 }
@@ -119,6 +146,17 @@ pub(crate) async fn contents(on: &Connection, wanted: &[ContentHash]) -> Answer<
         texts.push(text.into());
     }
     Ok(Ok(texts))
+}
+
+pub(crate) async fn chain(on: &Connection, last: ContentHash, limit: usize) -> Answer<Vec<ContentHash>> {
+    let sql = "SELECT pirn.chain($1, $2)";
+    let rows = on.query(sql, &[&&last.as_bytes()[..], &most(limit)]).await?;
+    let chain = rows.iter().map(|row| hash(row.try_get(0)?));
+    let chain: Vec<ContentHash> = chain.collect::<Result<_, Fault>>()?;
+    if chain.is_empty() && limit > 0 {
+        return Ok(Err(StoreError::NoSuchContent { hash: last }));
+    }
+    Ok(Ok(chain))
 }
 
 pub(crate) async fn snapshot(on: &Connection, id: &str, at_most: u64) -> Answer<Option<Snapshot>> {

@@ -253,6 +253,12 @@ impl Store for PostgresStore {
         })
     }
 
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        read!(self, Extent::Reading, |on| {
+            Box::pin(async move { read::chain(on, last, limit).await })
+        })
+    }
+
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         let of: Arc<str> = id.into();
         read!(self, Extent::Run(id), |on| {

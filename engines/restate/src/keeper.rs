@@ -237,7 +237,7 @@ impl Keeper {
 
     /// A claim of this process stands.
     pub(crate) fn has(&self, process: &str, given: Given) {
-        for GivenText { hash, text } in given.kept.iter().flat_map(|kept| &kept.texts) {
+        for GivenText { hash, text, .. } in given.kept.iter().flat_map(|kept| &kept.texts) {
             if let Some(hash) = ContentHash::parse(hash) {
                 self.held.remember_text(hash, text.as_str().into());
             }

@@ -176,14 +176,18 @@ pub(crate) async fn runs(
     if likes.is_empty() {
         return Ok(found);
     }
-    let which = format!("AND ({})", likes.join(" OR "));
+    let mut which = format!("AND ({})", likes.join(" OR "));
+    let fields = [("workflow", &filter.workflow), ("session", &filter.session)];
+    for (field, asked) in fields
+        .into_iter()
+        .filter_map(|(field, asked)| Some((field, asked.as_ref()?)))
+    {
+        which.push_str(" AND value_utf8 LIKE ");
+        which.push_str(&quoted(&like(field, asked)));
+    }
     let mut after = after.map(|after| place(after.started_at, &after.id));
     while found.len() < limit {
-        let asked = if filter.session.is_some() {
-            PAGE
-        } else {
-            (limit - found.len()).min(PAGE)
-        };
+        let asked = (limit - found.len()).min(PAGE);
         let heads = page(server, after.as_deref(), filter.youngest_first, &which, asked).await?;
         let is_last = heads.len() < asked;
         after = heads.last().map(|head| head.place.clone());
@@ -196,6 +200,14 @@ pub(crate) async fn runs(
     }
     found.truncate(limit);
     Ok(found)
+}
+
+/// A pattern for values with this field. More may fit: `_` and `%` in the text stand for themselves and others.
+fn like(field: &str, text: &str) -> String {
+    format!(
+        "%,\"{field}\":{},%",
+        serde_json::Value::from(text).to_string().replace('\\', "_")
+    )
 }
 
 /// Every run, also those that only others need.
@@ -273,6 +285,34 @@ pub(crate) async fn contents(server: &Server, hashes: &[ContentHash]) -> Result<
         text.ok_or(StoreError::NoSuchContent { hash: *hash })
     });
     found.collect()
+}
+
+/// Contents that are asked for one by one in a chain; of a longer one it is quicker to read what every content follows.
+const SHORT_CHAIN: usize = 64;
+
+pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, StoreError> {
+    let first = last.to_string();
+    if value::<u64>(server, CONTENT, &first, "namers").await?.is_none() {
+        return Err(StoreError::NoSuchContent { hash: last });
+    }
+    let (mut chain, mut next) = (Vec::new(), Some(first));
+    let mut all: Option<BTreeMap<String, String>> = None;
+    while let Some(hash) = next.take().filter(|_| chain.len() < limit) {
+        chain.push(ContentHash::parse(&hash).ok_or_else(|| damaged(server, &hash, "a hash is none"))?);
+        if chain.len() == SHORT_CHAIN && limit > SHORT_CHAIN {
+            let sql = format!("SELECT {VALUES} FROM state WHERE service_name = '{CONTENT}' AND key = 'follows'");
+            let rows: Vec<Row> = server.rows(&sql).await?;
+            let follows = rows
+                .into_iter()
+                .map(|row| Ok((row.service_key.clone(), row.value(server)?)));
+            all = Some(follows.collect::<Result<_, StoreError>>()?);
+        }
+        next = match &all {
+            Some(all) => all.get(&hash).cloned(),
+            None => value(server, CONTENT, &hash, "follows").await?,
+        };
+    }
+    Ok(chain)
 }
 
 pub(crate) async fn snapshot(server: &Server, id: &str, at_most: u64) -> Result<Option<Snapshot>, StoreError> {

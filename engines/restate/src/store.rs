@@ -296,11 +296,14 @@ impl Inner {
             }
             let call = NameCall {
                 text: Some(content.text().to_string()),
+                follows: content.follows().map(|hash| hash.to_string()),
                 by: None,
             };
             let target = Target::content(&content.hash().to_string(), "name");
-            self.server.call::<NameReply>(&target, Some(&self.key()), &call).await?;
-            self.held.kept([content.hash()]);
+            let named: NameReply = self.server.call(&target, Some(&self.key()), &call).await?;
+            if named != NameReply::Missing {
+                self.held.kept([content.hash()]);
+            }
         }
         let key = self.call_key();
         let mut call = CommitCall::of(commit, key.clone(), process, |hash| self.held.is_kept(hash));
@@ -468,6 +471,12 @@ impl Store for RestateStore {
 
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         self.give(Extent::Reading, |inner| async move { inner.contents(&hashes).await })
+    }
+
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        self.give(Extent::Reading, move |inner| async move {
+            read::chain(&inner.server, last, limit).await
+        })
     }
 
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {

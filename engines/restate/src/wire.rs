@@ -52,6 +52,9 @@ pub(crate) struct KeptSession {
 pub(crate) struct GivenText {
     pub(crate) hash: String,
     pub(crate) text: String,
+    /// The text that it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) follows: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -170,6 +173,9 @@ pub(crate) struct RemovedReply {
 pub(crate) struct NameCall {
     /// Kept where it is not there yet; none: it is named only if it is there.
     pub(crate) text: Option<String>,
+    /// The text that it follows, which is named by it from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) follows: Option<String>,
     pub(crate) by: Option<String>,
 }
 
@@ -286,6 +292,11 @@ pub(crate) fn by_run(run: &str) -> String {
 }
 
 /// See [`by_run`].
+pub(crate) fn by_content(hash: &str) -> String {
+    format!("content {hash}")
+}
+
+/// See [`by_run`].
 pub(crate) fn by_session(session: &str) -> String {
     format!("session {session}")
 }
@@ -333,6 +344,7 @@ impl CommitCall {
         let given = given.map(|content| GivenText {
             hash: content.hash().to_string(),
             text: content.text().to_string(),
+            follows: content.follows().map(|hash| hash.to_string()),
         });
         let timers = commit.timers.iter().map(|change| {
             let is_set = matches!(change, TimerChange::Set { .. });

@@ -148,6 +148,9 @@ fn remove(store: &StoreArgs, output: Output, ids: &[String]) -> Result<ExitCode,
     for id in ids {
         removed += u64::from(block_on(store.remove_session(id)).map_err(|error| refused(&error))?);
     }
+    if removed > 0 {
+        block_on(store.shrink(false)).map_err(|error| refused(&error))?;
+    }
     Ok(match output {
         Output::Json => answer(&format!("{:#}\n", json!({ "removed": removed })), 0),
         Output::Text => answer(&format!("{removed} sessions\n"), 0),

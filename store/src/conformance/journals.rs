@@ -233,11 +233,14 @@ fn forks(open: &Open) {
 
 fn lists(open: &Open) {
     let store = open();
-    for number in 0..30 {
+    for number in 0..30_usize {
         let mut commit = start(&format!("run-{number:02}"));
         if let crate::Follows::Start(new) = &mut commit.follows {
             new.session = (number % 3 == 0).then(|| "s".to_owned());
             new.started_at = number as u64 / 2;
+            if number.is_multiple_of(5) {
+                new.workflow = "other".into();
+            }
         }
         done(store.commit(commit.status(RunStatus::ALL[number % 8])));
     }
@@ -280,6 +283,37 @@ fn lists(open: &Open) {
     let reversed: Vec<String> = expected(&|_| true).into_iter().rev().collect();
     assert_eq!(ids(youngest.clone(), None, 100), reversed);
     assert_eq!(ids(youngest, Some("run-21"), 3), ["run-20", "run-19", "run-18"]);
+    let of_workflow = |workflow: &str, live| RunFilter {
+        workflow: Some(workflow.into()),
+        live,
+        ..RunFilter::default()
+    };
+    let is_other = |number: usize| number.is_multiple_of(5);
+    assert_eq!(ids(of_workflow("other", false), None, 100), expected(&is_other));
+    assert_eq!(
+        ids(of_workflow("other", false), Some("run-05"), 2),
+        ["run-10", "run-15"]
+    );
+    assert_eq!(
+        ids(of_workflow("flow", false), None, 100),
+        expected(&|number| !is_other(number))
+    );
+    assert_eq!(
+        ids(of_workflow("other", true), None, 100),
+        expected(&|number| is_other(number) && number % 8 < 4)
+    );
+    let youngest_of_workflow = RunFilter {
+        youngest_first: true,
+        ..of_workflow("other", false)
+    };
+    assert_eq!(ids(youngest_of_workflow.clone(), None, 2), ["run-25", "run-20"]);
+    assert_eq!(ids(youngest_of_workflow, Some("run-20"), 2), ["run-15", "run-10"]);
+    let of_both = RunFilter {
+        session: Some("s".into()),
+        ..of_workflow("other", false)
+    };
+    assert_eq!(ids(of_both, None, 100), ["run-00", "run-15"]);
+    assert_eq!(ids(of_workflow("othe", false), None, 100), Vec::<String>::new());
     let unknown = RunFilter {
         status: Some("ASLEEP".into()),
         ..RunFilter::default()
@@ -291,6 +325,7 @@ fn lists(open: &Open) {
     let of_live = ids(RunFilter::live(), None, 100);
     assert!(!of_live.contains(&"run-00".to_owned()) && !of_live.contains(&"run-03".to_owned()));
     assert_eq!(ids(of_session, None, 2), ["run-00", "run-06"]);
+    assert!(!ids(of_workflow("other", true), None, 100).contains(&"run-00".to_owned()));
 }
 
 fn order(open: &Open) {

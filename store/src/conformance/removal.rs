@@ -17,6 +17,10 @@ pub(super) const PROMISES: &[Promise] = &[
         keep: bases,
     },
     Promise {
+        name: "a_content_stays_while_one_that_follows_it_does",
+        keep: chains,
+    },
+    Promise {
         name: "a_content_stays_while_a_run_or_a_session_names_it",
         keep: shared,
     },
@@ -128,4 +132,62 @@ fn shared(open: &Open) {
     assert!(!done(store.remove_session("s")));
     assert!(!kept(&*store, &chunk), "nobody names it");
     assert_eq!(done(store.session("s")), None);
+}
+
+/// True once the content is gone. A store that removes a chain bit by bit has a while for it.
+fn is_gone(store: &dyn Store, content: &Content) -> bool {
+    (0..3_000).any(|_| futures::executor::block_on(store.contents(vec![content.hash()])).is_err())
+}
+
+fn chains(open: &Open) {
+    let store = open();
+    let mut parts: Vec<Content> = Vec::new();
+    for number in 0..6 {
+        let before = parts.last().map(Content::hash);
+        parts.push(Content::new(format!("part {number}")).following(before));
+    }
+    let hash = |part: usize| parts[part].hash();
+    let unknown = Content::new("never kept").hash();
+    let lost = Content::new("follows nothing").following(Some(unknown));
+    assert_eq!(
+        refused(store.commit(start("lost").name(lost))),
+        StoreError::NoSuchContent { hash: unknown }
+    );
+    // A run begins with the parts so far, and leaves one more in the session.
+    for (number, part) in parts.iter().enumerate() {
+        let mut commit = start(&format!("run-{number}"));
+        commit.names.extend(number.checked_sub(1).map(hash));
+        let write = SessionWrite {
+            id: "s".into(),
+            follows: number as u64,
+            body: "{}".into(),
+            contents: vec![part.hash()],
+            at: 1,
+        };
+        done(store.commit(commit.content(part.clone()).session(write)));
+    }
+    let all: Vec<_> = (0..6).rev().map(hash).collect();
+    assert_eq!(done(store.chain(hash(5), 100)), all);
+    assert_eq!(done(store.chain(hash(3), 2)), all[2..4]);
+    assert_eq!(
+        refused(store.chain(unknown, 2)),
+        StoreError::NoSuchContent { hash: unknown }
+    );
+    let ids = |runs: &[usize]| runs.iter().map(|run| format!("run-{run}")).collect::<Vec<_>>();
+    done(store.remove(ids(&[0, 1, 2, 5]), false));
+    assert_eq!(done(store.chain(hash(5), 100)), all, "the session needs them all");
+    assert!(done(store.remove_session("s")));
+    drop(store);
+    let store = open();
+    for part in [5, 4] {
+        assert!(is_gone(&*store, &parts[part]), "part {part}");
+    }
+    assert_eq!(done(store.chain(hash(3), 100)), all[2..], "run-4 began with them");
+    done(store.remove(ids(&[4]), false));
+    assert!(is_gone(&*store, &parts[3]));
+    assert_eq!(done(store.chain(hash(2), 100)), all[3..], "run-3 began with them");
+    done(store.remove(ids(&[3]), false));
+    for (number, part) in parts.iter().enumerate() {
+        assert!(is_gone(&*store, part), "part {number}");
+    }
 }

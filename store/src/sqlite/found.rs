@@ -1,4 +1,4 @@
-//! The lists that runs are found by: one a status, and one a session. They say nothing that the runs' rows do not; where they do
+//! The lists that runs are found by: one a status, one a session, and one a workflow and status. They say nothing that the runs' rows do not; where they do
 //! not fit those, they are written anew.
 
 use rusqlite::params;
@@ -35,7 +35,13 @@ impl Listed {
 /// The lists that a run stands in.
 fn lists_of(run: &Run) -> impl Iterator<Item = String> {
     let session = run.session.as_deref().map(of_session);
-    std::iter::once(of_status(run.status)).chain(session)
+    [of_status(run.status), of_workflow(run.status, &run.workflow)]
+        .into_iter()
+        .chain(session)
+}
+
+fn of_workflow(status: RunStatus, workflow: &str) -> String {
+    format!("{} {workflow}", status_code(status))
 }
 
 fn of_status(status: RunStatus) -> String {
@@ -61,7 +67,12 @@ impl Tables {
             vec![of_session(session)]
         } else {
             let asked = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
-            asked.map(of_status).collect()
+            asked
+                .map(|status| match &filter.workflow {
+                    Some(workflow) => of_workflow(status, workflow),
+                    None => of_status(status),
+                })
+                .collect()
         };
         let mut runs = Vec::new();
         while runs.len() < limit {

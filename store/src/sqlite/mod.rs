@@ -14,6 +14,7 @@ mod recent;
 mod records;
 mod remove;
 mod rows;
+mod shrink;
 mod tables;
 mod wal;
 mod writer;
@@ -63,21 +64,6 @@ impl SqliteStore {
         self.writer.close()
     }
 
-    /// Gives the room of what was removed back to the system: writes the file anew. The bytes it is smaller by.
-    pub fn compact(&self) -> Pending<u64> {
-        self.writer.read(|tables| {
-            let size = |tables: &tables::Tables| -> Result<u64, fault::Fault> {
-                let pages: i64 = tables.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
-                Ok(pages as u64 * u64::from(PAGE_SIZE))
-            };
-            tables.empty_recent()?;
-            let before = size(tables)?;
-            tables.sql.execute_batch("VACUUM")?;
-            tables.checkpoint()?;
-            Ok(before.saturating_sub(size(tables)?))
-        })
-    }
-
     /// Writes a copy of the store, as it is now, to a file that does not exist yet.
     pub fn back_up(&self, to: impl AsRef<Path>) -> Pending<()> {
         let to = to.as_ref().to_string_lossy().into_owned();
@@ -124,6 +110,15 @@ impl Store for SqliteStore {
         self.writer.read(move |tables| tables.contents(&hashes))
     }
 
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        self.writer.read(move |tables| tables.chain(last, limit))
+    }
+
+    fn shrink(&self, rewrites: bool) -> Pending<u64> {
+        self.writer
+            .read(move |tables| tables.shrink(writer::SHRUNK_AT_ONCE, rewrites))
+    }
+
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         let id = id.to_owned();
         self.writer.read(move |tables| tables.snapshot(&id, at_most))
@@ -160,7 +155,9 @@ impl Store for SqliteStore {
             }
             let before = tables.recent.mark();
             tables.sql.execute_batch("SAVEPOINT dry_run")?;
+            let was_shrinking = tables.is_shrinking;
             let removed = tables.remove(&ids);
+            tables.is_shrinking = was_shrinking;
             tables.sql.execute_batch("ROLLBACK TO dry_run; RELEASE dry_run")?;
             tables.recent.take_back(before);
             removed

@@ -11,7 +11,7 @@ use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::lock::Hold;
 use crate::sqlite::recent::Recent;
-use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables, WITHOUT_RECENT};
+use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
 use crate::sqlite::{PAGE_SIZE, wal};
 
 /// Below it a write-ahead log could be reset too early and lose a transaction.
@@ -94,6 +94,10 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     sql.set_prepared_statement_cache_capacity(64);
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     sql.pragma_update(None, "page_size", PAGE_SIZE)?;
+    // Of a new file: pages that are free can be given back a few at a time.
+    sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    // Zeros for what is deleted from a page. Pages that are free as a whole go with `shrink`.
+    sql.pragma_update(None, "secure_delete", "FAST")?;
     sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
     sql.pragma_update(None, "temp_store", "MEMORY")?;
     sql.pragma_update(None, "cell_size_check", true)?;
@@ -112,7 +116,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     if !is_new && application != APPLICATION {
         return Err(refused("an SQLite file, but no store of Pirn's"));
     }
-    if !is_new && layout != LAYOUT && layout != WITHOUT_RECENT {
+    if !is_new && layout != LAYOUT {
         return Err(refused(&format!("its layout is {layout}; this version knows {LAYOUT}")));
     }
     if sql.is_readonly(MAIN_DB)? {
@@ -137,6 +141,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
         file: file.clone(),
         next_key: 0,
         recent: Recent::default(),
+        is_shrinking: false,
     };
     if is_new {
         tables.next_key = 1;
@@ -145,16 +150,13 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     } else {
         tables.quick_check()?;
         tables.sql.execute_batch(LISTS)?;
-        if layout == WITHOUT_RECENT {
-            let add = format!("BEGIN IMMEDIATE; PRAGMA user_version = {LAYOUT}; {RECENT} COMMIT;");
-            tables.sql.execute_batch(&add)?;
-        }
         tables.next_key = tables.check_rows()?;
         tables.read_recent()?;
     }
     // Into the file with all that a process before this one left in the log. It may have died of a sync that failed, and what the
     // system shows of the log then need not be on the disk.
     tables.checkpoint()?;
+    tables.is_shrinking = tables.has_much_room()?;
     Ok(tables)
 }
 

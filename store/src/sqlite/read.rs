@@ -182,6 +182,27 @@ impl Tables {
         hashes.iter().map(read).collect()
     }
 
+    /// The content with this hash and those that it follows, the last one first.
+    pub(super) fn chain(&self, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, Fault> {
+        self.know([&last].into_iter())?;
+        let (mut chain, mut next) = (Vec::new(), Some(last));
+        while let Some(hash) = next.filter(|_| chain.len() < limit) {
+            chain.push(hash);
+            next = self.followed(&hash)?;
+        }
+        Ok(chain)
+    }
+
+    /// The content that one follows; none of one that is not kept, too.
+    pub(super) fn followed(&self, hash: &ContentHash) -> Result<Option<ContentHash>, Fault> {
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT follows FROM contents WHERE hash = ?1")?;
+        let follows: Option<Option<[u8; ContentHash::LEN]>> =
+            select.query_row([hash.as_bytes()], |row| row.get(0)).optional()?;
+        Ok(follows.flatten().map(ContentHash::from_bytes))
+    }
+
     pub(super) fn sessions(&self, after: Option<&str>, limit: usize) -> Result<Vec<Session>, Fault> {
         let mut select = self
             .sql

@@ -55,16 +55,18 @@ impl Tables {
             }
         }
         removed.bytes += self.collect(names)?;
+        self.is_shrinking |= removed.runs > 0;
         Ok(removed)
     }
 
-    pub(super) fn remove_session(&self, id: &str) -> Result<bool, Fault> {
+    pub(super) fn remove_session(&mut self, id: &str) -> Result<bool, Fault> {
         let Some(session) = self.session(id)? else {
             return Ok(false);
         };
         self.sql
             .prepare_cached("DELETE FROM sessions WHERE id = ?1")?
             .execute([id])?;
+        self.is_shrinking = true;
         self.collect(session.contents.into_iter().collect())?;
         Ok(true)
     }
@@ -89,14 +91,31 @@ impl Tables {
         Ok(bytes as u64)
     }
 
-    /// Lets go of those contents that nothing names any more; their bytes.
-    fn collect(&self, mut candidates: BTreeSet<ContentHash>) -> Result<u64, Fault> {
-        if candidates.is_empty() {
+    /// Removes those contents, and those that they follow, that nothing needs any more. Returns their bytes.
+    fn collect(&self, candidates: BTreeSet<ContentHash>) -> Result<u64, Fault> {
+        // The runs are looked at once for all: those contents that go unless they are named, and the ones behind them.
+        let (mut lines, mut unnamed) = (Vec::new(), BTreeSet::new());
+        for hash in candidates {
+            if self.has_followers(&hash, 1)? {
+                continue;
+            }
+            let mut line = vec![hash];
+            let mut next = self.followed(&hash)?;
+            while let Some(before) = next
+                && !self.has_followers(&before, 2)?
+            {
+                line.push(before);
+                next = self.followed(&before)?;
+            }
+            unnamed.extend(line.iter().copied());
+            lines.push(line);
+        }
+        if unnamed.is_empty() {
             return Ok(0);
         }
         self.each_run(|row| {
             row.names().for_each(|hash| {
-                candidates.remove(hash);
+                unnamed.remove(hash);
             });
             Ok(())
         })?;
@@ -105,21 +124,43 @@ impl Tables {
         while let Some(found) = found.next()? {
             let session = self.session(&found.get::<_, String>(0)?)?;
             session.iter().flat_map(|session| &session.contents).for_each(|hash| {
-                candidates.remove(hash);
+                unnamed.remove(hash);
             });
         }
-        let mut bytes = 0;
-        for hash in candidates {
-            let sql = "SELECT ifnull(sum(length(CAST(body AS BLOB))), 0) FROM contents WHERE hash = ?1";
-            bytes += self
-                .sql
-                .prepare_cached(sql)?
-                .query_row([hash.as_bytes()], |row| row.get::<_, i64>(0))? as u64;
-            self.sql
-                .prepare_cached("DELETE FROM contents WHERE hash = ?1")?
-                .execute([hash.as_bytes()])?;
+        drop(found);
+        let (mut bytes, mut behind) = (0, BTreeSet::new());
+        for line in lines {
+            let free = line.iter().take_while(|hash| unnamed.contains(*hash));
+            for hash in free {
+                let before = self.followed(hash)?;
+                bytes += self.delete_content(hash)?;
+                // Two lines may lead to one content: it goes with the second.
+                behind.extend(before.filter(|_| line.last() == Some(hash)));
+            }
         }
-        Ok(bytes)
+        Ok(bytes + if behind.is_empty() { 0 } else { self.collect(behind)? })
+    }
+
+    /// True if at least so many contents follow this one.
+    fn has_followers(&self, hash: &ContentHash, at_least: i64) -> Result<bool, Fault> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM contents WHERE follows = ?1 LIMIT ?2)";
+        let found: i64 = self
+            .sql
+            .prepare_cached(sql)?
+            .query_row(params![hash.as_bytes(), at_least], |row| row.get(0))?;
+        Ok(found >= at_least)
+    }
+
+    fn delete_content(&self, hash: &ContentHash) -> Result<u64, Fault> {
+        let sql = "SELECT ifnull(sum(length(CAST(body AS BLOB))), 0) FROM contents WHERE hash = ?1";
+        let bytes: i64 = self
+            .sql
+            .prepare_cached(sql)?
+            .query_row([hash.as_bytes()], |row| row.get(0))?;
+        self.sql
+            .prepare_cached("DELETE FROM contents WHERE hash = ?1")?
+            .execute([hash.as_bytes()])?;
+        Ok(bytes.cast_unsigned())
     }
 
     pub(super) fn each_run(&self, mut tell: impl FnMut(RunRow) -> Result<(), Fault>) -> Result<(), Fault> {

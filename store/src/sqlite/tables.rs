@@ -22,10 +22,7 @@ const MAX_STEPS: u64 = u32::MAX as u64;
 const MAX_KEY: u64 = (1 << 31) - 1;
 
 /// The layout, as written in the file's `user_version`.
-pub(super) const LAYOUT: i32 = 2;
-
-/// The layout without [`RECENT`], which is all that it lacks.
-pub(super) const WITHOUT_RECENT: i32 = 1;
+pub(super) const LAYOUT: i32 = 3;
 
 /// "PIRN", in the file's header.
 pub(super) const APPLICATION: i32 = 0x5049_524e;
@@ -41,7 +38,8 @@ CREATE TABLE recent(id INTEGER PRIMARY KEY, run_step INTEGER NOT NULL, body BLOB
 pub(super) const SCHEMA: &str = "
 CREATE TABLE runs(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE journal(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE contents(hash BLOB PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE contents(hash BLOB PRIMARY KEY, body TEXT NOT NULL, follows BLOB) WITHOUT ROWID;
+CREATE INDEX followers ON contents(follows) WHERE follows IS NOT NULL;
 CREATE TABLE snapshots(run INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE timers(due INTEGER, run TEXT, effect TEXT, checksum INTEGER NOT NULL, PRIMARY KEY(due, run, effect)) WITHOUT ROWID;
 CREATE TABLE sessions(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
@@ -55,6 +53,8 @@ pub(super) struct Tables {
     /// The key of the next run that begins.
     pub(super) next_key: u64,
     pub(super) recent: Recent,
+    /// Something was removed, and the file still has its pages.
+    pub(super) is_shrinking: bool,
 }
 
 pub(super) fn row_of(key: u64, step: u64) -> i64 {
@@ -130,6 +130,8 @@ impl Tables {
             self.know(row.names())?;
         }
         self.know(commit.names.iter())?;
+        let followed: Vec<_> = commit.contents.iter().filter_map(Content::follows).collect();
+        self.know(followed.iter())?;
         row.run.contents.extend(&commit.names);
         if let Some(write) = &commit.session {
             self.write_session(&commit.run, write)?;
@@ -238,13 +240,15 @@ impl Tables {
     fn keep(&self, content: &Content) -> Result<(), Fault> {
         let mut insert = self
             .sql
-            .prepare_cached("INSERT OR IGNORE INTO contents(hash, body) VALUES(?1, ?2)")?;
-        insert.execute(params![content.hash().as_bytes(), &**content.text()])?;
+            .prepare_cached("INSERT OR IGNORE INTO contents(hash, body, follows) VALUES(?1, ?2, ?3)")?;
+        let follows = content.follows();
+        let follows = follows.as_ref().map(ContentHash::as_bytes);
+        insert.execute(params![content.hash().as_bytes(), &**content.text(), follows])?;
         Ok(())
     }
 
     /// Each of these is kept.
-    fn know<'a>(&self, mut hashes: impl Iterator<Item = &'a ContentHash>) -> Result<(), Fault> {
+    pub(super) fn know<'a>(&self, mut hashes: impl Iterator<Item = &'a ContentHash>) -> Result<(), Fault> {
         let mut select = self.sql.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?;
         hashes.try_for_each(|hash| {
             if select.exists([hash.as_bytes()])? {

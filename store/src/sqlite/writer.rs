@@ -23,6 +23,16 @@ const MAX_BATCH: usize = 1024;
 /// The log is emptied when it has at least so many pages (4 MiB): it grows by as much again while its records are moved.
 const CHECKPOINT_PAGES: i64 = 1024;
 
+/// Free pages that are cut off the file right after a removal (1 MiB).
+const SHRUNK_AFTER_REMOVAL: u32 = 256;
+
+/// Those that are cut off at once when no command waits, and between commands where some always do.
+pub(super) const SHRUNK_AT_ONCE: u32 = 32;
+const SHRUNK_BETWEEN: u32 = 8;
+
+/// Some of them are cut off after so many transactions.
+const TRANSACTIONS_BETWEEN: u32 = 8;
+
 /// A command for the thread.
 enum Command {
     Write(Box<dyn Job>),
@@ -168,8 +178,9 @@ fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
         tables,
         meter,
         stopped: None,
+        transactions: 0,
     };
-    let mut next = waiting.recv().ok();
+    let mut next = thread.next(waiting);
     while let Some(command) = next.take() {
         match command {
             Command::Read(job) => thread.read(job),
@@ -192,7 +203,7 @@ fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
             }
         }
         if next.is_none() {
-            next = waiting.recv().ok();
+            next = thread.next(waiting);
         }
     }
 }
@@ -202,9 +213,43 @@ struct Thread {
     meter: Arc<StoreMeter>,
     /// The first failure after which nobody knows what is on the disk.
     stopped: Option<StoreError>,
+    transactions: u32,
 }
 
 impl Thread {
+    /// The next command. While none waits, the file is shrunk where something was removed.
+    fn next(&mut self, waiting: &Receiver<Command>) -> Option<Command> {
+        while self.tables.is_shrinking && self.stopped.is_none() {
+            match waiting.try_recv() {
+                Ok(command) => return Some(command),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => self.shrink(SHRUNK_AT_ONCE),
+            }
+        }
+        waiting.recv().ok()
+    }
+
+    /// Right after a removal: what fits into one go is done when the next command is taken.
+    fn begin_to_shrink(&mut self) {
+        let goes = SHRUNK_AFTER_REMOVAL / SHRUNK_AT_ONCE;
+        for _ in 0..goes {
+            if self.tables.is_shrinking {
+                self.shrink(SHRUNK_AT_ONCE);
+            }
+        }
+    }
+
+    fn shrink(&mut self, pages: u32) {
+        match self.tables.shrink_some(pages) {
+            Ok(_) => self.checkpoint_if_due(),
+            Err(fault) => {
+                // A full disk, say: the next removal begins it again.
+                self.tables.is_shrinking = false;
+                drop(self.failed(fault));
+            }
+        }
+    }
+
     fn read(&mut self, mut job: Box<dyn Job>) {
         let outcome = match &self.stopped {
             Some(stopped) => Err(stopped.clone()),
@@ -223,7 +268,7 @@ impl Thread {
         }
         let mut refused = Vec::with_capacity(jobs.len());
         let mut jobs = jobs;
-        let before = self.tables.recent.mark();
+        let (before, was_shrinking) = (self.tables.recent.mark(), self.tables.is_shrinking);
         match self.transaction(&mut jobs, &mut refused) {
             Ok(()) => {
                 self.tables.recent.committed();
@@ -232,6 +277,12 @@ impl Thread {
                 self.meter.durable(kept as u64);
                 for (job, refused) in jobs.into_iter().zip(refused) {
                     job.tell(refused.map_or(Ok(()), Err));
+                }
+                self.transactions = self.transactions.wrapping_add(1);
+                if self.tables.is_shrinking && !was_shrinking {
+                    self.begin_to_shrink();
+                } else if self.tables.is_shrinking && self.transactions.is_multiple_of(TRANSACTIONS_BETWEEN) {
+                    self.shrink(SHRUNK_BETWEEN);
                 }
                 self.checkpoint_if_due();
             }

@@ -1,6 +1,7 @@
 //! The stores, through their public door: what every store keeps, and what SQLite's keeps whatever the disk does.
 
 mod crashes;
+mod erased;
 mod exports;
 mod faults;
 mod flips;

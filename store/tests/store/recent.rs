@@ -82,7 +82,7 @@ fn every_part_of_a_journal_is_read_wherever_its_steps_are() {
             both(&store, &Commit::after("a", at + 1).status(RunStatus::Unfinished));
         }
         match at % 12 {
-            4 => drop(block_on(store.compact()).expect("is compacted")),
+            4 => drop(block_on(store.shrink(true)).expect("is compacted")),
             9 => {
                 store.close().expect("closes");
                 store = open(&disk).expect("opens");
@@ -155,26 +155,5 @@ fn damage_to_the_steps_that_came_last_is_told_when_a_store_is_opened() {
             (Err(StoreError::Damaged { why, .. }), Some(told)) => assert!(why.contains(told), "{damage}: {why}"),
             (found, told) => panic!("{damage}: {:?} in place of {told:?}", found.map(drop)),
         }
-    }
-}
-
-#[test]
-fn a_store_without_them_is_taken_over() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("runs.db");
-    let store = SqliteStore::open(&file).expect("opens");
-    block_on(store.commit(begin("a", None))).expect("begins");
-    block_on(store.commit(step("a", 0, "of an earlier version"))).expect("commits");
-    store.close().expect("closes");
-    let sql = Connection::open(&file).expect("opens");
-    sql.execute_batch("DROP TABLE recent; PRAGMA user_version = 1")
-        .expect("is as it was");
-    drop(sql);
-    for follows in 1..4 {
-        let store = SqliteStore::open(&file).expect("opens");
-        block_on(store.commit(step("a", follows, "of this one"))).expect("commits");
-        let journal = block_on(store.journal("a", 0, 10)).expect("is read");
-        assert_eq!(journal.len() as u64, follows + 1);
-        assert_eq!(journal[0].body, "of an earlier version");
     }
 }

@@ -59,7 +59,7 @@ impl Script {
         for (at, act) in self.acts.iter().enumerate().skip(from) {
             let done = match act {
                 Act::Step(step) => apply(step, &store),
-                Act::Compact => block_on(store.compact()).map(drop),
+                Act::Compact => block_on(store.shrink(true)).map(drop),
                 Act::Reopen => match store.close().and_then(|()| open(disk)) {
                     Ok(open) => {
                         store = open;

@@ -5,9 +5,12 @@ use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
 use restate_sdk::errors::HandlerError;
 use restate_sdk::serde::Json;
 
-use crate::wire::{NameCall, NameReply, UnnameCall};
+use super::call::Target;
+use crate::wire::{NameCall, NameReply, UnnameCall, by_content};
 
 const TEXT: &str = "text";
+/// The content that it follows.
+const FOLLOWS: &str = "follows";
 /// The number of those that name it.
 const NAMERS: &str = "namers";
 
@@ -21,7 +24,7 @@ pub(super) struct ContentObject;
 impl ContentObject {
     #[handler]
     async fn name(&self, ctx: ObjectContext<'_>, call: Json<NameCall>) -> Result<Json<NameReply>, HandlerError> {
-        let NameCall { text, by } = call.0;
+        let NameCall { text, follows, by } = call.0;
         let key = by.as_deref().map(namer);
         // Asked for at once.
         let (named, is_known) = (ctx.get::<u64>(NAMERS), key.as_deref().map(|key| ctx.get::<u64>(key)));
@@ -34,6 +37,18 @@ impl ContentObject {
             let Some(text) = text else {
                 return Ok(Json(NameReply::Missing));
             };
+            if let Some(before) = follows {
+                let call = NameCall {
+                    text: None,
+                    follows: None,
+                    by: Some(by_content(ctx.key())),
+                };
+                let named = Target::content(&before, "name").ask::<_, NameReply>(&ctx, call);
+                if named.call().await?.0 == NameReply::Missing {
+                    return Ok(Json(NameReply::Missing));
+                }
+                ctx.set(FOLLOWS, Json(before));
+            }
             ctx.set(TEXT, Json(text));
             ctx.set(NAMERS, 0);
         }
@@ -62,6 +77,14 @@ impl ContentObject {
             return Ok(0);
         }
         let text = ctx.get::<Json<String>>(TEXT).await?;
+        if let Some(before) = ctx.get::<Json<String>>(FOLLOWS).await? {
+            // Not waited for: a chain may be long.
+            let call = UnnameCall {
+                by: by_content(ctx.key()),
+                is_freed: true,
+            };
+            Target::content(&before.0, "unname").tell(&ctx, call);
+        }
         ctx.clear_all();
         Ok(text.map_or(0, |text| text.0.len() as u64))
     }

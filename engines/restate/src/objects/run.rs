@@ -16,8 +16,8 @@ use crate::head::Head;
 use crate::keys;
 use crate::wire::{
     CommitCall, CommitReply, ForkReply, GivenText, KeptRecord, NameCall, NameReply, NotClaimed, OfferCall, Refusal,
-    ReleaseCall, RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall, by_run,
-    by_session,
+    ReleaseCall, RemovedReply, SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall,
+    by_content, by_run, by_session,
 };
 
 /// The bytes of the texts of its beginning that a run keeps itself, at most.
@@ -316,6 +316,7 @@ impl Naming {
         let ask = |hash: &String| {
             let call = NameCall {
                 text: None,
+                follows: None,
                 by: Some(by.to_owned()),
             };
             Target::content(hash, "name").ask::<_, NameReply>(ctx, call).call()
@@ -362,6 +363,12 @@ async fn name_all(
     let named = not_given(call, begun.chain(&call.names).cloned());
     if let Some(hash) = naming.name(ctx, &named, &by_run(ctx.key())).await? {
         return Ok(Err(Refusal::NoSuchContent(hash)));
+    }
+    for content in &call.contents {
+        let followed = not_given(call, content.follows.clone());
+        if let Some(hash) = naming.name(ctx, &followed, &by_content(&content.hash)).await? {
+            return Ok(Err(Refusal::NoSuchContent(hash)));
+        }
     }
     let Some(session) = &call.session else {
         return Ok(head.admits_snapshot(call));
@@ -442,6 +449,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
         for by in if by.is_empty() { vec![None] } else { by } {
             let call = NameCall {
                 text: Some(content.text.clone()),
+                follows: content.follows.clone(),
                 by,
             };
             kept.push(

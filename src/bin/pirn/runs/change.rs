@@ -294,6 +294,9 @@ pub(super) struct Prune {
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
+    /// Write a file of more than 256 MiB anew too: no copy of what was removed is left in it
+    #[arg(long)]
+    rewrite: bool,
 }
 
 fn age(text: &str) -> Result<Duration, String> {
@@ -331,6 +334,7 @@ impl Prune {
             // Given together, they share their syncs.
             let forgotten = configs.iter().map(|key| store.set_meta(key, None));
             block_on(try_join_all(forgotten.collect::<Vec<_>>())).map_err(|error| refused(&error))?;
+            block_on(store.shrink(self.rewrite)).map_err(|error| refused(&error))?;
         }
         Ok(match output {
             Output::Json => answer(

@@ -22,6 +22,9 @@ pub(super) struct List {
     /// Only those of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Only those of this workflow
+    #[arg(long, value_name = "ID")]
+    workflow: Option<String>,
     /// Only so many, those that began last
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -44,6 +47,7 @@ impl List {
         let filter = RunFilter {
             status: self.status.clone(),
             session: self.session.clone(),
+            workflow: self.workflow.clone(),
             ..RunFilter::default()
         };
         let runs = latest(&*store.open()?, filter, self.limit.unwrap_or(usize::MAX))?;
