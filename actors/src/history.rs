@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer};
 use pirn_core::message::Message;
-use pirn_core::run::{ConversationReport, SessionState};
+use pirn_core::run::{ConversationReport, SessionState, StoredConversation};
 
 /// Messages for conversations to start with. They never change, and a clone costs the same whatever their number.
 ///
@@ -83,9 +83,16 @@ pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> Session
         return state;
     }
     let marks = state.conversation.mark_map().clone();
+    let conversation = counted(state.conversation.complete().messages(), marks, tokenizer);
+    let tokens = || conversation.since(0).map(|counted| counted.tokens).collect();
     SessionState {
         tokenizer: tokenizer.name().into(),
-        conversation: counted(state.conversation.complete().messages(), marks, tokenizer),
+        stored: state.stored.map(|stored| StoredConversation {
+            tokens: tokens(),
+            memory: conversation.memory_total(),
+            ..stored
+        }),
+        conversation,
         ..state
     }
 }

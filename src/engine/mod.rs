@@ -443,7 +443,7 @@ impl Engine {
     /// There is no such run.
     pub async fn definition_of(&self, run_id: &str) -> Result<Arc<str>, ResumeError> {
         let durable = self.durable()?;
-        Ok(Stored::read(&*durable.store, run_id).await?.definition)
+        Ok(Stored::read(&durable, run_id).await?.definition)
     }
 
     /// A new run that shares what another of the engine's store went through, up to this step.

@@ -34,6 +34,7 @@ mod standing;
 mod steering;
 mod trigger_calls;
 mod triggers;
+mod turns;
 mod waits;
 #[path = "../../store/tests/runs/workflows.rs"]
 mod workflows;

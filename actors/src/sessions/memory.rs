@@ -78,6 +78,8 @@ impl SessionKeeper for MemorySessions {
 
 #[cfg(test)]
 mod tests {
+    use pirn_core::conversation::MarkMap;
+
     use super::*;
 
     #[test]
@@ -86,7 +88,12 @@ mod tests {
         let leave = |number: usize| {
             let id = format!("s{number}").into();
             let state = empty_session("estimate");
-            sessions.left(SessionLeft { id, state });
+            sessions.left(SessionLeft {
+                id,
+                state,
+                follows: None,
+                marks: MarkMap::default(),
+            });
         };
         (0..MOST).for_each(leave);
         leave(0);

@@ -54,6 +54,7 @@ pub fn empty_session(tokenizer: &str) -> SessionState {
         tokenizer: tokenizer.into(),
         conversation: Conversation::new(),
         variables: std::collections::BTreeMap::new(),
+        stored: None,
     }
 }
 

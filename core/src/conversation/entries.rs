@@ -74,6 +74,34 @@ impl Entries {
         });
     }
 
+    /// The first `length`, with nothing copied that is shared. Their memory is for the caller to say.
+    pub(super) fn first(&self, length: usize) -> Self {
+        if length >= self.len() {
+            return self.clone();
+        }
+        let own = length.saturating_sub(self.shared_len());
+        let shared = self.shared.as_ref().map(|shared| {
+            if length < shared.len() {
+                Arc::new(shared.take(length))
+            } else {
+                Arc::clone(shared)
+            }
+        });
+        Self {
+            shared,
+            own: self.own[..own].to_vec(),
+            total: self.total_of(length),
+            memory: 0,
+            base: None,
+        }
+    }
+
+    /// Shares all, as a holder's that has them from nobody.
+    pub(super) fn detach(&mut self) {
+        self.share();
+        self.base = None;
+    }
+
     /// Tokens of the first `length`.
     pub(super) fn total_of(&self, length: usize) -> u64 {
         if length >= self.len() {
@@ -186,6 +214,8 @@ mod tests {
                     prop_assert_eq!(entries.len(), plain.len());
                     prop_assert_eq!(entries.is_empty(), plain.is_empty());
                     let length = at.min(plain.len());
+                    prop_assert_eq!(tokens(&entries.first(length)), &plain[..length]);
+                    prop_assert_eq!(entries.first(length).total_of(length), entries.total_of(length));
                     prop_assert_eq!(entries.total_of(length), plain[..length].iter().sum::<u64>());
                     prop_assert_eq!(entries.total_of(plain.len()), plain.iter().sum::<u64>());
                     for (index, cost) in plain.iter().enumerate() {

@@ -25,6 +25,8 @@ pub struct Conversation {
     version: u64,
     /// The version of the last change that was not an append.
     reshaped: u64,
+    /// Number of first messages that came from the run's session. Appends leave it as it is, a restored snapshot brings its own.
+    inherited: usize,
 }
 
 impl PartialEq for Conversation {
@@ -85,6 +87,59 @@ impl Conversation {
     /// True if nothing was ever appended.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
+    }
+
+    /// Number of messages at the beginning of the complete history that the run has from its session, all unchanged.
+    pub fn inherited(&self) -> usize {
+        self.inherited
+    }
+
+    /// The same conversation, whose first messages came from a session.
+    #[must_use]
+    pub fn inheriting(self, inherited: usize) -> Self {
+        Self {
+            inherited: inherited.min(self.len()),
+            ..self
+        }
+    }
+
+    /// The first `length` messages, then `messages`, shown as `marks` say: a conversation that was stored in parts. What it takes
+    /// of memory is for [`Self::stored`] to say.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidMarkMap`] where the marks do not fit.
+    pub fn continued(
+        &self,
+        length: usize,
+        messages: impl IntoIterator<Item = Counted>,
+        marks: MarkMap,
+        (version, reshaped): (u64, u64),
+    ) -> Result<Self, ConversationError> {
+        let mut log = self.log.first(length);
+        messages.into_iter().for_each(|message| log.push(message));
+        marks.check(log.len())?;
+        let continued = Self {
+            log,
+            marks: Some(Arc::new(marks)).filter(|marks| **marks != MarkMap::default()),
+            version: version.max(reshaped),
+            reshaped,
+            inherited: 0,
+        };
+        Ok(continued.stored(0))
+    }
+
+    /// The same conversation as a store has it: none of its messages is another's, and they take so many bytes of memory. So it is
+    /// the same whether it was read or is still in memory.
+    #[must_use]
+    pub fn stored(mut self, memory: u64) -> Self {
+        self.log.detach();
+        self.log.set_memory(memory);
+        self.inheriting(0)
+    }
+
+    /// The version of the last change that was not an append.
+    pub fn reshaped(&self) -> u64 {
+        self.reshaped
     }
 
     /// Bumped by every change.
@@ -291,6 +346,13 @@ struct Stored {
     /// Bytes of memory, where some messages are in it more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    inherited: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 impl From<Conversation> for Stored {
@@ -308,6 +370,7 @@ impl From<Conversation> for Stored {
             mark_map: conversation.mark_map().clone(),
             version: conversation.version,
             reshaped: conversation.reshaped,
+            inherited: conversation.inherited,
         }
     }
 }
@@ -337,6 +400,6 @@ impl TryFrom<Stored> for Conversation {
         }
         conversation.version = stored.version;
         conversation.reshaped = stored.reshaped;
-        Ok(conversation)
+        Ok(conversation.inheriting(stored.inherited))
     }
 }

@@ -111,6 +111,20 @@ impl MarkMap {
         Ok(())
     }
 
+    /// The same map with the current batch alone: as much is visible, and what was before is not told apart.
+    #[must_use]
+    pub fn of_current_batch(&self) -> Self {
+        let boundary = self.boundary();
+        let set_aside = self.set_aside.iter().filter(|(_, end)| *end > boundary);
+        Self {
+            original_indices: Vec::new(),
+            batch_boundaries: vec![boundary],
+            boundary_to_batch: vec![self.current_batch],
+            current_batch: self.current_batch,
+            set_aside: set_aside.copied().collect(),
+        }
+    }
+
     /// The start of the current batch.
     pub fn boundary(&self) -> usize {
         self.place_of(self.current_batch)

@@ -188,7 +188,8 @@ impl RunMachine {
         machine.memory.took(&seed.input);
         machine.memory.made(seed.conversation.memory_total());
         let start = Start {
-            conversation: HandedConversation::Snapshot(seed.conversation),
+            // Only a session hands messages on: those of a seed are the run's own.
+            conversation: HandedConversation::Snapshot(seed.conversation.inheriting(0)),
             trigger_depth: seed.trigger_depth,
             is_unlimited: seed.is_unlimited,
             ..Start::of(seed.graph, ThreadKind::Main, Origin::Main, seed.input)

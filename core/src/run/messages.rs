@@ -19,13 +19,16 @@ use crate::message::Message;
 #[derive(Clone, Default)]
 pub struct Messages {
     snapshot: Conversation,
+    /// The first of the snapshot's messages that is written as JSON.
+    from: usize,
     list: OnceLock<Vec<Arc<Message>>>,
 }
 
 impl Messages {
-    pub(super) fn of(conversation: &Conversation) -> Self {
+    pub(super) fn of(conversation: &Conversation, from: usize) -> Self {
         Self {
             snapshot: conversation.clone(),
+            from,
             list: OnceLock::new(),
         }
     }
@@ -50,6 +53,7 @@ impl From<Vec<Arc<Message>>> for Messages {
     fn from(list: Vec<Arc<Message>>) -> Self {
         Self {
             snapshot: Conversation::new(),
+            from: 0,
             list: OnceLock::from(list),
         }
     }
@@ -78,6 +82,9 @@ impl std::fmt::Debug for Messages {
 
 impl Serialize for Messages {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.from > 0 {
+            return serializer.collect_seq(self.snapshot.since(self.from).map(|counted| &counted.message));
+        }
         serializer.collect_seq(self)
     }
 }

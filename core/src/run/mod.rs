@@ -83,7 +83,7 @@ pub use report::{
     RunReport, RunStatus, ThreadReport, TokenReport, UsageReport,
 };
 pub use scheduled::scheduled;
-pub use session::{SessionLeft, SessionSeed, SessionState};
+pub use session::{SessionLeft, SessionSeed, SessionState, StoredConversation};
 pub use thread::EffectBuffers;
 pub use thread_list::ThreadList;
 pub use tree::Origin;

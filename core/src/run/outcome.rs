@@ -50,7 +50,7 @@ impl RunMachine {
             output: end.map_or_else(Default::default, |end| (**end.output.value()).clone()),
             variables,
             error: end.and_then(|end| end.error.clone()).or(lost),
-            conversation: ConversationReport::of(&conversation),
+            conversation: ConversationReport::of(&conversation, self.session_id().is_some()),
             tokens: TokenReport {
                 context: conversation.visible_tokens(),
                 spent: spending.total,
@@ -146,7 +146,7 @@ impl RunMachine {
             },
             usage: spending.usage,
             budget: self.budget_report(),
-            conversation: ConversationReport::of(&conversation),
+            conversation: ConversationReport::of(&conversation, self.session_id().is_some()),
             nodes,
             threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),

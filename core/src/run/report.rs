@@ -1,9 +1,10 @@
 //! The report of a run that has ended.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::doubt::{DoubtReport, RepeatReport};
@@ -91,9 +92,15 @@ impl RunReport {
 }
 
 /// A conversation in a report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+///
+/// As JSON a run of a session has the messages that it added, and the marks of the current batch: what was said before is in the
+/// session, and a report does not grow with it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationReport {
+    /// Place in the complete history of the first message that is written as JSON: so many came from the session.
+    #[serde(default)]
+    pub from: usize,
     /// Every message, archived ones too.
     pub messages: Messages,
     /// Which are visible.
@@ -101,11 +108,37 @@ pub struct ConversationReport {
 }
 
 impl ConversationReport {
-    pub(super) fn of(conversation: &Conversation) -> Self {
+    /// `in_session`: the session has the messages that the run began with.
+    pub(super) fn of(conversation: &Conversation, in_session: bool) -> Self {
+        let from = if in_session { conversation.inherited() } else { 0 };
         Self {
-            messages: Messages::of(conversation),
+            from,
+            messages: Messages::of(conversation, from),
             mark_map: conversation.mark_map().clone(),
         }
+    }
+}
+
+impl Serialize for ConversationReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Written<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            from: Option<usize>,
+            messages: &'a Messages,
+            mark_map: Cow<'a, MarkMap>,
+        }
+        let from = Some(self.from).filter(|from| *from > 0);
+        let written = Written {
+            from,
+            messages: &self.messages,
+            mark_map: match from {
+                Some(_) => Cow::Owned(self.mark_map.of_current_batch()),
+                None => Cow::Borrowed(&self.mark_map),
+            },
+        };
+        written.serialize(serializer)
     }
 }
 

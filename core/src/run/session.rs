@@ -18,7 +18,7 @@ use super::report::RunReport;
 use super::slots::Slot;
 use super::step::Step;
 use super::{Effect, RunMachine};
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, MarkMap};
 use crate::error::RunError;
 use crate::graph::Graph;
 use crate::status::ThreadStatus;
@@ -52,6 +52,23 @@ pub struct SessionState {
     pub conversation: Conversation,
     /// The session's variables.
     pub variables: BTreeMap<Arc<str>, Arc<Value>>,
+    /// The stored form of the conversation; none where no store has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredConversation>,
+}
+
+/// A reference to a conversation in a store, which a record has instead of its messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredConversation {
+    /// Name of its last part, as the store names it.
+    pub part: Arc<str>,
+    /// Number of its parts.
+    pub parts: u64,
+    /// Bytes of memory that its messages take.
+    pub memory: u64,
+    /// Cost of every message, where another tokenizer has counted them since; empty: as stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<u64>,
 }
 
 impl SessionState {
@@ -74,16 +91,30 @@ impl SessionState {
 pub struct SessionLeft {
     /// The session.
     pub id: Arc<str>,
-    /// The state, of the version after the one that the run began with.
+    /// The state, of the version after the one that the run began with. The first [`Conversation::inherited`] messages are
+    /// those of the conversation before.
     pub state: SessionState,
+    /// The conversation before, as a store has it.
+    pub follows: Option<StoredConversation>,
+    /// The marks of the conversation before.
+    pub marks: MarkMap,
 }
 
 /// See the module.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunSession {
     seed: SessionSeed,
-    /// Since its turn: the version that it began with, and the tokenizer.
-    began: Option<(u64, Arc<str>)>,
+    /// Since its turn.
+    began: Option<SessionBegan>,
+}
+
+/// The state that a run began with, without its messages.
+#[derive(Debug, Serialize, Deserialize)]
+struct SessionBegan {
+    version: u64,
+    tokenizer: Arc<str>,
+    stored: Option<StoredConversation>,
+    marks: MarkMap,
 }
 
 impl RunSession {
@@ -137,17 +168,24 @@ impl RunMachine {
             }
         }
         if let Some(session) = &mut self.session {
-            session.began = Some((state.version, state.tokenizer));
+            session.began = Some(SessionBegan {
+                version: state.version,
+                tokenizer: state.tokenizer,
+                stored: state.stored,
+                marks: state.conversation.mark_map().clone(),
+            });
         }
         if state.version == 0 {
             return Ok(());
         }
+        let length = state.conversation.len();
+        let conversation = state.conversation.inheriting(length);
         match self.slots.first_mut() {
             Some(Slot::NotStarted(Some(start))) => {
-                start.conversation = HandedConversation::Snapshot(state.conversation);
+                start.conversation = HandedConversation::Snapshot(conversation);
             }
             // It was told something before its turn.
-            Some(Slot::Live(live)) => live.begin_with(state.conversation),
+            Some(Slot::Live(live)) => live.begin_with(conversation),
             Some(Slot::NotStarted(None) | Slot::Ended(_)) | None => {}
         }
         Ok(())
@@ -158,18 +196,24 @@ impl RunMachine {
         let session = self.session.as_ref()?;
         let is_kept = report.status == ThreadStatus::Completed || session.seed.keeps_on_failure;
         let began = session.began.as_ref().filter(|_| is_kept && !session.seed.is_aside);
-        let left = began.map(|(version, tokenizer)| {
+        let left = began.map(|began| {
             let variables = self.globals.handed_on();
             let state = SessionState {
-                version: version + 1,
-                tokenizer: Arc::clone(tokenizer),
+                version: began.version + 1,
+                tokenizer: Arc::clone(&began.tokenizer),
                 conversation: report.conversation.messages.conversation().clone(),
+                stored: None,
                 variables: variables
                     .map(|(name, value)| (Arc::clone(name), Arc::clone(value)))
                     .collect(),
             };
             let id = Arc::clone(&session.seed.id);
-            Box::new(SessionLeft { id, state })
+            Box::new(SessionLeft {
+                id,
+                state,
+                follows: began.stored.clone(),
+                marks: began.marks.clone(),
+            })
         });
         Some(Effect::LeaveSession(left))
     }

@@ -51,7 +51,10 @@ impl EngineBuilder {
         }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         if let Some(durable) = &durable {
-            ports.sessions = Arc::new(StoredSessions(Arc::clone(&durable.store)));
+            ports.sessions = Arc::new(StoredSessions::new(
+                Arc::clone(&durable.store),
+                Arc::clone(&durable.conversations),
+            ));
         }
         if self.has_schedules.unwrap_or(true) {
             ports.schedules = Some(match &durable {

@@ -58,7 +58,7 @@ impl ForkBuilder {
     pub async fn make(self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
-        let mut stored = Stored::read(&**store, &self.run_id).await?;
+        let mut stored = Stored::read(&durable, &self.run_id).await?;
         if self.step > stored.run.steps {
             return Err(ResumeError::NoSuchStep {
                 run_id: self.run_id,

@@ -19,9 +19,10 @@ use serde_json::json;
 
 use super::Durable;
 use super::claim::Claim;
+use super::parts::Conversations;
 use super::results::{are_kept_apart, without_result};
 use super::resume::{ResumeError, Stored};
-use super::sessions::{self, Written};
+use super::sessions::{self, without_conversation};
 
 /// The journal of an engine with a store.
 pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
@@ -68,6 +69,7 @@ pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Co
 /// One run's way into the store.
 pub(crate) struct StoredRun {
     store: Arc<dyn Store>,
+    conversations: Arc<Conversations>,
     /// Given up when this process is done with the run.
     claim: Option<Claim>,
     run_id: Arc<str>,
@@ -113,6 +115,7 @@ impl StoredRun {
     ) -> Self {
         Self {
             store: Arc::clone(&durable.store),
+            conversations: Arc::clone(&durable.conversations),
             claim,
             run_id,
             next,
@@ -153,10 +156,10 @@ impl StoredRun {
         if std::mem::replace(&mut self.has_left, true) {
             return;
         }
-        match sessions::write(left, self.at) {
-            Ok((write, chunks)) => {
+        match sessions::write(left, self.at, &self.conversations) {
+            Ok((write, parts)) => {
                 let next = self.next();
-                next.contents.extend(chunks);
+                next.contents.extend(parts);
                 next.session = Some(write);
             }
             Err(error) => self.fault = Some(unwritten(&error)),
@@ -168,13 +171,9 @@ impl RunJournal for StoredRun {
     fn told(&mut self, told: &Told) {
         self.at = told.at;
         self.waits.told(&told.message);
-        let turn = sessions::write_turn(told).map(|written| {
-            let Written { body, chunks } = written?;
-            for chunk in chunks {
-                self.next().names.push(chunk.hash());
-                self.next().contents.push(chunk);
-            }
-            Ok(body)
+        let turn = without_conversation(told).map(|(bare, part)| {
+            self.next().names.push(part);
+            serde_json::to_string(&bare)
         });
         let result = if self.keeps_results_apart {
             without_result(told)
@@ -247,8 +246,11 @@ impl RunJournal for StoredRun {
 
     fn read(&self, graphs: &Graphs) -> Reading {
         let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
+        let conversations = Arc::clone(&self.conversations);
         async move {
-            let stored = Stored::read(&*store, &run_id).await.map_err(|error| unread(&error))?;
+            let stored = Stored::read_with(&*store, &conversations, &run_id)
+                .await
+                .map_err(|error| unread(&error))?;
             let begun = stored.begun(&graphs).map_err(|error| unread(&error))?;
             Ok((begun, stored.told))
         }
@@ -320,7 +322,7 @@ pub(crate) fn not_kept(error: &StoreError) -> RunError {
     RunError::new(code, error.to_string()).with_details(json!({ "code": error.code() }))
 }
 
-fn unwritten(error: &serde_json::Error) -> RunError {
+fn unwritten(error: &dyn std::fmt::Display) -> RunError {
     RunError::new(
         RunErrorCode::StoreError,
         format!("what the run was told can not be written down: {error}"),

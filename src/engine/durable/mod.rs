@@ -14,6 +14,7 @@ mod fork;
 mod journal;
 mod migrate;
 mod offline;
+mod parts;
 mod results;
 mod resume;
 mod run_locks;
@@ -26,6 +27,7 @@ mod work;
 use std::sync::Arc;
 
 use compiled::CompiledDefinitions;
+use parts::Conversations;
 use pirn_core::Millis;
 use pirn_store::Store;
 use run_locks::RunLocks;
@@ -47,6 +49,7 @@ pub(crate) use view::{diff, view};
 pub(crate) struct Durable {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) definitions: Definitions,
+    pub(crate) conversations: Arc<Conversations>,
     pub(crate) ask: Option<AskDoubt>,
     /// Milliseconds that a run which waits stays in memory; none: for ever.
     parks_after: Option<Millis>,
@@ -59,6 +62,7 @@ impl Durable {
         Self {
             store,
             definitions: Definitions::default(),
+            conversations: Arc::default(),
             ask,
             parks_after,
             compiled: CompiledDefinitions::default(),

@@ -93,7 +93,7 @@ pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebui
         let run_id = run_id.to_owned();
         return Err(ResumeError::UnderWay { run_id });
     }
-    let stored = Stored::read(&*durable.store, run_id).await?.live()?;
+    let stored = Stored::read(&durable, run_id).await?.live()?;
     let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
     Ok((stored, rebuilt))
 }

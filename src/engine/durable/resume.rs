@@ -24,8 +24,9 @@ use super::claim::Claim;
 use super::doubts::{DoubtQuestion, give_up_calls, settle};
 use super::journal::StoredRun;
 use super::migrate::{Migration, check};
+use super::parts::Conversations;
 use super::results::with_result;
-use super::sessions::read_told;
+use super::sessions::with_conversation;
 
 /// So many records are read at once.
 const PAGE: usize = 1_000;
@@ -186,7 +187,16 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub(crate) async fn read(store: &dyn Store, run_id: &str) -> Result<Self, ResumeError> {
+    pub(crate) async fn read(durable: &Durable, run_id: &str) -> Result<Self, ResumeError> {
+        Self::read_with(&*durable.store, &durable.conversations, run_id).await
+    }
+
+    /// The same, by the parts of an engine that matter.
+    pub(super) async fn read_with(
+        store: &dyn Store,
+        conversations: &Conversations,
+        run_id: &str,
+    ) -> Result<Self, ResumeError> {
         let unreadable = |step: u64, why: String| ResumeError::Unreadable {
             run_id: run_id.to_owned(),
             step,
@@ -210,7 +220,7 @@ impl Stored {
         let definition = Arc::clone(definition);
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
         let begun: BegunRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
-        let handed = begun.session().map(|_| chunks);
+        let session = begun.session().map(|session| Arc::clone(&session.id));
         let mut told = Vec::with_capacity(run.steps as usize);
         while let Some(asking) = asked.take() {
             let page = asking.await?;
@@ -220,8 +230,12 @@ impl Stored {
             }
             for record in page {
                 let step = told.len() as u64 + 1;
-                let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, handed));
-                told.push(read.map_err(|why| unreadable(step, why))?);
+                let read = with_result(&record.body, &texts)
+                    .unwrap_or_else(|| serde_json::from_str(&record.body).map_err(|error| error.to_string()));
+                let mut read = read.map_err(|why| unreadable(step, why))?;
+                let joined = with_conversation(&mut read, session.as_ref(), store, conversations).await;
+                joined.map_err(|why| unreadable(step, why))?;
+                told.push(read);
             }
         }
         let mut stored = Self {
@@ -448,7 +462,7 @@ fn resume(
             return Err(ResumeError::UnderWay { run_id });
         }
         let claim = Claim::make(&durable.store, &run_id).await?;
-        let mut stored = Stored::read(&*durable.store, &run_id).await?.live()?;
+        let mut stored = Stored::read(&durable, &run_id).await?.live()?;
         let told = std::mem::take(&mut stored.told);
         let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
         let is_cancelled = matches!(how, How::Cancel(_));
@@ -533,7 +547,7 @@ async fn end_of(
     firing: FiringId,
     child: &str,
 ) -> Result<Option<Message>, ResumeError> {
-    let mut stored = Stored::read(&*durable.store, child).await?;
+    let mut stored = Stored::read(durable, child).await?;
     let told = std::mem::take(&mut stored.told);
     let child = stored.rebuild(engine, durable, told)?;
     let report = child.open.report.as_ref();

@@ -1,134 +1,100 @@
 //! Outcomes of runs in their sessions, in a store: with the run's end, in one commit.
 //!
-//! A conversation lies in texts of up to 64 messages, whose borders do not move as it grows: a message is written at most
-//! seven times, however long its session becomes, and no record of a run holds one.
+//! A conversation is a chain of contents ([`parts`](super::parts)): a run writes what it has added, and names the part that it
+//! began with. So no message is written twice, and neither the session nor a record of a run grows with the conversation.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::sessions::{SessionKeeper, empty_session, recounted};
-use pirn_core::conversation::Tokenizer;
+use pirn_core::conversation::{Conversation, Tokenizer};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{BegunRecord, Message, SessionLeft, SessionState, ToSupervisor, Told};
 use pirn_core::session::SessionPlace;
 use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
-use serde_json::Value;
 
 use super::journal::not_kept;
-
-/// The messages of one text.
-const MOST: usize = 64;
+use super::parts::{Conversations, parts_of};
 
 /// So many runs are asked for at once.
 const PAGE: usize = 1_000;
 
-/// The fields of a conversation that have an item for each message.
-const BY_MESSAGE: [&str; 2] = ["messages", "tokens"];
-
-/// The field of a conversation without its messages: the number of texts that hold them. What else a run names is behind those.
-const TEXTS: &str = "texts";
-
-/// The place in a step of the conversation that a session handed to its run.
-const HANDED: &str = "/message/Supervisor/Session/Ok/conversation";
-
-/// A session's state without its messages, and the texts that hold those.
-pub(super) struct Written {
-    pub(super) body: String,
-    pub(super) chunks: Vec<Content>,
-}
-
-impl Written {
-    /// The hashes of the texts, in order.
-    pub(super) fn names(&self) -> Vec<ContentHash> {
-        self.chunks.iter().map(Content::hash).collect()
-    }
-}
-
-/// The write that leaves a run's outcome in its session.
-pub(super) fn write(left: &SessionLeft, at: u64) -> serde_json::Result<(SessionWrite, Vec<Content>)> {
-    let written = split(serde_json::to_value(&left.state)?, "/conversation")?;
+/// Returns the write that leaves a run's outcome in its session, and the parts that the run has added to the conversation.
+pub(super) fn write(
+    left: &SessionLeft,
+    at: u64,
+    conversations: &Conversations,
+) -> Result<(SessionWrite, Vec<Content>), String> {
+    let written = parts_of(left).map_err(|error| error.to_string())?;
+    let last = written.last.ok_or("a conversation has no part")?;
+    let whole = SessionState {
+        conversation: Conversation::new(),
+        stored: Some(last.clone()),
+        ..left.state.clone()
+    };
     let write = SessionWrite {
         id: left.id.to_string(),
         follows: left.state.version.saturating_sub(1),
-        contents: written.names(),
-        body: written.body,
+        contents: ContentHash::parse(&last.part).into_iter().collect(),
+        body: serde_json::to_string(&whole).map_err(|error| error.to_string())?,
         at,
     };
-    Ok((write, written.chunks))
+    let bytes = written.parts.iter().map(|part| part.text().len()).sum();
+    conversations.put(&left.id, last, &left.state.conversation, bytes);
+    Ok((write, written.parts))
 }
 
-/// A step, where it is the run's turn in its session; none: any other.
-pub(super) fn write_turn(told: &Told) -> Option<serde_json::Result<Written>> {
-    let Message::Supervisor(ToSupervisor::Session(turn)) = &told.message else {
-        return None;
-    };
-    turn.is_ok()
-        .then(|| serde_json::to_value(told).and_then(|told| split(told, HANDED)))
-}
-
-/// Reads a step, whose conversation, where its session handed it one, is in these texts; none of a run without a session.
-pub(super) fn read_told(body: &str, chunks: Option<&[Arc<str>]>) -> Result<Told, String> {
-    let read = |error: serde_json::Error| error.to_string();
-    let Some(chunks) = chunks.filter(|_| body.contains("\"Session\"")) else {
-        return serde_json::from_str(body).map_err(read);
-    };
-    let mut told: Value = serde_json::from_str(body).map_err(read)?;
-    if let Some(conversation) = told.pointer_mut(HANDED) {
-        join(conversation, chunks)?;
+/// A step in which a run has its turn in its session, without the messages that a store has already, and the part to be named
+/// for them; none: any other step.
+pub(super) fn without_conversation(told: &Told) -> Option<(Told, ContentHash)> {
+    let stored = handed(&told.message)?.stored.as_ref()?;
+    let part = ContentHash::parse(&stored.part)?;
+    let mut bare = told.clone();
+    if let Message::Supervisor(ToSupervisor::Session(turn)) = &mut bare.message
+        && let Ok(state) = &mut **turn
+    {
+        state.conversation = Conversation::new();
     }
-    serde_json::from_value(told).map_err(read)
+    Some((bare, part))
 }
 
-/// Takes the messages out of the conversation that stands at `pointer`.
-fn split(mut whole: Value, pointer: &str) -> serde_json::Result<Written> {
-    let mut chunks = Vec::new();
-    if let Some(conversation) = whole.pointer_mut(pointer) {
-        let mut lists = BY_MESSAGE.map(|field| match conversation[field].take() {
-            Value::Array(items) => items.into_iter(),
-            _ => Vec::new().into_iter(),
-        });
-        for length in lengths(lists[0].len()) {
-            let mut take = |at: usize| lists[at].by_ref().take(length).collect::<Vec<_>>();
-            let chunk: BTreeMap<_, _> = (0..).zip(BY_MESSAGE).map(|(at, field)| (field, take(at))).collect();
-            chunks.push(Content::new(serde_json::to_string(&chunk)?));
-        }
-        conversation[TEXTS] = Value::from(chunks.len());
+fn handed(message: &Message) -> Option<&SessionState> {
+    match message {
+        Message::Supervisor(ToSupervisor::Session(turn)) => (**turn).as_ref().ok(),
+        Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => None,
     }
-    let body = serde_json::to_string(&whole)?;
-    Ok(Written { body, chunks })
 }
 
-/// Puts them back.
-fn join(conversation: &mut Value, chunks: &[Arc<str>]) -> Result<(), String> {
-    let mut lists = BY_MESSAGE.map(|_| Vec::new());
-    let texts = conversation.as_object_mut().and_then(|fields| fields.remove(TEXTS));
-    // Earlier versions wrote no number: a run named nothing else.
-    let texts = texts.and_then(|texts| texts.as_u64()).unwrap_or(u64::MAX);
-    for chunk in chunks.iter().take(usize::try_from(texts).unwrap_or(usize::MAX)) {
-        let mut chunk: BTreeMap<String, Vec<Value>> = serde_json::from_str(chunk).map_err(|error| error.to_string())?;
-        for (list, field) in lists.iter_mut().zip(BY_MESSAGE) {
-            list.append(chunk.get_mut(field).ok_or("a text of a conversation has no messages")?);
-        }
-    }
-    for (list, field) in lists.into_iter().zip(BY_MESSAGE) {
-        conversation[field] = Value::Array(list);
+/// Puts the conversation back into a step in which a run has its turn in its session.
+pub(super) async fn with_conversation(
+    told: &mut Told,
+    session: Option<&Arc<str>>,
+    store: &dyn Store,
+    conversations: &Conversations,
+) -> Result<(), String> {
+    if let Message::Supervisor(ToSupervisor::Session(turn)) = &mut told.message
+        && let Ok(state) = &mut **turn
+        && let Some(stored) = &state.stored
+    {
+        let session = session.ok_or("a run without a session has its turn in one")?;
+        let loaded = conversations.load(store, session, stored).await;
+        state.conversation = loaded.map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// As many messages as lie in each text: whole ones, and then by the powers of two that are left. One that is full never
-/// changes, and so does none but the last few when a message is added.
-fn lengths(messages: usize) -> impl Iterator<Item = usize> {
-    let whole = std::iter::repeat_n(MOST, messages / MOST);
-    let left = messages % MOST;
-    let powers = std::iter::successors(Some(MOST / 2), |length| (*length > 1).then(|| length / 2));
-    whole.chain(powers.filter(move |length| left & length != 0))
+/// The sessions of a store.
+pub(crate) struct StoredSessions {
+    store: Arc<dyn Store>,
+    conversations: Arc<Conversations>,
 }
 
-/// The sessions of a store.
-pub(crate) struct StoredSessions(pub(crate) Arc<dyn Store>);
+impl StoredSessions {
+    pub(crate) fn new(store: Arc<dyn Store>, conversations: Arc<Conversations>) -> Self {
+        Self { store, conversations }
+    }
+}
 
 async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> {
     let (mut places, mut after) = (Vec::new(), None);
@@ -155,32 +121,42 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
     }
 }
 
-async fn state(store: &dyn Store, id: &str) -> Result<Option<SessionState>, RunError> {
-    let kept = |error: StoreError| not_kept(&error);
-    let Some(session) = store.session(id).await.map_err(kept)? else {
+async fn state(
+    store: &dyn Store,
+    conversations: &Conversations,
+    id: &Arc<str>,
+) -> Result<Option<SessionState>, RunError> {
+    let Some(session) = store.session(id).await.map_err(|error| not_kept(&error))? else {
         return Ok(None);
     };
-    let chunks = store.contents(session.contents).await.map_err(kept)?;
     let unreadable = |why: String| RunError::new(RunErrorCode::StoreError, format!("session {id}: {why}"));
-    let mut whole: Value = serde_json::from_str(&session.body).map_err(|error| unreadable(error.to_string()))?;
-    join(&mut whole["conversation"], &chunks).map_err(unreadable)?;
-    let state: SessionState = serde_json::from_value(whole).map_err(|error| unreadable(error.to_string()))?;
-    let version = session.version;
-    Ok(Some(SessionState { version, ..state }))
+    let state: SessionState = serde_json::from_str(&session.body).map_err(|error| unreadable(error.to_string()))?;
+    let conversation = match &state.stored {
+        Some(stored) => {
+            let loaded = conversations.load(store, id, stored).await;
+            loaded.map_err(|error| unreadable(error.to_string()))?
+        }
+        None => state.conversation,
+    };
+    Ok(Some(SessionState {
+        version: session.version,
+        conversation,
+        ..state
+    }))
 }
 
 impl SessionKeeper for StoredSessions {
     fn unfinished(&self) -> BoxFuture<'static, Result<Vec<SessionPlace>, RunError>> {
-        if self.0.claims().is_some() {
+        if self.store.claims().is_some() {
             // Other processes carry them, and the store says whose turn it is.
             return std::future::ready(Ok(Vec::new())).boxed();
         }
-        let store = Arc::clone(&self.0);
+        let store = Arc::clone(&self.store);
         async move { unfinished(&*store).await.map_err(|error| not_kept(&error)) }.boxed()
     }
 
     fn turn(&self, session: &Arc<str>, run: &Arc<str>) -> Option<BoxFuture<'static, Result<(), RunError>>> {
-        let turn = self.0.claims()?.turn(session, run);
+        let turn = self.store.claims()?.turn(session, run);
         Some(turn.map(|turn| turn.map_err(|error| not_kept(&error))).boxed())
     }
 
@@ -189,9 +165,10 @@ impl SessionKeeper for StoredSessions {
         session: &Arc<str>,
         tokenizer: Option<Arc<dyn Tokenizer>>,
     ) -> BoxFuture<'static, Result<SessionState, RunError>> {
-        let (store, session) = (Arc::clone(&self.0), Arc::clone(session));
+        let (store, session) = (Arc::clone(&self.store), Arc::clone(session));
+        let conversations = Arc::clone(&self.conversations);
         async move {
-            let state = state(&*store, &session).await?;
+            let state = state(&*store, &conversations, &session).await?;
             Ok(match (state, tokenizer) {
                 (Some(state), Some(tokenizer)) => recounted(state, &tokenizer),
                 (Some(state), None) => state,
@@ -207,51 +184,6 @@ impl SessionKeeper for StoredSessions {
 
     fn keeps_places(&self) -> bool {
         // Of a store that several share, the store says whose turn it is.
-        self.0.claims().is_none()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use serde_json::json;
-
-    use super::*;
-
-    fn conversation(messages: usize) -> Value {
-        let each = |number: usize| json!({"role": "user", "content": format!("message {number}")});
-        json!({"conversation": {"messages": (0..messages).map(each).collect::<Vec<_>>(), "tokens": (0..messages).collect::<Vec<_>>(), "version": messages}})
-    }
-
-    #[test]
-    fn a_conversation_is_the_same_after_it_was_taken_apart() {
-        for messages in (0..200).chain([1_000]) {
-            let whole = conversation(messages);
-            let written = split(whole.clone(), "/conversation").expect("is JSON");
-            assert!(written.chunks.len() <= messages / MOST + 6, "{messages}");
-            let mut read: Value = serde_json::from_str(&written.body).expect("is JSON");
-            let chunks: Vec<Arc<str>> = written.chunks.iter().map(|chunk| Arc::clone(chunk.text())).collect();
-            join(&mut read["conversation"], &chunks).expect("fits");
-            assert_eq!(read, whole);
-        }
-    }
-
-    #[test]
-    fn a_message_is_written_at_most_seven_times_however_often_its_session_grows() {
-        for step in 1..=5 {
-            let (mut kept, mut written) = (BTreeSet::new(), vec![0; 1_000]);
-            for messages in (0..1_000).step_by(step) {
-                let mut first = 0;
-                let split = split(conversation(messages), "/conversation").expect("is JSON");
-                for (chunk, length) in split.chunks.iter().zip(lengths(messages)) {
-                    if kept.insert(chunk.hash()) {
-                        written[first..first + length].iter_mut().for_each(|times| *times += 1);
-                    }
-                    first += length;
-                }
-            }
-            assert!(written.iter().all(|times| *times <= 7), "by {step}");
-        }
+        self.store.claims().is_none()
     }
 }

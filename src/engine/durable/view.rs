@@ -114,7 +114,7 @@ pub(crate) async fn view(
     run_id: &str,
     at: Option<u64>,
 ) -> Result<RunView, ResumeError> {
-    let stored = Stored::read(&*durable.store, run_id).await?;
+    let stored = Stored::read(durable, run_id).await?;
     let step = at.unwrap_or(stored.run.steps);
     if step > stored.run.steps {
         return Err(ResumeError::NoSuchStep {
@@ -248,8 +248,7 @@ pub struct OutcomeDiff {
 
 /// Compares what two runs were told, and what they came to. When they were told is no difference.
 pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
-    let store = &*durable.store;
-    let (one, other) = (Stored::read(store, a).await?, Stored::read(store, b).await?);
+    let (one, other) = (Stored::read(durable, a).await?, Stored::read(durable, b).await?);
     let of = |stored: &Stored| -> Vec<String> {
         let messages = stored.told.iter().map(|told| serde_json::to_string(&told.message));
         messages.map(Result::unwrap_or_default).collect()

@@ -1,0 +1,389 @@
+//! Conversations of sessions as stores have them: chains of contents, each the part that one run has added.
+//!
+//! A part says how many messages of the conversation before it stay, which ones follow, and what has changed in the marks. It
+//! names the part before it, and follows it in the store: whoever names the last one has them all.
+//!
+//! The conversations that were used last stay in memory, where runs share their messages: a run reads the parts that others have
+//! added since, and none where there are none.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pirn_core::conversation::{Conversation, Counted, MarkMap};
+use pirn_core::message::{self, Message};
+use pirn_core::run::{SessionLeft, StoredConversation};
+use pirn_store::{Content, ContentHash, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of messages in a part, at most; a larger message is a part by itself.
+const PART_BYTES: usize = 512 << 10;
+
+/// Bytes of the parts whose conversations stay in memory, at most; the one that was used last stays in any case.
+const CACHED_BYTES: usize = 32 << 20;
+
+/// Parts whose names are read at first, and at most, at once.
+const FIRST_NAMES: usize = 16;
+const MOST_NAMES: usize = 4_096;
+
+/// Parts that are read at once.
+const TEXTS: usize = 64;
+
+/// A part, as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    /// Hash of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<Arc<str>>,
+    /// Messages of the conversation before that stay.
+    keeps: usize,
+    /// Their cost, where another tokenizer has counted them since; empty: as before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    recounted: Vec<u64>,
+    messages: Vec<Arc<Message>>,
+    tokens: Vec<u64>,
+    version: u64,
+    reshaped: u64,
+    /// None: no marks, or in a later part of the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    marks: Option<MarksAfter>,
+}
+
+/// Marks, as far as they differ from those before.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MarksAfter {
+    lengths: Tail<usize>,
+    boundaries: Tail<usize>,
+    batches: Tail<u64>,
+    set_aside: Tail<(usize, usize)>,
+    current: u64,
+}
+
+/// A list, as far as it differs from the one before.
+#[derive(Serialize, Deserialize)]
+struct Tail<T> {
+    keeps: usize,
+    adds: Vec<T>,
+}
+
+impl<T: Clone + PartialEq> Tail<T> {
+    fn of(before: &[T], now: &[T]) -> Self {
+        let keeps = before.iter().zip(now).take_while(|(before, now)| before == now).count();
+        let adds = now[keeps..].to_vec();
+        Self { keeps, adds }
+    }
+
+    fn apply(self, list: &mut Vec<T>) {
+        list.truncate(self.keeps);
+        list.extend(self.adds);
+    }
+}
+
+impl MarksAfter {
+    fn of(before: &MarkMap, now: &MarkMap) -> Option<Self> {
+        (before != now).then(|| Self {
+            lengths: Tail::of(&before.original_indices, &now.original_indices),
+            boundaries: Tail::of(&before.batch_boundaries, &now.batch_boundaries),
+            batches: Tail::of(&before.boundary_to_batch, &now.boundary_to_batch),
+            set_aside: Tail::of(&before.set_aside, &now.set_aside),
+            current: now.current_batch,
+        })
+    }
+
+    fn apply(self, marks: &mut MarkMap) {
+        self.lengths.apply(&mut marks.original_indices);
+        self.boundaries.apply(&mut marks.batch_boundaries);
+        self.batches.apply(&mut marks.boundary_to_batch);
+        self.set_aside.apply(&mut marks.set_aside);
+        marks.current_batch = self.current;
+    }
+}
+
+/// The parts that a run adds to the conversation of its session.
+pub(super) struct Added {
+    pub(super) parts: Vec<Content>,
+    /// The last part of the whole; none only where the run began with none and a message can not be written.
+    pub(super) last: Option<StoredConversation>,
+}
+
+/// Writes what a run has added to the conversation that it began with.
+pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
+    let conversation = &left.state.conversation;
+    let (mut last, mut keeps) = (left.follows.clone(), conversation.inherited());
+    let mut recounted = last
+        .as_mut()
+        .map(|last| std::mem::take(&mut last.tokens))
+        .unwrap_or_default();
+    if last.is_none() {
+        // Nothing is stored that could be gone on from.
+        keeps = 0;
+    }
+    recounted.truncate(keeps);
+    let mut parts = Vec::new();
+    let mut added = conversation.since(keeps).peekable();
+    loop {
+        let mut part = Part {
+            after: last.as_ref().map(|last| Arc::clone(&last.part)),
+            keeps,
+            recounted: std::mem::take(&mut recounted),
+            messages: Vec::new(),
+            tokens: Vec::new(),
+            version: conversation.version(),
+            reshaped: conversation.reshaped(),
+            marks: None,
+        };
+        let mut bytes = 0;
+        while let Some(Counted { message, tokens }) = added.next_if(|counted| {
+            bytes += size_of(&counted.message);
+            part.messages.is_empty() || bytes <= PART_BYTES
+        }) {
+            part.messages.push(Arc::clone(message));
+            part.tokens.push(*tokens);
+        }
+        keeps += part.messages.len();
+        let is_last = added.peek().is_none();
+        if is_last {
+            let before = left.follows.as_ref().map(|_| &left.marks);
+            part.marks = MarksAfter::of(before.unwrap_or(&MarkMap::default()), conversation.mark_map());
+        }
+        let before = part.after.as_deref().and_then(ContentHash::parse);
+        let content = Content::new(serde_json::to_string(&part)?).following(before);
+        last = Some(StoredConversation {
+            part: content.hash().to_string().into(),
+            parts: last.map_or(0, |last| last.parts) + 1,
+            memory: conversation.memory_total(),
+            tokens: Vec::new(),
+        });
+        parts.push(content);
+        if is_last {
+            return Ok(Added { parts, last });
+        }
+    }
+}
+
+/// Bytes of a message, roughly.
+fn size_of(message: &Message) -> usize {
+    let calls = message.tool_calls.iter().map(|call| call.arguments.to_string().len());
+    let media = message.parts.iter().map(|part| match part {
+        message::Part::Text { text } => text.len(),
+        message::Part::Image { url, .. } | message::Part::File { url, .. } => url.len(),
+    });
+    message.content.len() + calls.chain(media).sum::<usize>()
+}
+
+/// Why a conversation can not be read.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    Store(StoreError),
+    Part(String),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Part(why) => write!(f, "a part of its conversation: {why}"),
+        }
+    }
+}
+
+impl From<StoreError> for Unreadable {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The conversations of sessions that were used last.
+#[derive(Default)]
+pub(crate) struct Conversations(Mutex<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    by_session: BTreeMap<Arc<str>, Known>,
+    by_use: BTreeMap<u64, Arc<str>>,
+    uses: u64,
+    bytes: usize,
+}
+
+/// A conversation up to a part, and the bytes of its parts.
+#[derive(Clone)]
+struct Known {
+    part: Arc<str>,
+    conversation: Conversation,
+    bytes: usize,
+    used: u64,
+}
+
+impl Conversations {
+    fn cached(&self) -> MutexGuard<'_, Cached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A run leaves this conversation, whose last parts it has written: so many bytes.
+    pub(super) fn put(
+        &self,
+        session: &Arc<str>,
+        last: StoredConversation,
+        conversation: &Conversation,
+        added_bytes: usize,
+    ) {
+        let mut cached = self.cached();
+        let before = cached.by_session.get(session).map_or(0, |known| known.bytes);
+        // Shared: else each run that begins with it would copy the messages that came last.
+        let conversation = conversation.clone().stored(last.memory);
+        cached.put(session, last.part, conversation, before + added_bytes);
+    }
+
+    /// Reads a conversation, as far as it is not in memory.
+    pub(super) async fn load(
+        &self,
+        store: &dyn Store,
+        session: &Arc<str>,
+        stored: &StoredConversation,
+    ) -> Result<Conversation, Unreadable> {
+        let known = self.cached().find(session);
+        let mut loading = Loading::default();
+        let mut names = Vec::new();
+        match known {
+            Some(known) if known.part == stored.part => loading.begin(known),
+            known => {
+                let mut next = ContentHash::parse(&stored.part);
+                let end = known.as_ref().and_then(|known| ContentHash::parse(&known.part));
+                let mut most = FIRST_NAMES;
+                'all: while let Some(last) = next.take() {
+                    let page = store.chain(last, most).await?;
+                    // The last of a whole page begins the next one.
+                    next = (page.len() == most).then(|| page.last().copied()).flatten();
+                    for hash in page.into_iter().filter(|hash| Some(*hash) != next) {
+                        if Some(hash) == end {
+                            known.into_iter().for_each(|known| loading.begin(known));
+                            break 'all;
+                        }
+                        names.push(hash);
+                    }
+                    most = (most * 4).min(MOST_NAMES);
+                }
+            }
+        }
+        names.reverse();
+        for some in names.chunks(TEXTS) {
+            for text in store.contents(some.to_vec()).await? {
+                loading.take(&text).map_err(Unreadable::Part)?;
+            }
+        }
+        let bytes = loading.bytes;
+        let conversation = loading.end().map_err(Unreadable::Part)?;
+        if !names.is_empty() {
+            let part = Arc::clone(&stored.part);
+            self.cached().put(session, part, conversation.clone(), bytes);
+        }
+        let recounted = recounted(conversation, &stored.tokens).map_err(Unreadable::Part)?;
+        Ok(recounted.stored(stored.memory))
+    }
+}
+
+impl Cached {
+    fn find(&mut self, session: &Arc<str>) -> Option<Known> {
+        self.uses += 1;
+        let uses = self.uses;
+        let known = self.by_session.get_mut(session)?;
+        self.by_use.remove(&std::mem::replace(&mut known.used, uses));
+        self.by_use.insert(uses, Arc::clone(session));
+        Some(known.clone())
+    }
+
+    fn put(&mut self, session: &Arc<str>, part: Arc<str>, conversation: Conversation, bytes: usize) {
+        self.uses += 1;
+        let used = self.uses;
+        let known = Known {
+            part,
+            conversation,
+            bytes,
+            used,
+        };
+        self.bytes += bytes;
+        self.by_use.insert(used, Arc::clone(session));
+        if let Some(before) = self.by_session.insert(Arc::clone(session), known) {
+            self.by_use.remove(&before.used);
+            self.bytes -= before.bytes;
+        }
+        while self.bytes > CACHED_BYTES && self.by_session.len() > 1 {
+            let Some((_, oldest)) = self.by_use.pop_first() else {
+                break;
+            };
+            if let Some(gone) = self.by_session.remove(&oldest) {
+                self.bytes -= gone.bytes;
+            }
+        }
+    }
+}
+
+/// The same conversation, whose messages cost this, where that is said.
+fn recounted(conversation: Conversation, tokens: &[u64]) -> Result<Conversation, String> {
+    if tokens.is_empty() {
+        return Ok(conversation);
+    }
+    let messages = conversation.since(0).zip(tokens).map(|(counted, tokens)| Counted {
+        message: Arc::clone(&counted.message),
+        tokens: *tokens,
+    });
+    let versions = (conversation.version(), conversation.reshaped());
+    let marks = conversation.mark_map().clone();
+    let recounted = Conversation::new().continued(0, messages.collect::<Vec<_>>(), marks, versions);
+    recounted.map_err(|error| error.to_string())
+}
+
+/// A conversation that is put together from its parts.
+#[derive(Default)]
+struct Loading {
+    /// The first messages, which are in memory already, and how many of them stay.
+    base: Conversation,
+    length: usize,
+    added: Vec<Counted>,
+    marks: MarkMap,
+    versions: (u64, u64),
+    bytes: usize,
+}
+
+impl Loading {
+    fn begin(&mut self, known: Known) {
+        self.length = known.conversation.len();
+        self.marks = known.conversation.mark_map().clone();
+        self.versions = (known.conversation.version(), known.conversation.reshaped());
+        self.bytes = known.bytes;
+        self.base = known.conversation;
+    }
+
+    fn take(&mut self, text: &str) -> Result<(), String> {
+        let part: Part = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let length = self.length + self.added.len();
+        if part.keeps > length || part.messages.len() != part.tokens.len() {
+            return Err(format!("it keeps {} messages of {length}", part.keeps));
+        }
+        self.added.truncate(part.keeps.saturating_sub(self.length));
+        self.length = self.length.min(part.keeps);
+        if !part.recounted.is_empty() {
+            let messages = self.base.since(0).take(self.length).chain(&self.added);
+            let counted = messages.zip(&part.recounted).map(|(counted, tokens)| Counted {
+                message: Arc::clone(&counted.message),
+                tokens: *tokens,
+            });
+            self.added = counted.collect();
+            self.length = 0;
+        }
+        let counted = part.messages.into_iter().zip(part.tokens);
+        self.added
+            .extend(counted.map(|(message, tokens)| Counted { message, tokens }));
+        part.marks.into_iter().for_each(|marks| marks.apply(&mut self.marks));
+        self.versions = (part.version, part.reshaped);
+        self.bytes += text.len();
+        Ok(())
+    }
+
+    fn end(self) -> Result<Conversation, String> {
+        let whole = self.base.continued(self.length, self.added, self.marks, self.versions);
+        whole.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,230 @@
+//! The cost of a turn of a session, counted: bytes written and read, whatever was said before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::executor::block_on;
+use pirn::store::{
+    Claims, Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
+    Store, StoreError, Timer,
+};
+use pirn::{Engine, ThreadStatus};
+use serde_json::{Value, json};
+
+/// A store that counts the bytes of all that is written to it, and of the texts and records that are read.
+#[derive(Clone, Default)]
+struct Counting {
+    kept: MemoryStore,
+    written: Arc<AtomicU64>,
+    read: Arc<AtomicU64>,
+}
+
+impl Counting {
+    fn took(&self) -> (u64, u64) {
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        (take(&self.written), take(&self.read))
+    }
+}
+
+fn bytes_of(commit: &Commit) -> usize {
+    let records = commit.records.iter().map(|record| record.body.len());
+    let contents = commit.contents.iter().map(|content| content.text().len());
+    let session = commit
+        .session
+        .iter()
+        .map(|session| session.body.len() + session.contents.len() * ContentHash::LEN);
+    let started = match &commit.follows {
+        pirn::store::Follows::Start(new) => new.contents.len() * ContentHash::LEN,
+        pirn::store::Follows::Step(_) => 0,
+    };
+    records.chain(contents).chain(session).sum::<usize>() + started + commit.names.len() * ContentHash::LEN
+}
+
+impl Store for Counting {
+    fn location(&self) -> &Arc<str> {
+        self.kept.location()
+    }
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.kept.claims()
+    }
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        self.written.fetch_add(bytes_of(&commit) as u64, Ordering::Relaxed);
+        self.kept.commit(commit)
+    }
+    fn run(&self, id: &str) -> Pending<Option<Run>> {
+        self.kept.run(id)
+    }
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
+        self.kept.runs(filter, after, limit)
+    }
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        self.kept.journal(id, after, limit)
+    }
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
+        let (kept, read) = (self.kept.contents(hashes), Arc::clone(&self.read));
+        Box::pin(async move {
+            let texts = kept.await?;
+            let bytes: usize = texts.iter().map(|text| text.len()).sum();
+            read.fetch_add(bytes as u64, Ordering::Relaxed);
+            Ok::<_, StoreError>(texts)
+        })
+    }
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        let (kept, read) = (self.kept.chain(last, limit), Arc::clone(&self.read));
+        Box::pin(async move {
+            let chain = kept.await?;
+            read.fetch_add((chain.len() * ContentHash::LEN) as u64, Ordering::Relaxed);
+            Ok::<_, StoreError>(chain)
+        })
+    }
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
+        self.kept.snapshot(id, at_most)
+    }
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
+        self.kept.timers(until, limit)
+    }
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        self.kept.sessions(after, limit)
+    }
+    fn session(&self, id: &str) -> Pending<Option<Session>> {
+        let (kept, read) = (self.kept.session(id), Arc::clone(&self.read));
+        Box::pin(async move {
+            let session = kept.await?;
+            let bytes = session.as_ref().map_or(0, |session| session.body.len());
+            read.fetch_add(bytes as u64, Ordering::Relaxed);
+            Ok::<_, StoreError>(session)
+        })
+    }
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        self.kept.set_meta(name, value)
+    }
+    fn meta(&self, name: &str) -> Pending<Option<String>> {
+        self.kept.meta(name)
+    }
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        self.kept.remove(ids, dry_run)
+    }
+    fn remove_session(&self, id: &str) -> Pending<bool> {
+        self.kept.remove_session(id)
+    }
+}
+
+/// A turn of a chat: what the user says, and what the offline model says to the last ten messages.
+fn chat(compresses: bool) -> String {
+    let mut nodes = vec![
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "ask", "type": "LLM", "config": {"prompt": "{{input}}"}}),
+    ];
+    if compresses {
+        let truncate = json!({"operation": "truncate", "truncate": {"keepLast": 2}});
+        nodes.push(json!({"id": "shorten", "type": "CONTEXT_PROCESSOR", "config": truncate}));
+    }
+    nodes.push(json!({"id": "end", "type": "END", "config": {"output": "'done'"}}));
+    let ids: Vec<Value> = nodes.iter().map(|node| node["id"].clone()).collect();
+    let edges: Vec<Value> = ids
+        .windows(2)
+        .map(|pair| json!({"from": pair[0], "to": pair[1]}))
+        .collect();
+    json!({"id": "chat", "nodes": nodes, "edges": edges}).to_string()
+}
+
+fn engine(store: &(impl Store + Clone), compresses: bool) -> Engine {
+    let engine = Engine::builder().workflows(chat(compresses)).store(store.clone());
+    engine.virtual_time(None).build().expect("builds")
+}
+
+fn say(engine: &Engine, turn: usize) {
+    let run = engine.run("chat").run_id(format!("turn-{turn}"));
+    let run = run
+        .input(format!("{turn:08} {}", "what I say ".repeat(10)))
+        .session("s");
+    let report = run.start().expect("starts").outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed, "{report:?}");
+    assert_eq!(report.conversation.messages.len(), 2 * (turn + 1));
+    // As the service answers.
+    let shown = serde_json::to_string(&*report).expect("is JSON");
+    assert!(shown.len() < 4_000, "turn {turn}: a report of {} bytes", shown.len());
+}
+
+/// Bytes that ten turns write and read, after so many others.
+fn costs(store: &Counting, engine: &Engine, after: &[usize]) -> Vec<(u64, u64)> {
+    let mut turn = 0;
+    let cost = after.iter().map(|after| {
+        while turn < *after {
+            say(engine, turn);
+            turn += 1;
+        }
+        store.took();
+        for _ in 0..10 {
+            say(engine, turn);
+            turn += 1;
+        }
+        store.took()
+    });
+    cost.collect()
+}
+
+#[test]
+fn a_turn_writes_and_reads_as_much_after_1000_turns_as_after_10() {
+    for compresses in [false, true] {
+        let store = Counting::default();
+        let engine = engine(&store, compresses);
+        let costs = costs(&store, &engine, &[10, 100, 1_000]);
+        println!("{costs:?}");
+        for (written, read) in &costs {
+            assert!(written * 10 <= costs[0].0 * 11, "compressed: {compresses}: {costs:?}");
+            assert!(read * 10 <= costs[0].1 * 11, "compressed: {compresses}: {costs:?}");
+        }
+    }
+}
+
+#[test]
+fn another_process_reads_a_conversation_once_and_then_what_was_added() {
+    let store = Counting::default();
+    let first = engine(&store, false);
+    (0..200).for_each(|turn| say(&first, turn));
+    let second = engine(&store, false);
+    store.took();
+    say(&second, 200);
+    let (_, whole) = store.took();
+    say(&first, 201);
+    let (_, added) = store.took();
+    say(&second, 202);
+    let (_, added_again) = store.took();
+    assert!(whole > 200 * 200, "{whole} bytes");
+    assert!(
+        added < 3_000 && added_again < 3_000,
+        "{added} and {added_again} of {whole} bytes"
+    );
+}
+
+#[test]
+fn a_conversation_from_a_store_is_the_one_that_its_runs_left() {
+    for compresses in [false, true] {
+        let store = Counting::default();
+        let first = engine(&store, compresses);
+        (0..70).for_each(|turn| say(&first, turn));
+        let left = block_on(first.session("s")).expect("is read");
+        let found = block_on(engine(&store, compresses).session("s")).expect("is read");
+        assert_eq!(found.conversation, left.conversation, "compressed: {compresses}");
+        assert_eq!((found.version, &found.variables), (left.version, &left.variables));
+        // An earlier run is shown with what it began with.
+        let view = block_on(first.view("turn-30", None)).expect("is read");
+        assert_eq!(view.report.conversation.messages.len(), 62, "compressed: {compresses}");
+        let shown: Vec<_> = view
+            .report
+            .conversation
+            .messages
+            .iter()
+            .map(|message| message.content.clone())
+            .collect();
+        let all: Vec<_> = left
+            .conversation
+            .complete()
+            .messages()
+            .iter()
+            .map(|message| message.content.clone())
+            .collect();
+        assert_eq!(shown[..], all[..62]);
+    }
+}
