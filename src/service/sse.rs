@@ -134,7 +134,9 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                     }
                 }
                 pauses = !has_ended && wire.pauses(&feed, &mut frames).await;
-                feed.spoke();
+                if !frames.is_empty() {
+                    feed.spoke();
+                }
             }
         },
     );

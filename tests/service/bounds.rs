@@ -54,7 +54,11 @@ impl Bounded {
         std::fs::write(folder.join("w.json"), WORKFLOWS).expect("a file");
         let arguments: Vec<&str> = ["w.json"].iter().chain(arguments).copied().collect();
         let served = Served::within(MEMORY, folder, &arguments);
-        let client = Client::builder().no_proxy().build().expect("a client");
+        let client = Client::builder()
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .build()
+            .expect("a client");
         let stop = Arc::new(AtomicBool::new(false));
         let (asks, url, is_over) = (client.clone(), format!("{}/healthz", served.url), Arc::clone(&stop));
         let health = tokio::spawn(async move {
@@ -138,6 +142,15 @@ impl Bounded {
         kilobytes << 10
     }
 
+    /// Address space that the service has had at most.
+    fn peak(&self) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.served.id())).unwrap_or_default();
+        let lines = status
+            .lines()
+            .filter(|line| line.starts_with("VmPeak") || line.starts_with("VmHWM"));
+        lines.collect::<Vec<_>>().join(", ")
+    }
+
     /// The service is alive, and answered all the while.
     async fn survived(self) {
         let (status, _) = self
@@ -146,6 +159,7 @@ impl Bounded {
         assert_eq!(status, StatusCode::CREATED);
         self.stop.store(true, Ordering::Relaxed);
         let longest = self.health.await.expect("it answered");
+        println!("{}, /healthz at most {longest:?}", self.peak());
         let at_most = if is_long() { 100 } else { 5_000 };
         assert!(longest < Duration::from_millis(at_most), "/healthz took {longest:?}");
     }

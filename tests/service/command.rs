@@ -16,7 +16,7 @@ const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],
 /// A process that serves, ended with the test.
 pub(crate) struct Served {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+    lines: Option<std::io::Lines<BufReader<std::process::ChildStderr>>>,
     pub(crate) url: String,
 }
 
@@ -30,11 +30,13 @@ impl Served {
     pub(crate) fn within(memory: u64, folder: &Path, arguments: &[&str]) -> Self {
         let limited = format!("ulimit -v {}; exec \"$0\" serve \"$@\"", memory >> 10);
         let mut command = Command::new("sh");
-        Self::by(
-            command.args(["-c", &limited, env!("CARGO_BIN_EXE_pirn")]),
-            folder,
-            arguments,
-        )
+        let command = command.args(["-c", &limited, env!("CARGO_BIN_EXE_pirn")]);
+        let mut served = Self::by(command, folder, arguments);
+        // Its last words are in the output of the test.
+        if let Some(lines) = served.lines.take() {
+            std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+        }
+        served
     }
 
     fn by(command: &mut Command, folder: &Path, arguments: &[&str]) -> Self {
@@ -49,7 +51,7 @@ impl Served {
         let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let mut served = Self {
             child,
-            lines,
+            lines: Some(lines),
             url: String::new(),
         };
         served.url = served.line("listening on ").expect("it listens");
@@ -64,6 +66,7 @@ impl Served {
     /// The rest after `text` of the next line that has it.
     fn line(&mut self, text: &str) -> Option<String> {
         self.lines
+            .as_mut()?
             .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))
     }
 

@@ -103,7 +103,7 @@ async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
             .await;
         assert_eq!(seen.pop().expect("an end").json["status"], "COMPLETED");
         let numbers = seen.iter().filter(|event| event.json["type"] == "CUSTOM");
-        let mut numbers: Vec<u64> = numbers.filter_map(|event| event.json["n"].as_u64()).collect();
+        let mut numbers: Vec<u64> = numbers.filter_map(|event| event.json["data"]["n"].as_u64()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..EVENTS as u64).collect::<Vec<_>>(), "each once");
         for call in ["pause", "cancel"] {
