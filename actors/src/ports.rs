@@ -156,6 +156,7 @@ pub trait Model: Send + Sync + 'static {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>>;
 
     /// It answered this request before the process of its run ended: what later calls depend on is put in the session.
+    /// Of the request there is the message that the user said last.
     fn answered(&self, _request: &ModelRequest, _session: &ModelSession) {}
 
     /// True if it waits for the outside world (a network, a process): virtual time then stands by the real clock.

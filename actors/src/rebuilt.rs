@@ -47,7 +47,8 @@ pub struct Rebuilt {
     pub(crate) waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
     /// Every effect of a thread that is done outside: when it was asked for, by which node.
     asked: AskedFor,
-    /// The requests of models that have answered, by thread.
+    /// The requests of models that have answered, by thread: of each what the user said last, because the requests of a thread
+    /// that calls its model often would take memory by the square of their number.
     pub(crate) answered: BTreeMap<ThreadNo, Vec<ModelAnswered>>,
     /// The trigger matcher's actions.
     pub(crate) triggers: TriggersActed,
@@ -277,7 +278,7 @@ impl Seen {
                 ..
             } => {
                 let requests = self.answered.entry(thread).or_default();
-                requests.push((*id, *node, Arc::clone(request), choice.clone()));
+                requests.push((*id, *node, Arc::new(request.last_said()), choice.clone()));
                 (*id, Some(*node))
             }
             thread::Effect::Tool { id, node, .. }

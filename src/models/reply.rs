@@ -8,16 +8,7 @@ use pirn_core::thread::ModelReply;
 
 /// The last user message that is not pinned context.
 pub(super) fn last_user_message(request: &ModelRequest) -> Option<&Message> {
-    let pinned = request
-        .inserted_at
-        .map_or(0..0, |at| at..at.saturating_add(request.inserted));
-    request
-        .messages
-        .iter()
-        .enumerate()
-        .rev()
-        .find(|(at, message)| message.role == Role::User && !pinned.contains(at))
-        .map(|(_, message)| message.as_ref())
+    request.last_user_message().map(AsRef::as_ref)
 }
 
 /// Hands the reply out word by word, and says what it cost.

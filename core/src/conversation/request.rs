@@ -62,6 +62,25 @@ pub struct ModelRequest {
     pub tokens: u64,
 }
 
+impl ModelRequest {
+    /// The message that the user said last, pinned ones aside.
+    pub fn last_user_message(&self) -> Option<&Arc<Message>> {
+        let pinned = self.inserted_at.map_or(0..0, |at| at..at.saturating_add(self.inserted));
+        let said = self.messages.iter().enumerate().rev();
+        let mut said = said.filter(|(at, message)| message.role == Role::User && !pinned.contains(at));
+        said.next().map(|(_, message)| message)
+    }
+
+    /// A request with that message alone: all of an answered one that what comes after it depends on.
+    #[must_use]
+    pub fn last_said(&self) -> Self {
+        Self {
+            messages: self.last_user_message().cloned().into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Builds the request. The same conversation and parts give the same request.
 pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, tokenizer: &dyn Tokenizer) -> ModelRequest {
     let counted = |message: Message| Counted::new(message, tokenizer);

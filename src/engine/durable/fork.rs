@@ -91,7 +91,7 @@ impl ForkBuilder {
             .find(|message| is_session_turn(message));
         let handed = handed.cloned();
         stored.told.truncate(self.step as usize);
-        let told = stored.told.clone();
+        let told = std::mem::take(&mut stored.told);
         let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
         new.contents.clone_from(&stored.run.contents);

@@ -1,10 +1,11 @@
 //! Runs of a store as people look at them: now, as they were after a step, and step by step.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pirn_actors::rebuilt::Rebuilt;
-use pirn_core::run::{DoubtKind, Message, RunReport, Timer, ToSupervisor, ToThread, Told};
-use pirn_core::thread::{Input, Interaction, Outcome};
+use pirn_core::run::{DoubtKind, Message, RunReport, ThreadNo, Timer, ToSupervisor, ToThread, Told};
+use pirn_core::thread::{EffectId, Input, Interaction, Outcome};
 use pirn_store::Run;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -114,7 +115,7 @@ pub(crate) async fn view(
     run_id: &str,
     at: Option<u64>,
 ) -> Result<RunView, ResumeError> {
-    let stored = Stored::read(durable, run_id).await?;
+    let mut stored = Stored::read(durable, run_id).await?;
     let step = at.unwrap_or(stored.run.steps);
     if step > stored.run.steps {
         return Err(ResumeError::NoSuchStep {
@@ -123,16 +124,17 @@ pub(crate) async fn view(
             last: stored.run.steps,
         });
     }
-    let told: Vec<Told> = stored.told.iter().take(step as usize).cloned().collect();
+    // What the run was told goes into its machine: the journal is in memory once.
+    let mut told = std::mem::take(&mut stored.told);
+    told.truncate(step as usize);
     let run = stored.run.clone();
-    let history = told.clone();
-    let started_at = stored.begun.at();
+    let history = outline(run_id, &told, stored.begun.at());
     let rebuilt = stored.rebuild(engine, durable, told)?;
     let report = match &rebuilt.open.report {
         Some(report) => (**report).clone(),
         None => rebuilt.machine.report_so_far(rebuilt.at),
     };
-    let history = steps(&rebuilt, &history, started_at);
+    let history = steps(&rebuilt, history);
     Ok(RunView {
         interactions: rebuilt.machine.interactions(),
         events: rebuilt.events,
@@ -143,27 +145,21 @@ pub(crate) async fn view(
     })
 }
 
-fn steps(rebuilt: &Rebuilt, told: &[Told], started_at: u64) -> Vec<Step> {
-    let run_id = rebuilt.machine.run_id();
+/// A step, and the effect of a thread that it is the outcome of.
+type Outlined = (Step, Option<(ThreadNo, EffectId)>);
+
+/// The steps, as far as the journal alone says what they are.
+fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<Outlined> {
     let main = format!("{run_id}.0");
     let mut steps = Vec::with_capacity(told.len() + 2);
-    let plain = |step, kind, at| Step {
-        step,
-        thread_id: main.clone(),
-        node_id: None,
-        kind,
-        effect_id: None,
-        at,
-        duration_ms: None,
-        repeated: false,
-    };
-    steps.push(plain(0, StepKind::Start, started_at));
-    let mut repeated: Vec<String> = Vec::new();
+    steps.push((plain(&main, 0, StepKind::Start, started_at), None));
+    let mut repeated: BTreeSet<String> = BTreeSet::new();
     for (number, told) in (1..).zip(told) {
         if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &told.message {
             repeated.extend(doubts.iter().map(|doubt| doubt.effect_id(run_id)));
         }
-        let mut step = plain(number, kind(&told.message), told.at);
+        let mut step = plain(&main, number, kind(&told.message), told.at);
+        let mut effect = None;
         step.effect_id = answered(run_id, &told.message);
         step.repeated = step.effect_id.as_ref().is_some_and(|effect| repeated.contains(effect));
         if let Message::Supervisor(ToSupervisor::CallRefused { thread, .. }) = &told.message {
@@ -171,20 +167,46 @@ fn steps(rebuilt: &Rebuilt, told: &[Told], started_at: u64) -> Vec<Step> {
         }
         if let Message::Thread(thread, message) = &told.message {
             step.thread_id = format!("{run_id}.{thread}");
-            if let ToThread::Input(Input::Answer { effect, .. }) = message
-                && let Some(asked) = rebuilt.asked(*thread, *effect)
-            {
-                step.duration_ms = Some(told.at.saturating_sub(asked.at));
-                step.node_id = asked.node_id;
-                if asked.kind == Some(DoubtKind::Function) {
-                    step.kind = StepKind::Function;
-                }
+            if let ToThread::Input(Input::Answer { effect: of, .. }) = message {
+                effect = Some((*thread, *of));
             }
         }
-        steps.push(step);
+        steps.push((step, effect));
     }
+    steps
+}
+
+fn plain(main: &str, step: u64, kind: StepKind, at: u64) -> Step {
+    Step {
+        step,
+        thread_id: main.to_owned(),
+        node_id: None,
+        kind,
+        effect_id: None,
+        at,
+        duration_ms: None,
+        repeated: false,
+    }
+}
+
+/// The same, with what the run asked for.
+fn steps(rebuilt: &Rebuilt, outline: Vec<Outlined>) -> Vec<Step> {
+    let last = outline.len() as u64 - 1;
+    let outlined = outline.into_iter().map(|(mut step, effect)| {
+        let asked = effect.and_then(|(thread, effect)| rebuilt.asked(thread, effect));
+        if let Some(asked) = asked {
+            step.duration_ms = Some(step.at.saturating_sub(asked.at));
+            step.node_id = asked.node_id;
+            if asked.kind == Some(DoubtKind::Function) {
+                step.kind = StepKind::Function;
+            }
+        }
+        step
+    });
+    let mut steps: Vec<Step> = outlined.collect();
     if rebuilt.open.is_settled {
-        steps.push(plain(told.len() as u64, StepKind::End, rebuilt.at));
+        let main = format!("{}.0", rebuilt.machine.run_id());
+        steps.push(plain(&main, last, StepKind::End, rebuilt.at));
     }
     steps
 }
@@ -249,15 +271,12 @@ pub struct OutcomeDiff {
 /// Compares what two runs were told, and what they came to. When they were told is no difference.
 pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
     let (one, other) = (Stored::read(durable, a).await?, Stored::read(durable, b).await?);
-    let of = |stored: &Stored| -> Vec<String> {
-        let messages = stored.told.iter().map(|told| serde_json::to_string(&told.message));
-        messages.map(Result::unwrap_or_default).collect()
+    let is_same = |(one, other): &(&Told, &Told)| {
+        let text = |told: &Told| serde_json::to_string(&told.message).unwrap_or_default();
+        text(one) == text(other)
     };
-    let same = of(&one)
-        .into_iter()
-        .zip(of(&other))
-        .take_while(|(one, other)| one == other);
-    let common = same.count();
+    let common = one.told.iter().zip(&other.told).take_while(is_same).count();
+    drop((one, other));
     let (one, other) = (
         view(engine, durable, a, None).await?,
         view(engine, durable, b, None).await?,
