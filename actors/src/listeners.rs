@@ -223,11 +223,11 @@ mod tests {
         }
     }
 
-    fn of(run: &str, interest: &Arc<RunInterest>) -> Option<OfRun> {
-        Some(OfRun {
+    fn of(run: &str, interest: &Arc<RunInterest>) -> OfRun {
+        OfRun {
             run_id: run.into(),
             interest: Arc::clone(interest),
-        })
+        }
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         let heard: Vec<_> = own
             .iter()
             .enumerate()
-            .map(|(run, own)| world.add(of(&format!("r{run}"), own), EventMask::ALL))
+            .map(|(run, own)| world.add(Some(of(&format!("r{run}"), own)), EventMask::ALL))
             .collect();
         for run in 0..10_000 {
             let event = event(&format!("r{run}"), EventType::Custom);
@@ -265,8 +265,8 @@ mod tests {
     fn the_end_of_a_run_leaves_the_subscribers_of_a_later_one_of_its_id() {
         let mut world = World::new();
         let (first, second): (Arc<RunInterest>, Arc<RunInterest>) = Default::default();
-        let before = world.add(of("r", &first), EventMask::ALL);
-        let after = world.add(of("r", &second), EventMask::of(EventType::Custom));
+        let before = world.add(Some(of("r", &first)), EventMask::ALL);
+        let after = world.add(Some(of("r", &second)), EventMask::of(EventType::Custom));
         assert_eq!(first.mask(), EventMask::ALL);
         assert_eq!(second.mask(), EventMask::of(EventType::Custom));
         world.listeners.close(&ended("r", &first));
@@ -279,7 +279,7 @@ mod tests {
     fn a_subscriber_of_one_run_makes_no_other_run_build_events() {
         let mut world = World::new();
         let own: Arc<RunInterest> = Arc::default();
-        let _heard = world.add(of("r", &own), EventMask::ALL);
+        let _heard = world.add(Some(of("r", &own)), EventMask::ALL);
         assert_eq!(own.mask(), EventMask::ALL);
         assert_eq!(world.interest.listening(), EventMask::NONE);
         assert!(!world.listeners.want(&"other".into(), EventType::Custom));
@@ -290,8 +290,8 @@ mod tests {
         let mut world = World::new();
         let own: Arc<RunInterest> = Arc::default();
         let narrow = EventMask::of(EventType::Custom);
-        let kept = world.add(of("r", &own), narrow);
-        let gone = world.add(of("r", &own), EventMask::ALL);
+        let kept = world.add(Some(of("r", &own)), narrow);
+        let gone = world.add(Some(of("r", &own)), EventMask::ALL);
         drop(gone);
         world
             .listeners

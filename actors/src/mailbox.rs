@@ -158,8 +158,8 @@ impl LocalMailbox {
     fn serve(&self) -> Option<String> {
         let standing = &mut *self.actors.borrow_mut();
         let Standing::Here(actors) = standing else { return None };
-        if self.run.backlog.holds_turns() && !actors.machine.is_idle() {
-            self.wait_for_bus();
+        let put_off = || (!self.is_put_off.replace(true)).then(|| Weak::clone(&self.put_off));
+        if !actors.machine.is_idle() && self.run.has_turn_later(put_off) {
             return None;
         }
         match actors.serve(&self.run, &self.inbox) {
@@ -193,14 +193,6 @@ impl LocalMailbox {
                 }
             }),
         );
-    }
-
-    /// Resumes when less waits for the event bus.
-    fn wait_for_bus(&self) {
-        if !self.is_put_off.replace(true) {
-            let run = Weak::clone(&self.put_off);
-            self.run.backlog.turn_later(run, &self.run.host);
-        }
     }
 
     /// The run ends here, for this process, when all that it was told is kept.

@@ -1,7 +1,7 @@
 //! The state that the actors of one run share on their arbiter.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -11,7 +11,7 @@ use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
 use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
 use pirn_core::thread::FiringId;
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, PutOff};
 use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
@@ -281,6 +281,18 @@ impl RunContext {
                 interest: self.own_interest.get().cloned(),
             }));
         }
+    }
+
+    /// True if the run is not to have a turn now: much waits for the bus, or for a text of its triggers. Then it has it when that is
+    /// over; `run` is none where it waits already.
+    pub(crate) fn has_turn_later(&self, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
+        if self.backlog.holds_turns() {
+            if let Some(run) = run() {
+                self.backlog.turn_later(run, &self.host);
+            }
+            return true;
+        }
+        self.interest.holds_turn(&self.run_id, run)
     }
 
     /// True if the run is not to begin now: much waits for the bus, or the end of an earlier run of its id does. It is told to begin

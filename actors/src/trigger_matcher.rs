@@ -24,6 +24,7 @@ use pirn_sync::Quota;
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
+use crate::backlog::Backlog;
 use crate::contain::contained;
 use crate::firing::fire_alone;
 use crate::follow_up::{depth_after, failed_with, failure, raise};
@@ -42,6 +43,7 @@ pub(crate) struct TriggerMatcherActor {
     engine: Arc<dyn EngineHandle>,
     host: Host,
     interest: Rc<Interest>,
+    backlog: Rc<Backlog>,
     bus: BusSender,
     machine: TriggerMachine,
     /// Of the triggers whose limit counts for the engine.
@@ -124,6 +126,9 @@ impl Later {
 /// What was done, or the text that it waits for.
 type Considered = Result<Option<Later>, RunError>;
 
+/// Meetings of a run that wait for a text: from here on it has no turn, and half of it later it has.
+const MOST_WAITING: usize = 1_024;
+
 /// Things that are done in one turn for a run that has waited.
 const AT_ONCE: usize = 16;
 
@@ -131,7 +136,7 @@ impl TriggerMatcherActor {
     pub(crate) fn new(
         (ports, engine): (Arc<Ports>, Arc<dyn EngineHandle>),
         host: Host,
-        interest: Rc<Interest>,
+        (interest, backlog): (Rc<Interest>, Rc<Backlog>),
         bus: BusSender,
         (own, mail): (MatcherSender, Receiver<MatcherMsg>),
         context: &mut Context<Self>,
@@ -143,6 +148,7 @@ impl TriggerMatcherActor {
             engine,
             host,
             interest,
+            backlog,
             bus,
             machine: TriggerMachine::default(),
             quotas: BTreeMap::new(),
@@ -205,6 +211,9 @@ impl TriggerMatcherActor {
                 && let Some(held) = self.held.get_mut(&event.run_id)
             {
                 held.rest.push_back(Rest::Meets(watcher, Arc::clone(event), meeting));
+                if held.rest.len() == MOST_WAITING {
+                    self.interest.falls_behind(&event.run_id);
+                }
             }
         }
         self.watching = watching;
@@ -316,6 +325,11 @@ impl TriggerMatcherActor {
             let Some(held) = self.held.get_mut(run_id).filter(|held| held.then.is_none()) else {
                 return;
             };
+            if held.rest.len() == MOST_WAITING / 2 {
+                for run in self.interest.caught_up(run_id) {
+                    self.backlog.turn_later(run, &self.host);
+                }
+            }
             match held.rest.pop_front() {
                 None => {
                     self.held.remove(run_id);
@@ -745,7 +759,9 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
         match message {
             MatcherMsg::Happened(Happened::One(event)) => self.happened(&event),
             MatcherMsg::Happened(Happened::Many(events)) => {
-                events.iter().for_each(|event| self.happened(event));
+                for event in &events {
+                    self.happened(event);
+                }
                 // As many as a turn may take: conditions and functions of triggers take their time.
                 self.turn_end.set();
             }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use pirn::script::{ExpressionLimits, ScriptSettings};
-use pirn::{Engine, EventType, ThreadStatus};
-use pirn_tests::world::{code, line, run_seeded, wait};
+use pirn::{Engine, EventType, Heard, ThreadStatus};
+use pirn_tests::world::{code, line, node, run_seeded, wait, workflow};
 use serde_json::{Value, json};
 
 fn trigger(id: &str, expression: &str, variable: &str, value: &Value) -> Value {
@@ -74,6 +74,44 @@ fn a_trigger_whose_text_takes_long_holds_up_no_other_run_of_its_arbiter() {
         (report.status, &report.variables["g"]),
         (ThreadStatus::Completed, &json!("after"))
     );
+}
+
+#[test]
+fn a_run_that_raises_more_than_its_triggers_keep_up_with_waits_for_them_and_none_is_lost() {
+    let each = node(
+        "each",
+        "LOOP_START",
+        json!({"loopId": "l", "dataSource": {"iterable": 1_500, "variableName": "n"}}),
+    );
+    let nodes = [
+        node("s", "START", json!({})),
+        each,
+        code("a", "return 1"),
+        node("b", "VARIABLE", json!({"variableName": "own", "expression": "n"})),
+        node("last", "LOOP_END", json!({"loopId": "l"})),
+        node("e", "END", json!({})),
+    ];
+    let mut main = workflow("main", &nodes, &["s>each>a>b>last>e"]);
+    main["config"] = json!({"maxSteps": 100_000});
+    main["variables"] = json!([{"name": "g", "value": 0, "scope": "global"}, {"name": "own", "value": 0}]);
+    let count = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.nodeId}}"}});
+    main["triggers"] = json!([{"id": "count", "type": "EVENT", "action": count,
+        "condition": {"eventType": "NODE_COMPLETED", "expression": SCRIPT}}]);
+    let engine = Engine::builder().arbiters(1).workflows(main.to_string()).build();
+    let engine = engine.unwrap_or_else(|error| panic!("{error}"));
+    let mut run = engine.run("main");
+    let told = run.blocking_events(&[EventType::Notification], 1 << 12);
+    let run = run.start().expect("admitted");
+    let told: Vec<String> = told
+        .map(|heard| match heard {
+            Heard::Event(event) => event.raised.fields["message"].as_str().unwrap_or_default().to_owned(),
+            Heard::Lagged(missed) => panic!("{missed} were missed"),
+        })
+        .collect();
+    let report = run.outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    assert_eq!(told.len(), 3_000);
+    assert!(told.chunks(2).all(|two| two == ["a", "b"]), "in their order");
 }
 
 #[test]

@@ -50,17 +50,24 @@ impl Local {
             bus,
             matcher,
         };
-        let (bus, interest) = (local.bus.clone(), Rc::clone(&local.interest));
+        let (bus, heard_by) = (
+            local.bus.clone(),
+            (Rc::clone(&local.interest), Rc::clone(&local.backlog)),
+        );
         let matcher_mail = (local.matcher.clone(), matcher_mail);
         let (ports, handle, gone) = (Arc::clone(&engine.ports), engine.handle(), bus.clone());
         let (keeps_runs, handle_of_bus) = (engine.ports.is_durable(), engine.handle());
-        let own_host = host.clone();
+        let (own_host, host_after) = (host.clone(), host.clone());
+        let (interest_after, backlog_after) = heard_by.clone();
         start_contained_with(
             host,
-            move |context| TriggerMatcherActor::new((ports, handle), own_host, interest, bus, matcher_mail, context),
+            move |context| TriggerMatcherActor::new((ports, handle), own_host, heard_by, bus, matcher_mail, context),
             move |exit| {
                 // Where the bus was first to stop, nobody is left to be told.
                 gone.do_send(BusMsg::MatcherGone);
+                for run in interest_after.all_caught_up() {
+                    backlog_after.turn_later(run, &host_after);
+                }
                 log_exit("the trigger matcher", exit);
             },
         );

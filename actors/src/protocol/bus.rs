@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use foldhash::fast::FixedState;
 use pirn_core::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
 use pirn_core::thread::{FiringId, Outcome};
 
@@ -13,12 +14,13 @@ use super::events::Deliver;
 use super::mailbox::Sender;
 use super::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::answer::Answer;
+use crate::backlog::PutOff;
 
 /// A handle to the event bus of an arbiter.
 pub(crate) type BusSender = Sender<BusMsg>;
 
-/// Something of each run. Looked up only, never walked: their order is nobody's.
-pub(crate) type ByRun<T> = HashMap<Arc<str>, T, BuildHasherDefault<DefaultHasher>>;
+/// Something of each run. Nothing depends on the order in which it is walked.
+pub(crate) type ByRun<T> = HashMap<Arc<str>, T, FixedState>;
 
 /// A message to the event bus.
 pub(crate) enum BusMsg {
@@ -233,6 +235,8 @@ pub(crate) struct Interest {
     triggers: Cell<EventMask>,
     holding: Cell<EventMask>,
     lives: RefCell<ByRun<Lives>>,
+    /// Runs of whose events too many wait for the text of a trigger, and those of them that have more to do.
+    behind: RefCell<ByRun<Vec<Weak<dyn PutOff>>>>,
     /// In the order said; until the matcher hears it.
     trigger_limits: RefCell<Vec<(Arc<str>, TriggerLimit)>>,
 }
@@ -245,8 +249,37 @@ impl Interest {
             triggers: Cell::new(EventMask::NONE),
             holding: Cell::new(EventMask::NONE),
             lives: RefCell::default(),
+            behind: RefCell::default(),
             trigger_limits: RefCell::default(),
         }
+    }
+
+    /// Too many events of a run wait for the text of a trigger: it has no turn before the matcher has caught up.
+    pub(crate) fn falls_behind(&self, run_id: &Arc<str>) {
+        self.behind.borrow_mut().entry(Arc::clone(run_id)).or_default();
+    }
+
+    /// True if the matcher is behind with the events of this run, which has its turn when that is over.
+    pub(crate) fn holds_turn(&self, run_id: &Arc<str>, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
+        let mut behind = self.behind.borrow_mut();
+        if behind.is_empty() {
+            return false;
+        }
+        let Some(waiting) = behind.get_mut(run_id) else {
+            return false;
+        };
+        waiting.extend(run());
+        true
+    }
+
+    /// The matcher has caught up with a run: what of it waits for a turn.
+    pub(crate) fn caught_up(&self, run_id: &Arc<str>) -> Vec<Weak<dyn PutOff>> {
+        self.behind.borrow_mut().remove(run_id).unwrap_or_default()
+    }
+
+    /// The matcher is gone: no run waits for it.
+    pub(crate) fn all_caught_up(&self) -> Vec<Weak<dyn PutOff>> {
+        self.behind.take().into_values().flatten().collect()
     }
 
     /// The bus is about to hear of a run for the first time.

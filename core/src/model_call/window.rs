@@ -169,7 +169,9 @@ impl PrefixSums {
     fn drop_first(&mut self, count: usize) {
         let left = self.numbers.split_off(count.min(self.numbers.len()));
         *self = Self::default();
-        left.into_iter().for_each(|number| self.push(number));
+        for number in left {
+            self.push(number);
+        }
     }
 }
 
@@ -187,7 +189,9 @@ mod tests {
             dropped in 0..20_usize,
         ) {
             let (mut sums, mut plain) = (PrefixSums::default(), numbers.clone());
-            numbers.iter().for_each(|number| sums.push(*number));
+            for number in numbers {
+                sums.push(number);
+            }
             for (at, number) in changes {
                 if let Some(at) = at.checked_rem(plain.len()) {
                     sums.set(at, number);
