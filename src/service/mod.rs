@@ -34,6 +34,7 @@ mod event_log;
 mod feed;
 mod handle;
 mod idempotency;
+mod json;
 mod json_text;
 mod limits;
 mod listener;

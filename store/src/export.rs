@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::io::{self, BufRead, Write};
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::commit::{Commit, NewRun, TimerChange};
@@ -105,9 +105,9 @@ struct Line {
     at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<String>,
-    /// As it is, where that is JSON of one line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<Box<RawValue>>,
+    /// As it is, where that is JSON of one line: the last member of the line, byte for byte what it was in the store.
+    #[serde(skip)]
+    body: Option<String>,
     /// In other cases.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_text: Option<String>,
@@ -135,7 +135,7 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
         .await?
         .ok_or_else(|| StoreError::NoSuchRun { run: id.to_owned() })?;
     let mut lines = Lines::new(out);
-    lines.write(&head(&run))?;
+    lines.write_text(serde_json::to_string(&head(&run)).map_err(io::Error::from)?)?;
     let mut written = BTreeSet::new();
     for last in std::iter::once(run.definition).chain(run.contents.iter().copied()) {
         let chain = chain(store, last, &written).await?;
@@ -232,18 +232,47 @@ fn head(run: &Run) -> Head {
 }
 
 fn step_line(step: u64, record: Record) -> Line {
-    let raw = serde_json::from_str::<&RawValue>(&record.body).ok();
-    let body = raw
-        .filter(|raw| raw.get() == record.body && !record.body.contains(['\n', '\r']))
-        .map(ToOwned::to_owned);
+    let is_line = !record.body.contains(['\n', '\r'])
+        && record.body.trim() == record.body
+        && serde_json::from_str::<IgnoredAny>(&record.body).is_ok();
+    let (body, body_text) = if is_line {
+        (Some(record.body), None)
+    } else {
+        (None, Some(record.body))
+    };
     Line {
         step: Some(step),
         at: Some(record.at),
         effect: record.effect,
-        body_text: if body.is_some() { None } else { Some(record.body) },
         body,
+        body_text,
         ..Line::default()
     }
+}
+
+/// What stands between a line's other members and its body. No text of JSON has it inside: there a quote is escaped.
+const BODY: &str = ",\"body\":";
+
+fn line_text(line: &Line) -> serde_json::Result<String> {
+    let mut text = serde_json::to_string(line)?;
+    if let Some(body) = &line.body {
+        text.pop();
+        text.push_str(BODY);
+        text.push_str(body);
+        text.push('}');
+    }
+    Ok(text)
+}
+
+fn read_line(text: &str) -> Result<Line, String> {
+    let Some((members, body)) = text.split_once(BODY) else {
+        return parse(text);
+    };
+    let mut line: Line = parse(&format!("{members}}}"))?;
+    let body = body.trim_end().strip_suffix('}').unwrap_or(body);
+    parse::<IgnoredAny>(body)?;
+    line.body = Some(body.to_owned());
+    Ok(line)
 }
 
 struct Lines<'a> {
@@ -261,8 +290,11 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn write(&mut self, line: &impl Serialize) -> Result<(), ExportError> {
-        let mut text = serde_json::to_string(line).map_err(io::Error::from)?;
+    fn write(&mut self, line: &Line) -> Result<(), ExportError> {
+        self.write_text(line_text(line).map_err(io::Error::from)?)
+    }
+
+    fn write_text(&mut self, mut text: String) -> Result<(), ExportError> {
         text.push('\n');
         self.sum.update(&text);
         self.count += 1;
@@ -302,7 +334,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             sum.update(&text);
             continue;
         };
-        let line: Line = parse(&text).map_err(malformed)?;
+        let line = read_line(&text).map_err(malformed)?;
         if let (Some(lines), Some(sha256)) = (line.lines, line.sha256) {
             let steps = head.map_or(0, |head| head.steps);
             if lines + 1 != number || sha256 != hex(sum) || commit.records.len() as u64 != steps {
@@ -325,7 +357,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             }
             return Ok(commit);
         }
-        let body = line.body.map(|raw| raw.get().to_owned()).or(line.body_text);
+        let body = line.body.or(line.body_text);
         match (
             line.step.zip(line.at).zip(body),
             line.content.zip(line.text),

@@ -269,3 +269,22 @@ fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
     let told = |of: &pirn::RunView| of.events.iter().map(|event| event.to_json()).collect::<Vec<_>>();
     assert_eq!(told(&again), told(&view));
 }
+
+/// serde_json reads these keys as something else where a crate of the program turns on one of its features.
+#[test]
+fn no_key_has_a_meaning_to_the_parser() {
+    for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
+        let mut value = json!("[1,2]");
+        for _ in 0..60 {
+            value = json!({key: value.to_string()});
+            let read: Value = serde_json::from_str(&value.to_string()).expect("JSON");
+            assert_eq!(
+                read, value,
+                "a cargo feature (`raw_value`, `arbitrary_precision`) gives `{key}` a meaning"
+            );
+            if value.to_string().len() > 10_000 {
+                break;
+            }
+        }
+    }
+}

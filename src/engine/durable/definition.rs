@@ -7,7 +7,6 @@ use pirn_actors::journal::Graphs;
 use pirn_core::definition::{Fault, Loaded, SourceFile};
 use pirn_core::graph::{Compiled, Graph};
 use pirn_store::{Content, ContentHash};
-use serde_json::value::RawValue;
 
 /// The texts that an engine's workflows were read from.
 #[derive(Default)]
@@ -16,10 +15,10 @@ pub(crate) struct Definitions(Mutex<Texts>);
 #[derive(Default)]
 struct Texts {
     /// By the graph's number.
-    workflows: BTreeMap<u64, Box<RawValue>>,
+    workflows: BTreeMap<u64, String>,
     /// Outside of workflows, by id.
-    triggers: BTreeMap<String, Box<RawValue>>,
-    profiles: BTreeMap<String, Box<RawValue>>,
+    triggers: BTreeMap<String, String>,
+    profiles: BTreeMap<String, String>,
     /// The last that was asked for.
     last: Option<Last>,
 }
@@ -31,13 +30,6 @@ struct Last {
     /// Known once it was asked for, or found to be that of a definition that is kept.
     hash: Option<ContentHash>,
     content: Option<Content>,
-}
-
-#[derive(serde::Serialize)]
-struct Bundle<'a> {
-    workflows: Vec<&'a RawValue>,
-    triggers: Vec<&'a RawValue>,
-    profiles: Vec<&'a RawValue>,
 }
 
 impl Definitions {
@@ -86,14 +78,10 @@ impl Texts {
         let known = self.last.take().filter(|last| Arc::ptr_eq(&last.graphs, graphs));
         let last = known.unwrap_or_else(|| {
             let workflows = graphs.values().filter_map(|graph| self.workflows.get(&graph.uid));
-            let bundle = Bundle {
-                workflows: workflows.map(|text| &**text).collect(),
-                triggers: self.triggers.values().map(|text| &**text).collect(),
-                profiles: self.profiles.values().map(|text| &**text).collect(),
-            };
+            let text = bundle(workflows, self.triggers.values(), self.profiles.values());
             Last {
                 graphs: Arc::clone(graphs),
-                text: serde_json::to_string(&bundle).unwrap_or_default().into(),
+                text: text.into(),
                 hash: None,
                 content: None,
             }
@@ -117,15 +105,25 @@ pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec
         let each = part.profiles.iter().map(|profile| &profile.value);
         profiles.extend(each.map(|profile| (profile.id.clone(), written(profile))));
     }
-    let bundle = Bundle {
-        workflows: workflows.values().map(|text| &**text).collect(),
-        triggers: triggers.values().map(|text| &**text).collect(),
-        profiles: profiles.values().map(|text| &**text).collect(),
-    };
-    Ok(serde_json::to_string(&bundle).unwrap_or_default())
+    Ok(bundle(workflows.values(), triggers.values(), profiles.values()))
+}
+
+/// One text of JSON from those of its parts.
+fn bundle<'a>(
+    workflows: impl Iterator<Item = &'a String>,
+    triggers: impl Iterator<Item = &'a String>,
+    profiles: impl Iterator<Item = &'a String>,
+) -> String {
+    let list = |texts: Vec<&str>| texts.join(",");
+    let (workflows, triggers, profiles) = (
+        list(workflows.map(String::as_str).collect()),
+        list(triggers.map(String::as_str).collect()),
+        list(profiles.map(String::as_str).collect()),
+    );
+    format!(r#"{{"workflows":[{workflows}],"triggers":[{triggers}],"profiles":[{profiles}]}}"#)
 }
 
 /// A definition is JSON: it can be written.
-fn written(value: &impl serde::Serialize) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+fn written(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }

@@ -1,6 +1,5 @@
 //! Steering a run: cancel, pause, resume, emit, pin.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::super::archive::RunSummary;
 use super::super::body::JsonBody;
+use super::super::json::Json;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use super::query::Path;

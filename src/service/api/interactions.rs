@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::super::body::JsonBody;
+use super::super::json::Json;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
 use super::super::start::not_taken;

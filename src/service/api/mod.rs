@@ -58,7 +58,7 @@ pub(super) fn router(service: &Service) -> axum::Router {
         .routes(routes!(health::metrics))
         .split_for_parts();
     document::complete(&mut document);
-    let openapi = axum::Json(document);
+    let openapi = super::json::Json(document);
     #[cfg(feature = "mcp")]
     let router = router.merge(super::mcp::route(service));
     router

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -18,6 +17,7 @@ use super::super::body::JsonBody;
 use super::super::event_log::Recorded;
 use super::super::feed::{Fed, Feed, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use super::super::idempotency::{Claim, Claimed};
+use super::super::json::Json;
 use super::super::memory::Reserved;
 use super::super::position::Position;
 use super::super::problem::{Problem, ProblemCode};

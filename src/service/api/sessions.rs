@@ -1,9 +1,9 @@
 //! Sessions: what their last runs left.
 
-use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
+use super::super::json::Json;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use super::query::Path;

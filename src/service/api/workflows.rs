@@ -1,9 +1,9 @@
 //! The workflows that can be started.
 
-use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
+use super::super::json::Json;
 use super::super::problem::Problem;
 use super::super::state::Service;
 use super::query::Path;
