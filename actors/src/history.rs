@@ -24,6 +24,17 @@ enum Kind {
 }
 
 impl History {
+    /// True if a message has a value that is nested too deeply to be recorded.
+    pub(crate) fn is_too_deep(&self) -> bool {
+        match &self.kind {
+            Kind::Uncounted(messages, _) => messages.iter().any(Message::is_too_deep),
+            Kind::Counted(conversation, _) => {
+                let visible = conversation.visible();
+                visible.iter().any(|counted| counted.message.is_too_deep())
+            }
+        }
+    }
+
     /// A complete history with its mark map: archived messages stay archived, and can be shown again.
     ///
     /// # Errors

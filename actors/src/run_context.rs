@@ -10,6 +10,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
 use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
 use pirn_core::thread::FiringId;
+use pirn_core::value::TOO_DEEP;
 
 use crate::backlog::{Backlog, PutOff};
 use crate::host::Host;
@@ -243,6 +244,10 @@ impl RunContext {
 
     /// Has the journal keep what the machine is told in this step.
     pub(crate) fn record(&self, machine: &RunMachine, message: Message) -> Message {
+        let (message, refused) = message.within_limits();
+        if let Some(what) = refused {
+            tracing::warn!(run = &*self.run_id, "{what} is refused: {TOO_DEEP}");
+        }
         let mut journal = self.journal.borrow_mut();
         let Some(journal) = journal.as_mut() else {
             return message;

@@ -129,7 +129,8 @@ impl RunHandle {
     /// from a task or thread of its own begins a chain anew, and only `maxTriggers` bounds how often that goes on.
     ///
     /// The name is a text or an `Arc<str>`, which is shared and not copied; the data a map or, for less, an array:
-    /// after `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`.
+    /// after `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`. Data nested deeper than
+    /// [`MAX_LEVELS`](pirn_core::value::MAX_LEVELS), less one for the event, is logged and not raised.
     pub fn emit(&self, name: impl Into<Arc<str>>, data: impl Into<EventData>) {
         let event = RaisedEvent::custom(name, data);
         self.started.raise(event.at_depth(pirn_actors::cause::trigger_depth()));

@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use super::interrupt::Interrupt;
 
 /// Levels of lists and objects in a result. What is deeper could not be read again from JSON text.
-pub(super) const DEEPEST: usize = 128;
+pub(super) const DEEPEST: usize = pirn_core::value::MAX_LEVELS;
 
 /// Integers beyond this have no exact double.
 const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;

@@ -11,6 +11,9 @@ use crate::{Interaction, ResumeError, Steering};
 impl Service {
     /// Tells a run something: with a store, wherever the run is, and it is durable then; without one, a run of the process.
     pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
+        if let Some(refusal) = told.refusal() {
+            return Err(Problem::new(ProblemCode::InvalidValue, refusal.message.clone()).at("/data"));
+        }
         if self.engine().store().is_some() {
             let engine = self.engine().clone();
             let told = if engine.find(id).is_some() {

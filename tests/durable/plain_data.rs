@@ -1,6 +1,7 @@
 //! Keys and values from outside are data, whatever they are called: what is written of a run has no key twice, says the same
 //! of the run's own fields, and is read again.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use pirn::store::MemoryStore;
 use pirn::store::export::{export, import};
+use pirn::store::{MemoryStore, Store};
 use pirn::tools::tool_fn;
 use pirn::{
     Engine, EngineBuilder, Model, ModelCall, ModelReply, PinSection, Role, RunError, Steering, ThreadStatus, ToolCall,
@@ -285,6 +286,143 @@ fn no_key_has_a_meaning_to_the_parser() {
             if value.to_string().len() > 10_000 {
                 break;
             }
+        }
+    }
+}
+
+/// The levels of a value that every record can hold.
+const MAX_LEVELS: usize = 100;
+
+fn deep(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inside, level| {
+        if level % 2 == 0 {
+            json!([inside])
+        } else {
+            json!({"a": inside})
+        }
+    })
+}
+
+/// Calls a tool with arguments of so many levels, then says something.
+struct Deep(usize);
+
+impl Model for Deep {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let has_result = call.request.messages.last().map(|message| message.role) == Some(Role::Tool);
+        let arguments = json!({"a": deep(self.0 - 1)});
+        let call = ToolCall {
+            id: "c1".to_owned(),
+            name: "echo".to_owned(),
+            arguments,
+        };
+        let tool_calls = if has_result { Vec::new() } else { vec![call] };
+        let reply = ModelReply {
+            content: "said".to_owned(),
+            tool_calls,
+            ..ModelReply::default()
+        };
+        std::future::ready(Ok(reply)).boxed()
+    }
+}
+
+/// What a run gets from outside at each place, nested so deep; whether it took it, and whether it is read again.
+fn entered(levels: usize) -> BTreeMap<&'static str, Result<(), String>> {
+    let mut taken = BTreeMap::new();
+    for place in ["input", "event", "answer", "arguments", "function", "script", "work"] {
+        let store = MemoryStore::new();
+        let nodes: &[Value] = &match place {
+            "event" => [json!({"type": "WAIT", "config": {"event": "go"}})],
+            "answer" => [json!({"type": "USER_INTERACTION", "config": {"question": "What?"}})],
+            "arguments" => [json!({"type": "LLM", "config": {"profileId": "m", "prompt": "Go", "tools": ["echo"]}})],
+            "script" => [json!({"type": "CODE", "config": {"code":
+                format!("let value = 1; for (let n = 0; n < {levels}; n++) value = [value]; return value")}})],
+            "work" => [json!({"type": "CODE", "config": {"function": "work"}})],
+            _ => [json!({"type": "CODE", "config": {"function": "function", "input": "{{input}}"}})],
+        };
+        let mut node = nodes[0].clone();
+        node["id"] = json!("n");
+        let bundle = json!({"id": "main",
+            "nodes": [{"id": "s", "type": "START"}, node, {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}},
+                {"id": "e", "type": "END", "config": {"output": "nodes.n"}}],
+            "edges": [{"from": "s", "to": "n"}, {"from": "n", "to": "ask"}, {"from": "ask", "to": "e"}]});
+        let echo = |_: Value| std::future::ready(Ok::<_, String>("echoed".to_owned()));
+        let engine = || {
+            let is_function = place == "function";
+            Engine::builder()
+                .virtual_time(None)
+                .store(store.clone())
+                .workflows(bundle.to_string())
+                .function("function", move |_| {
+                    Ok(if is_function { deep(levels) } else { json!(1) })
+                })
+                .async_function("work", move |_| std::future::ready(Ok(deep(levels))))
+                .tool(tool_fn("echo", "echoes", json!({"type": "object"}), echo))
+                .model("m", Arc::new(Deep(levels)))
+                .build()
+                .expect("builds")
+        };
+        let first = engine();
+        let input = if place == "input" { deep(levels) } else { json!(1) };
+        let started = first.run("main").run_id("r").input(input).start();
+        let result = started.map_err(|error| error.to_string()).and_then(|run| {
+            first.wait_idle();
+            if place == "event" {
+                let Value::Object(data) = json!({"a": deep(levels - 1)}) else {
+                    unreachable!("an object")
+                };
+                let emit = Steering::Emit {
+                    name: "go".to_owned(),
+                    data,
+                };
+                block_on(first.tell("r", &emit)).map_err(|error| error.to_string())?;
+                first.wait_idle();
+            }
+            if place == "answer" {
+                let question = block_on(run.interactions()).remove(0);
+                block_on(run.answer(&question.id, deep(levels))).map_err(|error| error.to_string())?;
+                first.wait_idle();
+            }
+            run.try_outcome().map_or(Ok(()), |report| {
+                Err(report.error.as_ref().map_or_else(String::new, ToString::to_string))
+            })
+        });
+        first.shutdown_blocking(Duration::from_secs(5));
+        // Taken or refused: what is in the store is read, goes on and is removed.
+        if block_on(store.run("r")).expect("is read").is_some() {
+            let second = engine();
+            let view = block_on(second.view("r", None)).unwrap_or_else(|error| panic!("{place} {levels}: {error}"));
+            let written = serde_json::to_string(&view.report).expect("JSON");
+            assert!(
+                serde_json::from_str::<Value>(&written).is_ok(),
+                "{place} {levels}: the report"
+            );
+            if result.is_ok() {
+                let run =
+                    block_on(second.resume("r").start()).unwrap_or_else(|error| panic!("{place} {levels}: {error}"));
+                second.wait_idle();
+                let question = block_on(run.interactions()).remove(0);
+                block_on(run.answer(&question.id, json!("yes"))).expect("is taken");
+                assert_eq!(
+                    run.outcome_blocking().status,
+                    ThreadStatus::Completed,
+                    "{place} {levels}"
+                );
+            }
+        }
+        taken.insert(place, result);
+    }
+    taken
+}
+
+#[test]
+fn what_enters_a_run_is_read_again_however_deep_or_refused() {
+    for (place, result) in entered(MAX_LEVELS - 2) {
+        assert_eq!(result, Ok(()), "{place}");
+    }
+    for levels in [MAX_LEVELS + 1, 110, 118, 124, 127, 128, 140] {
+        for (place, result) in entered(levels) {
+            let refused = result.expect_err(place);
+            assert!(refused.contains("more than 100 levels"), "{place}: {refused}");
         }
     }
 }

@@ -10,6 +10,7 @@ use pirn_core::definition::{Pinned, nearest};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_core::run::SessionSeed;
+use pirn_core::value::{TOO_DEEP, has_too_deep, is_too_deep};
 use pirn_sync::{Refused, admit, completion};
 use serde_json::{Map, Value};
 
@@ -45,6 +46,20 @@ pub struct RunRequest {
     pub deadline_ms: Option<u64>,
     /// The session that it belongs to.
     pub session: Option<SessionRequest>,
+}
+
+impl RunRequest {
+    fn deep_part(&self) -> Option<&'static str> {
+        if is_too_deep(&self.input) {
+            return Some("the input");
+        }
+        if self.metadata.as_deref().is_some_and(has_too_deep) {
+            return Some("the metadata");
+        }
+        self.conversation
+            .is_too_deep()
+            .then_some("a message of the conversation")
+    }
 }
 
 /// The session that a run belongs to.
@@ -156,8 +171,14 @@ impl EngineShared {
         self.let_in((run_id, metadata), graphs, beginning, subscriptions, attached)
     }
 
-    /// The workflow that is asked for; INVALID_INPUT where the input does not fit its schema.
+    /// The workflow that is asked for.
+    ///
+    /// # Errors
+    /// There is none, the input does not fit its schema, or what the run would begin with is nested too deeply to be recorded.
     pub(super) fn asked_graph(&self, graphs: &Graphs, request: &RunRequest) -> Result<Arc<Graph>, RunError> {
+        if let Some(what) = request.deep_part() {
+            return Err(RunError::new(RunErrorCode::InvalidInput, format!("{what}: {TOO_DEEP}")));
+        }
         let graph = graphs.get(&request.workflow_id).cloned();
         let graph = graph.ok_or_else(|| self.no_workflow(&request.workflow_id))?;
         if let Some(schema) = &graph.about.input_schema {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::RunMachine;
 use super::message::{Message, ToThread};
 use crate::thread::{ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
+use crate::value::{TOO_DEEP, is_too_deep};
 
 /// Checks a value (the second) against a JSON Schema (the first); one sentence where it does not fit.
 pub type Fits = fn(&Value, &Value) -> Result<(), String>;
@@ -70,6 +71,9 @@ impl RunMachine {
 }
 
 fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), String> {
+    if is_too_deep(answer) {
+        return Err(TOO_DEEP.to_string());
+    }
     interaction.check_choice(answer)?;
     if let Some(tool) = &interaction.tool {
         return match ConsentAnswer::read(answer)? {

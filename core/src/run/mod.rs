@@ -26,6 +26,7 @@ mod conversation;
 mod doubt;
 mod effect;
 mod ended;
+mod entry;
 mod events;
 mod firing;
 mod forks;

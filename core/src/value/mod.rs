@@ -6,5 +6,5 @@ mod size;
 
 pub(crate) use entries::entries;
 pub use output::Output;
-pub use size::{MAX_LEVELS, MAX_TEXT};
+pub use size::{MAX_LEVELS, MAX_TEXT, TOO_DEEP, TooDeep, has_too_deep, is_too_deep};
 pub(crate) use size::{ValueBudget, levels, memory, too_deep};

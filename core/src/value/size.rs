@@ -8,9 +8,13 @@ use crate::error::ScriptFault;
 /// Bytes that a template's text may come to.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// Levels of lists and objects that an object of templates and a node's output may come to; as many as a file or a
-/// script's result may have. Beyond some thousands a recursive walk over a value overflows the stack.
-pub const MAX_LEVELS: usize = 128;
+/// Levels of lists and objects that a value of a run may have: its input, an event, an answer, the arguments of a tool call,
+/// a script's or function's result, a node's output.
+///
+/// serde_json reads JSON that is nested at most 127 levels deep. A record of a durable run has its value inside other objects and
+/// lists: at most 12 levels of them in an event of a trigger's call, and more room is kept for what a session, a report and an
+/// exported line put around that. What is deeper could be written and never be read again.
+pub const MAX_LEVELS: usize = 100;
 
 /// Bytes that an object of templates may come to.
 const MAX_VALUE: usize = 64 << 20;
@@ -54,7 +58,30 @@ pub(crate) fn memory(value: &Value) -> u64 {
 
 /// The fault of a value that has more than [`MAX_LEVELS`].
 pub(crate) fn too_deep() -> ScriptFault {
-    ScriptFault::limit(format!("the value is nested more than {MAX_LEVELS} levels deep"))
+    ScriptFault::limit(TOO_DEEP.to_string())
+}
+
+/// The reason why a value is refused that has more than [`MAX_LEVELS`].
+pub const TOO_DEEP: TooDeep = TooDeep;
+
+/// See [`TOO_DEEP`].
+#[derive(Clone, Copy, Debug)]
+pub struct TooDeep;
+
+impl std::fmt::Display for TooDeep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the value is nested more than {MAX_LEVELS} levels deep")
+    }
+}
+
+/// True if `value` has more than [`MAX_LEVELS`].
+pub fn is_too_deep(value: &Value) -> bool {
+    levels(value) > MAX_LEVELS
+}
+
+/// True if one of the values of `fields` does, with the object around it.
+pub fn has_too_deep(fields: &serde_json::Map<String, Value>) -> bool {
+    fields.values().any(|value| levels(value) >= MAX_LEVELS)
 }
 
 /// The bytes left for a value that is put together from others.

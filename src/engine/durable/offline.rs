@@ -8,6 +8,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, RaisedEvent};
 use pirn_core::run::{Message, ToSupervisor, Told};
 use pirn_core::thread::{Interaction, PersonsAnswer};
+use pirn_core::value::TOO_DEEP;
 use pirn_store::{Commit, Record, RunStatus};
 use serde_json::Value;
 
@@ -49,6 +50,10 @@ impl ResumeBuilder {
     /// As [`Self::interactions`].
     pub async fn emit(self, name: impl Into<Arc<str>>, data: impl Into<EventData>) -> Result<(), ResumeError> {
         let event = RaisedEvent::custom(name, data);
+        if event.is_too_deep() {
+            let message = format!("the event: {TOO_DEEP}");
+            return Err(ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message)));
+        }
         self.tell(|_, _| Ok(Message::Supervisor(ToSupervisor::Raise(vec![event]))))
             .await
     }

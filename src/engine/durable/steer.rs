@@ -1,8 +1,10 @@
 //! Steering of runs, wherever they are: here, in another process, or in the store where none carries them.
 
-use pirn_core::error::RunErrorCode;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::RaisedEvent;
 use pirn_core::run::AnswerRefused;
 use pirn_core::status::ThreadStatus;
+use pirn_core::value::TOO_DEEP;
 use pirn_store::StoreError;
 use pirn_sync::Lost;
 use serde::{Deserialize, Serialize};
@@ -71,6 +73,15 @@ pub enum Steered {
     Ended,
 }
 
+impl Steering {
+    /// The reason why no run may have it.
+    pub(crate) fn refusal(&self) -> Option<RunError> {
+        let Self::Emit { name, data } = self else { return None };
+        let is_too_deep = RaisedEvent::custom(name.as_str(), data.clone()).is_too_deep();
+        is_too_deep.then(|| RunError::new(RunErrorCode::InvalidInput, format!("the event `{name}`: {TOO_DEEP}")))
+    }
+}
+
 impl Engine {
     /// Tells a run something, wherever it is: here, in another process that shares the store, or in the store where none carries it. It is
     /// durable then.
@@ -92,6 +103,9 @@ impl Engine {
     /// # Errors
     /// There is no such run, it has ended, or it refuses what it is told.
     pub async fn tell(&self, run_id: &str, told: &Steering) -> Result<Steered, ResumeError> {
+        if let Some(refusal) = told.refusal() {
+            return Err(ResumeError::Refused(refusal));
+        }
         let mut attempt = 0;
         loop {
             if self.tell_here(run_id, told.clone()).await? {

@@ -10,6 +10,8 @@ use utoipa::ToSchema;
 
 use super::super::archive::RunSummary;
 use super::super::body::JsonBody;
+use pirn_core::value::{TOO_DEEP, is_too_deep};
+
 use super::super::json::Json;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
@@ -238,5 +240,8 @@ pub(crate) async fn pin(
     Path(id): Path<String>,
     body: JsonBody<Pin>,
 ) -> Result<Json<Told>, Problem> {
+    if is_too_deep(&body.value.value) {
+        return Err(Problem::new(ProblemCode::InvalidValue, TOO_DEEP.to_string()).at("/value"));
+    }
     tell(&service, &id, |run| run.pin(body.value.section, body.value.value)).await
 }

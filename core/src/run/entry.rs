@@ -1,0 +1,93 @@
+//! Limits on what enters a run: a value that is nested too deeply is refused before it is recorded.
+
+use super::message::{Message, ToSupervisor, ToThread};
+use crate::error::RunError;
+use crate::event::RaisedEvent;
+use crate::message::Message as ChatMessage;
+use crate::thread::{Input, Outcome};
+use crate::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
+
+impl Message {
+    /// The message, and what of it was refused: an outcome with a value beyond [`MAX_LEVELS`] is a failure instead, an event or
+    /// a pinned value beyond it is left out.
+    pub fn within_limits(self) -> (Self, Option<&'static str>) {
+        match self {
+            Self::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) => {
+                let refused = deep_part(&outcome);
+                let outcome = refused.map_or(outcome, |what| Outcome::Failed(refusal(what)));
+                (
+                    Self::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })),
+                    refused,
+                )
+            }
+            Self::Supervisor(ToSupervisor::Raise(mut events)) => {
+                let all = events.len();
+                events.retain(|event| !event.is_too_deep());
+                let refused = (events.len() < all).then_some("the data of an event");
+                (Self::Supervisor(ToSupervisor::Raise(events)), refused)
+            }
+            Self::Supervisor(ToSupervisor::Pin(_, value)) if is_too_deep(&value) => {
+                let nothing = Self::Supervisor(ToSupervisor::Raise(Vec::new()));
+                (nothing, Some("a pinned value"))
+            }
+            other => (other, None),
+        }
+    }
+}
+
+impl RaisedEvent {
+    /// True if the event, as an object, is nested more than [`MAX_LEVELS`] deep.
+    pub fn is_too_deep(&self) -> bool {
+        self.fields.levels() >= MAX_LEVELS
+    }
+}
+
+impl ChatMessage {
+    /// True if a value in the message is nested more than [`MAX_LEVELS`] deep.
+    pub fn is_too_deep(&self) -> bool {
+        self.tool_calls.iter().any(|call| is_too_deep(&call.arguments))
+            || self.metadata.as_ref().is_some_and(has_too_deep)
+    }
+}
+
+fn refusal(what: &str) -> RunError {
+    let mut error = RunError::from(too_deep());
+    error.message = format!("{what}: {TOO_DEEP}");
+    error
+}
+
+/// What of an outcome is nested too deeply.
+fn deep_part(outcome: &Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Value(value) => is_too_deep(value).then_some("the result"),
+        Outcome::Logged(logged) => deep_part(&logged.outcome),
+        Outcome::Reply(reply) => {
+            if reply.tool_calls.iter().any(|call| is_too_deep(&call.arguments)) {
+                return Some("the arguments of a tool call");
+            }
+            let metadata = reply.metadata.as_ref();
+            metadata
+                .is_some_and(has_too_deep)
+                .then_some("the metadata of a model's reply")
+        }
+        Outcome::NeedsConsent(request) => {
+            if is_too_deep(&request.arguments) {
+                return Some("the arguments of a tool call");
+            }
+            is_too_deep(&request.schema).then_some("the schema of a tool's arguments")
+        }
+        Outcome::Answered(answer) => is_too_deep(&answer.answer).then_some("the answer"),
+        Outcome::Event { event, .. } => (event.levels() > MAX_LEVELS).then_some("the event"),
+        Outcome::Done
+        | Outcome::Choice(_)
+        | Outcome::Texts(_)
+        | Outcome::Prepared(_)
+        | Outcome::Tool(_)
+        | Outcome::Summarize(..)
+        | Outcome::Joined(_)
+        | Outcome::Child { .. }
+        | Outcome::Elapsed
+        | Outcome::HeldByFiring(_)
+        | Outcome::Failed(_) => None,
+    }
+}
