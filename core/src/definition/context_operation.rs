@@ -194,8 +194,8 @@ pub struct CompressionConfig {
 }
 
 impl CompressionConfig {
-    /// What a node with this config does in a workflow with this `config.compression`: where the node names no strategy, the
-    /// workflow's, with its parameters laid over the workflow's.
+    /// Returns the config of a node in a workflow with this `config.compression`: where the node names no strategy, the
+    /// workflow's, with its own parameters laid over the workflow's.
     #[must_use]
     pub fn or_default(&self, default: Option<&Self>) -> Self {
         let mut config = self.clone();
@@ -205,5 +205,39 @@ impl CompressionConfig {
             config.parameters.extend(own);
         }
         config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_without_strategy_has_that_of_its_workflow() {
+        let config = |config: Value| serde_json::from_value::<CompressionConfig>(config).expect("a config");
+        let default = config(json!({"strategy": "keep_recent", "parameters": {"count": 5, "keepFacts": 1}}));
+        for (own, expected) in [
+            (
+                json!({}),
+                json!({"strategy": "keep_recent", "parameters": {"count": 5, "keepFacts": 1}}),
+            ),
+            (
+                json!({"parameters": {"count": 2}}),
+                json!({"strategy": "keep_recent", "parameters": {"count": 2, "keepFacts": 1}}),
+            ),
+            (
+                json!({"strategy": "summarize"}),
+                json!({"strategy": "summarize", "parameters": {}}),
+            ),
+        ] {
+            assert_eq!(
+                config(own.clone()).or_default(Some(&default)),
+                config(expected),
+                "{own}"
+            );
+        }
+        assert_eq!(config(json!({})).or_default(None), config(json!({})));
     }
 }

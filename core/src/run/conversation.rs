@@ -31,6 +31,7 @@ use crate::message::Message as ChatMessage;
 use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
 
 /// A thread's conversation.
+#[allow(clippy::large_enum_variant)] // most threads have one of their own: it is where they are
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Speech {
     /// It belongs to the thread.

@@ -183,6 +183,12 @@ impl RunMachine {
 
     /// The child thread has ended: what it hands back goes to the main thread.
     pub(super) fn triggered_ended(&mut self, id: FiringId, thread: ThreadNo, step: &mut Step<'_>) {
+        self.hand_back_of(id, thread, step);
+        // Its firing has what is wanted of it: a report needs no more than how it ended.
+        self.release(thread);
+    }
+
+    fn hand_back_of(&mut self, id: FiringId, thread: ThreadNo, step: &mut Step<'_>) {
         let Some(end) = self.end_of(thread).cloned() else {
             return;
         };

@@ -290,9 +290,9 @@ impl ThreadMachine {
         self.history.len()
     }
     /// Shows the lists that its loops go over.
-    pub(crate) fn loop_items(&self, mut show: impl FnMut(&Arc<Value>)) {
+    pub(crate) fn loop_items(&self, show: impl FnMut(&Arc<Value>)) {
         let frames = std::iter::successors(self.loops.as_ref(), |frame| frame.outer.as_ref());
-        frames.filter_map(|frame| frame.list()).for_each(|items| show(items));
+        frames.filter_map(|frame| frame.list()).for_each(show);
     }
     /// The history, taken from a thread that has ended.
     pub fn take_history(&mut self) -> Vec<NodeRecord> {

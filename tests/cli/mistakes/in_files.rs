@@ -499,6 +499,12 @@ fn mistakes() -> Vec<Mistake> {
             ["INVALID_VALUE", "/nodes/1/config/speculativeAt", "config.compression"],
         ),
         (
+            "a compression without a strategy",
+            with_node("CONTEXT_PROCESSOR", &json!({"operation": "compress"})),
+            0,
+            ["UNKNOWN_STRATEGY", "/nodes/1/config", "config.compression.strategy"],
+        ),
+        (
             "a clock in a system text",
             with_node("LLM", &json!({"prompt": "go", "system": "It is {{input.now}}."})),
             0,

@@ -1,6 +1,6 @@
 //! Taking in results of others: a script's is checked, and never costs the current turn or a pinned message.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use foldhash::fast::FixedState;
@@ -81,16 +81,16 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
         return shown;
     }
     widen(before, &mut lost);
-    let known: Known<'_, ()> = shown.iter().map(|counted| (Content(&counted.message), ())).collect();
+    let known = contents(&shown);
     for (lost, counted) in lost.iter_mut().zip(before) {
-        *lost = *lost && !known.contains_key(&Content(&counted.message));
+        *lost = *lost && !known.contains(&Content(&counted.message));
     }
     drop(known);
     widen(before, &mut lost);
     let lost = before.iter().zip(lost).filter(|(_, lost)| *lost);
     let lost: Vec<Counted> = lost.map(|(counted, _)| counted.clone()).collect();
-    let known: Known<'_, ()> = lost.iter().map(|counted| (Content(&counted.message), ())).collect();
-    shown.retain(|counted| !known.contains_key(&Content(&counted.message)));
+    let known = contents(&lost);
+    shown.retain(|counted| !known.contains(&Content(&counted.message)));
     drop(known);
     let system = shown.iter().take_while(|counted| counted.message.role == Role::System);
     let at = system.count();
@@ -101,15 +101,16 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
 /// `shown`, ending with the whole current turn of `before`; what of it was there already is not said twice.
 fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     let turn = &before[current_turn_start(before)..];
-    let mut places: Known<'_, Vec<usize>> = Known::default();
+    let mut places: HashMap<Content<'_>, Vec<usize>, FixedState> = HashMap::default();
     for (place, counted) in shown.iter().enumerate() {
         places.entry(Content(&counted.message)).or_default().push(place);
     }
     let mut is_kept = vec![true; shown.len()];
     for counted in turn {
         // Of equal ones the last are the turn's.
-        let place = places.get_mut(&Content(&counted.message)).and_then(Vec::pop);
-        place.into_iter().for_each(|place| is_kept[place] = false);
+        if let Some(place) = places.get_mut(&Content(&counted.message)).and_then(Vec::pop) {
+            is_kept[place] = false;
+        }
     }
     drop(places);
     let mut is_kept = is_kept.into_iter();
@@ -118,8 +119,10 @@ fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted
     shown
 }
 
-/// Messages by content. Only looked up in: a long turn is not compared with all that is shown.
-type Known<'m, T> = HashMap<Content<'m>, T, FixedState>;
+/// The contents of messages, to look others up in: a long turn is not compared with all that is shown.
+fn contents(messages: &[Counted]) -> HashSet<Content<'_>, FixedState> {
+    messages.iter().map(|counted| Content(&counted.message)).collect()
+}
 
 /// A message that is equal to another with the same content.
 struct Content<'m>(&'m Message);
@@ -160,7 +163,7 @@ mod tests {
             let message = |no: usize| {
                 let mut message = Message::new(Role::Tool, "done");
                 message.tool_call_id = Some(no.to_string());
-                message.pin = no % 2 == 0;
+                message.pin = no.is_multiple_of(2);
                 Counted::new(message, &Estimator)
             };
             let question = Counted::new(Message::new(Role::User, "go"), &Estimator);
