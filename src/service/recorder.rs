@@ -43,12 +43,11 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     // Nothing comes after it: the report is there, or will never be.
     let report = run.handle.outcome().await;
     let left = left(&service, &run).await;
-    match left {
-        Some(status) => service.runs().leave(&run, status),
-        None => {
-            meter.ended(&report);
-            run.release(report).await;
-        }
+    if let Some(status) = left {
+        service.runs().leave(&run, status);
+    } else {
+        meter.ended(&report);
+        run.release(report).await;
     }
     run.log.close();
     if left.is_none() {

@@ -263,7 +263,8 @@ impl Drop for Starting<'_> {
 }
 
 impl State {
-    /// Forgets the run that ended first. None where no run has ended.
+    /// Forgets the run that ended first; empty where it is gone already. None where no run has ended.
+    #[allow(clippy::option_option)] // none is another answer than a run that is gone
     fn forget(&mut self) -> Option<Option<Arc<Run>>> {
         let (place, bytes) = self.ended.pop_front()?;
         self.ended_bytes -= bytes;

@@ -169,9 +169,9 @@ pub(super) fn pages(pages: impl Pages) -> Response {
 }
 
 /// A body that is there already, in pieces that a connection takes one by one; the memory is released when it is sent.
-pub(super) fn sent_with(text: Bytes, sends: Reserved) -> Body {
+pub(super) fn sent_with(text: &Bytes, sends: Reserved) -> Body {
     let mut frames = Frames::default();
-    frames.share(&text);
+    frames.share(text);
     let pieces = stream::unfold((frames, sends), async |(mut frames, sends)| {
         Some((Ok::<_, Infallible>(frames.next()?), (frames, sends)))
     });
@@ -223,7 +223,9 @@ fn head(out: &mut Frames, name: Option<&str>, id: Option<Position>) {
 /// of them again.
 pub(super) fn all(out: &mut Frames, events: &[Value], id: Position) {
     if let Some((last, before)) = events.split_last() {
-        before.iter().for_each(|event| data(out, event));
+        for event in before {
+            data(out, event);
+        }
         frame(out, None, Some(id), last.to_string().as_bytes());
     }
 }

@@ -91,6 +91,7 @@ impl Process {
     }
 
     /// Waits for its end, and kills what it has left behind.
+    #[allow(clippy::disallowed_methods)] // programs have no virtual time
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         // Where the runtime stops meanwhile, the closure is dropped and its group ends with it.

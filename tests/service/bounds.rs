@@ -158,8 +158,9 @@ impl Bounded {
             .await;
         assert_eq!(status, StatusCode::CREATED);
         self.stop.store(true, Ordering::Relaxed);
+        let peak = self.peak();
         let longest = self.health.await.expect("it answered");
-        println!("{}, /healthz at most {longest:?}", self.peak());
+        println!("{peak}, /healthz at most {longest:?}");
         let at_most = if is_long() { 100 } else { 5_000 };
         assert!(longest < Duration::from_millis(at_most), "/healthz took {longest:?}");
     }
@@ -376,9 +377,9 @@ async fn a_stream_is_told_what_it_misses_where_streams_take_too_much() {
     let missed: u64 = missed.filter_map(|event| event.json["count"].as_u64()).sum();
     let sent = events.iter().filter(|event| event.name.is_none()).count() as u64;
     let list = crate::world::answer(world.get("/v1/runs")).await;
-    let last = list.body["runs"][0]["lastSequence"].as_u64();
+    let raised = list.body["runs"][0]["lastSequence"].as_u64();
     assert!(missed > 0 && sent > 0);
-    assert_eq!(Some(missed + sent), last);
+    assert_eq!(Some(missed + sent), raised);
     assert_eq!(events.last().and_then(|event| event.name.as_deref()), Some("end"));
     let refused = crate::world::refusal(world.get(&format!("/v1/runs/{id}"))).await;
     assert_eq!(refused, (429, "TOO_MANY_BYTES".to_owned()));

@@ -377,7 +377,7 @@ fn json_response(service: &Service, json: Bytes) -> Result<Response, Problem> {
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::CONTENT_LENGTH, HeaderValue::from(json.len())),
     ];
-    Ok((headers, sse::sent_with(json, sends)).into_response())
+    Ok((headers, sse::sent_with(&json, sends)).into_response())
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -480,12 +480,11 @@ impl sse::Pages for ArchiveReader {
         self.sends = None;
         let mut out = Frames::default();
         while out.is_empty() {
-            let events = match self.first.take() {
-                Some(first) => first,
-                None => {
-                    let archive = self.service.archive();
-                    archive.page(&self.id, self.read_to, PAGE_EVENTS, PAGE_BYTES).await?
-                }
+            let events = if let Some(first) = self.first.take() {
+                first
+            } else {
+                let archive = self.service.archive();
+                archive.page(&self.id, self.read_to, PAGE_EVENTS, PAGE_BYTES).await?
             };
             let Some(last) = events.last() else {
                 let Some(end) = self.end.take() else {
