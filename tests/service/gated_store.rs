@@ -53,6 +53,9 @@ impl Store for GatedStore {
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         self.store.contents(hashes)
     }
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        self.store.chain(last, limit)
+    }
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         self.store.snapshot(id, at_most)
     }

@@ -168,6 +168,9 @@ impl Store for Gated {
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         self.kept.contents(hashes)
     }
+    fn chain(&self, last: ContentHash, limit: usize) -> Pending<Vec<ContentHash>> {
+        self.kept.chain(last, limit)
+    }
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         self.kept.snapshot(id, at_most)
     }
