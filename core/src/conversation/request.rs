@@ -199,3 +199,26 @@ pub fn place<M: AsRef<Message>>(mut history: Vec<M>, pinned: Vec<M>, strategy: P
         inserted,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answered_request_is_kept_by_what_the_user_said_last() {
+        let message = |role, text: &str| Arc::new(Message::new(role, text));
+        let mut messages: Vec<_> = (0..1_000).map(|_| message(Role::Assistant, "a reply")).collect();
+        messages.push(message(Role::User, "a question"));
+        messages.push(message(Role::User, "pinned"));
+        let request = ModelRequest {
+            inserted_at: Some(1_001),
+            inserted: 1,
+            messages,
+            ..ModelRequest::default()
+        };
+        let kept = request.last_said();
+        assert_eq!(kept.messages.len(), 1);
+        assert_eq!(kept.last_user_message(), request.last_user_message());
+        assert_eq!(kept.messages[0].content, "a question");
+    }
+}
