@@ -12,8 +12,8 @@ pub const MAX_TEXT: usize = 16 << 20;
 /// a script's or function's result, a node's output.
 ///
 /// serde_json reads JSON that is nested at most 127 levels deep. A record of a durable run has its value inside other objects and
-/// lists: at most 12 levels of them in an event of a trigger's call, and more room is kept for what a session, a report and an
-/// exported line put around that. What is deeper could be written and never be read again.
+/// lists: values of 118 levels and more were written and never read again. The room between leaves 27 levels for records, sessions,
+/// reports and exported lines.
 pub const MAX_LEVELS: usize = 100;
 
 /// Bytes that an object of templates may come to.
