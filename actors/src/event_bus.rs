@@ -12,7 +12,7 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
-use pirn_core::thread::Outcome;
+use pirn_core::thread::{Outcome, ThreadId};
 
 use crate::answer::Answer;
 use crate::backlog::Backlog;
@@ -69,13 +69,14 @@ impl EventBusActor {
         }
     }
 
-    fn raise(&mut self, source: Source, raised: RaisedEvent) {
-        let sequence = match self.sequences.get_mut(&source.run_id) {
+    /// A run that is kept numbers its events itself, all of them; the others' are numbered here, with what follows from them.
+    fn raise(&mut self, sequence: Option<u64>, source: Source, raised: RaisedEvent) {
+        let last = match self.sequences.get_mut(&source.run_id) {
             Some(last) => last,
             None => self.sequences.entry(Arc::clone(&source.run_id)).or_insert(0),
         };
-        *sequence += 1;
-        let event = Arc::new(source.event(*sequence, raised));
+        *last = sequence.unwrap_or(*last + 1);
+        let event = Arc::new(source.event(*last, raised));
         self.hand_on(&event);
         let dropped = self.waiters.wake(&event);
         self.say_dropped(dropped, &event);
@@ -141,8 +142,7 @@ impl EventBusActor {
     fn follow_up(&mut self, source: Source, event: RaisedEvent) {
         if self.keeps_runs {
             let follow_up = FollowUp {
-                workflow_id: Arc::clone(&source.workflow_id),
-                thread_id: Arc::clone(&source.thread_id),
+                thread: ThreadId::number(&source.run_id, &source.thread_id).unwrap_or_default(),
                 event: event.clone(),
             };
             let told = Message::Supervisor(ToSupervisor::FollowUp(Box::new(follow_up)));
@@ -153,7 +153,7 @@ impl EventBusActor {
         } else if !self.is_heard(&source.run_id, event.event_type) {
             return;
         } else if self.sequences.contains_key(&source.run_id) {
-            return self.raise(source, event);
+            return self.raise(None, source, event);
         }
         let run_id = &source.run_id;
         tracing::warn!(%run_id, ?event, "an event came after the end of its run");
@@ -242,31 +242,25 @@ impl StreamHandler<BusMsg> for EventBusActor {
         match message {
             BusMsg::Raise {
                 follows: true,
+                sequence: _,
                 source,
                 raised,
             } => self.follow_up(source, raised),
             BusMsg::Raise {
                 follows: false,
+                sequence,
                 source,
                 raised,
-            } => self.raise(source, raised),
-            BusMsg::RaiseAll { source, raised } => {
-                for raised in raised {
-                    self.raise(source.clone(), raised);
+            } => self.raise(sequence, source, raised),
+            BusMsg::RaiseAll { first, source, raised } => {
+                for (place, raised) in (0..).zip(raised) {
+                    self.raise(first.map(|first| first + place), source.clone(), raised);
                 }
             }
             BusMsg::Resumed(resumed) => self.resumed(*resumed),
             BusMsg::Token { source, raised } => self.token(source, raised),
-            BusMsg::Settle {
-                run_id,
-                thread_id,
-                answer,
-            } => match &self.matcher {
-                Some(matcher) => matcher.do_send(MatcherMsg::Settle {
-                    run_id,
-                    thread_id,
-                    answer,
-                }),
+            BusMsg::Settle { run_id, answer } => match &self.matcher {
+                Some(matcher) => matcher.do_send(MatcherMsg::Settle { run_id, answer }),
                 None => answer.give(Outcome::HeldByFiring(Vec::new())),
             },
             BusMsg::Wait {

@@ -30,7 +30,8 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSe
             tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
         }
     });
-    let Some(start) = detached(firing) else { return };
+    // Its run counts no firing of it.
+    let Some(start) = detached((0, firing)) else { return };
     let metadata = engine.metadata_of(&firing.event.run_id);
     let detached = DetachedRun::of(engine.next_run_id(), start, metadata, on_end);
     if let Err(error) = Arc::clone(engine).start_detached(detached) {

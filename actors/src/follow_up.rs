@@ -25,6 +25,7 @@ pub(crate) fn failed_with(trigger_id: &str, error: &RunError) -> RaisedEvent {
 pub(crate) fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     BusMsg::Raise {
         follows: true,
+        sequence: None,
         source: Source {
             run_id: Arc::clone(&event.run_id),
             workflow_id: Arc::clone(&event.workflow_id),

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
-use pirn_core::run::{Begun, Effect, Told};
+use pirn_core::run::{Begun, Effect, Setting, Told};
 
 /// Graphs by workflow id: what a run finds the workflows in that it calls, as they were when it began.
 pub type Graphs = Arc<BTreeMap<String, Arc<Graph>>>;
@@ -31,6 +31,12 @@ pub trait Journal: Send + Sync + 'static {
 pub trait RunJournal: Send {
     /// It was told something.
     fn told(&mut self, told: &Told);
+
+    /// The run went by this configuration since it was told the last thing, or began: what could not be put into the record of
+    /// that is given back, and comes with the next thing that it is told.
+    fn went_by(&mut self, settings: Vec<Setting>) -> Vec<Setting> {
+        settings
+    }
 
     /// It wants something done outside.
     fn did(&mut self, effect: &Effect);

@@ -32,6 +32,7 @@ pub mod rebuilt;
 mod room;
 mod run_context;
 pub mod sessions;
+mod settings;
 mod spans;
 mod supervisor;
 mod thread;

@@ -23,7 +23,8 @@ use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::error::RunError;
 use pirn_core::run::{
-    AnswerRefused, Begun, Control, Effect, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor,
+    AnswerRefused, Begun, Control, Effect, Fired, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation,
+    ToSupervisor,
 };
 use pirn_core::thread::EffectId;
 
@@ -319,6 +320,7 @@ impl Actors {
             listening: run.listening(),
             uncarried: false,
             seed: new.seed(&run.run_id, run.supervisor.metadata(), &run.host, run.ports().run_bytes),
+            settings: Vec::new(),
         };
         limit_triggers(&begun.seed.graph, run);
         run.begun(&begun);
@@ -342,15 +344,22 @@ impl Actors {
             told,
             journal,
         } = resumed;
-        run.goes_on(rebuilt.steps, rebuilt.at, journal);
         let (again, mut first) = rebuilt.events_again();
         let Rebuilt {
-            machine,
+            mut machine,
+            settings,
             open,
             answered,
+            steps,
+            at,
             ..
         } = rebuilt;
+        run.goes_on((steps, at), settings, journal);
         first.extend(told);
+        if first.is_empty() && run.has_unrecorded(&mut machine) {
+            // What it was told while no process carried it is carried out by this one's configuration, which is recorded first.
+            first.push(Message::Supervisor(ToSupervisor::Recovered(Vec::new())));
+        }
         // Before what has fired counts.
         if let Some((_, workflow)) = machine.origin(0) {
             limit_triggers(workflow, run);
@@ -368,7 +377,6 @@ impl Actors {
         for message in first {
             run.tell(&mut actors.machine, message);
         }
-        actors.keep_refusal(run);
         let now = run.now();
         actors.effects = open.effects(now);
         actors.carry(now, run, inbox);
@@ -422,7 +430,7 @@ impl Actors {
         if !self.unkept.as_mut().is_some_and(|unkept| unkept.asks(step)) {
             return Ok(());
         }
-        match run.keep() {
+        match run.keep(&mut self.machine) {
             Some(result) => self.kept(step, result, now, run, inbox),
             None => Ok(()),
         }
@@ -490,12 +498,9 @@ impl Actors {
                 trigger,
                 then,
             } => {
-                // At once: neither is kept without the other.
-                let fired = ToSupervisor::Fired { sequence, trigger };
+                let does = then.and_then(|then| then.for_machine(&self.machine));
+                let fired = ToSupervisor::Fired(Box::new(Fired::new(sequence, trigger, does)));
                 run.tell(&mut self.machine, Message::Supervisor(fired));
-                if let Some(message) = then.and_then(|then| then.for_machine(&self.machine)) {
-                    run.tell(&mut self.machine, message);
-                }
             }
             message => {
                 if let Some(message) = message.for_machine(&self.machine) {
@@ -547,15 +552,7 @@ impl Actors {
             },
             Message::Conversation(owner, message) => self.conversations.handle(owner, message, &mut turn),
         }
-        self.keep_refusal(run);
         self.carry(now, run, inbox);
-    }
-
-    /// Has the journal keep what a call was refused by, before anybody is told.
-    fn keep_refusal(&mut self, run: &Rc<RunContext>) {
-        if let Some(refused) = self.machine.refused_call() {
-            run.tell(&mut self.machine, refused);
-        }
     }
 
     /// Carries out what the machine wants done, or has it wait.
@@ -633,6 +630,7 @@ impl Actors {
             Message::Supervisor(ToSupervisor::Panicked(Box::new(Panic { of, message })))
         };
         let machine = &mut self.machine;
+        run.note_settings(machine);
         let of = match (contained(|| machine.tell(told(of))), of) {
             // What it had gathered is broken too.
             (Err(_), Panicked::Thread { thread, .. }) => {

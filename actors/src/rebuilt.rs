@@ -8,21 +8,24 @@ use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{Event, RaisedEvent, is_kept, is_named};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{
-    Begun, Diverged, DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor,
-    ToThread, Told,
+    Begun, Diverged, DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, Settings, ThreadNo,
+    ToThread, Told, TriggersActed,
 };
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use serde_json::{Map, Value};
 
 use crate::in_place::InPlace;
 use crate::journal::{Graphs, RunJournal};
-use crate::protocol::bus::{ResumedEvents, Source, TriggersActed};
+use crate::protocol::bus::{ResumedEvents, Source};
+use crate::settings::SharedSettings;
 use crate::world::RunWorld;
 
 /// A run as it was after the last thing that it was told.
 pub struct Rebuilt {
     /// The run.
     pub machine: RunMachine,
+    /// The configuration that it went by.
+    pub(crate) settings: Settings,
     /// The workflows that it knows.
     pub graphs: Graphs,
     /// Its workflow.
@@ -134,11 +137,13 @@ impl InPlace {
         begun: Begun,
         told: impl IntoIterator<Item = Told>,
         saw: &mut dyn FnMut(Replayed<'_>),
-    ) -> Result<RunMachine, Diverged> {
+    ) -> Result<(RunMachine, Settings), Diverged> {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
-        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), self, begun.listening);
-        RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)
+        let settings = SharedSettings::new(Settings::rebuilding());
+        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
+        let machine = RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)?;
+        Ok((machine, settings.into_inner()))
     }
 }
 
@@ -154,8 +159,6 @@ pub(crate) struct Seen {
     triggers: TriggersActed,
     not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
     is_uncarried: bool,
-    /// Number of events when the triggers were last asked to act on them.
-    asked_triggers: u64,
     steps: u64,
     at: Option<Millis>,
     listening: Listening,
@@ -173,6 +176,7 @@ impl Seen {
 
     pub(crate) fn saw(&mut self, replayed: Replayed<'_>) {
         self.open.saw(&replayed);
+        self.triggers.saw(&replayed);
         match replayed {
             Replayed::Told(told) => {
                 self.steps += 1;
@@ -182,63 +186,29 @@ impl Seen {
                 if !told.uncarried {
                     self.not_begun.clear();
                 }
-                self.told(&told.message);
             }
             Replayed::Did(at, effects) => effects.drain(..).for_each(|effect| self.did(at, effect)),
-        }
-    }
-
-    fn told(&mut self, message: &Message) {
-        match message {
-            Message::Supervisor(ToSupervisor::Fired { sequence, trigger }) => {
-                self.triggers.fired.insert((*sequence, Arc::clone(trigger)));
-            }
-            Message::Supervisor(ToSupervisor::Fire(firing)) => {
-                self.triggers.last_firing = self.triggers.last_firing.max(firing.id);
-                if firing.holds() {
-                    let thread = Arc::clone(&firing.event.thread_id);
-                    self.triggers.holds.entry(thread).or_default().push(firing.id);
-                }
-            }
-            Message::Supervisor(ToSupervisor::TriggersQuiet) => self.triggers.matched = self.asked_triggers,
-            Message::Supervisor(ToSupervisor::FireAlone(firing)) => {
-                self.triggers.last_firing = self.triggers.last_firing.max(firing.id);
-            }
-            Message::Thread(
-                thread,
-                ToThread::Input(Input::Answer {
-                    outcome: Outcome::HeldByFiring(held),
-                    ..
-                }),
-            ) => {
-                let suffix = format!(".{thread}");
-                for (thread_id, holds) in &mut self.triggers.holds {
-                    if thread_id.ends_with(&suffix) {
-                        holds.retain(|firing| !held.contains(firing));
-                    }
-                }
-            }
-            Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
         }
     }
 
     fn did(&mut self, at: Millis, effect: Effect) {
         match effect {
             Effect::Emit {
+                sequence,
                 workflow_id,
                 thread_id,
                 event,
-            } => self.raise(at, &workflow_id, &thread_id, event),
+            } => self.raise(at, &workflow_id, &thread_id, (sequence, event)),
             Effect::EmitAll {
+                first,
                 workflow_id,
                 thread_id,
                 events,
             } => {
-                for event in events {
-                    self.raise(at, &workflow_id, &thread_id, event);
+                for numbered in (first..).zip(events) {
+                    self.raise(at, &workflow_id, &thread_id, numbered);
                 }
             }
-            Effect::QuiesceTriggers => self.asked_triggers = self.events.len() as u64,
             Effect::Thread { thread, effect } => self.asked(at, thread, &effect),
             Effect::ThreadEnded { thread } => {
                 self.answered.remove(&thread);
@@ -252,19 +222,25 @@ impl Seen {
             | Effect::StopTimer { .. }
             | Effect::StartRun(_)
             | Effect::CallTrigger { .. }
+            | Effect::QuiesceTriggers
             | Effect::Report(_)
             | Effect::Settled => {}
         }
     }
 
-    fn raise(&mut self, timestamp: Millis, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
+    fn raise(
+        &mut self,
+        timestamp: Millis,
+        workflow_id: &Arc<str>,
+        thread_id: &Arc<str>,
+        (sequence, raised): (u64, RaisedEvent),
+    ) {
         let source = Source {
             run_id: Arc::clone(&self.run_id),
             workflow_id: Arc::clone(workflow_id),
             thread_id: Arc::clone(thread_id),
             timestamp,
         };
-        let sequence = self.events.len() as u64 + 1;
         self.events.push(Arc::new(source.event(sequence, raised)));
     }
 
@@ -300,7 +276,7 @@ impl Seen {
 
     pub(crate) fn rebuilt(
         self,
-        machine: RunMachine,
+        (machine, settings): (RunMachine, Settings),
         graphs: Graphs,
         (begun_at, metadata): (Millis, Option<Arc<Map<String, Value>>>),
     ) -> Rebuilt {
@@ -317,7 +293,6 @@ impl Seen {
             listening,
             steps,
             at,
-            asked_triggers: _,
         } = self;
         waits.retain(|wait, _| open.threads.contains_key(wait));
         let answered = answered.into_iter().filter_map(|(thread, requests)| {
@@ -340,6 +315,7 @@ impl Seen {
                 .map(|(_, graph)| Arc::clone(&graph.workflow_id))
                 .unwrap_or_default(),
             machine,
+            settings,
             graphs,
             metadata,
             listening,

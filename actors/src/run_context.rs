@@ -8,7 +8,7 @@ use futures::FutureExt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
-use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
+use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Setting, Settings, Told};
 use pirn_core::thread::FiringId;
 use pirn_core::value::TOO_DEEP;
 
@@ -24,6 +24,7 @@ use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::room::SharedRoom;
+use crate::settings::SharedSettings;
 use crate::spans::Spans;
 
 /// Shared by the actors of one run; never leaves their thread.
@@ -46,6 +47,10 @@ pub(crate) struct RunContext {
     pub(crate) spans: Option<Box<Spans>>,
     /// Keeps what it is told; none: nobody does.
     journal: RefCell<Option<Box<dyn RunJournal>>>,
+    /// The configuration that it goes by, where that is recorded; and what could not be put into the record of the step that
+    /// asked for it.
+    pub(crate) settings: Option<SharedSettings>,
+    unrecorded: RefCell<Vec<Setting>>,
     /// Number of steps it was told.
     told: Cell<u64>,
     /// Types of events that are raised whoever listens: where the run goes on in another process.
@@ -92,6 +97,8 @@ impl RunContext {
             room,
             supervisor,
             journal: RefCell::default(),
+            settings: is_durable.then(SharedSettings::default),
+            unrecorded: RefCell::default(),
             told: Cell::default(),
             promised,
             epoch,
@@ -139,7 +146,11 @@ impl RunContext {
     }
 
     /// The run goes on after so many steps, the last of them told at this time.
-    pub(crate) fn goes_on(&self, steps: u64, at: Millis, journal: Box<dyn RunJournal>) {
+    pub(crate) fn goes_on(&self, (steps, at): (u64, Millis), mut settings: Settings, journal: Box<dyn RunJournal>) {
+        if let Some(own) = &self.settings {
+            settings.go_on();
+            *own.get() = settings;
+        }
         self.told.set(steps);
         self.told_at.set(Some(at));
         self.journal.replace(Some(journal));
@@ -172,7 +183,8 @@ impl RunContext {
     }
 
     /// Has what it was told kept. What came of that, where it is known at once; else it is told so later.
-    pub(crate) fn keep(&self) -> Option<Result<(), RunError>> {
+    pub(crate) fn keep(&self, machine: &mut RunMachine) -> Option<Result<(), RunError>> {
+        self.note_settings(machine);
         let keeping = self.journal.borrow_mut().as_mut().and_then(|journal| journal.keep());
         let Some(mut keeping) = keeping else {
             return Some(Ok(()));
@@ -226,6 +238,7 @@ impl RunContext {
             let made = reading.await.and_then(|(begun, told)| {
                 let (ports, engine, graphs) = needed;
                 let machine = InPlace::apart(ports, engine, graphs).replay(begun, told, &mut |_| ());
+                let machine = machine.map(|(machine, _)| machine);
                 machine.map_err(|diverged| RunError::new(RunErrorCode::StoreError, diverged.to_string()))
             });
             supervisor.do_send(SupervisorMsg::Woken(made.map(Box::new)));
@@ -242,8 +255,28 @@ impl RunContext {
         format!("{}-f{firing}", self.run_id).into()
     }
 
+    /// Puts the configuration that the run went by since it was told the last thing into the record of that.
+    pub(crate) fn note_settings(&self, machine: &mut RunMachine) {
+        let Some(settings) = &self.settings else { return };
+        let mut fresh = settings.take_fresh();
+        fresh.append(&mut machine.take_calls());
+        if fresh.is_empty() {
+            return;
+        }
+        if let Some(journal) = self.journal.borrow_mut().as_mut() {
+            self.unrecorded.borrow_mut().extend(journal.went_by(fresh));
+        }
+    }
+
+    /// True if the run went by something that is in no record yet.
+    pub(crate) fn has_unrecorded(&self, machine: &mut RunMachine) -> bool {
+        self.note_settings(machine);
+        !self.unrecorded.borrow().is_empty()
+    }
+
     /// Has the journal keep what the machine is told in this step.
-    pub(crate) fn record(&self, machine: &RunMachine, message: Message) -> Message {
+    pub(crate) fn record(&self, machine: &mut RunMachine, message: Message) -> Message {
+        self.note_settings(machine);
         let (message, refused) = message.within_limits();
         if let Some(what) = refused {
             tracing::warn!(run = &*self.run_id, "{what} is refused: {TOO_DEEP}");
@@ -258,9 +291,13 @@ impl RunContext {
             after: machine.steps(),
             listening: self.listening(),
             uncarried: false,
-            bounds: machine.call_bounds().to_vec(),
+            before: self.unrecorded.take(),
             message,
+            settings: Vec::new(),
         };
+        if let Some(settings) = &self.settings {
+            settings.get().next_step();
+        }
         journal.told(&told);
         told.message
     }
@@ -341,10 +378,17 @@ impl RunContext {
     }
 
     /// Tells the bus what happened in a thread.
-    pub(crate) fn emit(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: RaisedEvent, at: Millis) {
+    pub(crate) fn emit(
+        &self,
+        workflow_id: Arc<str>,
+        thread_id: Arc<str>,
+        (sequence, raised): (u64, RaisedEvent),
+        at: Millis,
+    ) {
         let source = self.source(workflow_id, thread_id, at);
         self.bus().do_send(BusMsg::Raise {
             follows: false,
+            sequence: self.is_durable().then_some(sequence),
             source,
             raised,
         });
@@ -364,10 +408,20 @@ impl RunContext {
     }
 
     /// The same for events that came together from outside.
-    pub(crate) fn emit_all(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: Vec<RaisedEvent>, at: Millis) {
+    pub(crate) fn emit_all(
+        &self,
+        workflow_id: Arc<str>,
+        thread_id: Arc<str>,
+        (first, raised): (u64, Vec<RaisedEvent>),
+        at: Millis,
+    ) {
         self.keep_events();
         let source = self.source(workflow_id, thread_id, at);
-        self.bus().do_send(BusMsg::RaiseAll { source, raised });
+        self.bus().do_send(BusMsg::RaiseAll {
+            first: self.is_durable().then_some(first),
+            source,
+            raised,
+        });
     }
 
     pub(crate) fn source(&self, workflow_id: Arc<str>, thread_id: Arc<str>, timestamp: Millis) -> Source {

@@ -16,9 +16,9 @@ use pirn_core::definition::{InDoubt, TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::graph::{Evaluator, Unevaluated};
-use pirn_core::run::{CallTarget, Control, Firing, Message, ToSupervisor, TriggerCall};
+use pirn_core::run::{CallTarget, Control, Firing, Matching, Message, ToSupervisor, TriggerCall};
 use pirn_core::script::ScopeValues;
-use pirn_core::thread::{FiringId, Outcome};
+use pirn_core::thread::Outcome;
 use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, Watcher};
 use pirn_sync::Quota;
 use serde_json::{Map, Value, json};
@@ -49,10 +49,7 @@ pub(crate) struct TriggerMatcherActor {
     /// Of the triggers whose limit counts for the engine.
     quotas: BTreeMap<TriggerKey, Arc<Quota>>,
     evaluator: Option<Box<dyn Evaluator>>,
-    next_firing: FiringId,
     functions: FunctionTable,
-    /// Firings that hold a thread and that it has not been told of.
-    holds: BTreeMap<(Arc<str>, Arc<str>), Vec<FiringId>>,
     /// The watchers of the event before; kept for its room.
     watching: Vec<Watcher>,
     /// Its own handle.
@@ -81,10 +78,7 @@ struct Held {
 enum Rest {
     /// A trigger meets an event.
     Meets(Watcher, Arc<Event>, Meeting),
-    Settle {
-        thread_id: Arc<str>,
-        answer: Answer<Outcome>,
-    },
+    Settle(Answer<Outcome>),
     Quiesce(Quiesce),
 }
 
@@ -153,9 +147,7 @@ impl TriggerMatcherActor {
             machine: TriggerMachine::default(),
             quotas: BTreeMap::new(),
             evaluator: None,
-            next_firing: 0,
             functions: FunctionTable::default(),
-            holds: BTreeMap::new(),
             watching: Vec::new(),
             own,
             turn_end,
@@ -340,17 +332,12 @@ impl TriggerMatcherActor {
                         return self.hold(watcher, &event, later);
                     }
                 }
-                Some(Rest::Settle { thread_id, answer }) => self.settle(Arc::clone(run_id), thread_id, answer),
+                Some(Rest::Settle(answer)) => settle(answer),
                 Some(Rest::Quiesce(round)) => self.bus.do_send(BusMsg::Quiesced(round)),
             }
         }
         let run_id = Arc::clone(run_id);
         self.own.do_send(MatcherMsg::Proceed { run_id });
-    }
-
-    fn settle(&mut self, run_id: Arc<str>, thread_id: Arc<str>, answer: Answer<Outcome>) {
-        let held = self.holds.remove(&(run_id, thread_id)).unwrap_or_default();
-        answer.give(Outcome::HeldByFiring(held));
     }
 
     /// The run waits for the text of a trigger: it is done after that.
@@ -375,12 +362,6 @@ impl TriggerMatcherActor {
             triggers,
             ..
         } = resumed;
-        self.next_firing = self.next_firing.max(triggers.last_firing);
-        for (thread_id, firings) in &triggers.holds {
-            let thread = (Arc::clone(run_id), Arc::clone(thread_id));
-            self.holds.entry(thread).or_default().extend(firings);
-        }
-        let last = triggers.fired.last().map_or(0, |(sequence, _)| *sequence);
         if events.iter().any(|event| tells_of_budget(event)) {
             self.machine.told_of_budget(run_id);
         }
@@ -388,13 +369,13 @@ impl TriggerMatcherActor {
             if !self.machine.interest().contains(event.raised.event_type) {
                 continue;
             }
-            let is_matched = event.sequence <= triggers.matched || event.sequence < last;
             self.meet(event, |matcher, watcher| {
                 let name = matcher.machine.name_of(watcher)?;
-                if triggers.fired.contains(&(event.sequence, name)) {
-                    return Some(Meeting::HasFired);
+                match triggers.about(event.sequence, &name) {
+                    Matching::Fired => Some(Meeting::HasFired),
+                    Matching::Over => None,
+                    Matching::Open => Some(Meeting::Considered),
                 }
-                (!is_matched).then_some(Meeting::Considered)
             });
         }
     }
@@ -529,19 +510,13 @@ impl TriggerMatcherActor {
     fn action(&mut self, watcher: Watcher, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Considered {
         match &trigger.action {
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
-                self.next_firing += 1;
                 let firing = Firing {
-                    id: self.next_firing,
                     trigger: Arc::clone(trigger),
                     event: Arc::clone(event),
                 };
                 if firing.is_alone() {
                     self.start_alone(watcher, firing);
                     return Ok(None);
-                }
-                if firing.holds() {
-                    let thread = (Arc::clone(&event.run_id), Arc::clone(&event.thread_id));
-                    self.holds.entry(thread).or_default().push(firing.id);
                 }
                 self.tell_run(watcher, event, SupervisorMsg::Fire(Box::new(firing)))
                     .map(|()| None)
@@ -709,6 +684,11 @@ impl TriggerMatcherActor {
     }
 }
 
+/// The run was told before of what has fired, and knows what holds the thread.
+fn settle(answer: Answer<Outcome>) {
+    answer.give(Outcome::HeldByFiring(Vec::new()));
+}
+
 /// The place that the function of a trigger is called from, and what the run's caller said of it.
 fn called_from(engine: &dyn EngineHandle, event: &Event) -> CallContext {
     CallContext {
@@ -766,14 +746,9 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                 self.turn_end.set();
             }
             MatcherMsg::Resumed(resumed) => self.resumed(&resumed),
-            MatcherMsg::Settle {
-                run_id,
-                thread_id,
-                answer,
-            } => {
-                let settle = Rest::Settle { thread_id, answer };
-                if let Some(Rest::Settle { thread_id, answer }) = self.after_text(&run_id, settle) {
-                    self.settle(run_id, thread_id, answer);
+            MatcherMsg::Settle { run_id, answer } => {
+                if let Some(Rest::Settle(answer)) = self.after_text(&run_id, Rest::Settle(answer)) {
+                    settle(answer);
                 }
             }
             MatcherMsg::Evaluated {
@@ -817,12 +792,6 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
-                let from = (run_id, Arc::from(""));
-                let held = self.holds.range(from.clone()..).map(|(held, _)| held);
-                let held: Vec<_> = held.take_while(|(run, _)| *run == from.0).cloned().collect();
-                for thread in held {
-                    self.holds.remove(&thread);
-                }
             }
             MatcherMsg::Stop(done) => self.stopping = Some(done),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::model_call::CallBound;
-use pirn_core::run::{Called, Listening, ThreadNo, World};
+use pirn_core::run::{Called, Listening, Setting, ThreadNo, World};
 use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::{Map, Value};
 
@@ -14,6 +14,7 @@ use crate::call_context::CallContext;
 use crate::host::{Host, Observation};
 use crate::in_place::InPlace;
 use crate::run_context::RunContext;
+use crate::settings::SharedSettings;
 
 /// The world that a run's machine asks in place.
 pub(crate) struct RunWorld<'a> {
@@ -21,6 +22,8 @@ pub(crate) struct RunWorld<'a> {
     metadata: Option<&'a Arc<Map<String, Value>>>,
     in_place: &'a InPlace,
     listening: Listening,
+    /// The configuration that it goes by, where that is recorded.
+    settings: Option<&'a SharedSettings>,
     /// Hears what becomes of the run, where it is there and wants to.
     observer: Option<&'a Host>,
 }
@@ -33,6 +36,7 @@ impl<'a> RunWorld<'a> {
             metadata: run.supervisor.metadata(),
             in_place: &run.in_place,
             listening: run.listening(),
+            settings: run.settings.as_ref(),
             observer: Some(&run.host),
         }
     }
@@ -42,13 +46,14 @@ impl<'a> RunWorld<'a> {
         run_id: &'a Arc<str>,
         metadata: Option<&'a Arc<Map<String, Value>>>,
         in_place: &'a InPlace,
-        listening: Listening,
+        (listening, settings): (Listening, &'a SharedSettings),
     ) -> Self {
         Self {
             run_id,
             metadata,
             in_place,
             listening,
+            settings: Some(settings),
             observer: None,
         }
     }
@@ -90,25 +95,65 @@ impl World for RunWorld<'_> {
         self.in_place.graphs().get(workflow_id).cloned()
     }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
-        self.in_place.token_limit(graph)
+        let ask = || self.in_place.token_limit(graph);
+        match self.settings {
+            // No profile limits a workflow that calls no model.
+            Some(settings) if graph.calls_models() => settings.get().token_limit(&graph.workflow_id, ask),
+            Some(_) | None => ask(),
+        }
     }
     fn speculative_at(&self) -> Option<f64> {
-        self.in_place.ports().speculative_at
+        let ask = || self.in_place.ports().speculative_at;
+        match self.settings {
+            Some(settings) => settings.get().speculative_at(ask),
+            None => ask(),
+        }
     }
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
-        self.in_place.tokenizer(graph)
+        let tokenizer = self.in_place.tokenizer(graph);
+        let Some(settings) = self.settings else {
+            return tokenizer;
+        };
+        let ask = || Arc::from(tokenizer.name());
+        let name = match &graph.config.tokenizer {
+            Some(_) => None,
+            None => settings.get().tokenizer(&graph.workflow_id, ask),
+        };
+        settings.tokenizer(name.unwrap_or_else(ask), tokenizer)
     }
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
-        self.in_place.message_rules(profile_id)
+        let ask = || self.in_place.message_rules(profile_id);
+        match self.settings {
+            Some(settings) => settings.get().message_rules(profile_id, ask),
+            None => ask(),
+        }
     }
     fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
-        Some(self.in_place.profile(profile_id))
+        let ask = || Some(self.in_place.profile(profile_id));
+        match self.settings {
+            Some(settings) => settings.get().profile(profile_id, ask),
+            None => ask(),
+        }
     }
     fn call_bound(&self, request: &ModelRequest, chosen: &ModelChoice) -> CallBound {
         self.in_place.call_bound(request, chosen)
     }
-    fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
-        self.in_place.tool_tokens(tools, tokenizer)
+    fn tool_tokens(&self, graph: &Graph, tools: &[Arc<str>]) -> u64 {
+        let ask = || self.in_place.tool_tokens(tools, &*self.in_place.tokenizer(graph));
+        match self.settings {
+            Some(settings) if !tools.is_empty() => settings.get().tool_tokens(&graph.workflow_id, tools, ask),
+            Some(_) | None => ask(),
+        }
+    }
+    fn next_step(&mut self) {
+        if let Some(settings) = self.settings {
+            settings.get().next_step();
+        }
+    }
+    fn expect(&mut self, recorded: &[Setting]) {
+        if let Some(settings) = self.settings {
+            settings.get().expect(recorded);
+        }
     }
     fn evaluate(
         &mut self,

@@ -24,7 +24,7 @@ use pirn_core::conversation::Spent;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
-use pirn_core::run::{Begun, Effect, Told};
+use pirn_core::run::{Begun, Diverged, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_store::{Run, RunFilter, Store, StoreError};
 use pirn_sync::{Completion, Lost, completion};
@@ -319,8 +319,11 @@ impl Engine {
     /// outside is asked; expressions, templates and functions that are called in place are evaluated once more.
     ///
     /// A journal of the same engine, or of one with the same workflows, is expected: another one gives other effects.
-    pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Vec<Effect> {
-        self.shared.rebuild(begun, told).1
+    ///
+    /// # Errors
+    /// Fails if what the run was told does not fit its workflows: another engine wrote it, or a step is missing.
+    pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Result<Vec<Effect>, Diverged> {
+        self.shared.rebuild(begun, told).map(|(_, effects)| effects)
     }
 
     /// The tokens, and their cost, that the models of each profile have reported to this engine, by the profile's id: every attempt

@@ -21,6 +21,7 @@ mod plain_data;
 mod postgres;
 mod power;
 mod questions;
+mod replays;
 mod restate;
 mod retried;
 #[path = "../../engines/postgres/tests/server/mod.rs"]

@@ -37,7 +37,10 @@ impl Recorder {
                 .iter()
                 .map(|told| serde_json::from_str(told).unwrap_or_else(|error| panic!("{error} in {told}")))
                 .collect();
-            let again: Vec<String> = engine.rebuild(begun, told).iter().map(in_words).collect();
+            let again = engine
+                .rebuild(begun, told)
+                .unwrap_or_else(|diverged| panic!("run {run_id}: {diverged}"));
+            let again: Vec<String> = again.iter().map(in_words).collect();
             let same = did.iter().zip(&again).take_while(|(one, other)| one == other).count();
             assert_eq!(
                 again.get(same),

@@ -44,6 +44,7 @@ impl EngineShared {
                 listening: listening(&local.interest, promised),
                 uncarried: true,
                 seed: new.seed(&run_id, metadata.as_ref(), host, run_bytes),
+                settings: Vec::new(),
             });
         }))?;
         let stopped = |_| RunError::new(RunErrorCode::Cancelled, "the engine has stopped");

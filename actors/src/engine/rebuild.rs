@@ -19,19 +19,25 @@ use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::rebuilt::{Rebuilt, Resumed, Seen};
 use crate::supervisor::Beginning;
-use crate::world::RunWorld;
 
 impl EngineShared {
     /// A run of this engine as it was, and what it wanted done all along, from what a [journal](crate::journal) has of it.
     /// Nothing of that is done: what is called in place alone is called again.
-    pub fn rebuild(self: &Arc<Self>, begun: Begun, told: impl IntoIterator<Item = Told>) -> (RunMachine, Vec<Effect>) {
-        let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), self.all_graphs());
-        let run_id = Arc::clone(&begun.seed.run_id);
-        let metadata = begun.seed.metadata.clone();
-        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
+    ///
+    /// # Errors
+    /// Fails if what it was told does not fit the workflows, or the machines that step it.
+    pub fn rebuild(
+        self: &Arc<Self>,
+        begun: Begun,
+        told: impl IntoIterator<Item = Told>,
+    ) -> Result<(RunMachine, Vec<Effect>), Diverged> {
         let mut effects = Vec::new();
-        let machine = RunMachine::rebuild(begun, told, &mut world, RunWorld::listen, &mut effects);
-        (machine, effects)
+        let machine = self.replay_seen(begun, told, self.all_graphs(), &mut |seen| {
+            if let Replayed::Did(_, did) = seen {
+                effects.append(did);
+            }
+        })?;
+        Ok((machine, effects))
     }
 
     /// A run as it was, over the workflows that it began with.
@@ -47,8 +53,9 @@ impl EngineShared {
         let (at, metadata) = (begun.at, begun.seed.metadata.clone());
         let mut seen = Seen::new(&begun);
         let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
-        let machine = self.replay_seen(begun, told, Arc::clone(&graphs), saw)?;
-        Ok(seen.rebuilt(machine, graphs, (at, metadata)))
+        let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
+        let rebuilt = in_place.replay(begun, told, saw)?;
+        Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
     }
 
     /// As [`Self::replay`]; `saw` is told everything that the run goes through once more.
@@ -63,7 +70,7 @@ impl EngineShared {
         saw: &mut dyn FnMut(Replayed<'_>),
     ) -> Result<RunMachine, Diverged> {
         let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), graphs);
-        in_place.replay(begun, told, saw)
+        in_place.replay(begun, told, saw).map(|(machine, _)| machine)
     }
 
     /// Admits a run that goes on. Nobody else may carry it.

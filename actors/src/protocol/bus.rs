@@ -1,14 +1,15 @@
 //! The messages of an arbiter's event bus, and how the arbiter's runs know what anybody listens to.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 use pirn_core::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
-use pirn_core::thread::{FiringId, Outcome};
+use pirn_core::run::TriggersActed;
+use pirn_core::thread::Outcome;
 
 use super::events::Deliver;
 use super::mailbox::Sender;
@@ -27,18 +28,21 @@ pub(crate) enum BusMsg {
     Raise {
         /// It follows from an event of its run: where the run is closed, it comes too late to have a place there.
         follows: bool,
+        /// Its place among the run's events; none: after those that the bus knows of.
+        sequence: Option<u64>,
         source: Source,
         raised: RaisedEvent,
     },
     /// Events that came together, in their order.
     RaiseAll {
+        /// As for [`Self::Raise`], of the first.
+        first: Option<u64>,
         source: Source,
         raised: Vec<RaisedEvent>,
     },
-    /// Answered with the firings that hold the thread, when the triggers of what it has raised so far have acted.
+    /// Answered for a thread when the triggers of what was raised so far have acted: its run knows which firings hold it.
     Settle {
         run_id: Arc<str>,
-        thread_id: Arc<str>,
         answer: Answer<Outcome>,
     },
     /// A run goes on, after a process of it ended.
@@ -117,19 +121,6 @@ pub(crate) struct ResumedEvents {
     pub(crate) events: Vec<Arc<Event>>,
     /// The trigger matcher's actions on them.
     pub(crate) triggers: TriggersActed,
-}
-
-/// The trigger matcher's actions for a run, as far as the run was told.
-#[derive(Default)]
-pub(crate) struct TriggersActed {
-    /// The triggers that had fired, each by the sequence of the event.
-    pub(crate) fired: BTreeSet<(u64, Arc<str>)>,
-    /// All triggers had been matched with the events up to this sequence.
-    pub(crate) matched: u64,
-    /// The highest number of a firing.
-    pub(crate) last_firing: FiringId,
-    /// Firings that hold a thread which was not told of them.
-    pub(crate) holds: BTreeMap<Arc<str>, Vec<FiringId>>,
 }
 
 /// A round through the matcher, to find out whether a run's triggers are quiet.

@@ -30,7 +30,6 @@ pub(crate) enum MatcherMsg {
     /// As for the bus, which passes it on.
     Settle {
         run_id: Arc<str>,
-        thread_id: Arc<str>,
         answer: Answer<Outcome>,
     },
     Add {

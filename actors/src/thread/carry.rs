@@ -108,7 +108,6 @@ impl ThreadActor {
 pub(crate) fn await_triggers(thread: ThreadNo, effect: EffectId, turn: &Turn<'_>) {
     turn.run.bus().do_send(BusMsg::Settle {
         run_id: Arc::clone(&turn.run.run_id),
-        thread_id: turn.machine.thread_id(thread),
         answer: outcome_answer(&turn.run.supervisor, thread, effect),
     });
 }

@@ -135,6 +135,7 @@ fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenS
         } else {
             BusMsg::Raise {
                 follows: false,
+                sequence: None,
                 source,
                 raised,
             }

@@ -80,6 +80,10 @@ impl Graph {
     pub fn fork(&self, ix: ForkIx) -> &Fork {
         &self.forks[ix as usize]
     }
+    /// True if a node of it is an LLM node.
+    pub fn calls_models(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Llm(_)))
+    }
     /// The reducer of a variable.
     pub fn reducer(&self, variable: &str) -> Option<CompiledReducer> {
         self.reducers.get(variable).copied()

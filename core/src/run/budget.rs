@@ -12,12 +12,12 @@ use super::conversation::answer;
 use super::graphs::Graphs;
 use super::ledger::{Account, AccountNo, Asked, CallMost, Figure, Ledger, Refusal, Released, Settled};
 use super::mailbox::Mailbox;
-use super::message::{Message, ToSupervisor, ToThread};
+use super::message::{Message, ToThread};
 use super::report::{BudgetFigure, BudgetReport};
 use super::step::Step;
 use super::thread::ThreadTurn;
 use super::tree::{Origin, Tree};
-use super::{Effect, RunMachine, ThreadNo};
+use super::{Effect, RunMachine, Setting, ThreadNo};
 use crate::conversation::Spent;
 use crate::definition::Budget;
 use crate::error::{RunError, RunErrorCode};
@@ -414,19 +414,20 @@ impl RunMachine {
         }
     }
 
-    /// The most of the model calls that budgets were asked for since the run was told something, for [`super::Told::bounds`].
-    pub fn call_bounds(&self) -> &[CallMost] {
-        self.budget.as_deref().map_or(&[], Ledger::lately)
+    /// The most of the model calls that budgets were asked for since the run was told something, where that is not recorded; for
+    /// its record.
+    pub fn take_calls(&mut self) -> Vec<Setting> {
+        let calls = self.budget.as_deref_mut().map(Ledger::take_lately).unwrap_or_default();
+        calls.into_iter().map(Setting::CallMost).collect()
     }
 
-    /// The message by which that is kept where one of these calls was refused, before anybody is told of it.
-    pub fn refused_call(&self) -> Option<Message> {
-        let (thread, effect) = self.budget.as_deref()?.refused()?;
-        Some(Message::Supervisor(ToSupervisor::CallRefused { thread, effect }))
-    }
-
-    /// The bounds of a run that is rebuilt: until it is told something these calls are asked for again.
-    pub(super) fn expect_bounds(&mut self, again: &[CallMost]) {
+    /// The calls in a record: until the run is told something they are asked for again.
+    pub(super) fn expect_calls(&mut self, recorded: &[Setting]) {
+        let calls = recorded.iter().filter_map(|setting| match setting {
+            Setting::CallMost(call) => Some(*call),
+            _ => None,
+        });
+        let again: Vec<CallMost> = calls.collect();
         if !again.is_empty() {
             self.budget.get_or_insert_default().expect(again);
         }

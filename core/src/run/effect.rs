@@ -57,6 +57,9 @@ pub enum Effect {
     },
     /// Something happened.
     Emit {
+        /// The event's place among those of the run, from 1. Complete where each event of the run is raised by the run: where it
+        /// is kept.
+        sequence: u64,
         /// The workflow of the thread it happened in.
         workflow_id: Arc<str>,
         /// The thread.
@@ -66,6 +69,8 @@ pub enum Effect {
     },
     /// Events came together from outside, in the main thread's name.
     EmitAll {
+        /// The place of the first of them, as for [`Self::Emit`].
+        first: u64,
         /// The main thread's workflow.
         workflow_id: Arc<str>,
         /// The main thread.

@@ -18,7 +18,10 @@ impl RunMachine {
             types.union(EventMask::of(event.event_type))
         });
         step.note_watched(types);
+        let first = step.events + 1;
+        step.events += events.len() as u64;
         step.out.push(Effect::EmitAll {
+            first,
             workflow_id: Arc::clone(&self.graph_of(0).workflow_id),
             thread_id: self.thread_id(0),
             events,
@@ -28,16 +31,11 @@ impl RunMachine {
 
     /// An event follows from another, because of a trigger.
     pub(super) fn follow_up(&mut self, follow_up: FollowUp, step: &mut Step<'_>) {
-        let FollowUp {
-            workflow_id,
-            thread_id,
-            event,
-        } = follow_up;
+        let FollowUp { thread, event } = follow_up;
         let types = EventMask::of(event.event_type);
-        step.emit(&workflow_id, &thread_id, event);
-        if let Some(thread) = self.thread_of(&thread_id) {
-            self.tell_raised(thread, types, step);
-        }
+        let workflow_id = Arc::clone(&self.graph_of(thread).workflow_id);
+        step.emit(&workflow_id, &self.thread_id(thread), event);
+        self.tell_raised(thread, types, step);
     }
 
     /// The run goes on after a crash.

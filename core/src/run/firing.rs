@@ -40,8 +40,6 @@ const QUEUE_LIMIT: usize = 16;
 /// A trigger that starts a workflow has fired.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Firing {
-    /// Names it.
-    pub id: FiringId,
     /// The trigger.
     pub trigger: Arc<TriggerDefinition>,
     /// The event it fired on.
@@ -137,9 +135,9 @@ pub(super) struct FiringRun {
 }
 
 impl FiringRun {
-    fn new(firing: Firing, main: ThreadNo, state: FiringState) -> Self {
+    fn new((id, firing): (FiringId, Firing), main: ThreadNo, state: FiringState) -> Self {
         let report = FiringReport {
-            firing: firing.id,
+            firing: id,
             trigger_id: firing.trigger.id.clone(),
             main_thread_id: firing.event.thread_id.to_string(),
             current_node_id: None,
@@ -244,6 +242,12 @@ pub(super) struct Firings {
     /// By main thread: those that are not over, in the order in which they fired. A thread has few at a time, however many
     /// it has had.
     open: BTreeMap<ThreadNo, Vec<FiringId>>,
+    /// The number of the last one: they are counted in the order in which the run was told of them.
+    #[serde(default)]
+    last: FiringId,
+    /// By thread: those that hold it and that it has not been told of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    holding: BTreeMap<ThreadNo, Vec<FiringId>>,
 }
 
 impl Firings {
@@ -276,46 +280,60 @@ impl Firings {
         })
     }
 
+    /// Names the next firing.
+    pub(super) fn next_id(&mut self) -> FiringId {
+        self.last += 1;
+        self.last
+    }
+
+    /// A firing holds a thread: the thread hears of it when it asks.
+    pub(super) fn hold(&mut self, main: ThreadNo, id: FiringId) {
+        self.holding.entry(main).or_default().push(id);
+    }
+
+    /// The firings that hold a thread, of which it is told now.
+    pub(super) fn take_holding(&mut self, main: ThreadNo) -> Vec<FiringId> {
+        self.holding.remove(&main).unwrap_or_default()
+    }
+
     /// A trigger fired for a thread.
-    pub(super) fn admit(&mut self, firing: Firing, main: ThreadNo, is_live: bool) -> Admitted {
+    pub(super) fn admit(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, is_live: bool) -> Admitted {
         if !is_live {
             let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
-            return self.refuse(firing, main, error);
+            return self.refuse((id, firing), main, error);
         }
         let same = |(id, run): (FiringId, &FiringRun)| (run.firing.trigger.id == firing.trigger.id).then_some(id);
         let same = self.open(main).find_map(same);
         if let Some(run) = same.and_then(|same| self.all.get_mut(&same)) {
             run.report.coalesced += 1;
             if firing.holds() && run.firing.is_early() && run.awaited_by.is_none() {
-                run.awaited_by = Some(firing.id);
+                run.awaited_by = Some(id);
                 return Admitted::Awaits;
             }
             return Admitted::Coalesced;
         }
         if self.open(main).count() >= QUEUE_LIMIT {
             let error = RunError::new(RunErrorCode::Overloaded, "too many triggers wait for this thread");
-            return self.refuse(firing, main, error);
+            return self.refuse((id, firing), main, error);
         }
-        self.open.entry(main).or_default().push(firing.id);
+        self.open.entry(main).or_default().push(id);
         self.all
-            .insert(firing.id, FiringRun::new(firing, main, FiringState::Queued));
+            .insert(id, FiringRun::new((id, firing), main, FiringState::Queued));
         Admitted::Queued
     }
 
-    fn refuse(&mut self, firing: Firing, main: ThreadNo, error: RunError) -> Admitted {
-        let id = firing.id;
-        let mut run = FiringRun::new(firing, main, FiringState::Queued);
+    fn refuse(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, error: RunError) -> Admitted {
+        let mut run = FiringRun::new((id, firing), main, FiringState::Queued);
         run.end(FiringOutcome::Refused, Some(error.clone()));
         self.all.insert(id, run);
         Admitted::Refused(error)
     }
 
     /// A trigger started a run that needs nothing of the thread.
-    pub(super) fn detached(&mut self, firing: Firing, main: ThreadNo) -> &mut FiringRun {
-        let id = firing.id;
+    pub(super) fn detached(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo) -> &mut FiringRun {
         self.all
             .entry(id)
-            .or_insert_with(|| FiringRun::new(firing, main, FiringState::Detached))
+            .or_insert_with(|| FiringRun::new((id, firing), main, FiringState::Detached))
     }
 
     /// The thread's firing whose turn it is: from here on it prepares.
@@ -406,6 +424,7 @@ impl Firings {
 
     /// The main thread has ended: what becomes of its firings.
     pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+        self.holding.remove(&main);
         let open: Vec<(FiringId, FiringState)> = self.open(main).map(|(id, run)| (id, run.state)).collect();
         open.into_iter()
             .map(|(id, state)| {
@@ -442,7 +461,7 @@ mod tests {
 
     use super::*;
 
-    fn firing(id: FiringId, trigger: usize, holds: bool, event_type: EventType) -> Firing {
+    fn firing(id: FiringId, trigger: usize, holds: bool, event_type: EventType) -> (FiringId, Firing) {
         let trigger: TriggerDefinition = serde_json::from_value(json!({
             "id": format!("t{trigger}"),
             "condition": {"eventType": event_type.as_str()},
@@ -450,8 +469,7 @@ mod tests {
                 "parameters": {"triggeredWorkflowId": "w", "waitForCompletion": holds}},
         }))
         .unwrap();
-        Firing {
-            id,
+        let firing = Firing {
             trigger: Arc::new(trigger),
             event: Arc::new(Event {
                 sequence: id,
@@ -461,10 +479,11 @@ mod tests {
                 thread_id: "r.0".into(),
                 raised: RaisedEvent::new(event_type, []),
             }),
-        }
+        };
+        (id, firing)
     }
 
-    fn plain(id: FiringId, trigger: usize) -> Firing {
+    fn plain(id: FiringId, trigger: usize) -> (FiringId, Firing) {
         firing(id, trigger, true, EventType::NodeCompleted)
     }
 
@@ -528,7 +547,7 @@ mod tests {
     fn what_began_early_keeps_nothing_waiting_but_compressions() {
         let mut firings = Firings::default();
         let early = |id, trigger| firing(id, trigger, true, EventType::TokenLimitApproached);
-        assert!(!early(1, 1).holds());
+        assert!(!early(1, 1).1.holds());
         for (id, trigger) in [(1, 1), (2, 2)] {
             firings.admit(early(id, trigger), 0, true);
         }

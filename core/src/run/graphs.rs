@@ -31,13 +31,15 @@ impl Graphs {
         let known = |entry: &Entry| entry.graph.as_ref().is_some_and(|known| Arc::ptr_eq(known, graph));
         let place = self.0.iter().position(known).unwrap_or_else(|| {
             self.0.reserve_exact(1);
+            let token_limit = graph.config.token_limit.or_else(|| world.token_limit(graph));
             self.0.push(Entry {
                 workflow_id: Arc::clone(&graph.workflow_id),
                 graph: Some(Arc::clone(graph)),
-                token_limit: graph.config.token_limit.or_else(|| world.token_limit(graph)),
+                token_limit,
                 speculative_at: (graph.config.compression.as_ref())
                     .and_then(|compression| compression.speculative_at)
-                    .or_else(|| world.speculative_at()),
+                    // Without a limit it says nothing.
+                    .or_else(|| token_limit.and_then(|_| world.speculative_at())),
             });
             self.0.len() - 1
         });

@@ -175,12 +175,9 @@ pub(super) struct Ledger {
     next: u64,
     /// A call that waits may have to be refused.
     refuses: bool,
-    /// Asked for since the run was told something.
+    /// Asked for since the run was told something, and not recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lately: Vec<CallMost>,
-    /// The first of those that was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    refused: Option<(ThreadNo, EffectId)>,
     /// Asked for again until the run is told something: as it was the first time, and in that order.
     #[serde(skip)]
     again: VecDeque<CallMost>,
@@ -206,25 +203,19 @@ pub struct CallMost {
 }
 
 impl Ledger {
-    /// The most of the calls that were asked for since the run was told something.
-    pub(super) fn lately(&self) -> &[CallMost] {
-        &self.lately
-    }
-
-    /// The first of those that was refused.
-    pub(super) fn refused(&self) -> Option<(ThreadNo, EffectId)> {
-        self.refused
+    /// The most of the calls that were asked for since the run was told something, or this was called.
+    pub(super) fn take_lately(&mut self) -> Vec<CallMost> {
+        std::mem::take(&mut self.lately)
     }
 
     /// These calls are asked for again.
-    pub(super) fn expect(&mut self, again: &[CallMost]) {
-        self.again = again.iter().copied().collect();
+    pub(super) fn expect(&mut self, again: Vec<CallMost>) {
+        self.again.extend(again);
     }
 
     /// The run is told something.
     pub(super) fn told(&mut self) {
         self.lately.clear();
-        self.refused = None;
         self.again.clear();
     }
 
@@ -239,13 +230,15 @@ impl Ledger {
             tokens: known.tokens,
             pico: known.pico,
         });
-        let Most { tokens, pico } = most;
-        self.lately.push(CallMost {
-            thread,
-            effect,
-            tokens,
-            pico,
-        });
+        if known.is_none() {
+            let Most { tokens, pico } = most;
+            self.lately.push(CallMost {
+                thread,
+                effect,
+                tokens,
+                pico,
+            });
+        }
         most
     }
 
@@ -333,7 +326,6 @@ impl Ledger {
         effect: &Effect,
     ) -> Asked {
         if let Some(refusal) = self.refusal(account, most) {
-            self.refused.get_or_insert((thread, id));
             return Asked::Refused(refusal);
         }
         let claimed = |_, account: &Account| account.claimed;
@@ -760,7 +752,7 @@ mod tests {
             first.most_of(call, 0, || most(u64::from(call)));
         }
         let mut again = Ledger::default();
-        again.expect(first.lately());
+        again.expect(first.take_lately());
         for call in (0..50).chain([51, 50]).chain(52..100) {
             assert_eq!(again.most_of(call, 0, || most(0)), most(u64::from(call)));
         }

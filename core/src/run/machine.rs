@@ -8,7 +8,7 @@
 //! | Raise | outside | raises events in the main thread's name |
 //! | `FollowUp` | outside | raises an event in the name of the thread whose event set it off |
 //! | Migrated | outside | nothing: it is for whoever goes on with the run |
-//! | Fired, `CallRefused` | outside | nothing: it is for whoever goes on with the run |
+//! | Fired | outside | what the trigger does, told in its place |
 //! | `CallTrigger`, `TriggerCalled` | outside | has a function or hook of a trigger called; its end raises an event, and may end the run |
 //! | Recovered | outside | says which effects are in doubt, for the report too |
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
@@ -30,6 +30,7 @@
 //! in the same order, over the same world, have the same effects.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -129,6 +130,9 @@ pub struct RunMachine {
     awaited: EventMask,
     /// Messages taken so far.
     steps: u64,
+    /// Number of events raised so far.
+    #[serde(default)]
+    events: u64,
     /// Effects that were in doubt after a crash.
     #[serde(default)]
     pub(super) doubts: Vec<DoubtReport>,
@@ -177,6 +181,7 @@ impl RunMachine {
             memory: Memory::new(seed.graph.config.run_bytes().unwrap_or(seed.run_bytes)),
             awaited: EventMask::NONE,
             steps: 0,
+            events: 0,
             doubts: Vec::new(),
             trigger_calls: None,
             session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
@@ -194,8 +199,9 @@ impl RunMachine {
             is_unlimited: seed.is_unlimited,
             ..Start::of(seed.graph, ThreadKind::Main, Origin::Main, seed.input)
         };
-        let mut step = Step::new(now, EventMask::NONE, world, out);
+        let mut step = Step::new(now, (EventMask::NONE, 0), world, out);
         machine.start(start, &mut step);
+        machine.events = step.events;
         machine
     }
 
@@ -207,6 +213,11 @@ impl RunMachine {
         }
         match message {
             Message::Supervisor(ToSupervisor::Panicked(panic)) => self.panicked(&panic),
+            Message::Supervisor(ToSupervisor::Fired(fired)) => {
+                if let Some(message) = fired.message() {
+                    self.mailbox.send(message);
+                }
+            }
             message => self.mailbox.send(message),
         }
     }
@@ -256,15 +267,19 @@ impl RunMachine {
 
     /// Takes a message; what should happen outside is appended to `out`.
     pub fn step(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
-        let mut step = Step::new(now, self.awaited, world, out);
-        match message {
+        let mut step = Step::new(now, (self.awaited, self.events), world, out);
+        let stepped = catch_unwind(AssertUnwindSafe(|| match message {
             Message::Supervisor(message) => self.supervise(message, &mut step),
             Message::Thread(thread, message) => self.thread(thread, message, &mut step),
             Message::Conversation(owner, message) => self.conversation(owner, message, &mut step),
-        }
-        self.awaited = step.awaited;
+        }));
+        (self.awaited, self.events) = (step.awaited, step.events);
         if step.raised_watched {
             self.quiescence.raised();
+        }
+        // Whoever contains it has what the step had wanted done before, its events too: their numbers are taken.
+        if let Err(panicked) = stepped {
+            resume_unwind(panicked);
         }
         if self.memory.is_due() {
             self.check_memory();
@@ -288,12 +303,7 @@ impl RunMachine {
 
     /// The thread of this id.
     pub fn thread_of(&self, thread_id: &str) -> Option<ThreadNo> {
-        let digits = thread_id.strip_prefix(&*self.run_id)?.strip_prefix('.')?;
-        // `7`, `07` and `+7` are one number, but only one of them is the thread's.
-        if digits.starts_with('+') || (digits.starts_with('0') && digits.len() > 1) {
-            return None;
-        }
-        let thread: ThreadNo = digits.parse().ok()?;
+        let thread = ThreadId::number(&self.run_id, thread_id)?;
         ((thread as usize) < self.tree.len()).then_some(thread)
     }
 
@@ -344,6 +354,14 @@ impl RunMachine {
                 let message = format!("the thread that was to have variable {name} has ended");
                 let error = RunError::new(RunErrorCode::Cancelled, message);
                 return self.say_not_assigned(no, &trigger_id, &error, trigger_depth, step);
+            }
+            // Whoever matched the triggers knows that they have acted; the run knows what they have fired.
+            ToThread::Input(Input::Answer {
+                effect,
+                outcome: Outcome::HeldByFiring(_),
+            }) => {
+                let outcome = Outcome::HeldByFiring(self.firings.take_holding(no));
+                ToThread::Input(Input::Answer { effect, outcome })
             }
             message => message,
         };
@@ -441,7 +459,8 @@ impl RunMachine {
             }
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
-            ToSupervisor::Fired { .. } | ToSupervisor::CallRefused { .. } | ToSupervisor::Migrated(_) => {}
+            // Each is taken in its place when it is told.
+            ToSupervisor::Fired(_) | ToSupervisor::Migrated(_) => {}
             ToSupervisor::CallTrigger(call) => self.call_trigger(call, step),
             ToSupervisor::TriggerCalled { call, error } => self.trigger_called(call, error, step),
             ToSupervisor::Recovered(doubts) => self.recovered(doubts, step),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::fired::Fired;
 use super::firing::Firing;
 use super::last_asked::LastAsked;
 use super::panics::Panic;
@@ -96,14 +97,8 @@ pub enum ToSupervisor {
     Raise(Vec<RaisedEvent>),
     /// From outside: an event that follows from another, because of a trigger.
     FollowUp(Box<FollowUp>),
-    /// From outside: a trigger fired on the event with this sequence; what it does is told next. Changes nothing: it is for
-    /// whoever goes on with the run.
-    Fired {
-        /// The event.
-        sequence: u64,
-        /// The trigger, and whose it is.
-        trigger: Arc<str>,
-    },
+    /// From outside: a trigger fired on an event of the run, and does this. The run takes that in its place.
+    Fired(Box<Fired>),
     /// From outside: a trigger fired that calls a function or the notification hook.
     CallTrigger(Arc<TriggerCall>),
     /// From outside: that has ended.
@@ -131,13 +126,6 @@ pub enum ToSupervisor {
     },
     /// From outside: the triggers of all that was raised have acted.
     TriggersQuiet,
-    /// Kept by whoever carries the run: a budget has refused a model call. What it went by is kept with this, before anybody is told.
-    CallRefused {
-        /// The thread that makes it.
-        thread: ThreadNo,
-        /// The call.
-        effect: EffectId,
-    },
     /// From outside: the run has its turn in its session, or will not have it.
     Session(Box<Result<SessionState, RunError>>),
     /// A thread stands at FORK.
@@ -243,10 +231,8 @@ pub struct Assignment {
 /// An event that follows from another, because of a trigger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FollowUp {
-    /// The workflow of the thread.
-    pub workflow_id: Arc<str>,
     /// The thread that raised the other event.
-    pub thread_id: Arc<str>,
+    pub thread: ThreadNo,
     /// The event, one link further down the chain.
     pub event: RaisedEvent,
 }

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+mod acted;
 mod amount;
 mod answer;
 mod branches;
@@ -28,6 +29,7 @@ mod effect;
 mod ended;
 mod entry;
 mod events;
+mod fired;
 mod firing;
 mod forks;
 mod globals;
@@ -49,6 +51,7 @@ mod record;
 mod report;
 mod scheduled;
 mod session;
+mod settings;
 mod slots;
 mod spending;
 mod start;
@@ -62,9 +65,11 @@ mod typed;
 mod waiting;
 mod world;
 
+pub use acted::{Matching, TriggersActed};
 pub use answer::{AnswerRefused, Fits};
 pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key, trigger_key};
 pub use effect::{DetachedStart, Effect};
+pub use fired::Fired;
 pub use firing::Firing;
 pub use last_asked::LastAsked;
 pub use ledger::CallMost;
@@ -85,6 +90,7 @@ pub use report::{
 };
 pub use scheduled::scheduled;
 pub use session::{SessionLeft, SessionSeed, SessionState, StoredConversation};
+pub use settings::{Setting, Settings};
 pub use thread::EffectBuffers;
 pub use thread_list::ThreadList;
 pub use tree::Origin;

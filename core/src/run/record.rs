@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ledger::CallMost;
+use super::fired::NamedEvents;
 use super::memory::DEFAULT_RUN_BYTES;
-use super::{Effect, Message, RunMachine, RunSeed, SessionSeed, World};
+use super::{Effect, Message, RunMachine, RunSeed, SessionSeed, Setting, World};
 use crate::Millis;
 use crate::conversation::Conversation;
 use crate::definition::Pinned;
@@ -38,11 +38,15 @@ pub struct Told {
     /// No process carried the run: what follows from it has not begun before one goes on with the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncarried: bool,
-    /// The most of the model calls that budgets were asked for since what was told before: see [`RunMachine::call_bounds`].
+    /// As [`Self::settings`], of the step before: what was not in its record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bounds: Vec<CallMost>,
+    pub before: Vec<Setting>,
     /// The message.
     pub message: Message,
+    /// The configuration that what followed from it went by, where that was not recorded before: see
+    /// [`Settings`](super::Settings). Known only when all of it has followed, and put into the record then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
 }
 
 /// The beginning of a run.
@@ -56,6 +60,8 @@ pub struct Begun {
     pub uncarried: bool,
     /// With what.
     pub seed: RunSeed,
+    /// As [`Told::settings`], of the beginning.
+    pub settings: Vec<Setting>,
 }
 
 /// The same, to be written down: without its workflow, which is found again by its id.
@@ -84,6 +90,8 @@ pub struct BegunRecord {
     run_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<SessionSeed>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<Setting>,
 }
 
 fn default_run_bytes() -> u64 {
@@ -116,6 +124,7 @@ impl BegunRecord {
             picks_starts: seed.picks_starts,
             run_bytes: seed.run_bytes,
             session: seed.session,
+            settings: begun.settings.clone(),
         }
     }
 
@@ -177,6 +186,7 @@ impl BegunRecord {
                 run_bytes: self.run_bytes,
                 session: self.session,
             },
+            settings: self.settings,
         }
     }
 }
@@ -206,42 +216,12 @@ impl std::fmt::Display for Diverged {
 impl std::error::Error for Diverged {}
 
 impl RunMachine {
-    /// A run as it was, from how it began and what it was told. `world` is told who listens by `listen`; what the run wanted
-    /// done all along is appended to `out`.
-    pub fn rebuild<W: World>(
-        begun: Begun,
-        told: impl IntoIterator<Item = Told>,
-        world: &mut W,
-        listen: impl Fn(&mut W, Listening),
-        out: &mut Vec<Effect>,
-    ) -> Self {
-        let mut now = begun.at;
-        listen(world, begun.listening);
-        let mut machine = Self::new(now, begun.seed, world, out);
-        let step = |machine: &mut Self, now: Millis, world: &mut W, out: &mut Vec<Effect>| {
-            let message = machine.next_message();
-            let is_more = message.is_some();
-            if let Some(message) = message {
-                machine.step_again(now, message, world, out);
-            }
-            is_more
-        };
-        for told in told {
-            machine.expect_bounds(&told.bounds);
-            while machine.steps() < told.after && step(&mut machine, now, world, out) {}
-            now = told.at;
-            listen(world, told.listening);
-            machine.tell(told.message);
-        }
-        while step(&mut machine, now, world, out) {}
-        machine
-    }
-
     /// A run as it was, from how it began and what it was told. `world` is told who listens by `listen`, and `saw` everything
     /// that the run went through, in order.
     ///
     /// # Errors
-    /// Fails if the run did not take as many messages between two that it was told as it had.
+    /// Fails if the run did not take as many messages between two that it was told as it had, or has not raised the event that a
+    /// trigger fired on.
     pub fn replay<W: World>(
         begun: Begun,
         told: impl IntoIterator<Item = Told>,
@@ -249,31 +229,45 @@ impl RunMachine {
         listen: impl Fn(&mut W, Listening),
         saw: &mut dyn FnMut(Replayed<'_>),
     ) -> Result<Self, Diverged> {
+        let told: Vec<Told> = told.into_iter().collect();
+        let mut events = NamedEvents::of(&begun.seed.run_id, &told);
         let (mut now, mut did) = (begun.at, Vec::new());
         listen(world, begun.listening);
+        world.expect(&begun.settings);
         let mut machine = Self::new(now, begun.seed, world, &mut did);
+        machine.expect_calls(&begun.settings);
+        events.saw(now, &did);
         saw(Replayed::Did(now, &mut did));
-        let mut step = |machine: &mut Self, now: Millis, world: &mut W, saw: &mut dyn FnMut(Replayed<'_>)| {
+        let mut step = |machine: &mut Self,
+                        now: Millis,
+                        world: &mut W,
+                        events: &mut NamedEvents,
+                        saw: &mut dyn FnMut(Replayed<'_>)| {
             let Some(message) = machine.next_message() else {
                 return false;
             };
             did.clear();
             machine.step_again(now, message, world, &mut did);
+            events.saw(now, &did);
             saw(Replayed::Did(now, &mut did));
             true
         };
-        for (told, number) in told.into_iter().zip(1..) {
-            machine.expect_bounds(&told.bounds);
-            while machine.steps() < told.after && step(&mut machine, now, world, saw) {}
-            if machine.steps() != told.after {
+        for (mut told, number) in told.into_iter().zip(1..) {
+            world.expect(&told.before);
+            machine.expect_calls(&told.before);
+            while machine.steps() < told.after && step(&mut machine, now, world, &mut events, saw) {}
+            if machine.steps() != told.after || !events.complete(&mut told) {
                 return Err(Diverged { step: number });
             }
             now = told.at;
             listen(world, told.listening);
+            world.next_step();
+            world.expect(&told.settings);
             saw(Replayed::Told(&told));
             machine.tell(told.message);
+            machine.expect_calls(&told.settings);
         }
-        while step(&mut machine, now, world, saw) {}
+        while step(&mut machine, now, world, &mut events, saw) {}
         Ok(machine)
     }
 

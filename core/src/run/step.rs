@@ -17,12 +17,20 @@ pub(super) struct Step<'a> {
     pub(super) awaited: EventMask,
     /// Something was raised that a trigger watches.
     pub(super) raised_watched: bool,
+    /// Number of events that the run has raised.
+    pub(super) events: u64,
 }
 
 impl<'a> Step<'a> {
-    pub(super) fn new(now: Millis, awaited: EventMask, world: &'a mut dyn World, out: &'a mut Vec<Effect>) -> Self {
+    pub(super) fn new(
+        now: Millis,
+        (awaited, events): (EventMask, u64),
+        world: &'a mut dyn World,
+        out: &'a mut Vec<Effect>,
+    ) -> Self {
         Self {
             now,
+            events,
             listening: world.listening(),
             awaited,
             world,
@@ -42,7 +50,9 @@ impl<'a> Step<'a> {
 
     pub(super) fn emit(&mut self, workflow_id: &Arc<str>, thread_id: &Arc<str>, event: RaisedEvent) {
         self.note_watched(EventMask::of(event.event_type));
+        self.events += 1;
         self.out.push(Effect::Emit {
+            sequence: self.events,
             workflow_id: Arc::clone(workflow_id),
             thread_id: Arc::clone(thread_id),
             event,

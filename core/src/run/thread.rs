@@ -468,7 +468,6 @@ impl ThreadTurn<'_, '_> {
                 };
                 let chosen = choice.as_ref().and_then(|choice| choice.profile_id.clone());
                 let profile = chosen.as_deref().or(profile);
-                let tokenizer = self.step.world.tokenizer(graph);
                 let mut pinned = self.pinned.clone().unwrap_or_default();
                 if let Some(agent) = machine.agent() {
                     pinned.role.clone_from(&agent.role);
@@ -477,7 +476,7 @@ impl ThreadTurn<'_, '_> {
                     op,
                     pinned: Some(pinned),
                     budget,
-                    tool_tokens: self.step.world.tool_tokens(tools, &*tokenizer),
+                    tool_tokens: self.step.world.tool_tokens(graph, tools),
                     rules: self.step.world.message_rules(profile),
                 }
             }

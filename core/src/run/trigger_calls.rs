@@ -77,6 +77,7 @@ impl RunMachine {
             return;
         };
         let event = &called.event;
+        let thread = self.thread_of(&event.thread_id).unwrap_or_default();
         let trigger = || ("triggerId", json!(called.trigger_id));
         let follows = match (error, &called.target) {
             (Some(error), _) => Some((EventType::TriggerFailed, [trigger(), ("error", json!(error))])),
@@ -87,8 +88,7 @@ impl RunMachine {
         };
         if let Some((event_type, fields)) = follows.filter(|(event_type, _)| step.listens(*event_type)) {
             let follow_up = FollowUp {
-                workflow_id: Arc::clone(&event.workflow_id),
-                thread_id: Arc::clone(&event.thread_id),
+                thread,
                 event: RaisedEvent::new(event_type, fields).at_depth(event.raised.trigger_depth + 1),
             };
             self.follow_up(follow_up, step);

@@ -38,33 +38,34 @@ impl RunMachine {
         let Some(main) = self.thread_of(&firing.event.thread_id) else {
             return;
         };
-        let is_live = self.tree.is_live(main);
+        let (id, is_live) = (self.firings.next_id(), self.tree.is_live(main));
         if is_live && firing.holds() {
+            self.firings.hold(main, id);
             // Whoever raised the event: the thread does not pass another safe point without having asked.
             self.send(main, ToThread::Input(Input::Raised));
         }
-        match self.firings.admit(firing.clone(), main, is_live) {
+        match self.firings.admit((id, firing.clone()), main, is_live) {
             // What is awaited may stand behind what waits for a safe point of the thread, which is held from now on.
             Admitted::Queued | Admitted::Awaits => self.next_firing_of(main),
-            Admitted::Coalesced => self.let_go(main, firing),
+            Admitted::Coalesced => self.let_go(main, (id, firing)),
             Admitted::Refused(error) => {
-                self.say_failed(main, firing, &error, step);
+                self.say_failed(main, (id, firing), &error, step);
                 if firing.is_token_event() {
                     // Asked again before the next model call.
                     self.converse(main, ToConversation::CompressionEnded);
                 }
-                self.let_go(main, firing);
+                self.let_go(main, (id, firing));
             }
         }
     }
 
     /// The thread need not wait for a firing of which nothing comes.
-    fn let_go(&mut self, main: ThreadNo, firing: &Firing) {
+    fn let_go(&mut self, main: ThreadNo, (id, firing): (FiringId, &Firing)) {
         let result = TriggeredResult {
             holds: firing.holds(),
             ..TriggeredResult::default()
         };
-        self.hand_back(main, firing.id, result, None);
+        self.hand_back(main, id, result, None);
     }
 
     fn hand_back(&mut self, main: ThreadNo, firing: FiringId, result: TriggeredResult, merge: Option<Merge>) {
@@ -88,8 +89,9 @@ impl RunMachine {
         let graph = Arc::clone(self.graph_of(main));
         let named = firing.event.raised.fields.get("nodeId").and_then(Value::as_str);
         let node = named.and_then(|name| graph.by_id.get(name));
-        let start = detached(&firing);
-        let run = self.firings.detached(firing, main);
+        let id = self.firings.next_id();
+        let start = detached((id, &firing));
+        let run = self.firings.detached((id, firing), main);
         if let Some(node) = node {
             run.stands_at(&graph, graph.node(*node));
         }
@@ -121,7 +123,9 @@ impl RunMachine {
         match &firing.trigger.action {
             TriggerAction::StartWorkflow { .. } => {
                 self.firings.run_begun(id);
-                let Some(mut start) = detached(&firing) else { return };
+                let Some(mut start) = detached((id, &firing)) else {
+                    return;
+                };
                 if let Value::Object(fields) = &mut start.input {
                     fields.extend(compression_context(input));
                 }
@@ -330,13 +334,13 @@ impl RunMachine {
     fn firing_failed(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id) else { return };
         let (main, firing) = (run.main, run.firing.clone());
-        self.say_failed(main, &firing, error, step);
+        self.say_failed(main, (id, &firing), error, step);
         if firing.is_token_event() && self.tree.is_live(main) {
             self.converse(main, ToConversation::CompressionEnded);
         }
         self.firing_over(id, Some(error.clone()), step);
         if firing.holds() {
-            self.let_go(main, &firing);
+            self.let_go(main, (id, &firing));
         }
     }
 
@@ -348,7 +352,7 @@ impl RunMachine {
         match &error {
             Some(error) => {
                 let (main, firing) = (run.main, run.firing.clone());
-                self.say_failed(main, &firing, error, step);
+                self.say_failed(main, (id, &firing), error, step);
             }
             // A detached run is no sub-workflow of the thread: COMPRESSION_COMPLETED has said what there is to say.
             None if run.firing.execute().is_none() => {}
@@ -399,16 +403,16 @@ impl RunMachine {
     /// A firing whose thread ended before it began.
     pub(super) fn say_refused(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
         if let Some((main, firing)) = self.firings.get(id).map(|run| (run.main, run.firing.clone())) {
-            self.say_failed(main, &firing, error, step);
+            self.say_failed(main, (id, &firing), error, step);
         }
     }
 
-    fn say_failed(&mut self, main: ThreadNo, firing: &Firing, error: &RunError, step: &mut Step<'_>) {
+    fn say_failed(&mut self, main: ThreadNo, (id, firing): (FiringId, &Firing), error: &RunError, step: &mut Step<'_>) {
         let depth = firing.trigger_depth();
         self.emit_caused(main, depth, EventType::TriggeredSubgraphFailed, step, || {
             vec![
                 ("triggerId", json!(firing.trigger.id)),
-                ("firing", json!(firing.id)),
+                ("firing", json!(id)),
                 ("error", json!(error)),
             ]
         });
@@ -434,13 +438,13 @@ impl RunMachine {
 }
 
 /// The run that a firing starts; none where it starts none.
-pub fn detached(firing: &Firing) -> Option<DetachedStart> {
+pub fn detached((id, firing): (FiringId, &Firing)) -> Option<DetachedStart> {
     let TriggerAction::StartWorkflow { workflow_id, input } = &firing.trigger.action else {
         return None;
     };
     let fields = input.as_ref().map_or(&[][..], |input| &input.fields);
     Some(DetachedStart {
-        firing: firing.id,
+        firing: id,
         workflow_id: workflow_id.clone(),
         input: Value::Object(event_fields(&firing.event, fields)),
         messages: Vec::new(),

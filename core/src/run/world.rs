@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::ThreadNo;
 use super::record::Listening;
+use super::settings::Setting;
 use crate::conversation::{MessageRules, ModelRequest, Tokenizer};
 use crate::graph::{Graph, NodeIx};
 use crate::model_call::CallBound;
@@ -22,8 +23,8 @@ pub enum Called {
     Unknown,
 }
 
-/// The world as a run sees it. All of it is deterministic where the workflow is: nothing of it need be recorded to rebuild a
-/// run, except who listens.
+/// The world as a run sees it. What is evaluated and called is deterministic where the workflow is; who listens, and the
+/// configuration that is asked for, is recorded ([`Settings`](super::Settings)) to rebuild the run.
 pub trait World {
     /// The event types that are listened to just now.
     fn listening(&self) -> Listening;
@@ -47,8 +48,12 @@ pub trait World {
     fn call_bound(&self, _request: &ModelRequest, _chosen: &ModelChoice) -> CallBound {
         CallBound::default()
     }
-    /// Tokens of the definitions of these tools.
-    fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
+    /// Tokens of the definitions of these tools, as a workflow counts them.
+    fn tool_tokens(&self, graph: &Graph, tools: &[Arc<str>]) -> u64;
+    /// A run that is rebuilt is told something.
+    fn next_step(&mut self) {}
+    /// A run that is rebuilt has recorded this of the step that follows: it is asked for again.
+    fn expect(&mut self, _recorded: &[Setting]) {}
     /// Evaluates texts of a node; `None` where that may take long: it is an effect then.
     fn evaluate(
         &mut self,

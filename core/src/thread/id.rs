@@ -33,6 +33,16 @@ impl ThreadId {
         self.text.get_or_init(|| Self::written(&self.run_id, self.no as usize))
     }
 
+    /// The number in a thread's id; none where it is no thread of the run.
+    pub fn number(run_id: &str, thread_id: &str) -> Option<u32> {
+        let digits = thread_id.strip_prefix(run_id)?.strip_prefix('.')?;
+        // `7`, `07` and `+7` are one number, but only one of them is the thread's.
+        if digits.starts_with('+') || (digits.starts_with('0') && digits.len() > 1) {
+            return None;
+        }
+        digits.parse().ok()
+    }
+
     /// The text of the id of the thread that so many were started before. Written by hand: a fork asks for many.
     pub fn written(run_id: &str, before: usize) -> Arc<str> {
         /// As many digits as a number of 64 bits has.

@@ -60,7 +60,7 @@ impl World for Workflows {
             prices: serde_json::from_value(json!({"input": 1, "output": 2})).ok(),
         }
     }
-    fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
+    fn tool_tokens(&self, _: &Graph, _: &[Arc<str>]) -> u64 {
         0
     }
     fn message_rules(&self, _: Option<&str>) -> MessageRules {

@@ -9,12 +9,14 @@ use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
-    Awaited, Begun, BegunRecord, Effect, Message, OpenWaits, SessionLeft, ToSupervisor, ToThread, Told, effect_key,
-    trigger_key,
+    Awaited, Begun, BegunRecord, Effect, Message, OpenWaits, SessionLeft, Setting, ToSupervisor, ToThread, Told,
+    effect_key, trigger_key,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
-use pirn_store::{Commit, Content, ContentHash, NewRun, Record, Run, RunStatus, Store, StoreError, WaitingFor};
+use pirn_store::{
+    Commit, Content, ContentHash, Follows, NewRun, Record, Run, RunStatus, Store, StoreError, WaitingFor,
+};
 use serde_json::json;
 
 use super::Durable;
@@ -83,6 +85,8 @@ pub(crate) struct StoredRun {
     /// Large results of its tools are texts of their own, and these are named already.
     keeps_results_apart: bool,
     results: BTreeSet<ContentHash>,
+    /// The record of its last step has the settings that it went by.
+    has_settings: bool,
     /// The time of its last step.
     at: u64,
     /// Its session has what it leaves.
@@ -124,6 +128,7 @@ impl StoredRun {
             fault: None,
             keeps_results_apart: false,
             results: BTreeSet::new(),
+            has_settings: false,
             at: 0,
             has_left: false,
             waits: OpenWaits::default(),
@@ -170,6 +175,7 @@ impl StoredRun {
 impl RunJournal for StoredRun {
     fn told(&mut self, told: &Told) {
         self.at = told.at;
+        self.has_settings = false;
         self.waits.told(&told.message);
         let turn = without_conversation(told).map(|(bare, part)| {
             self.next().names.push(part);
@@ -199,6 +205,35 @@ impl RunJournal for StoredRun {
             }
             Err(error) => self.fault = Some(unwritten(&error)),
         }
+    }
+
+    fn went_by(&mut self, settings: Vec<Setting>) -> Vec<Setting> {
+        // Nothing that followed from the step has begun: its record is in the next commit yet.
+        let Some(next) = self.next.as_mut().filter(|_| !self.has_settings) else {
+            return settings;
+        };
+        let written = match serde_json::to_string(&settings) {
+            Ok(written) => written,
+            Err(error) => {
+                self.fault = Some(unwritten(&error));
+                return Vec::new();
+            }
+        };
+        if let Some(record) = next.records.last_mut() {
+            write_settings(&mut record.body, &written);
+        } else if let Follows::Start(new) = &mut next.follows
+            && let Some(start) = new.contents.first_mut()
+            && let Some(content) = next.contents.iter_mut().find(|content| content.hash() == *start)
+        {
+            let mut text = content.text().to_string();
+            write_settings(&mut text, &written);
+            *content = Content::new(text);
+            *start = content.hash();
+        } else {
+            return settings;
+        }
+        self.has_settings = true;
+        Vec::new()
     }
 
     fn did(&mut self, effect: &Effect) {
@@ -266,6 +301,7 @@ impl RunJournal for StoredRun {
             return Some(std::future::ready(Err(fault.clone())).boxed());
         }
         self.stand();
+        self.has_settings = false;
         let none = || Box::new(Commit::after(&*self.run_id, self.steps));
         let commit = self.next.take().unwrap_or_else(none);
         // Given now: commands take effect in the order given.
@@ -294,6 +330,14 @@ impl RunJournal for StoredRun {
             .boxed(),
         )
     }
+}
+
+/// Puts settings into the record of a step or a beginning: an object, which has none yet.
+fn write_settings(body: &mut String, settings: &str) {
+    body.pop();
+    body.push_str(",\"settings\":");
+    body.push_str(settings);
+    body.push('}');
 }
 
 /// The end of a run that can not be made again from its store.

@@ -72,8 +72,9 @@ impl ResumeBuilder {
             after: rebuilt.machine.steps(),
             listening: rebuilt.listening,
             uncarried: true,
-            bounds: rebuilt.machine.call_bounds().to_vec(),
+            before: Vec::new(),
             message: message(&rebuilt, now)?,
+            settings: Vec::new(),
         };
         let body = serde_json::to_string(&told).map_err(|error| {
             let message = format!("what the run is told can not be written down: {error}");

@@ -162,9 +162,6 @@ fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<Outlined> {
         let mut effect = None;
         step.effect_id = answered(run_id, &told.message);
         step.repeated = step.effect_id.as_ref().is_some_and(|effect| repeated.contains(effect));
-        if let Message::Supervisor(ToSupervisor::CallRefused { thread, .. }) = &told.message {
-            step.thread_id = format!("{run_id}.{thread}");
-        }
         if let Message::Thread(thread, message) = &told.message {
             step.thread_id = format!("{run_id}.{thread}");
             if let ToThread::Input(Input::Answer { effect: of, .. }) = message {
@@ -226,7 +223,6 @@ fn kind(message: &Message) -> StepKind {
             ToSupervisor::Elapsed(Timer::Join { .. }) => StepKind::Join,
             ToSupervisor::Elapsed(Timer::Thread { .. } | Timer::Firing(_)) => StepKind::Timer,
             ToSupervisor::Raise(_) => StepKind::Event,
-            ToSupervisor::CallRefused { .. } => StepKind::Model,
             ToSupervisor::Assign(_)
             | ToSupervisor::ControlThread { .. }
             | ToSupervisor::Fire(_)

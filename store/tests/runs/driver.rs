@@ -98,6 +98,7 @@ impl<'a> Driver<'a> {
             uncarried: false,
             at: 1_000,
             listening: LISTENING,
+            settings: Vec::new(),
             seed: RunSeed {
                 run_id: RUN.into(),
                 graph: world.graph("main").expect("a workflow main"),
@@ -245,8 +246,9 @@ impl<'a> Driver<'a> {
             after: self.machine.steps(),
             listening: LISTENING,
             uncarried: false,
-            bounds: self.machine.call_bounds().to_vec(),
+            before: self.machine.take_calls(),
             message,
+            settings: Vec::new(),
         };
         self.open.saw(&Replayed::Told(&told));
         self.waits.told(&told.message);

@@ -1,0 +1,72 @@
+//! The configuration that a kept run goes by, on its way into the record: see [`Settings`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_core::message::Part;
+use pirn_core::run::{Setting, Settings};
+use serde_json::json;
+
+/// Those of one run. Shared with its tokenizers, which may count on any thread.
+#[derive(Clone, Default)]
+pub(crate) struct SharedSettings(Arc<Mutex<Settings>>);
+
+impl SharedSettings {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self(Arc::new(Mutex::new(settings)))
+    }
+
+    /// A tokenizer or a profile that panicked has left nothing half done.
+    pub(crate) fn get(&self) -> MutexGuard<'_, Settings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take_fresh(&self) -> Vec<Setting> {
+        self.get().take_fresh()
+    }
+
+    pub(crate) fn into_inner(self) -> Settings {
+        std::mem::take(&mut *self.get())
+    }
+
+    /// A tokenizer whose counts are recorded.
+    pub(crate) fn tokenizer(&self, name: Arc<str>, inner: Arc<dyn Tokenizer>) -> Arc<dyn Tokenizer> {
+        Arc::new(RecordedTokenizer {
+            name,
+            inner,
+            settings: self.clone(),
+        })
+    }
+}
+
+/// Counts as `inner`, or as was recorded.
+struct RecordedTokenizer {
+    name: Arc<str>,
+    inner: Arc<dyn Tokenizer>,
+    settings: SharedSettings,
+}
+
+impl RecordedTokenizer {
+    fn counted(&self, text: &str, count: impl FnOnce() -> u64) -> u64 {
+        self.settings.get().count(Settings::digest(&self.name, text), count)
+    }
+}
+
+impl Tokenizer for RecordedTokenizer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        if *self.name == *Estimator::NAME {
+            // The same everywhere: it need not be recorded.
+            return Estimator.count(text);
+        }
+        self.counted(text, || self.inner.count(text))
+    }
+
+    fn count_media(&self, part: &Part) -> u64 {
+        // By the rule of its profile's provider.
+        self.counted(&json!(part).to_string(), || self.inner.count_media(part))
+    }
+}

@@ -1,0 +1,121 @@
+//! What the triggers of a run have done with its events, as far as the run was told: what is left to do after a crash.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::effect::Effect;
+use super::message::{Message, ToSupervisor};
+use super::record::Replayed;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct TriggersActed {
+    /// The triggers that have fired, each by the sequence of the event.
+    fired: BTreeSet<(u64, Arc<str>)>,
+    /// All triggers were matched with the events up to this sequence.
+    matched: u64,
+    /// The last event, and the last one when the triggers were asked to act.
+    raised: u64,
+    asked: u64,
+}
+
+/// What is left to do about an event and a trigger that watches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matching {
+    /// It has fired: that counts, and nothing is done again.
+    Fired,
+    /// It has not fired, and does not.
+    Over,
+    /// Nobody knows: the trigger meets the event now.
+    Open,
+}
+
+impl TriggersActed {
+    /// The run goes through this once more.
+    pub fn saw(&mut self, replayed: &Replayed<'_>) {
+        match replayed {
+            Replayed::Told(told) => match &told.message {
+                Message::Supervisor(ToSupervisor::Fired(fired)) => {
+                    self.fired.insert((fired.sequence, Arc::clone(&fired.trigger)));
+                }
+                Message::Supervisor(ToSupervisor::TriggersQuiet) => self.matched = self.asked,
+                Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
+            },
+            Replayed::Did(_, effects) => effects.iter().for_each(|effect| self.did(effect)),
+        }
+    }
+
+    fn did(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Emit { sequence, .. } => self.raised = *sequence,
+            Effect::EmitAll { first, events, .. } => self.raised = first + events.len() as u64 - 1,
+            Effect::QuiesceTriggers => self.asked = self.raised,
+            _ => {}
+        }
+    }
+
+    /// What is left to do about an event and the trigger of this name. Triggers meet the events in their order, so all before the
+    /// last event that one fired on have been met; and a trigger that fired is recorded before anything follows from that.
+    pub fn about(&self, sequence: u64, trigger: &Arc<str>) -> Matching {
+        let last = self.fired.last().map_or(0, |(sequence, _)| *sequence);
+        if self.fired.contains(&(sequence, Arc::clone(trigger))) {
+            Matching::Fired
+        } else if sequence <= self.matched || sequence < last {
+            Matching::Over
+        } else {
+            Matching::Open
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fired::Fired;
+    use super::super::record::{Listening, Told};
+    use super::*;
+    use crate::event::{EventType, RaisedEvent};
+
+    fn told(message: ToSupervisor) -> Told {
+        Told {
+            at: 0,
+            after: 0,
+            listening: Listening::default(),
+            uncarried: false,
+            before: Vec::new(),
+            message: Message::Supervisor(message),
+            settings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_event_is_met_again_unless_the_record_says_that_it_was_met() {
+        let mut acted = TriggersActed::default();
+        let emit = |sequence| Effect::Emit {
+            sequence,
+            workflow_id: "w".into(),
+            thread_id: "r.0".into(),
+            event: RaisedEvent::new(EventType::NodeCompleted, []),
+        };
+        let (one, other): (Arc<str>, Arc<str>) = ("w/one".into(), "w/other".into());
+        acted.saw(&Replayed::Did(0, &mut (1..=4).map(emit).collect()));
+        assert_eq!(acted.about(1, &one), Matching::Open, "nothing is recorded");
+        let fired = Fired::new(3, Arc::clone(&one), None);
+        acted.saw(&Replayed::Told(&told(ToSupervisor::Fired(Box::new(fired)))));
+        assert_eq!(
+            acted.about(2, &one),
+            Matching::Over,
+            "met before the one that it fired on"
+        );
+        assert_eq!(acted.about(3, &one), Matching::Fired);
+        assert_eq!(
+            acted.about(3, &other),
+            Matching::Open,
+            "the process may have ended in between"
+        );
+        assert_eq!(acted.about(4, &one), Matching::Open);
+        acted.saw(&Replayed::Did(0, &mut vec![Effect::QuiesceTriggers, emit(5)]));
+        acted.saw(&Replayed::Told(&told(ToSupervisor::TriggersQuiet)));
+        assert_eq!(acted.about(4, &other), Matching::Over, "they were quiet after it");
+        assert_eq!(acted.about(5, &one), Matching::Open, "raised after they were asked");
+    }
+}

@@ -1,0 +1,215 @@
+//! The record of a trigger that fired: the event by its number alone, and what the trigger does.
+//!
+//! The run raises the event again when it is rebuilt, under whatever id it has then: an imported or forked run meets its own
+//! event, and the record holds each event's data once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::effect::Effect;
+use super::firing::Firing;
+use super::message::{Message, ToSupervisor};
+use super::record::Told;
+use super::trigger_calls::{CallTarget, TriggerCall};
+use crate::Millis;
+use crate::definition::{InDoubt, TriggerDefinition};
+use crate::event::Event;
+
+/// A trigger fired on an event of the run. What it does is told with it, so that neither is recorded without the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Fired {
+    /// The event.
+    pub sequence: u64,
+    /// The trigger, and whose it is.
+    pub trigger: Arc<str>,
+    /// The event itself. A record has none: it is raised again before this is told.
+    #[serde(skip)]
+    event: Option<Arc<Event>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    does: Option<Action>,
+}
+
+/// What a trigger does in the run whose event it fired on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Action {
+    Fire(Arc<TriggerDefinition>),
+    FireAlone(Arc<TriggerDefinition>),
+    Call {
+        trigger_id: Arc<str>,
+        target: CallTarget,
+        in_doubt: InDoubt,
+        holds_outcome: bool,
+    },
+    /// Something that names no event.
+    Tell(Box<Message>),
+}
+
+impl Fired {
+    /// The trigger of this name fired on the event with this sequence, and the run is told this; none: the trigger does nothing
+    /// in the run.
+    pub fn new(sequence: u64, trigger: Arc<str>, does: Option<Message>) -> Self {
+        let (event, does) = match does {
+            None => (None, None),
+            Some(Message::Supervisor(ToSupervisor::Fire(firing))) => {
+                (Some(firing.event), Some(Action::Fire(firing.trigger)))
+            }
+            Some(Message::Supervisor(ToSupervisor::FireAlone(firing))) => {
+                (Some(firing.event), Some(Action::FireAlone(firing.trigger)))
+            }
+            Some(Message::Supervisor(ToSupervisor::CallTrigger(call))) => {
+                let TriggerCall {
+                    trigger_id,
+                    event,
+                    target,
+                    in_doubt,
+                    holds_outcome,
+                } = Arc::unwrap_or_clone(call);
+                let call = Action::Call {
+                    trigger_id,
+                    target,
+                    in_doubt,
+                    holds_outcome,
+                };
+                (Some(event), Some(call))
+            }
+            Some(message) => (None, Some(Action::Tell(Box::new(message)))),
+        };
+        Self {
+            sequence,
+            trigger,
+            event,
+            does,
+        }
+    }
+
+    /// True if the record names its event, which is to be given back before this is told.
+    fn needs_event(&self) -> bool {
+        match &self.does {
+            Some(Action::Fire(_) | Action::FireAlone(_) | Action::Call { .. }) => self.event.is_none(),
+            Some(Action::Tell(_)) | None => false,
+        }
+    }
+
+    /// False if the trigger does not watch events of this type.
+    fn fits(&self, event: &Event) -> bool {
+        match &self.does {
+            Some(Action::Fire(trigger) | Action::FireAlone(trigger)) => {
+                trigger.watches().any(|watched| watched == event.raised.event_type)
+            }
+            Some(Action::Call { .. } | Action::Tell(_)) | None => true,
+        }
+    }
+
+    /// The message that the run takes; none where the trigger does nothing there.
+    pub(super) fn message(self) -> Option<Message> {
+        let message = match (self.does?, self.event) {
+            (Action::Tell(message), _) => return Some(*message),
+            (Action::Fire(trigger), Some(event)) => ToSupervisor::Fire(Box::new(Firing { trigger, event })),
+            (Action::FireAlone(trigger), Some(event)) => ToSupervisor::FireAlone(Box::new(Firing { trigger, event })),
+            (
+                Action::Call {
+                    trigger_id,
+                    target,
+                    in_doubt,
+                    holds_outcome,
+                },
+                Some(event),
+            ) => ToSupervisor::CallTrigger(Arc::new(TriggerCall {
+                trigger_id,
+                event,
+                target,
+                in_doubt,
+                holds_outcome,
+            })),
+            (Action::Fire(_) | Action::FireAlone(_) | Action::Call { .. }, None) => return None,
+        };
+        Some(Message::Supervisor(message))
+    }
+}
+
+/// The events of a run that is rebuilt which its record names.
+#[derive(Debug, Default)]
+pub(super) struct NamedEvents {
+    run_id: Arc<str>,
+    /// How many records name each of them.
+    named: BTreeMap<u64, usize>,
+    raised: BTreeMap<u64, Arc<Event>>,
+}
+
+impl NamedEvents {
+    pub(super) fn of(run_id: &Arc<str>, told: &[Told]) -> Self {
+        let mut named = BTreeMap::new();
+        for told in told {
+            if let Message::Supervisor(ToSupervisor::Fired(fired)) = &told.message
+                && fired.needs_event()
+            {
+                *named.entry(fired.sequence).or_insert(0) += 1;
+            }
+        }
+        Self {
+            run_id: Arc::clone(run_id),
+            named,
+            raised: BTreeMap::new(),
+        }
+    }
+
+    /// The run wanted this done.
+    pub(super) fn saw(&mut self, at: Millis, effects: &[Effect]) {
+        if self.named.is_empty() {
+            return;
+        }
+        for effect in effects {
+            let (first, workflow_id, thread_id, events) = match effect {
+                Effect::Emit {
+                    sequence,
+                    workflow_id,
+                    thread_id,
+                    event,
+                } => (*sequence, workflow_id, thread_id, std::slice::from_ref(event)),
+                Effect::EmitAll {
+                    first,
+                    workflow_id,
+                    thread_id,
+                    events,
+                } => (*first, workflow_id, thread_id, &events[..]),
+                _ => continue,
+            };
+            for (sequence, raised) in (first..).zip(events) {
+                if self.named.contains_key(&sequence) {
+                    let event = Event {
+                        sequence,
+                        timestamp: at,
+                        run_id: Arc::clone(&self.run_id),
+                        workflow_id: Arc::clone(workflow_id),
+                        thread_id: Arc::clone(thread_id),
+                        raised: raised.clone(),
+                    };
+                    self.raised.insert(sequence, Arc::new(event));
+                }
+            }
+        }
+    }
+
+    /// Gives a record its event back; false where the run has raised none that fits.
+    pub(super) fn complete(&mut self, told: &mut Told) -> bool {
+        let Message::Supervisor(ToSupervisor::Fired(fired)) = &mut told.message else {
+            return true;
+        };
+        if !fired.needs_event() {
+            return true;
+        }
+        fired.event = (self.raised.get(&fired.sequence))
+            .filter(|event| fired.fits(event))
+            .cloned();
+        if let Some(records) = self.named.get_mut(&fired.sequence) {
+            *records -= 1;
+            if *records == 0 {
+                self.named.remove(&fired.sequence);
+                self.raised.remove(&fired.sequence);
+            }
+        }
+        fired.event.is_some()
+    }
+}

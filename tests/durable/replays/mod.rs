@@ -1,0 +1,295 @@
+//! A kept run is what its journal says, in every process: seen at each step, forked, exported and imported, looked at and told
+//! without its profiles and tools, and gone on with under others.
+
+mod generated;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use pirn::store::export::{export, import};
+use pirn::store::{MemoryStore, Store};
+use pirn::tools::tool_fn;
+use pirn::{
+    Engine, Heard, Interaction, Model, ModelCall, ModelReply, Role, RunError, RunView, ToolCall, idempotency_key,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestRunner};
+use serde_json::{Value, json};
+
+use generated::everything;
+
+const RUN: &str = "run-1";
+
+/// The configuration of an engine, beside its workflows.
+#[derive(Clone, Copy)]
+struct Config {
+    token_limit: u64,
+    tokenizer: &'static str,
+    /// Of its tools.
+    description: &'static str,
+    /// It has the profile and the tools that the runs went by.
+    is_whole: bool,
+}
+
+const OWN: Config = Config {
+    token_limit: 120,
+    tokenizer: "o200k_base",
+    description: "looks something up in a place that nobody else has a key to",
+    is_whole: true,
+};
+
+/// A process without the profile file.
+const BARE: Config = Config { is_whole: false, ..OWN };
+
+const OTHERS: [Config; 3] = [
+    Config { token_limit: 60, ..OWN },
+    Config {
+        tokenizer: "estimate",
+        ..OWN
+    },
+    Config {
+        description: "looks",
+        token_limit: 100_000,
+        ..OWN
+    },
+];
+
+/// The key of an effect, whatever the run is called.
+fn effect(run: &str) -> String {
+    let key = idempotency_key().expect("an effect has a key");
+    key.strip_prefix(run).unwrap_or(&key).to_owned()
+}
+
+fn engine(bundle: &str, store: &MemoryStore, config: Config, run: &str) -> Engine {
+    let run = run.to_owned();
+    let (work, look, list) = (run.clone(), run.clone(), run.clone());
+    let mut engine = Engine::builder()
+        .virtual_time(None)
+        .store(store.clone())
+        .workflows(bundle)
+        .async_function("work", move |_| std::future::ready(Ok(json!({"did": effect(&work)}))))
+        .function("note", |_| Ok(Value::Null))
+        .on_notification(|_, _| ());
+    if config.is_whole {
+        let looked = move |_: Value| std::future::ready(Ok::<_, String>(format!("looked {}", effect(&look))));
+        let listed = move |_: Value| {
+            let one = format!("{} is one of many. ", effect(&list));
+            std::future::ready(Ok::<_, String>(one.repeat(5)))
+        };
+        let profile = json!({"id": "main", "provider": "speaker", "model": "m", "tokenLimit": config.token_limit,
+            "tokenizer": config.tokenizer});
+        engine = engine
+            .tool(tool_fn("look", config.description, json!({"type": "object"}), looked))
+            .tool(tool_fn("list", config.description, json!({"type": "object"}), listed))
+            .model("speaker", Arc::new(Speaker(run)))
+            .profiles([serde_json::from_value(profile).expect("a profile")]);
+    }
+    engine.build().unwrap_or_else(|error| panic!("{error}\n{bundle}"))
+}
+
+/// A tool at first, and when that has answered, a text.
+struct Speaker(String);
+
+impl Model for Speaker {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let key = effect(&self.0);
+        let is_answered = call
+            .request
+            .messages
+            .last()
+            .is_some_and(|message| message.role == Role::Tool);
+        let asks = !call.tools.is_empty() && !is_answered;
+        let tool_calls = asks.then(|| ToolCall {
+            id: format!("call-{key}"),
+            name: call.tools[0].name.clone(),
+            arguments: json!({}),
+        });
+        let reply = ModelReply {
+            content: format!("says {key} and some more words, which make it long"),
+            tool_calls: tool_calls.into_iter().collect(),
+            ..ModelReply::default()
+        };
+        std::future::ready(Ok(reply)).boxed()
+    }
+}
+
+#[allow(clippy::unnecessary_wraps)] // as a run's questions are answered
+fn answered(question: &Interaction) -> Option<Value> {
+    Some(json!(format!("answer at {}", question.node_id)))
+}
+
+/// A value without what belongs to a run's id and to the time.
+fn unnamed(value: &Value, run: &str) -> Value {
+    fn strip(value: &mut Value, run: &str) {
+        match value {
+            Value::String(text) => {
+                if text.contains(run) {
+                    *text = text.replace(run, "RUN");
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| strip(item, run)),
+            Value::Object(fields) => {
+                for name in ["timestamp", "at", "elapsedMs", "durationMs", "inDoubt", "repeated"] {
+                    fields.remove(name);
+                }
+                fields.values_mut().for_each(|field| strip(field, run));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let mut value = value.clone();
+    strip(&mut value, run);
+    value
+}
+
+/// Everything that a run shows of itself, whatever its id.
+fn shown(view: &RunView, run: &str) -> Value {
+    let events: Vec<Value> = view.events.iter().map(|event| event.to_json()).collect();
+    let history: Vec<Value> = view.history.iter().map(|step| json!(step)).collect();
+    unnamed(
+        &json!({"report": view.report, "events": events, "history": history, "waits": view.interactions}),
+        run,
+    )
+}
+
+/// A run that has ended, as it was seen live.
+struct Live {
+    report: Value,
+    events: Vec<Value>,
+}
+
+fn play(bundle: &str, store: &MemoryStore) -> Live {
+    let engine = engine(bundle, store, OWN, RUN);
+    let mut run = engine
+        .run("main")
+        .run_id(RUN)
+        .input(json!({"ticket": 7}))
+        .answers(answered, |_, _| ());
+    let events = run.blocking_events(&[], 65_536);
+    let run = run.start().expect("starts");
+    engine.cancel_if_deadlocked(&run);
+    let report = json!(*run.outcome_blocking());
+    run.settled_blocking();
+    engine.shutdown_blocking(Duration::from_secs(5));
+    let events = events.map(|heard| match heard {
+        Heard::Event(event) => event.to_json(),
+        Heard::Lagged(count) => panic!("{count} events were missed"),
+    });
+    Live {
+        report,
+        events: events.collect(),
+    }
+}
+
+/// Has a run of the store go on to its end; its report without its name.
+fn end(engine: &Engine, run: pirn::ResumeBuilder, id: &str) -> Value {
+    let run = run.answers(answered, |_, _| ());
+    let run = block_on(run.start()).unwrap_or_else(|error| panic!("{id} does not go on: {error}"));
+    engine.cancel_if_deadlocked(&run);
+    let report = json!(*run.outcome_blocking());
+    run.settled_blocking();
+    unnamed(&report, id)
+}
+
+fn exported(store: &MemoryStore, id: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    block_on(export(store, id, &mut out)).expect("is exported");
+    out
+}
+
+/// A copy of a run in a store of its own, up to a step where that is said.
+fn copy(export: &[u8], id: Option<&str>) -> MemoryStore {
+    let store = MemoryStore::new();
+    block_on(import(&store, &mut &export[..], id)).expect("is imported");
+    store
+}
+
+fn steps(store: &MemoryStore, id: &str) -> u64 {
+    block_on(store.run(id)).expect("is read").expect("is there").steps
+}
+
+/// What runs beside its thread may come in another order when it is begun again after a fork.
+fn is_race(bundle: &str) -> bool {
+    ["\"waitForCompletion\":false", "ANY_COMPLETED", "START_WORKFLOW"]
+        .iter()
+        .any(|word| bundle.contains(word))
+}
+
+fn check(bundle: &str) -> Result<(), TestCaseError> {
+    let store = MemoryStore::new();
+    let live = play(bundle, &store);
+    let (original, last) = (exported(&store, RUN), steps(&store, RUN));
+    let live_report = unnamed(&live.report, RUN);
+
+    // Seen at each step, here and where nobody has the profile and the tools.
+    let (own, bare) = (engine(bundle, &store, OWN, RUN), engine(bundle, &store, BARE, RUN));
+    for step in 0..=last {
+        let view = block_on(own.view(RUN, Some(step)));
+        let view = view.map_err(|error| TestCaseError::fail(format!("step {step}: {error}")))?;
+        let events: Vec<Value> = view.events.iter().map(|event| event.to_json()).collect();
+        prop_assert_eq!(&events[..], &live.events[..events.len()], "events at step {}", step);
+        let elsewhere = block_on(bare.view(RUN, Some(step)));
+        let elsewhere = elsewhere.map_err(|error| TestCaseError::fail(format!("bare, step {step}: {error}")))?;
+        prop_assert_eq!(shown(&elsewhere, RUN), shown(&view, RUN), "step {} elsewhere", step);
+    }
+    let view = block_on(own.view(RUN, None)).expect("is read");
+    prop_assert_eq!(unnamed(&json!(view.report), RUN), live_report.clone(), "at the end");
+    prop_assert_eq!(view.events.len(), live.events.len(), "events at the end");
+
+    // Imported under another id, where nobody has the profile and the tools.
+    let other = "other-7";
+    let there = copy(&original, Some(other));
+    let view = block_on(engine(bundle, &there, BARE, other).view(other, None));
+    let view = view.map_err(|error| TestCaseError::fail(format!("imported: {error}")))?;
+    prop_assert_eq!(unnamed(&json!(view.report), other), live_report.clone(), "imported");
+    prop_assert_eq!(
+        exported(&copy(&original, None), RUN),
+        original.clone(),
+        "exported again"
+    );
+
+    for step in 0..=last {
+        let there = copy(&original, None);
+        let id = format!("fork-{step}");
+        let forked = engine(bundle, &there, OWN, &id);
+        let made = block_on(forked.fork(RUN, step).make(id.as_str()));
+        let made = made.map_err(|error| TestCaseError::fail(format!("fork at {step}: {error}")))?;
+        let report = end(&forked, made, &id);
+        if !is_race(bundle) {
+            prop_assert_eq!(report, live_report.clone(), "forked at step {}", step);
+        }
+        forked.shutdown_blocking(Duration::from_secs(5));
+
+        // The same run, left at that step, by whoever has other profiles: what it was stays, and it ends.
+        let config = OTHERS[step as usize % OTHERS.len()];
+        let there = copy(&original, None);
+        let id = format!("left-{step}");
+        let other = engine(bundle, &there, config, &id);
+        let made = block_on(other.fork(RUN, step).make(id.as_str()));
+        let made = made.map_err(|error| TestCaseError::fail(format!("other profile at {step}: {error}")))?;
+        end(&other, made, &id);
+        other.shutdown_blocking(Duration::from_secs(5));
+        let read = block_on(engine(bundle, &there, BARE, &id).view(&id, None));
+        let read =
+            read.map_err(|error| TestCaseError::fail(format!("read after another profile at {step}: {error}")))?;
+        prop_assert!(read.report.status.is_final());
+        prop_assert_eq!(&exported(&there, RUN), &original, "the original");
+    }
+    Ok(())
+}
+
+/// Workflows that are generated: as many as `PIRN_REPLAYS` says, or so many.
+const WORKFLOWS: u32 = 40;
+
+#[test]
+fn a_kept_run_is_the_same_at_each_step_in_every_process_and_under_every_configuration() {
+    let cases = std::env::var("PIRN_REPLAYS").ok().and_then(|count| count.parse().ok());
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(cases.unwrap_or(WORKFLOWS)));
+    let ran = runner.run(&everything(), |everything| check(&everything.bundle().to_string()));
+    if let Err(error) = ran {
+        panic!("{error}");
+    }
+}
