@@ -30,7 +30,7 @@ pub(super) struct Pass(Lane);
 
 impl Lane {
     /// `is_always`: whether calls are made in it also where nobody answers elicitations.
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers ask"))]
+    #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers ask"))]
     pub(super) fn new(is_always: bool) -> Self {
         let state = Arc::default();
         Self { state, is_always }
