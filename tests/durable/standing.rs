@@ -103,3 +103,27 @@ fn what_a_run_waits_for_changes_with_what_it_is_told_wherever_it_is_carried() {
     assert!(live.is_empty());
     second.shutdown_blocking(Duration::from_secs(5));
 }
+
+#[test]
+fn what_a_run_is_told_while_it_ends_leaves_its_status_final() {
+    let path = std::env::temp_dir().join(format!("pirn-ending-{}.db", std::process::id()));
+    let store = pirn::store::SqliteStore::open(&path).expect("a store");
+    let waits = r#"{"id": "main", "nodes": [{"id": "start", "type": "START"},
+        {"id": "wait", "type": "WAIT", "config": {"event": "go"}}, {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "wait"}, {"from": "wait", "to": "end"}]}"#;
+    let engine = Engine::builder().store(store).workflows(waits).arbiters(1).build();
+    let engine = engine.expect("builds");
+    for _ in 0..20 {
+        let run = engine.start("main", Value::Null).expect("starts");
+        block_on(run.kept()).expect("is kept");
+        run.cancel("enough");
+        run.emit("go", json!({}).as_object().cloned().unwrap_or_default());
+        run.settled_blocking();
+        let store = engine.store().expect("it has one");
+        let kept = block_on(store.run(run.run_id())).expect("is read").expect("is there");
+        assert_eq!(kept.status, RunStatus::Cancelled);
+    }
+    engine.shutdown_blocking(Duration::from_secs(5));
+    drop(engine);
+    std::fs::remove_file(&path).unwrap_or(());
+}

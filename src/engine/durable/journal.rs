@@ -80,6 +80,8 @@ pub(crate) struct StoredRun {
     steps: u64,
     /// The main thread's final status, until nothing is left of the run.
     ended: Option<RunStatus>,
+    /// Nothing is left of the run, and its commit has that status.
+    is_settled: bool,
     /// Something that can not be written down.
     fault: Option<RunError>,
     /// Large results of its tools are texts of their own, and these are named already.
@@ -125,6 +127,7 @@ impl StoredRun {
             next,
             steps,
             ended: None,
+            is_settled: false,
             fault: None,
             keeps_results_apart: false,
             results: BTreeSet::new(),
@@ -145,6 +148,10 @@ impl StoredRun {
 
     /// The status of the run until it has ended.
     fn stand(&mut self) {
+        // What a run is told after its end is recorded, and changes nothing.
+        if self.is_settled {
+            return;
+        }
         let standing = match self.waits.waits_for() {
             None => RunStatus::Unfinished,
             Some(Awaited::Interaction) => RunStatus::Waiting(WaitingFor::Interaction),
@@ -249,7 +256,10 @@ impl RunJournal for StoredRun {
                     }
                 });
             }
-            Effect::Settled => self.next().status = self.ended,
+            Effect::Settled => {
+                self.is_settled = self.ended.is_some();
+                self.next().status = self.ended;
+            }
             Effect::LeaveSession(Some(left)) => self.leave(left),
             Effect::LeaveSession(None)
             | Effect::AwaitSession
