@@ -68,8 +68,11 @@ pub struct Watch {
     /// Receives the run's events from the first one on.
     pub subscription: Subscription,
     /// Receives the run and the id of its workflow before its first step, on the thread that starts it.
-    pub take: Box<dyn FnOnce(StartedRun, &str) + Send>,
+    pub take: Box<TakeStarted>,
 }
+
+/// Receives a started run and the id of its workflow.
+pub type TakeStarted = dyn FnOnce(StartedRun, &str) + Send;
 
 /// Called for each run that a trigger or a schedule starts. None: it watches no more.
 pub type WatchStarted = dyn Fn() -> Option<Watch> + Send + Sync;

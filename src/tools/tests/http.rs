@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
 use super::world::{call, calling, registry, runtime};
+use crate::tools::tools_of;
 
 /// A request as it came.
 #[derive(Debug)]
@@ -126,11 +128,12 @@ fn headers_are_sent_and_those_of_the_environment_are_never_shown() {
     for header in ["x-plain: yes", "x-name: pirn", "x-text: Bearer pirn"] {
         assert!(seen[0].has(header), "{header}: {seen:?}");
     }
-    let unset = registry(
-        &json!({}),
-        json!({"http": {"url": "http://127.0.0.1:9", "headersEnv": {"x": "PIRN_UNSET_${"}}}),
-    );
-    assert!(call(&unset, json!({})).is_err());
+    let open = json!({"tools": [{
+        "name": "t", "description": "d", "inputSchema": {"type": "object"},
+        "http": {"url": "http://127.0.0.1:9", "headersEnv": {"x": "PIRN_UNSET_${"}},
+    }]});
+    let faults = tools_of(open, Path::new("")).expect_err("a `${` without its `}` is a fault of the file");
+    assert_eq!(faults[0].pointer, "/http/headersEnv/x");
     let unset = registry(
         &json!({}),
         json!({"http": {"url": "http://127.0.0.1:9", "headersEnv": {"x": "PIRN_NOT_SET"}}}),

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use pirn_store::conformance::{Step, contents_of, steps};
-use pirn_store::{MemoryStore, SqliteStore, StoreError};
+use pirn_store::{MemoryStore, SqliteStore, Store, StoreError};
 use pirn_test_disk::{Disk, VFS};
 
 pub(crate) const FILE: &str = "runs.db";

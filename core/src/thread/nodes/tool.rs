@@ -82,10 +82,8 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: Effec
         }
         (ToolStage::Consent(under), outcome) => {
             let UnderConsent { id, consent } = *under;
-            match {
-                let key = walk.thread.first_call.unwrap_or(id);
-                consent.answer(walk, key, effect, outcome)
-            } {
+            let key = walk.thread.first_call.unwrap_or(id);
+            match consent.answer(walk, key, effect, outcome) {
                 Consented::Waits(consent) => under_consent(UnderConsent { id, consent }),
                 Consented::Ended(result, _) => answered(walk, id, &result),
             }
