@@ -375,13 +375,13 @@ mod tests {
     #[test]
     fn an_event_that_is_retained_as_bytes_is_read_again_as_it_was() {
         let log = EventLog::new((9, usize::MAX), 1, Arc::default());
-        let mut long = event(7);
-        long.raised = RaisedEvent::new(
+        let mut large = event(7);
+        large.raised = RaisedEvent::new(
             EventType::NodeCompleted,
             [("output", serde_json::json!("a text ".repeat(9_000)))],
         );
-        assert!(!log.push_short(&long), "long JSON is written elsewhere");
-        log.push(&long);
+        assert!(!log.push_short(&large), "long JSON is written elsewhere");
+        log.push(&large);
         assert!(log.push_short(&event(8)));
         let events = log.after(Position::START, 9, usize::MAX).events;
         let read: Vec<_> = events
@@ -389,6 +389,6 @@ mod tests {
             .filter_map(Recorded::read)
             .map(|read| read.event)
             .collect();
-        assert_eq!(read, [long, event(8)]);
+        assert_eq!(read, [large, event(8)]);
     }
 }

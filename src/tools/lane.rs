@@ -142,7 +142,8 @@ mod tests {
             steps in prop::collection::vec((0..3_usize, any::<prop::sample::Index>()), 0..80),
         ) {
             let lane = Lane::new(true);
-            let (mut waiting, mut inside): (Vec<(usize, Entering)>, Vec<(usize, Pass)>) = (Vec::new(), Vec::new());
+            let mut waiting: Vec<(usize, Entering)> = Vec::new();
+            let mut inside: Vec<(usize, Pass)> = Vec::new();
             let settle = |waiting: &mut Vec<(usize, Entering)>, inside: &mut Vec<(usize, Pass)>| {
                 waiting.retain_mut(|(run, entering)| match entering.as_mut().now_or_never() {
                     Some(pass) => { inside.push((*run, pass)); false }

@@ -86,15 +86,15 @@ fn a_trigger_starts_no_run_with_an_input_that_does_not_fit() {
 
 #[test]
 fn a_schema_that_is_none_is_an_error_of_the_file() {
-    let none = json!({"type": "objct"});
+    let misspelt = json!({"type": "objct"});
     let node = |kind: &str, config: Value| json!({"id": "n", "type": kind, "config": config});
     let mut input = line("w", &[]);
-    input["inputSchema"] = none.clone();
+    input["inputSchema"] = misspelt.clone();
     let cases = [
         ("/inputSchema", input),
         (
             "/nodes/1/config/responseFormat",
-            line("w", &[node("LLM", json!({"prompt": "x", "responseFormat": none}))]),
+            line("w", &[node("LLM", json!({"prompt": "x", "responseFormat": misspelt}))]),
         ),
         (
             "/nodes/1/config/responseFormat",
@@ -102,7 +102,7 @@ fn a_schema_that_is_none_is_an_error_of_the_file() {
                 "w",
                 &[node(
                     "LLM",
-                    json!({"prompt": "x", "responseFormat": {"type": "json_schema", "json_schema": {"schema": none}}}),
+                    json!({"prompt": "x", "responseFormat": {"type": "json_schema", "json_schema": {"schema": misspelt}}}),
                 )],
             ),
         ),
@@ -110,7 +110,7 @@ fn a_schema_that_is_none_is_an_error_of_the_file() {
             "/nodes/1/config/schema",
             line(
                 "w",
-                &[node("USER_INTERACTION", json!({"question": "x", "schema": none}))],
+                &[node("USER_INTERACTION", json!({"question": "x", "schema": misspelt}))],
             ),
         ),
     ];

@@ -91,7 +91,7 @@ fn calls(times: u64, bytes: usize, runs: &Value) -> Value {
         &["start>each>call>forget>next>end"],
     );
     caller["config"] = json!({"maxSteps": 1_000_000, "limits": {"runBytes": runs}});
-    let callee = workflow(
+    let inner = workflow(
         "callee",
         &[
             node("start", "START", json!({})),
@@ -100,7 +100,7 @@ fn calls(times: u64, bytes: usize, runs: &Value) -> Value {
         ],
         &["start>make>end"],
     );
-    json!({ "workflows": [caller, callee] })
+    json!({ "workflows": [caller, inner] })
 }
 
 fn makes() -> EngineBuilder {

@@ -39,7 +39,9 @@ impl Model for Speaker {
 }
 
 fn words(pieces: std::ops::Range<usize>) -> String {
-    pieces.map(|piece| format!("w{piece} ")).collect()
+    pieces
+        .flat_map(|piece| ["w".to_owned(), piece.to_string(), " ".to_owned()])
+        .collect()
 }
 
 /// A workflow whose reply takes its time, and one where a person is asked meanwhile.

@@ -59,7 +59,7 @@ async fn is_answered(world: &World, id: &str) {
     let mut first = None;
     let asked = loop {
         let event = events.next().await.expect("an event");
-        let id = first.get_or_insert_with(|| event.id).to_owned();
+        let id = first.get_or_insert(event.id).to_owned();
         assert_eq!(id, Some(1), "from the first event on");
         if event.json["type"] == "INTERACTION_REQUESTED" {
             break event;

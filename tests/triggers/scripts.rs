@@ -120,7 +120,7 @@ fn a_shutdown_waits_for_the_text_of_a_trigger() {
     let engine = Engine::builder().arbiters(1).workflows(bundle.to_string()).build();
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));
     let run = engine.start("main", Value::Null).expect("admitted");
-    let report = engine.shutdown_blocking(Duration::from_secs(60));
+    let report = engine.shutdown_blocking(Duration::from_mins(1));
     assert_eq!((report.runs_cancelled, report.runs_left, report.tasks_left), (0, 0, 0));
     assert_eq!(run.outcome_blocking().variables["g"], "slow");
 }

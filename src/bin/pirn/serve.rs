@@ -236,6 +236,7 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
     let limits = Limits::default();
     let router = service.router();
     // A task of its own: connections are accepted while files are read again.
+    #[allow(clippy::disallowed_methods)] // no engine is asked: connections are the command's
     let serving = tokio::spawn(async move {
         serve(listener, router, &limits, async {
             // Dropped or told, it is the end.

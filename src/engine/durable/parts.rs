@@ -258,7 +258,9 @@ impl Conversations {
                     next = (page.len() == most).then(|| page.last().copied()).flatten();
                     for hash in page.into_iter().filter(|hash| Some(*hash) != next) {
                         if Some(hash) == end {
-                            known.into_iter().for_each(|known| loading.begin(known));
+                            if let Some(known) = known {
+                                loading.begin(known);
+                            }
                             break 'all;
                         }
                         names.push(hash);

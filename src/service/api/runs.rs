@@ -164,7 +164,7 @@ pub(crate) async fn start(
     // Where it takes longer, the report so far is the answer.
     let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
     guard.ended();
-    let report = json_response(&service, run.report().await)?;
+    let report = json_response(&service, &run.report().await)?;
     Ok((StatusCode::CREATED, location, report).into_response())
 }
 
@@ -211,7 +211,7 @@ async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Du
         archived(service, id, (Position::START, false), &[]).await?
     } else if wait.is_some() {
         let report = service.archive().report(id).await?;
-        json_response(service, report.ok_or_else(|| unknown(id))?.json)?
+        json_response(service, &report.ok_or_else(|| unknown(id))?.json)?
     } else {
         Json(summary(stored)).into_response()
     };
@@ -358,14 +358,14 @@ fn place(cursor: &str) -> Result<(u64, String), Problem> {
 )]
 pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String>) -> Result<Response, Problem> {
     if let Some(run) = service.runs().find(&id) {
-        return json_response(&service, run.report().await);
+        return json_response(&service, &run.report().await);
     }
     let report = service.archive().report(&id).await?;
-    json_response(&service, report.ok_or_else(|| unknown(&id))?.json)
+    json_response(&service, &report.ok_or_else(|| unknown(&id))?.json)
 }
 
 /// An answer of JSON that is written already. Its memory is reserved until it is sent.
-fn json_response(service: &Service, json: Bytes) -> Result<Response, Problem> {
+fn json_response(service: &Service, json: &Bytes) -> Result<Response, Problem> {
     let Some(sends) = service.stream_bytes().reserve(json.len()) else {
         let detail = format!(
             "the answers that are being sent take all of {} MiB",
@@ -377,7 +377,7 @@ fn json_response(service: &Service, json: Bytes) -> Result<Response, Problem> {
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::CONTENT_LENGTH, HeaderValue::from(json.len())),
     ];
-    Ok((headers, sse::sent_with(&json, sends)).into_response())
+    Ok((headers, sse::sent_with(json, sends)).into_response())
 }
 
 #[derive(Deserialize, IntoParams)]
