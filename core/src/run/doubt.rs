@@ -16,8 +16,9 @@ pub struct Doubt {
     pub thread: ThreadNo,
     /// The effect; of a trigger's call its number.
     pub effect: EffectId,
-    /// The effect that its idempotency key names: of a node's first attempt.
-    pub key: EffectId,
+    /// The effect that its idempotency key names, of the node's first attempt; none: its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EffectId>,
     /// The node; of a trigger's call the trigger.
     pub node_id: Arc<str>,
     /// Its kind.
@@ -31,7 +32,7 @@ pub struct Doubt {
 impl Doubt {
     /// The effect's idempotency key.
     pub fn key(&self, run_id: &str) -> String {
-        self.name_of(run_id, self.key)
+        self.name_of(run_id, self.key.unwrap_or(self.effect))
     }
 
     /// Names the effect itself: every attempt has a name of its own.

@@ -71,7 +71,7 @@ pub(super) async fn settle(
         let of = InDoubtOf {
             thread: *thread,
             effect: *id,
-            key: key_of(effect).unwrap_or(*id),
+            key: key_of(effect).filter(|key| key != id),
             node_id: Arc::clone(&node.id),
             kind,
             policy: policy(shared.ports(), node, kind, effect),
@@ -97,7 +97,7 @@ pub(super) async fn settle(
         let of = InDoubtOf {
             thread: rebuilt.machine.thread_of(&what.event.thread_id).unwrap_or_default(),
             effect: call,
-            key: call,
+            key: None,
             node_id: Arc::clone(&what.trigger_id),
             kind: DoubtKind::Trigger,
             policy: what.in_doubt.clone(),
@@ -139,7 +139,7 @@ pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message>
 struct InDoubtOf {
     thread: ThreadNo,
     effect: EffectId,
-    key: EffectId,
+    key: Option<EffectId>,
     node_id: Arc<str>,
     kind: DoubtKind,
     policy: InDoubt,
