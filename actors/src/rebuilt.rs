@@ -261,11 +261,11 @@ impl Seen {
             | thread::Effect::Function { id, node, .. }
             | thread::Effect::Script { id, node, .. }
             | thread::Effect::Evaluate { id, node, .. } => (*id, Some(*node)),
-            thread::Effect::WaitEvent { id, .. } => {
+            thread::Effect::WaitEvent { id, node, .. } => {
                 self.waits.insert((thread, *id), self.events.len());
-                (*id, None)
+                (*id, Some(*node))
             }
-            thread::Effect::Timer { id, .. } => (*id, None),
+            thread::Effect::Timer { id, node, .. } | thread::Effect::Ask { id, node } => (*id, Some(*node)),
             _ => return,
         };
         if self.is_uncarried {

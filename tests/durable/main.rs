@@ -22,6 +22,7 @@ mod postgres;
 mod power;
 mod questions;
 mod replays;
+mod resources;
 mod restate;
 mod retried;
 #[path = "../../engines/postgres/tests/server/mod.rs"]

@@ -64,7 +64,9 @@ impl ThreadActor {
                 function(no, (id, key), node, &input, machine, turn).map(|started| (id, started))
             }
             Effect::Script { id, node, input, .. } => script(no, id, node, input, turn).map(|started| (id, started)),
-            Effect::Timer { id, after_ms, purpose } => {
+            Effect::Timer {
+                id, after_ms, purpose, ..
+            } => {
                 let awaits = match purpose {
                     TimerPurpose::Wait => AwaitKind::Wait,
                     TimerPurpose::Retry => AwaitKind::Retry,
@@ -74,7 +76,7 @@ impl ThreadActor {
                 let elapsed = turn.later(move || answered(no, id, Outcome::Elapsed));
                 Some((id, InFlight::Timer(turn.run.host.after(label, after_ms, elapsed))))
             }
-            Effect::WaitEvent { id, event, taken } => {
+            Effect::WaitEvent { id, event, taken, .. } => {
                 let answer = outcome_answer(&turn.run.supervisor, no, id);
                 let waiter = turn.run.next_waiter();
                 let wait = WaitHandle::begin(turn.run.bus(), &turn.run.run_id, waiter, (event, taken), answer);

@@ -612,6 +612,7 @@ mod tests {
     fn effect(id: EffectId) -> Effect {
         Effect::Timer {
             id,
+            node: 0,
             after_ms: 0,
             purpose: TimerPurpose::Wait,
         }

@@ -92,6 +92,9 @@ pub struct BegunRecord {
     session: Option<SessionSeed>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     settings: Vec<Setting>,
+    /// Tools and profiles that its workflows name and that were not there when it began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<String>,
 }
 
 fn default_run_bytes() -> u64 {
@@ -125,7 +128,22 @@ impl BegunRecord {
             run_bytes: seed.run_bytes,
             session: seed.session,
             settings: begun.settings.clone(),
+            missing: Vec::new(),
         }
+    }
+
+    /// The same beginning, where these tools and profiles are not there.
+    #[must_use]
+    pub fn without(self, missing: &[String]) -> Self {
+        Self {
+            missing: missing.to_vec(),
+            ..self
+        }
+    }
+
+    /// The tools and profiles that its workflows name and that were not there when it began.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
     }
 
     /// The session that the run belongs to.

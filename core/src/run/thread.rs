@@ -369,11 +369,11 @@ impl ThreadTurn<'_, '_> {
                 let owner = self.live.speaks_in(self.no);
                 self.mailbox.send(Message::Conversation(owner, message));
             }
-            thread::Effect::WaitEvent { id, event, taken } => {
+            thread::Effect::WaitEvent { id, node, event, taken } => {
                 let named = EventType::ALL.iter().find(|named| named.as_str() == &*event);
                 let types = EventMask::of(named.copied().unwrap_or(EventType::Custom));
                 self.step.awaited = self.step.awaited.union(types);
-                self.outside(thread::Effect::WaitEvent { id, event, taken });
+                self.outside(thread::Effect::WaitEvent { id, node, event, taken });
             }
             model @ thread::Effect::Model { .. } => return self.model(model),
             external @ (thread::Effect::Script { .. }

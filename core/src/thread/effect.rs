@@ -419,6 +419,8 @@ pub enum Effect {
     Timer {
         /// Answer here.
         id: EffectId,
+        /// The node that waits.
+        node: NodeIx,
         /// When, from now.
         after_ms: Millis,
         /// Its purpose.
@@ -428,6 +430,8 @@ pub enum Effect {
     WaitEvent {
         /// Answer here.
         id: EffectId,
+        /// The node that waits.
+        node: NodeIx,
         /// Name of a CUSTOM event, or an event type's word.
         event: Arc<str>,
         /// The CUSTOM events that the thread has taken before: it takes none of them again.

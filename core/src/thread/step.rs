@@ -51,6 +51,7 @@ impl StepContext<'_> {
             self.thread.deadline = Some(id);
             self.out.push(Effect::Timer {
                 id,
+                node: self.thread.at,
                 after_ms,
                 purpose: TimerPurpose::Limit,
             });
@@ -246,6 +247,7 @@ impl StepContext<'_> {
             self.thread.deadline = Some(id);
             self.out.push(Effect::Timer {
                 id,
+                node: self.thread.at,
                 after_ms,
                 purpose: TimerPurpose::Limit,
             });
@@ -344,6 +346,7 @@ impl StepContext<'_> {
             let id = self.next_effect();
             self.out.push(Effect::Timer {
                 id,
+                node: self.thread.at,
                 after_ms: delay,
                 purpose: TimerPurpose::Retry,
             });

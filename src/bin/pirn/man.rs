@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::terminal::answer;
+use crate::terminal::answer_as_it_is;
 
 /// Arguments of `pirn man`.
 #[derive(clap::Args)]
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<ExitCode, F
     clap_mangen::Man::new(command)
         .render(&mut page)
         .map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
-    Ok(answer(&String::from_utf8_lossy(&page), 0))
+    Ok(answer_as_it_is(&String::from_utf8_lossy(&page), 0))
 }
 
 fn no_command(name: &str, known: &[String]) -> Failure {

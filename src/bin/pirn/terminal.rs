@@ -143,23 +143,24 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "pirn: {}", visible(text));
 }
 
-/// As [`answer`], of text that others wrote: a terminal is shown it as it is, and anybody else given it.
-pub(crate) fn answer_shown(text: &str, code: u8) -> ExitCode {
-    if io::stdout().is_terminal() {
-        answer(&visible(text), code)
-    } else {
-        answer(text, code)
-    }
-}
-
 /// The first line of a run that is kept, for programs too: its id.
 pub(crate) fn say_run(run_id: &str) {
     // As with `say`.
     let _ = writeln!(io::stderr().lock(), "run {run_id}");
 }
 
-/// Writes the result to stdout and ends with `code`. A reader that went away is no failure: it had what it wanted.
+/// Writes the result to stdout and ends with `code`: others wrote much of it, so a terminal is shown what would steer it, and anything
+/// else is given the text as it is.
 pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
+    if io::stdout().is_terminal() {
+        answer_as_it_is(&visible(text), code)
+    } else {
+        answer_as_it_is(text, code)
+    }
+}
+
+/// As [`answer`], of text with colours, of which everything that others wrote is visible already. A reader that went away is no failure: it had what it wanted.
+pub(crate) fn answer_as_it_is(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::from(code),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::terminal::{Output, answer, answer_shown};
+use crate::terminal::{Output, answer};
 use crate::visible::visible;
 
 /// Time that the leftovers of a call may take to end, milliseconds.
@@ -248,7 +248,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
     match result {
         Some(result) if result.failed => Err(Failure::failed("TOOL_ERROR", result.content)),
         Some(result) => Ok(match output {
-            Output::Text => answer_shown(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
+            Output::Text => answer(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
             Output::Json => answer(&format!("{:#}\n", json!({"result": result.content})), 0),
         }),
         None => Err(Failure::failed("TOOL_ERROR", "the call ended without an answer")),

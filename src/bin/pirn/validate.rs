@@ -10,7 +10,7 @@ use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
 use crate::faults::{self, counted};
 use crate::files;
-use crate::terminal::{self, FAILED, Output, answer};
+use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is};
 
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]
@@ -66,7 +66,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             format!("{verdict}checked: {} ({})\n", counts.text(), sources.join(", "))
         }
     };
-    Ok(answer(&report, code))
+    Ok(match args.output {
+        Output::Json => answer(&report, code),
+        Output::Text => answer_as_it_is(&report, code),
+    })
 }
 
 /// Counts of the things checked.

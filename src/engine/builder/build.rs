@@ -13,7 +13,7 @@ use pirn_core::run::DEFAULT_RUN_BYTES;
 
 use super::{BuildError, Clock, EngineBuilder};
 use crate::check::Checked;
-use crate::engine::durable::{Durable, StoreJournal, StoredSessions};
+use crate::engine::durable::{Durable, Resources, StoreJournal, StoredSessions};
 use crate::engine::place::{Placement, process_seed};
 use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
 use crate::models::ModelsOfRuns;
@@ -51,6 +51,7 @@ impl EngineBuilder {
         }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         if let Some(durable) = &durable {
+            durable.has(Resources::new(Arc::clone(&ports.tools), Arc::clone(&ports.models)));
             ports.sessions = Arc::new(StoredSessions::new(
                 Arc::clone(&durable.store),
                 Arc::clone(&durable.conversations),

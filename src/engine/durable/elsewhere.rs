@@ -38,7 +38,8 @@ impl RunBuilder {
             .shared()
             .begin_elsewhere(Arc::clone(&self.run_id), self.request);
         let (begun, graphs) = begins.await.map_err(ResumeError::Refused)?;
-        let start = beginning(&begun).map_err(ResumeError::Refused)?;
+        let missing = durable.missing(&graphs, &begun.seed.graph.workflow_id);
+        let start = beginning(&begun, &missing).map_err(ResumeError::Refused)?;
         let commit = start_of(&begun, durable.definitions.of(&graphs), start);
         durable.store.commit(commit).await?;
         Ok(self.run_id)

@@ -1,13 +1,17 @@
 //! New runs that share what another went through, up to one of its steps.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pirn_core::definition::VariableScope;
+use pirn_actors::rebuilt::Rebuilt;
+use pirn_core::definition::{VariableScope, nearest};
 use pirn_core::run::{Assignment, Message, ToSupervisor};
+use pirn_core::thread::ThreadMachine;
 use pirn_store::{Base, Commit, Content, NewRun};
 use serde_json::Value;
 
 use super::super::Engine;
+use super::claim::Claim;
 use super::resume::{ResumeBuilder, ResumeError, Stored};
 
 /// A run that is to be forked from another: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
@@ -55,7 +59,7 @@ impl ForkBuilder {
     ///
     /// # Errors
     /// There is no such run or step, or what is shared does not fit what was changed: no run is made.
-    pub async fn make(self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
+    pub async fn make(mut self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
         let mut stored = Stored::read(&durable, &self.run_id).await?;
@@ -73,7 +77,7 @@ impl ForkBuilder {
         stored.run.definition = content.hash();
         stored.definition = Arc::clone(content.text());
         commit_contents.push(content);
-        if let Some(input) = self.input {
+        if let Some(input) = self.input.take() {
             stored.begun = stored.begun.with_input(input);
             let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
                 run_id: self.run_id.clone(),
@@ -93,15 +97,19 @@ impl ForkBuilder {
         stored.told.truncate(self.step as usize);
         let told = std::mem::take(&mut stored.told);
         let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
+        self.check_names(&rebuilt)?;
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
         new.contents.clone_from(&stored.run.contents);
         new.base = Some(Base {
             run: self.run_id,
             step: self.step,
         });
+        // Otherwise another process of the store would take it over before it is started here.
+        new.is_carried = true;
         let mut commit = Commit::start(id.clone(), new);
         commit.contents = commit_contents;
         store.commit(commit).await?;
+        let claim = Claim::of_new(store, &id.as_str().into());
         let assigned = self.assigned.into_iter().map(|(name, value)| {
             Message::Supervisor(ToSupervisor::Assign(Box::new(Assignment {
                 thread: 0,
@@ -113,7 +121,29 @@ impl ForkBuilder {
             })))
         });
         let told = handed.into_iter().chain(assigned).collect();
-        Ok(ResumeBuilder::of_fork(self.engine, id, told))
+        Ok(ResumeBuilder::of_fork(self.engine, id, told, claim))
+    }
+}
+
+impl ForkBuilder {
+    /// Checks that every variable to be assigned is one of the workflows', or one that the main thread has.
+    fn check_names(&self, rebuilt: &Rebuilt) -> Result<(), ResumeError> {
+        let assigned = rebuilt.graphs.values().flat_map(|graph| graph.variable_names.iter());
+        let main = rebuilt.machine.live(0).map(ThreadMachine::variables);
+        let own = main
+            .into_iter()
+            .flat_map(|variables| variables.iter().map(|(name, _)| name));
+        let known: BTreeSet<&str> = assigned.chain(own).map(AsRef::as_ref).collect();
+        for (name, _) in &self.assigned {
+            if !known.contains(name.as_str()) {
+                return Err(ResumeError::NoSuchVariable {
+                    run_id: self.run_id.clone(),
+                    name: name.clone(),
+                    near: nearest(name, known.iter().copied()).map(str::to_owned),
+                });
+            }
+        }
+        Ok(())
     }
 }
 

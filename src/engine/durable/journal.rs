@@ -31,7 +31,8 @@ pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
 
 impl Journal for StoreJournal {
     fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal> {
-        let (start, fault) = match beginning(begun) {
+        let missing = self.0.missing(graphs, &begun.seed.graph.workflow_id);
+        let (start, fault) = match beginning(begun, &missing) {
             Ok(start) => (start, None),
             Err(fault) => (Content::new(""), Some(fault)),
         };
@@ -51,9 +52,18 @@ impl Journal for StoreJournal {
     }
 }
 
-/// The beginning of a run, as it is written down.
-pub(super) fn beginning(begun: &Begun) -> Result<Content, RunError> {
-    let text = serde_json::to_string(&BegunRecord::of(begun)).map_err(|error| unwritten(&error))?;
+/// The word of the store for what a run waits for.
+pub(super) fn waiting_for(awaited: Awaited) -> WaitingFor {
+    match awaited {
+        Awaited::Interaction => WaitingFor::Interaction,
+        Awaited::Event => WaitingFor::Event,
+        Awaited::Timer => WaitingFor::Timer,
+    }
+}
+
+/// The beginning of a run, as it is written down, with what it may call and its engine did not have.
+pub(super) fn beginning(begun: &Begun, missing: &[String]) -> Result<Content, RunError> {
+    let text = serde_json::to_string(&BegunRecord::of(begun).without(missing)).map_err(|error| unwritten(&error))?;
     Ok(Content::new(text))
 }
 
@@ -154,9 +164,7 @@ impl StoredRun {
         }
         let standing = match self.waits.waits_for() {
             None => RunStatus::Unfinished,
-            Some(Awaited::Interaction) => RunStatus::Waiting(WaitingFor::Interaction),
-            Some(Awaited::Event) => RunStatus::Waiting(WaitingFor::Event),
-            Some(Awaited::Timer) => RunStatus::Waiting(WaitingFor::Timer),
+            Some(awaited) => RunStatus::Waiting(waiting_for(awaited)),
         };
         let is_said = self.next.as_ref().is_some_and(|next| next.status.is_some());
         if !is_said && std::mem::replace(&mut self.standing, standing) != standing {

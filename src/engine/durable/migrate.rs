@@ -193,7 +193,9 @@ fn asked(effect: &thread::Effect) -> Option<Value> {
         thread::Effect::Tool { id, call, .. } => json!({"tool": id, "call": call}),
         thread::Effect::Ask { id, .. } => json!({"question": id}),
         thread::Effect::Evaluate { id, .. } => json!({"texts": id}),
-        thread::Effect::Timer { id, after_ms, purpose } => {
+        thread::Effect::Timer {
+            id, after_ms, purpose, ..
+        } => {
             json!({"timer": id, "afterMs": after_ms, "purpose": purpose})
         }
         thread::Effect::WaitEvent { id, event, .. } => json!({"wait": id, "event": event}),

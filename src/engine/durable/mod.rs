@@ -15,6 +15,7 @@ mod journal;
 mod migrate;
 mod offline;
 mod parts;
+mod resources;
 mod results;
 mod resume;
 mod run_locks;
@@ -24,10 +25,11 @@ mod steer;
 mod view;
 mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use compiled::CompiledDefinitions;
 use parts::Conversations;
+use pirn_actors::journal::Graphs;
 use pirn_core::Millis;
 use pirn_store::Store;
 use run_locks::RunLocks;
@@ -38,6 +40,7 @@ pub use doubts::{DoubtAnswer, DoubtQuestion};
 pub use fork::ForkBuilder;
 pub(crate) use journal::StoreJournal;
 pub use migrate::{Difference, Migration};
+pub(crate) use resources::Resources;
 pub(crate) use resume::Stored;
 pub use resume::{ResumeBuilder, ResumeError};
 pub(crate) use sessions::StoredSessions;
@@ -55,6 +58,8 @@ pub(crate) struct Durable {
     parks_after: Option<Millis>,
     compiled: CompiledDefinitions,
     run_locks: RunLocks,
+    /// Known once the engine's tools and models are.
+    resources: OnceLock<Resources>,
 }
 
 impl Durable {
@@ -67,6 +72,19 @@ impl Durable {
             parks_after,
             compiled: CompiledDefinitions::default(),
             run_locks: RunLocks::default(),
+            resources: OnceLock::new(),
         }
+    }
+
+    /// Takes what the engine's runs can call.
+    pub(crate) fn has(&self, resources: Resources) {
+        // An engine is built once.
+        let _: Result<(), Resources> = self.resources.set(resources);
+    }
+
+    /// Returns what a run of this workflow may call and this engine does not have.
+    fn missing(&self, graphs: &Graphs, workflow_id: &str) -> Arc<[String]> {
+        let resources = self.resources.get();
+        resources.map_or_else(Default::default, |resources| resources.missing(graphs, workflow_id))
     }
 }

@@ -75,6 +75,22 @@ pub enum ResumeError {
         /// The faults.
         faults: Vec<Fault>,
     },
+    /// It may call what this engine does not have, and had it when it began. It stays as it is.
+    Missing {
+        /// The run.
+        run_id: String,
+        /// `tool NAME`, `profile ID`.
+        names: Vec<String>,
+    },
+    /// A fork is to assign a variable that its workflows do not have.
+    NoSuchVariable {
+        /// The run.
+        run_id: String,
+        /// The name that was given.
+        name: String,
+        /// The nearest of those that there are.
+        near: Option<String>,
+    },
     /// Its steps do not fit its workflows.
     Diverged {
         /// The run.
@@ -110,7 +126,7 @@ pub enum ResumeError {
 
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
-    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
+    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
     /// `SESSION_BUSY`.
     pub fn code(&self) -> &'static str {
         match self {
@@ -121,6 +137,8 @@ impl ResumeError {
             Self::NoSuchStep { .. } => "NO_SUCH_STEP",
             Self::Unreadable { .. } => "RUN_UNREADABLE",
             Self::Definition { .. } => "INVALID_WORKFLOW",
+            Self::Missing { .. } => "RESOURCE_MISSING",
+            Self::NoSuchVariable { .. } => "UNKNOWN_NAME",
             Self::Diverged { .. } => "RUN_DIVERGED",
             Self::Undecided(_) | Self::NotReconciled { .. } => "EFFECT_IN_DOUBT",
             Self::Answer(refused) => refused.code(),
@@ -143,6 +161,15 @@ impl fmt::Display for ResumeError {
             Self::Definition { run_id, faults } => {
                 write!(f, "the workflows of run {run_id} do not fit this engine")?;
                 faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
+            }
+            Self::Missing { run_id, names } => write!(
+                f,
+                "run {run_id} is not resumed: it had what is missing here: {}",
+                names.join(", ")
+            ),
+            Self::NoSuchVariable { run_id, name, near } => {
+                write!(f, "the workflows of run {run_id} have no variable {name}")?;
+                near.iter().try_for_each(|near| write!(f, "; did you mean {near}?"))
             }
             Self::Diverged { run_id, diverged } => write!(f, "run {run_id}: {diverged}"),
             Self::Undecided(question) => write!(
@@ -339,7 +366,7 @@ enum How {
     #[default]
     AfterCrash,
     /// These: it is a fork, whose effects have never begun.
-    Fork(Vec<Message>),
+    Fork(Vec<Message>, Option<Claim>),
     /// A cancel, for this reason: nothing that is open is done.
     Cancel(String),
 }
@@ -355,9 +382,9 @@ impl ResumeBuilder {
         }
     }
 
-    pub(super) fn of_fork(engine: Engine, run_id: String, told: Vec<Message>) -> Self {
+    pub(super) fn of_fork(engine: Engine, run_id: String, told: Vec<Message>, claim: Option<Claim>) -> Self {
         Self {
-            how: How::Fork(told),
+            how: How::Fork(told, claim),
             ..Self::new(engine, run_id)
         }
     }
@@ -461,14 +488,27 @@ fn resume(
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
-        let claim = Claim::make(&durable.store, &run_id).await?;
+        let mut how = how;
+        let claim = match &mut how {
+            // A fork is claimed by the commit that makes it.
+            How::Fork(_, claim @ Some(_)) => claim.take(),
+            How::Fork(_, None) | How::AfterCrash | How::Cancel(_) => Claim::make(&durable.store, &run_id).await?,
+        };
         let mut stored = Stored::read(&durable, &run_id).await?.live()?;
         let told = std::mem::take(&mut stored.told);
         let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
         let is_cancelled = matches!(how, How::Cancel(_));
+        if !is_cancelled {
+            let missing = durable.missing(&rebuilt.graphs, &stored.begun.workflow_id);
+            let known = stored.begun.missing();
+            let names: Vec<String> = missing.iter().filter(|name| !known.contains(name)).cloned().collect();
+            if !names.is_empty() {
+                return Err(ResumeError::Missing { run_id, names });
+            }
+        }
         let mut told = match how {
             How::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
-            How::Fork(told) => told,
+            How::Fork(told, _) => told,
             How::Cancel(reason) => {
                 rebuilt.open.threads.clear();
                 rebuilt.open.begins.clear();

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pirn_actors::rebuilt::Rebuilt;
-use pirn_core::run::{DoubtKind, Message, RunReport, ThreadNo, Timer, ToSupervisor, ToThread, Told};
+use pirn_core::run::{DoubtKind, Message, OpenWaits, RunReport, ThreadNo, Timer, ToSupervisor, ToThread, Told};
 use pirn_core::thread::{EffectId, Input, Interaction, Outcome};
-use pirn_store::Run;
+use pirn_store::{Run, WaitingFor};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::Engine;
 use super::Durable;
-use super::journal::answered;
+use super::journal::{answered, waiting_for};
 use super::resume::{ResumeError, Stored};
 
 /// A run of a store, as it was after one of its steps.
@@ -24,6 +24,8 @@ pub struct RunView {
     pub step: u64,
     /// As far as it had come.
     pub report: RunReport,
+    /// The thing that it waited for, where nothing else was under way.
+    pub waiting_for: Option<WaitingFor>,
     /// Every step up to there.
     pub history: Vec<Step>,
     /// The events up to there, each as it was told.
@@ -134,9 +136,12 @@ pub(crate) async fn view(
         Some(report) => (**report).clone(),
         None => rebuilt.machine.report_so_far(rebuilt.at),
     };
+    let waits = OpenWaits::of(&rebuilt.open).waits_for();
+    let waiting_for = waits.filter(|_| rebuilt.open.report.is_none()).map(waiting_for);
     let history = steps(&rebuilt, history);
     Ok(RunView {
         interactions: rebuilt.machine.interactions(),
+        waiting_for,
         events: rebuilt.events,
         run,
         step,

@@ -80,3 +80,17 @@ fn a_file_that_was_changed_or_cut_off_imports_nothing() {
     }
     assert_eq!(block_on(to.runs(RunFilter::default(), None, 9)), Ok(Vec::new()));
 }
+
+#[test]
+fn a_file_of_two_exported_runs_imports_neither() {
+    let from = filled();
+    let runs = block_on(from.runs(RunFilter::default(), None, 2)).expect("runs");
+    let both = [text_of(&from, &runs[0].id), text_of(&from, &runs[1].id)].concat();
+    let to = MemoryStore::new();
+    let imported = block_on(import(&to, &mut &both[..], None));
+    assert!(
+        matches!(&imported, Err(ExportError::Malformed { why, .. }) if why.contains("more follows")),
+        "{imported:?}"
+    );
+    assert_eq!(block_on(to.runs(RunFilter::default(), None, 9)), Ok(Vec::new()));
+}

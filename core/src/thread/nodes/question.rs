@@ -135,6 +135,7 @@ impl OpenQuestion {
             let id = walk.next_effect();
             walk.out.push(Effect::Timer {
                 id,
+                node: walk.thread.at,
                 after_ms,
                 purpose: TimerPurpose::Limit,
             });

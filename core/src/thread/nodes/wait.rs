@@ -13,6 +13,7 @@ pub(super) fn enter_time(walk: &mut StepContext<'_>, after_ms: Millis) -> Progre
     let id = walk.next_effect();
     walk.out.push(Effect::Timer {
         id,
+        node: walk.thread.at,
         after_ms,
         purpose: TimerPurpose::Wait,
     });
@@ -23,6 +24,7 @@ pub(super) fn enter_event(walk: &mut StepContext<'_>, event: &Arc<str>, timeout_
     let id = walk.next_effect();
     walk.out.push(Effect::WaitEvent {
         id,
+        node: walk.thread.at,
         event: Arc::clone(event),
         taken: walk.thread.taken.as_deref().cloned().unwrap_or_default(),
     });

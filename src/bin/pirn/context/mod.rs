@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 use crate::files;
-use crate::terminal::{FAILED, answer};
+use crate::terminal::{FAILED, answer, answer_as_it_is};
 use input::BadInput;
 
 /// Arguments of `pirn context`.
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn show(file: &str) -> Result<ExitCode, Failure> {
     let text = files::read_named(file)?;
     Ok(match show::conversation(&text) {
-        Ok(shown) => answer(&shown, 0),
+        Ok(shown) => answer_as_it_is(&shown, 0),
         Err(error) => refuse(&error),
     })
 }
@@ -100,7 +100,7 @@ fn convert(args: &convert::Args) -> Result<ExitCode, Failure> {
 fn judge(args: &judge::Args) -> Result<ExitCode, Failure> {
     let text = files::read_named(&args.file)?;
     Ok(match judge::judged(args, &text) {
-        Ok(said) => answer(&said, 0),
+        Ok(said) => answer_as_it_is(&said, 0),
         Err(error) => refuse(&error),
     })
 }

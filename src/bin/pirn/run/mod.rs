@@ -36,7 +36,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused};
-use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run, shell_quoted};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say, say_run, shell_quoted};
 use crate::tools;
 use asking::Asking;
 use consent::Approve;
@@ -462,7 +462,7 @@ fn print(
             let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             Ok(answer(&format!("{text}\n"), code))
         }
-        (Output::Text, None) => Ok(answer_shown(&plain(&report.output), code)),
+        (Output::Text, None) => Ok(answer(&plain(&report.output), code)),
         // The last line of the progress has said it.
         (Output::Text, Some(_)) if was_interrupted => {
             if is_quiet {

@@ -92,7 +92,18 @@ fn reported(view: &RunView) -> Value {
     let mut report = json!(view.report);
     let about = shown(&view.run);
     report["steps"] = json!(view.step);
-    for name in ["forkedFrom", "session", "waitingFor"] {
+    let waiting_for = match (view.step == view.run.steps, view.waiting_for) {
+        (true, _) => about.get("waitingFor").cloned(),
+        (false, Some(what)) => {
+            report["status"] = json!("WAITING");
+            Some(json!(what.as_str()))
+        }
+        (false, None) => None,
+    };
+    if let Some(what) = waiting_for {
+        report["waitingFor"] = what;
+    }
+    for name in ["forkedFrom", "session"] {
         if let Some(value) = about.get(name) {
             report[name] = value.clone();
         }

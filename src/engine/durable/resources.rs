@@ -1,0 +1,89 @@
+//! The tools and model profiles that the workflows of a run name, and that an engine does not have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pirn_actors::journal::Graphs;
+use pirn_actors::ports::{Models, Tools};
+use pirn_core::definition::TriggerAction;
+use pirn_core::graph::{Graph, NodeKind};
+
+/// An engine's tools and models, to say which of a run's it lacks.
+pub(crate) struct Resources {
+    tools: Arc<dyn Tools>,
+    models: Arc<dyn Models>,
+    /// Of the graphs that were asked about last, by the run's workflow.
+    last: Mutex<Option<(Graphs, ByWorkflow)>>,
+}
+
+type ByWorkflow = BTreeMap<Arc<str>, Arc<[String]>>;
+
+impl Resources {
+    pub(crate) fn new(tools: Arc<dyn Tools>, models: Arc<dyn Models>) -> Self {
+        Self {
+            tools,
+            models,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Returns what a run of this workflow may call and this engine does not have: `tool NAME`, `profile ID`.
+    pub(super) fn missing(&self, graphs: &Graphs, workflow_id: &str) -> Arc<[String]> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.take().filter(|(of, _)| Arc::ptr_eq(of, graphs));
+        let (_, by_workflow) = last.insert(known.unwrap_or_else(|| (Arc::clone(graphs), ByWorkflow::new())));
+        if let Some(missing) = by_workflow.get(workflow_id) {
+            return Arc::clone(missing);
+        }
+        let missing: Arc<[String]> = self.look(graphs, workflow_id).into();
+        by_workflow.insert(workflow_id.into(), Arc::clone(&missing));
+        missing
+    }
+
+    fn look(&self, graphs: &Graphs, workflow_id: &str) -> Vec<String> {
+        let own = self.models.of_run(graphs);
+        let models = own.as_ref().unwrap_or(&self.models);
+        let mut missing = BTreeSet::new();
+        for graph in reachable(graphs, workflow_id) {
+            for node in &graph.nodes {
+                let (tools, profile) = match &node.kind {
+                    NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_ref()),
+                    NodeKind::Tool { name, .. } => (std::slice::from_ref(name), None),
+                    _ => continue,
+                };
+                let tools = tools
+                    .iter()
+                    .filter(|name| self.tools.specs(std::slice::from_ref(name)).is_empty());
+                missing.extend(tools.map(|name| format!("tool {name}")));
+                // One that is not there has no provider.
+                let profile = profile.filter(|id| models.choose(Some(id)).0.provider.is_empty());
+                missing.extend(profile.map(|id| format!("profile {id}")));
+            }
+        }
+        missing.into_iter().collect()
+    }
+}
+
+/// The workflow and those that it calls or that its triggers run inside of the run.
+fn reachable<'g>(graphs: &'g Graphs, workflow_id: &str) -> Vec<&'g Arc<Graph>> {
+    let mut seen = BTreeSet::new();
+    let mut left = vec![workflow_id.to_owned()];
+    let mut found = Vec::new();
+    while let Some(id) = left.pop() {
+        let Some(graph) = graphs.get(&id).filter(|_| !seen.contains(&id)) else {
+            continue;
+        };
+        seen.insert(id);
+        found.push(graph);
+        left.extend(graph.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Subgraph { workflow_id, .. } => Some(workflow_id.to_string()),
+            NodeKind::Map(map) => Some(map.workflow_id.to_string()),
+            _ => None,
+        }));
+        left.extend(graph.triggers.iter().filter_map(|trigger| match &trigger.action {
+            TriggerAction::ExecuteTriggeredSubgraph(run) => Some(run.triggered_workflow_id.clone()),
+            _ => None,
+        }));
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! Runs whose tools, profiles or variables are not there when they are to be resumed or forked: they stay as they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::future::{self, BoxFuture, FutureExt};
+use pirn::store::{MemoryStore, Store};
+use pirn::{Engine, EngineBuilder, Profile, Tool, ToolSpec, WorkClock};
+use serde_json::{Value, json};
+
+struct Order;
+
+impl Tool for Order {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "order".to_owned(),
+            description: "Orders".to_owned(),
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn call(&self, _: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        future::ready(Ok("ordered".to_owned())).boxed()
+    }
+}
+
+fn flow() -> String {
+    let nodes = json!([{"id": "start", "type": "START"},
+        {"id": "sure", "type": "USER_INTERACTION", "config": {"question": "Sure?"}},
+        {"id": "order", "type": "TOOL", "config": {"tool": "order"}},
+        {"id": "ask", "type": "LLM", "config": {"prompt": "done?", "profileId": "house"}},
+        {"id": "end", "type": "END", "config": {"output": "nodes.order"}}]);
+    let edges = json!([{"from": "start", "to": "sure"}, {"from": "sure", "to": "order"}, {"from": "order", "to": "ask"},
+        {"from": "ask", "to": "end"}]);
+    let variables = json!([{"name": "amount", "value": 1}]);
+    json!({"id": "main", "nodes": nodes, "edges": edges, "variables": variables}).to_string()
+}
+
+fn equipped(store: &MemoryStore) -> EngineBuilder {
+    let house = Profile {
+        id: "house".to_owned(),
+        provider: "echo".to_owned(),
+        ..Profile::default()
+    };
+    Engine::builder()
+        .store(store.clone())
+        .profiles([house])
+        .tool(Arc::new(Order))
+}
+
+/// A run that waits for an answer in this store, started by an engine.
+fn waiting(engine: EngineBuilder) {
+    let engine = engine.workflows(flow()).build().expect("builds");
+    let run = engine.run("main").run_id("r").start().expect("starts");
+    while block_on(run.interactions()).is_empty() {
+        std::thread::yield_now();
+    }
+    block_on(run.kept()).expect("is kept");
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_run_is_not_resumed_without_what_it_had() {
+    let store = MemoryStore::new();
+    waiting(equipped(&store));
+    let bare = Engine::builder().store(store.clone()).build().expect("builds");
+    let error = block_on(bare.resume("r").start()).expect_err("a tool is missing");
+    assert_eq!(error.code(), "RESOURCE_MISSING");
+    assert!(
+        error.to_string().ends_with("missing here: profile house, tool order"),
+        "{error}"
+    );
+    bare.shutdown_blocking(Duration::from_secs(5));
+    let run = block_on(store.run("r")).expect("is read").expect("is there");
+    assert!(!run.status.is_final(), "it stays as it is");
+
+    let engine = equipped(&store).build().expect("builds");
+    let run = block_on(engine.resume("r").answers(|_| Some(json!("yes")), |_, _| ()).start()).expect("goes on");
+    assert_eq!(run.outcome_blocking().output, "ordered");
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_run_is_resumed_without_what_it_never_had() {
+    let store = MemoryStore::new();
+    waiting(Engine::builder().store(store.clone()));
+    let engine = Engine::builder().store(store).build().expect("builds");
+    let run = block_on(engine.resume("r").answers(|_| Some(json!("yes")), |_, _| ()).start()).expect("goes on");
+    assert!(run.outcome_blocking().error.is_some(), "it has no tool, as before");
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_run_is_cancelled_without_what_it_had() {
+    let store = MemoryStore::new();
+    waiting(equipped(&store));
+    let bare = Engine::builder().store(store).build().expect("builds");
+    let run = block_on(bare.resume("r").cancel("enough")).expect("is cancelled");
+    assert_eq!(run.outcome_blocking().status.as_str(), "CANCELLED");
+    bare.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_fork_assigns_only_variables_that_there_are() {
+    let store = MemoryStore::new();
+    waiting(equipped(&store));
+    let engine = equipped(&store).build().expect("builds");
+    let error = block_on(engine.fork("r", 0).set("amuont", json!(2)).make("r2"))
+        .map(|_| ())
+        .expect_err("a typo");
+    assert_eq!(error.code(), "UNKNOWN_NAME");
+    assert!(error.to_string().contains("did you mean amount?"), "{error}");
+    assert!(block_on(store.run("r2")).expect("is read").is_none(), "no run is made");
+    let made = block_on(engine.fork("r", 0).set("amount", json!(2)).make("r3")).expect("is made");
+    assert_eq!(made.run_id(), "r3");
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_view_at_a_step_says_what_the_run_waited_for_and_names_the_nodes_of_its_steps() {
+    let store = MemoryStore::new();
+    waiting(equipped(&store));
+    let engine = equipped(&store).build().expect("builds");
+    let run = block_on(engine.resume("r").answers(|_| Some(json!("yes")), |_, _| ()).start()).expect("goes on");
+    run.outcome_blocking();
+    run.settled_blocking();
+    let early = block_on(engine.view("r", Some(0))).expect("is read");
+    assert_eq!(early.waiting_for.map(|what| what.as_str()), Some("interaction"));
+    let whole = block_on(engine.view("r", None)).expect("is read");
+    assert_eq!(whole.waiting_for, None);
+    let mut answered = whole.history.iter().filter(|step| step.kind.as_str() == "interaction");
+    let node = answered.next().and_then(|step| step.node_id.as_deref());
+    assert_eq!(node, Some("sure"));
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
