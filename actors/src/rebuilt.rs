@@ -260,12 +260,13 @@ impl Seen {
             thread::Effect::Tool { id, node, .. }
             | thread::Effect::Function { id, node, .. }
             | thread::Effect::Script { id, node, .. }
-            | thread::Effect::Evaluate { id, node, .. } => (*id, Some(*node)),
+            | thread::Effect::Evaluate { id, node, .. }
+            | thread::Effect::Timer { id, node, .. }
+            | thread::Effect::Ask { id, node } => (*id, Some(*node)),
             thread::Effect::WaitEvent { id, node, .. } => {
                 self.waits.insert((thread, *id), self.events.len());
                 (*id, Some(*node))
             }
-            thread::Effect::Timer { id, node, .. } | thread::Effect::Ask { id, node } => (*id, Some(*node)),
             _ => return,
         };
         if self.is_uncarried {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use futures::future::{self, BoxFuture, FutureExt};
-use pirn::store::{MemoryStore, Store};
+use pirn::store::{MemoryStore, Store, WaitingFor};
 use pirn::{Engine, EngineBuilder, Profile, Tool, ToolSpec, WorkClock};
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ fn a_view_at_a_step_says_what_the_run_waited_for_and_names_the_nodes_of_its_step
     run.outcome_blocking();
     run.settled_blocking();
     let early = block_on(engine.view("r", Some(0))).expect("is read");
-    assert_eq!(early.waiting_for.map(|what| what.as_str()), Some("interaction"));
+    assert_eq!(early.waiting_for.map(WaitingFor::as_str), Some("interaction"));
     let whole = block_on(engine.view("r", None)).expect("is read");
     assert_eq!(whole.waiting_for, None);
     let mut answered = whole.history.iter().filter(|step| step.kind.as_str() == "interaction");

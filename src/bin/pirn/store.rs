@@ -40,10 +40,11 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
 pub(crate) fn not_resumed(error: &ResumeError) -> Failure {
     match error {
         ResumeError::Store(error) => refused(error),
-        ResumeError::NoSuchStep { .. } => Failure::usage(error.code(), error.to_string()),
+        ResumeError::NoSuchStep { .. } | ResumeError::NoSuchVariable { .. } => {
+            Failure::usage(error.code(), error.to_string())
+        }
         ResumeError::Missing { .. } => Failure::failed(error.code(), error.to_string())
             .with_help("name the config that has them: --profiles FILE; the run stays as it is"),
-        ResumeError::NoSuchVariable { .. } => Failure::usage(error.code(), error.to_string()),
         ResumeError::Undecided(_) => Failure::failed(error.code(), error.to_string())
             .with_help("look whether it was done; then --in-doubt repeat or --in-doubt fail"),
         _ => Failure::failed(error.code(), error.to_string()),
