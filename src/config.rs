@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{Fault, FaultCode, SourceFile};
+use pirn_core::definition::{Fault, FaultCode, SourceFile, json_from_str};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -150,7 +150,7 @@ pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
 }
 
 fn json(text: &str) -> Result<(Value, bool), String> {
-    let read = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let read = json_from_str(text).map_err(|error| error.to_string())?;
     Ok((read, false))
 }
 

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{Profile, nearest};
-use serde::Deserialize;
+use pirn_core::definition::{Profile, json_from_value, nearest};
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, ConfigText};
@@ -112,9 +111,12 @@ fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
             faults.push(ProfileFault::new(id, pointer, message));
             continue;
         }
-        match Profile::deserialize(value) {
+        match json_from_value::<Profile>(value) {
             Ok(profile) => profiles.push(profile),
-            Err(error) => faults.push(ProfileFault::new(id, "", error.to_string())),
+            Err(error) => {
+                let pointer = error.pointer().unwrap_or_default();
+                faults.push(ProfileFault::new(id, pointer, error.message()));
+            }
         }
     }
     if faults.is_empty() { Ok(profiles) } else { Err(faults) }

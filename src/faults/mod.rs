@@ -32,6 +32,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pirn_core::Millis;
+use pirn_core::definition::json_from_value;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -172,8 +173,8 @@ impl ConfigText {
 fn faults_of(written: &Value) -> Result<Faults, String> {
     match written.get("faults") {
         None => Ok(Faults::default()),
-        Some(faults) => Faults::deserialize(faults)
-            .map_err(|error| error.to_string())
+        Some(faults) => json_from_value::<Faults>(faults.clone())
+            .map_err(|error| error.sentence("`faults`"))
             .and_then(Faults::check),
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use pirn_actors::History;
 use pirn_core::conversation::MarkMap;
+use pirn_core::definition::json_from_value;
 use pirn_core::message::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -199,9 +200,9 @@ fn pirn(value: &Value) -> Result<Read, FormatError> {
 }
 
 fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, FormatError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let pointer = pirn_core::conversation::pointer_of(error.path());
-        FormatError::new(pointer, error.inner().to_string())
+    json_from_value(value.clone()).map_err(|error| {
+        let pointer = error.pointer().unwrap_or_default();
+        FormatError::new(pointer, error.message())
     })
 }
 

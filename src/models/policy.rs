@@ -1,9 +1,10 @@
 //! Call settings of a profile, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`, `prices`.
 
 use pirn_core::Millis;
-use pirn_core::definition::{Profile, nearest};
+use pirn_core::definition::{Profile, json_from_value, nearest};
 use pirn_core::model_call::{GateLimits, Prices, RetryRule};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::ProfileFault;
@@ -139,15 +140,12 @@ impl CallPolicy {
 }
 
 /// One field of the profile; a default where it is absent or wrong.
-fn part<T: Default + for<'de> Deserialize<'de>>(profile: &Profile, name: &str, faults: &mut Vec<ProfileFault>) -> T {
+fn part<T: Default + DeserializeOwned>(profile: &Profile, name: &str, faults: &mut Vec<ProfileFault>) -> T {
     match profile.rest.get(name) {
         None | Some(Value::Null) => T::default(),
-        Some(value) => T::deserialize(value).unwrap_or_else(|error| {
-            faults.push(ProfileFault::new(
-                profile.id.as_str(),
-                format!("/{name}"),
-                error.to_string(),
-            ));
+        Some(value) => json_from_value(value.clone()).unwrap_or_else(|error| {
+            let pointer = format!("/{name}{}", error.pointer().unwrap_or_default());
+            faults.push(ProfileFault::new(profile.id.as_str(), pointer, error.message()));
             T::default()
         }),
     }
@@ -263,7 +261,7 @@ mod tests {
         let faults = CallPolicy::read(&profile(&wrong), true).unwrap_err();
         let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
         let expected = [
-            "/timeouts",
+            "/timeouts/idle",
             "/retry/maxAttempts",
             "/retry/backoff",
             "/limits/requestsAtOnce",

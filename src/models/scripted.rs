@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::Millis;
 use pirn_core::conversation::{Estimator, ModelRequest, message_cost};
-use pirn_core::definition::Profile;
+use pirn_core::definition::{Profile, json_from_value};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::message::{Message, Role, ToolCall};
 use pirn_core::model_call::{CallBound, FinishReason};
@@ -162,7 +162,8 @@ fn no_arguments() -> Value {
 
 impl Response {
     fn read(place: usize, value: &Value) -> Result<Self, (&'static str, String)> {
-        let written = Written::deserialize(value).map_err(|error| ("", error.to_string()))?;
+        let written =
+            json_from_value::<Written>(value.clone()).map_err(|error| ("", error.sentence("the response")))?;
         let pattern = written.pattern.as_deref().map(Regex::new).transpose();
         // A call without an id gets one that no other call of this script has.
         let call = |(index, call): (usize, WrittenCall)| ToolCall {

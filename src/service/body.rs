@@ -5,9 +5,9 @@ use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use http_body_util::BodyExt;
+use pirn_core::definition::{JsonError, JsonErrorKind, json_from_slice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::{Path, Segment};
 
 use super::json_text::SHORT;
 use super::memory::{Budget, Reserved};
@@ -15,7 +15,7 @@ use super::problem::{Problem, ProblemCode};
 use super::state::Service;
 use crate::store::ContentHash;
 
-/// Levels of lists and objects that serde_json reads.
+/// Levels of lists and objects that are read.
 const MOST_LEVELS: usize = 128;
 
 /// A body that was read, and what tells it from others. No body is an empty object.
@@ -50,9 +50,10 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> 
 impl<T: DeserializeOwned> JsonBody<T> {
     fn parse(bytes: Vec<u8>, mut memory: Reserved, inputs: &Budget) -> Result<Self, Problem> {
         let needed = parsed_bytes(&bytes);
-        // The text and its values are there together.
-        if !memory.grow_to(needed + bytes.len()) {
-            return Err(no_room(needed + bytes.len(), inputs));
+        // The text, the tree that is read from it, which has no more values, and what is made of the tree are there together.
+        let most = 2 * needed + bytes.len();
+        if !memory.grow_to(most) {
+            return Err(no_room(most, inputs));
         }
         let value = parse(&bytes)?;
         // What is JSON is UTF-8.
@@ -198,52 +199,24 @@ async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Res
 /// Reads JSON; a fault says where.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value: T = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let pointer = pointer(error.path());
-        let error = error.into_inner();
-        fault(&error).at(pointer).in_line(error.line(), error.column())
-    })?;
-    deserializer
-        .end()
-        .map_err(|error| fault(&error).in_line(error.line(), error.column()))?;
-    Ok(value)
+    json_from_slice(bytes).map_err(|error| refusal(&error))
 }
 
-fn fault(error: &serde_json::Error) -> Problem {
-    let text = error.to_string();
-    // The place stands in fields of its own.
-    let sentence = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(sentence, _)| sentence);
-    let code = if !error.is_data() {
-        ProblemCode::InvalidJson
-    } else if sentence.starts_with("unknown field") {
-        ProblemCode::UnknownField
-    } else if sentence.starts_with("missing field") {
-        ProblemCode::MissingField
-    } else {
-        ProblemCode::InvalidValue
+fn refusal(error: &JsonError) -> Problem {
+    let code = match error.kind() {
+        JsonErrorKind::Syntax => ProblemCode::InvalidJson,
+        JsonErrorKind::UnknownField => ProblemCode::UnknownField,
+        JsonErrorKind::MissingField => ProblemCode::MissingField,
+        JsonErrorKind::Invalid => ProblemCode::InvalidValue,
     };
-    Problem::new(code, sentence)
-}
-
-fn pointer(path: &Path) -> String {
-    let mut pointer = String::new();
-    for segment in path {
-        match segment {
-            Segment::Seq { index } => {
-                pointer.push('/');
-                pointer.push_str(&index.to_string());
-            }
-            Segment::Map { key } => {
-                pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-            }
-            Segment::Enum { .. } | Segment::Unknown => {}
-        }
+    let mut problem = Problem::new(code, error.sentence("the body"));
+    if let Some(pointer) = error.pointer() {
+        problem = problem.at(pointer);
     }
-    pointer
+    match error.place() {
+        Some((line, column)) => problem.in_line(line as usize, column as usize),
+        None => problem,
+    }
 }
 
 #[cfg(test)]

@@ -392,6 +392,10 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String> {
+    // serde would read a list as the fields in order.
+    if !text.trim_start().starts_with('{') {
+        return Err("no line of an exported run: it must be an object".to_owned());
+    }
     serde_json::from_str(text).map_err(|error| format!("no line of an exported run: {error}"))
 }
 

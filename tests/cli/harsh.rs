@@ -93,10 +93,86 @@ fn marks_take_any_length_that_a_history_may_have_and_no_other() {
         (r#"{"length": 99999999999999999999999, "operations": []}"#, "/length"),
         (r#"{"length": 5, "operations": [{"append": -1}]}"#, "/operations/0"),
         (r#"{"length": 5, "operations": [{}]}"#, "/operations/0"),
-        (&"[".repeat(100_000), "recursion limit"),
-        ("", "EOF"),
+        (&"[".repeat(100_000), "nested more than 128 levels"),
+        ("", "the text ends here"),
     ] {
         says(&asked(text), 1, part);
+    }
+}
+
+#[test]
+fn json_that_is_given_is_read_as_it_is_written_or_refused_with_its_place() {
+    let folder = folder("harsh-json")
+        .with("list.json", "[[]]")
+        .with("twice.json", "{\"role\": \"a\",\n \"role\": \"b\"}")
+        .with("profile.json", r#"[{"id": "a", "provider": "echo", "timeouts": []}]"#)
+        .with("profiles.json", r#"{"profiles": [["a", "echo"]]}"#)
+        .with("again.json", r#"{"profiles": [], "profiles": []}"#);
+    let big = "99999999999999999999";
+    let run = |option: &'static str, value: &str| -> Vec<String> {
+        ["run", "flow.json", option, value].map(str::to_owned).to_vec()
+    };
+    let runs = |arguments: &[&str]| -> Vec<String> {
+        let all = [&["runs"], arguments, &["--store", "runs.db"]].concat();
+        all.into_iter().map(str::to_owned).collect()
+    };
+    for (arguments, part) in [
+        (
+            run("--input", r#"{"a": 1, "a": 2}"#),
+            "/a: the key `a` is given twice in one object (line 1, column 10)",
+        ),
+        (
+            run("--input", &format!("[{big}]")),
+            "/0: an integer must be at least -2^63 and at most 2^64-1",
+        ),
+        (run("--input", r#""\udc00""#), "half of a surrogate pair"),
+        (run("--input", "@binary"), "it is no text in UTF-8 (byte 2)"),
+        (run("--input", "@nul"), "found the byte 0x00"),
+        (
+            run("--answer", r#"ask={"a": 1, "a": 2}"#),
+            "/a: the key `a` is given twice",
+        ),
+        (run("--pinned", "list.json"), "must be an object, got a list"),
+        (
+            run("--pinned", "twice.json"),
+            "/role: the key `role` is given twice in one object (line 2, column 2)",
+        ),
+        (run("--conversation", "list.json"), "must be an object, got a list"),
+        (
+            run("--conversation", "twice.json"),
+            "/role: the key `role` is given twice",
+        ),
+        (run("--profiles", "profile.json"), "must be an object, got a list"),
+        (run("--profiles", "profiles.json"), "must be an object, got a list"),
+        (
+            run("--profiles", "again.json"),
+            "/profiles: the key `profiles` is given twice",
+        ),
+        (runs(&["answer", "r", "i", big]), "write a larger one as text"),
+        (
+            runs(&["answer", "r", "i", r#"{"a": 1, "a": 2}"#]),
+            "/a: the key `a` is given twice",
+        ),
+        (runs(&["emit", "r", "paid", "[]"]), "must be an object, got a list"),
+        (
+            runs(&["emit", "r", "paid", r#"{"a": 1, "a": 2}"#]),
+            "/a: the key `a` is given twice",
+        ),
+        (
+            runs(&["fork", "r", "--at", "1", "--set", &format!("n={big}")]),
+            "write a larger one as text",
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let ended = pirn_in(folder.path(), &arguments, &[]);
+        let said = format!("{arguments:?}: {}{}", ended.stdout, ended.stderr);
+        assert!(
+            matches!(ended.code, Some(1 | 2)) && said.contains(part),
+            "{part:?} is not in {said}"
+        );
+        for word in ["invalid type", "expected struct", "expected a map", "sequence", "tuple"] {
+            assert!(!said.contains(word), "{said}");
+        }
     }
 }
 

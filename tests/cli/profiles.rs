@@ -38,7 +38,12 @@ fn a_wrong_profile_is_told_of_at_its_line() {
             9,
             "temprature",
         ),
-        ("provider = \"echo\"\ntokenLimit = \"many\"\n", "/profiles/1", 5, "many"),
+        (
+            "provider = \"echo\"\ntokenLimit = \"many\"\n",
+            "/profiles/1/tokenLimit",
+            8,
+            "must be a whole number that is not negative, got the text \"many\"",
+        ),
         (
             "provider = \"echo\"\nfallback = [\"good\", \"gone\"]\n",
             "/profiles/1/fallback/1",

@@ -226,8 +226,8 @@ fn wrong_keys_by_tenant_are_said_with_their_place() {
     let server = Server::answering([]);
     for (keys, words) in [
         (json!({"tenant": "acme"}), "unknown field `tenant`"),
-        (json!({"by": "tenant"}), "missing field `names`"),
-        (json!({"by": "tenant", "names": ["a"]}), "invalid type"),
+        (json!({"by": "tenant"}), "`names` is missing"),
+        (json!({"by": "tenant", "names": ["a"]}), "must be an object, got a list"),
     ] {
         let built = engine([profile(&server, &json!({ "apiKeyEnvs": keys }))]).build();
         let error = built.expect_err("it is wrong").to_string();

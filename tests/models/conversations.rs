@@ -186,9 +186,9 @@ fn what_can_not_be_read_is_said_with_its_place() {
             json!({"messages": [], "markMap": {"batchBoundaries": [5]}}),
             None,
             "/markMap",
-            "missing field",
+            "is missing",
         ),
-        (json!(7), None, "", "invalid type"),
+        (json!(7), None, "", "must be a list"),
     ] {
         let error = read(&value, format).expect_err("refused");
         assert!(error.pointer.starts_with(pointer), "{error} at {}", error.pointer);

@@ -251,6 +251,279 @@ async fn a_run_has_the_id_that_it_is_given_once() {
 }
 
 #[tokio::test]
+async fn a_bad_body_is_refused_in_words_of_json_and_with_its_place() {
+    let world = World::new().await;
+    let digits = "1".repeat(30);
+    let (big, small) = (
+        format!(r#"{{"workflow": "echo", "input": {{"n": [{digits}]}}}}"#),
+        "-9223372036854775809",
+    );
+    let small = format!(r#"{{"workflow": "echo", "input": {small}}}"#);
+    let deep = format!(r#"{{"workflow": "echo", "input": {}}}"#, "[".repeat(100_000));
+    let cases: &[(&str, &[u8], &str, Value, &str)] = &[
+        (
+            "/v1/runs",
+            b"[]",
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a list",
+        ),
+        (
+            "/v1/runs",
+            br#"["echo", {}]"#,
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a list",
+        ),
+        (
+            "/v1/runs",
+            b"7",
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a number",
+        ),
+        (
+            "/v1/runs",
+            b"null",
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got null",
+        ),
+        ("/v1/runs", b"{}", "MISSING_FIELD", json!(""), "`workflow` is missing"),
+        (
+            "/v1/runs",
+            br#"{"workflow": {}}"#,
+            "INVALID_VALUE",
+            json!("/workflow"),
+            "/workflow must be text, got an object",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": null}"#,
+            "INVALID_VALUE",
+            json!("/workflow"),
+            "/workflow must be text, got null",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": true}"#,
+            "INVALID_VALUE",
+            json!("/workflow"),
+            "must be text, got true",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "echo", "inptu": 1}"#,
+            "UNKNOWN_FIELD",
+            json!("/inptu"),
+            "did you mean `input`?",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "echo", "conversation": {}}"#,
+            "INVALID_VALUE",
+            json!("/conversation"),
+            "/conversation must be a list, got an object",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "echo", "conversation": [[]]}"#,
+            "INVALID_VALUE",
+            json!("/conversation/0"),
+            "/conversation/0 must be an object, got a list",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "echo", "input": 1, "input": 2}"#,
+            "INVALID_VALUE",
+            json!("/input"),
+            "the key `input` is given twice",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "echo", "input": {"a/b": [{"x": 1, "x": 1}]}}"#,
+            "INVALID_VALUE",
+            json!("/input/a~1b/0/x"),
+            "the key `x` is given twice",
+        ),
+        (
+            "/v1/runs",
+            big.as_bytes(),
+            "INVALID_VALUE",
+            json!("/input/n/0"),
+            "write a larger one as text",
+        ),
+        (
+            "/v1/runs",
+            small.as_bytes(),
+            "INVALID_VALUE",
+            json!("/input"),
+            "at least -2^63",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "echo", "input": 1e400}"#,
+            "INVALID_JSON",
+            Value::Null,
+            "number out of range",
+        ),
+        (
+            "/v1/runs",
+            b"{\"workflow\": \"\xff\"}",
+            "INVALID_JSON",
+            Value::Null,
+            "not UTF-8: the byte 0xff",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "\ud800x"}"#,
+            "INVALID_JSON",
+            Value::Null,
+            "half of a surrogate pair",
+        ),
+        (
+            "/v1/runs",
+            br#"{"workflow": "\ud800"}"#,
+            "INVALID_JSON",
+            Value::Null,
+            "half of a surrogate pair",
+        ),
+        (
+            "/v1/runs",
+            b"{\"workflow\": \"a\0b\"}",
+            "INVALID_JSON",
+            Value::Null,
+            "control character in text",
+        ),
+        (
+            "/v1/runs",
+            b"{\"workflow\": \"echo\"}\0",
+            "INVALID_JSON",
+            Value::Null,
+            "found the byte 0x00",
+        ),
+        (
+            "/v1/runs",
+            deep.as_bytes(),
+            "INVALID_JSON",
+            Value::Null,
+            "nested more than 128 levels deep",
+        ),
+        (
+            "/v1/runs/r/cancel",
+            b"[]",
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a list",
+        ),
+        (
+            "/v1/runs/r/pause",
+            b"[]",
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a list",
+        ),
+        (
+            "/v1/runs/r/pause",
+            br#"{"a": 1}"#,
+            "UNKNOWN_FIELD",
+            json!("/a"),
+            "there are none here",
+        ),
+        (
+            "/v1/runs/r/emit",
+            br#"["paid"]"#,
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a list",
+        ),
+        (
+            "/v1/runs/r/emit",
+            br#"{"name": "paid", "data": []}"#,
+            "INVALID_VALUE",
+            json!("/data"),
+            "/data must be an object, got a list",
+        ),
+        (
+            "/v1/runs/r/fork",
+            br#"{"step": -1}"#,
+            "INVALID_VALUE",
+            json!("/step"),
+            "/step must be a whole number that is not negative, got -1",
+        ),
+        (
+            "/v1/runs/r/fork",
+            br#"{"step": 1.5}"#,
+            "INVALID_VALUE",
+            json!("/step"),
+            "that is not negative, got 1.5",
+        ),
+        (
+            "/v1/runs/r/pin",
+            br#"{"section": "x", "value": 1}"#,
+            "INVALID_VALUE",
+            json!("/section"),
+            "must be one of role",
+        ),
+        (
+            "/v1/interactions/i",
+            b"[1]",
+            "INVALID_VALUE",
+            json!(""),
+            "the body must be an object, got a list",
+        ),
+        (
+            "/v1/chat/echo",
+            br#"{"messages": {}}"#,
+            "INVALID_VALUE",
+            json!("/messages"),
+            "/messages must be a list, got an object",
+        ),
+    ];
+    for (path, body, code, pointer, words) in cases {
+        let request = world
+            .client
+            .post(world.url(path))
+            .header("content-type", "application/json");
+        let refused = answer(request.body(body.to_vec())).await;
+        let told = format!(
+            "{path} {}: {}",
+            String::from_utf8_lossy(&body[..body.len().min(80)]),
+            refused.body
+        );
+        assert_eq!(
+            (&refused.body["code"], &refused.body["pointer"]),
+            (&json!(code), pointer),
+            "{told}"
+        );
+        let detail = refused.body["detail"].as_str().expect("a sentence");
+        assert!(detail.contains(words), "{told}");
+        assert!(
+            refused.body["line"].is_u64() && refused.body["column"].is_u64(),
+            "{told}"
+        );
+        for word in detail.split(|letter: char| !letter.is_alphanumeric()) {
+            let of_rust = [
+                "struct", "enum", "tuple", "unit", "map", "sequence", "variant", "u64", "usize", "StartRun",
+            ];
+            assert!(!of_rust.contains(&word), "{told}");
+        }
+    }
+    let taken =
+        r#"{"workflow": "echo", "input": {"n": 18446744073709551615, "text": "a\u0000b \ud83d\ude00", "f": 5.0}}"#;
+    let request = world
+        .client
+        .post(world.url("/v1/runs"))
+        .header("content-type", "application/json");
+    let started = answer(request.body(taken)).await;
+    let report = world.ended(started.body["runId"].as_str().expect("an id")).await;
+    assert_eq!(
+        report["output"],
+        json!({"n": u64::MAX, "text": "a\0b \u{1f600}", "f": 5.0})
+    );
+}
+
+#[tokio::test]
 async fn a_faulty_request_is_refused_with_the_place_of_the_fault() {
     let world = World::new().await;
     let raw = |body: &str| {

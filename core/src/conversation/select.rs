@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Conversation, ConversationError, Counted};
-use crate::definition::{ConversationHistoryOptions, HistorySelection};
+use crate::definition::{ConversationHistoryOptions, HistorySelection, json_from_value};
 use crate::message::{Message, Role};
 
 /// Options that are odd and still good.
@@ -153,9 +153,9 @@ pub fn parse_selection(value: &Value) -> Result<HistorySelection, ConversationEr
         Value::Bool(all) => Ok(HistorySelection::All(*all)),
         Value::Object(_) => {
             let options: ConversationHistoryOptions =
-                serde_path_to_error::deserialize(value).map_err(|error| ConversationError::InvalidHistoryOptions {
-                    pointer: pointer_of(error.path()),
-                    message: error.inner().to_string(),
+                json_from_value(value.clone()).map_err(|error| ConversationError::InvalidHistoryOptions {
+                    pointer: error.pointer().unwrap_or_default().to_owned(),
+                    message: error.message().to_owned(),
                 })?;
             check(&options)?;
             Ok(HistorySelection::Some(options))

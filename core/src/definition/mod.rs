@@ -33,6 +33,7 @@ pub(crate) use fault::bounded;
 pub use fault::{Fault, FaultCode, MAX_FAULTS, Position};
 pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
 pub use interaction::{OnTimeout, TimeoutTarget, TimeoutWord, UserInteractionConfig};
+pub use json::{JsonError, JsonErrorKind, json_from_slice, json_from_str, json_from_value};
 pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,

@@ -215,7 +215,7 @@ fn as_text(tool: &ToolInfo) -> String {
 }
 
 fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Result<ExitCode, Failure> {
-    let arguments = serde_json::from_str(arguments).map_err(|error| {
+    let arguments = pirn_core::definition::json_from_str(arguments).map_err(|error| {
         Failure::usage("INVALID_ARGUMENTS", format!("the arguments are not JSON: {error}"))
             .with_help("put them into single quotes: '{\"name\": \"value\"}'")
     })?;

@@ -28,7 +28,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, max_tokens};
 use pirn_core::conversation::{MessageRules, ModelRequest};
-use pirn_core::definition::{Profile, variable_name_fault, variable_text_fault};
+use pirn_core::definition::{Profile, json_from_value, variable_name_fault, variable_text_fault};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
@@ -143,9 +143,9 @@ impl Remote {
         for name in Written::FIELDS {
             let Some(value) = profile.rest.get(name) else { continue };
             let one = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
-            match Written::deserialize(one) {
+            match json_from_value(one) {
                 Ok(one) => written.take(one),
-                Err(error) => fault(&format!("/{name}"), error.to_string()),
+                Err(error) => fault(error.pointer().unwrap_or_default(), error.message().to_owned()),
             }
         }
         if let Err(message) = headers::of_request(&written.headers, &BTreeMap::new(), |_| None) {

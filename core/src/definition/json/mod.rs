@@ -6,10 +6,12 @@
 mod deserialize;
 mod locate;
 mod parse;
+mod strict;
 
 pub(crate) use deserialize::{Mismatch, MismatchKind};
 pub(crate) use locate::{Lines, pointer_at, written_offset};
 pub(crate) use parse::{DuplicateKey, Parsed, parse};
+pub use strict::{JsonError, JsonErrorKind, json_from_slice, json_from_str, json_from_value};
 
 use super::aliases::aliases_of;
 

@@ -251,7 +251,12 @@ impl<'a> Parser<'a> {
             return Ok(Quoted::Plain(&self.text[start + 1..end]));
         }
         let text = serde_json::from_str(&self.text[start..=end]).map_err(|error| {
-            let message = format!("a bad escape in text: {}", without_place(&error));
+            let message = match without_place(&error).as_str() {
+                "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
+                    "a bad escape in text: half of a surrogate pair".to_owned()
+                }
+                other => format!("a bad escape in text: {other}"),
+            };
             self.error_at(FaultCode::InvalidJson, message, start, end + 1)
         })?;
         Ok(Quoted::Escaped(text))

@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use pirn::formats::{self, FormatError, Read};
-use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer, pointer_of};
+use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer};
+use pirn_core::definition::{JsonError, JsonErrorKind, json_from_str, json_from_value};
 use pirn_core::message::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -42,18 +43,27 @@ impl BadInput {
 
 /// Reads a value of its type.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadInput> {
-    typed(&json_of(text)?)
+    json_from_str(text).map_err(|error| refusal(&error))
 }
 
 /// Reads any JSON.
 pub(super) fn json_of(text: &str) -> Result<Value, BadInput> {
-    serde_json::from_str(text).map_err(|error| BadInput::new("INVALID_JSON", error.to_string(), ""))
+    parse(text)
 }
 
 /// Reads a JSON value as a value of its type.
 pub(super) fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, BadInput> {
-    serde_path_to_error::deserialize(value)
-        .map_err(|error| BadInput::new("INVALID_INPUT", error.inner().to_string(), pointer_of(error.path())))
+    json_from_value(value.clone()).map_err(|error| refusal(&error))
+}
+
+fn refusal(error: &JsonError) -> BadInput {
+    let pointer = error.pointer().unwrap_or_default();
+    match error.kind() {
+        JsonErrorKind::Syntax => BadInput::new("INVALID_JSON", error.to_string(), pointer),
+        JsonErrorKind::UnknownField | JsonErrorKind::MissingField | JsonErrorKind::Invalid => {
+            BadInput::new("INVALID_INPUT", error.sentence("the input"), pointer)
+        }
+    }
 }
 
 /// A conversation in the form that it seems to be in.

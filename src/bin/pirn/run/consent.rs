@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use pirn::ToolConsent;
 use pirn::tools::{Approval, ToolRegistry, Verdict};
+use pirn_core::definition::json_from_str;
 use serde_json::{Value, json};
 
 use super::asking::{line_after, say};
@@ -66,7 +67,7 @@ pub(super) fn asked(call: &ToolConsent, of: &str) -> Value {
                 let Some(line) = line_after("  arguments, as JSON: ") else {
                     return refusal("nobody answered on the terminal");
                 };
-                match serde_json::from_str::<Value>(&line) {
+                match json_from_str::<Value>(&line) {
                     Ok(arguments) => return json!({"decision": "allow", "arguments": arguments}),
                     Err(error) => say(&format!("    not JSON: {error}")),
                 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pirn::check::{Checked, SourceFile, World, check};
 use pirn::{History, Pinned, formats};
-use pirn_core::definition::{TriggerAction, nearest};
+use pirn_core::definition::{TriggerAction, json_from_str, nearest};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -124,7 +124,7 @@ fn conversation(path: &str) -> Result<History, Failure> {
 }
 
 fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::usage("INVALID_INPUT", format!("invalid {name}: {error}")))
+    json_from_str(text).map_err(|error| Failure::usage("INVALID_INPUT", format!("invalid {name}: {error}")))
 }
 
 /// A hint at the probable meaning of the input.

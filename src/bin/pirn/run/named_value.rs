@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pirn_core::definition::{JsonErrorKind, json_from_str};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -9,15 +10,19 @@ use crate::failure::Failure;
 /// Reads `NAME=VALUE`, where the value is JSON, or a text that is none.
 pub(crate) fn named_value(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json_or_text(value))),
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json_or_text(value)?)),
         Some(_) => Err("there is no name before the `=`".to_owned()),
         None => Err("there is no `=` in it".to_owned()),
     }
 }
 
-/// JSON, or a text that is none.
-pub(crate) fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+/// JSON, or a text that is none. JSON that would be read as another value than is written is an error, and no text.
+pub(crate) fn json_or_text(text: &str) -> Result<Value, String> {
+    match json_from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) if error.kind() == JsonErrorKind::Syntax => Ok(Value::from(text)),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Refuses an option that has two values for one name.
@@ -51,6 +56,8 @@ mod tests {
         ] {
             assert_eq!(named_value(text), Ok((name.to_owned(), value)), "{text}");
         }
+        let twice = named_value(r#"a={"x": 1, "x": 2}"#).unwrap_err();
+        assert!(twice.starts_with("/x: the key `x` is given twice"), "{twice}");
         assert_eq!(named_value("tenant"), Err("there is no `=` in it".to_owned()));
         assert_eq!(named_value("=acme"), Err("there is no name before the `=`".to_owned()));
     }

@@ -176,12 +176,17 @@ fn typed(question: &Interaction, names_run: bool) -> Option<Value> {
         let choice = choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
         say(&format!("  {number}) {choice}"));
     }
-    let line = line_after("  > ")?;
-    Some(match line.parse::<usize>() {
-        Ok(number) if (1..=choices.len()).contains(&number) => choices[number - 1].clone(),
-        _ if is_text => Value::from(line),
-        _ => json_or_text(&line),
-    })
+    loop {
+        let line = line_after("  > ")?;
+        match line.parse::<usize>() {
+            Ok(number) if (1..=choices.len()).contains(&number) => return Some(choices[number - 1].clone()),
+            _ if is_text => return Some(Value::from(line)),
+            _ => match json_or_text(&line) {
+                Ok(value) => return Some(value),
+                Err(error) => say(&format!("    {error}")),
+            },
+        }
+    }
 }
 
 fn run_of(question: &Interaction) -> &str {

@@ -9,6 +9,7 @@ use futures::future::FutureExt;
 use pirn::check::SourceFile;
 use pirn::store::{Run, RunFilter, Store};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
+use pirn_core::definition::json_from_str;
 use serde_json::{Value, json};
 
 use super::asking::Asking;
@@ -97,7 +98,7 @@ pub(crate) struct Fork {
 }
 
 fn json_of(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    json_from_str(text).map_err(|error| error.to_string())
 }
 
 fn assigned(text: &str) -> Result<(String, Value), String> {

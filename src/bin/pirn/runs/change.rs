@@ -11,6 +11,7 @@ use pirn::check::SourceFile;
 use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
 use pirn::{Engine, Migration, ResumeError};
+use pirn_core::definition::json_from_str;
 use serde_json::{Map, Value, json};
 
 use super::look::status;
@@ -65,7 +66,7 @@ pub(super) struct Emit {
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
+    json_from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
 fn done(output: Output, said: &str) -> ExitCode {
@@ -101,7 +102,8 @@ impl AnswerArgs {
         let request = Request::Answer {
             run_id: self.id.clone(),
             interaction_id: self.interaction.clone(),
-            answer: json_or_text(&self.answer),
+            answer: json_or_text(&self.answer)
+                .map_err(|error| Failure::usage("INVALID_ANSWER", format!("invalid answer: {error}")))?,
             by: self.by.clone(),
         };
         told(store, output, &self.id, request)
