@@ -20,7 +20,7 @@ use std::task::{Poll, Waker};
 
 use crate::host::Host;
 use crate::protocol::bus::BusMsg;
-use crate::protocol::mailbox::Depth;
+use crate::protocol::mailbox::{Depth, PutOff};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 
 /// Messages that wait for the bus: from here on no run starts.
@@ -31,12 +31,6 @@ const TURNS: usize = 1_024;
 
 /// Runs that have their turns before other tasks of the arbiter have theirs.
 const AT_ONCE: usize = 16;
-
-/// A run whose turn was put off.
-pub(crate) trait PutOff {
-    /// Has its turn now.
-    fn has_turn(&self);
-}
 
 /// A run that waits.
 enum Waits {

@@ -29,11 +29,11 @@ use pirn_core::run::{
 use pirn_core::thread::EffectId;
 
 use crate::acknowledgements::Acknowledge;
-use crate::backlog::PutOff;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
 use crate::parked::{Parked, shut_down};
 use crate::protocol::bus::BusMsg;
+use crate::protocol::mailbox::PutOff;
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
 use crate::rebuilt::{Rebuilt, Resumed};
 use crate::run_context::RunContext;

@@ -12,7 +12,7 @@ use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Setting, Set
 use pirn_core::thread::FiringId;
 use pirn_core::value::TOO_DEEP;
 
-use crate::backlog::{Backlog, PutOff};
+use crate::backlog::Backlog;
 use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
@@ -22,6 +22,7 @@ use crate::protocol::bus::{
 };
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
+use crate::protocol::mailbox::PutOff;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::room::SharedRoom;
 use crate::settings::SharedSettings;

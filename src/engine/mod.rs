@@ -17,8 +17,11 @@ use std::sync::Weak;
 use std::time::Duration;
 
 pub use pirn_actors::engine::MailboxDepths;
+#[cfg(feature = "service")]
+use pirn_actors::engine::Watch;
+#[cfg(feature = "service")]
 pub(crate) use pirn_actors::engine::check_name;
-use pirn_actors::engine::{EngineShared, StartedRun, Watch};
+use pirn_actors::engine::{EngineShared, StartedRun};
 use pirn_actors::host::ThreadTag;
 use pirn_core::conversation::Spent;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -250,6 +253,7 @@ impl Engine {
 
     /// Has each run that a trigger or a schedule starts handed to `watch` from now on, before its first step. None: no more of
     /// them.
+    #[cfg(feature = "service")]
     pub(crate) fn watch_started(&self, watch: impl Fn() -> Option<Watch> + Send + Sync + 'static) {
         self.shared.watch_started(Box::new(watch));
     }

@@ -65,7 +65,7 @@ fn a_trigger_starts_no_run_with_an_input_that_does_not_fit() {
         let engine = Engine::builder().workflows(bundle.to_string()).virtual_time(Some(1));
         let engine = engine.build().expect("builds");
         let mut run = engine.run("main");
-        let events = run.blocking_events(&[EventType::TriggerFailed], 100);
+        let events = run.blocking_events(&[EventType::TriggeredSubgraphFailed], 100);
         let run = run.start().expect("starts");
         run.emit("go", []);
         assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
@@ -73,7 +73,7 @@ fn a_trigger_starts_no_run_with_an_input_that_does_not_fit() {
         engine.shutdown_blocking(Duration::from_secs(5));
         let failed: Vec<String> = events
             .filter_map(|heard| match heard {
-                Heard::Event(event) if event.raised.event_type == EventType::TriggerFailed => {
+                Heard::Event(event) if event.raised.event_type == EventType::TriggeredSubgraphFailed => {
                     Some(event.to_json().to_string())
                 }
                 Heard::Event(_) | Heard::Lagged(_) => None,

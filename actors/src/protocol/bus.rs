@@ -12,10 +12,9 @@ use pirn_core::run::TriggersActed;
 use pirn_core::thread::Outcome;
 
 use super::events::Deliver;
-use super::mailbox::Sender;
+use super::mailbox::{PutOff, Sender};
 use super::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::answer::Answer;
-use crate::backlog::PutOff;
 
 /// A handle to the event bus of an arbiter.
 pub(crate) type BusSender = Sender<BusMsg>;

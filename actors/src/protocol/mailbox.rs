@@ -94,6 +94,12 @@ impl<M> Stream for Receiver<M> {
     }
 }
 
+/// A run whose turn was put off.
+pub(crate) trait PutOff {
+    /// Takes the turn now.
+    fn has_turn(&self);
+}
+
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, StreamExt};

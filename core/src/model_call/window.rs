@@ -1,7 +1,7 @@
 //! The requests of the last minute, in the order of their starts, with the tokens of each.
 //!
-//! What a gate asks of it costs O(log n): the sums over the first requests are those of a Fenwick tree, in which a request's tokens may
-//! change when it ends.
+//! A gate's queries cost O(log n): sums over the first requests come from a Fenwick tree, because a request's tokens may change when
+//! the request ends.
 
 use std::collections::VecDeque;
 

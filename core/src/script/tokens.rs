@@ -60,7 +60,10 @@ pub fn long_pattern(source: &str, most: usize) -> Option<Range<usize>> {
     if source.len() <= most || source.split('\n').all(|line| line.len() <= most) {
         return None;
     }
-    let is_long = |at: &Range<usize>| at.len() > most && source.as_bytes()[at.start] == b'/';
+    let starts_with = |at: usize, sign: u8| source.as_bytes().get(at) == Some(&sign);
+    // The text of a template is a literal too, and may start with a `/`; no regular expression follows a backtick or a `}`.
+    let in_template = |at: usize| at > 0 && (starts_with(at - 1, b'`') || starts_with(at - 1, b'}'));
+    let is_long = |at: &Range<usize>| at.len() > most && starts_with(at.start, b'/') && !in_template(at.start);
     if let Some(tokens) = tokens(source) {
         let literals = tokens.into_iter().filter(|token| token.kind == TokenKind::Literal);
         let mut places = literals.map(|token| token.at);

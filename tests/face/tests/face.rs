@@ -90,17 +90,18 @@ fn line(nodes: &[Value]) -> String {
         .windows(2)
         .map(|pair| json!({"from": pair[0], "to": pair[1]}))
         .collect();
-    json!({"id": "flow", "config": {"tokenizer": "words"}, "nodes": all, "edges": edges}).to_string()
+    json!({"id": "flow", "nodes": all, "edges": edges}).to_string()
 }
 
 #[test]
 fn a_model_of_ones_own_answers_and_streams() {
+    let asks = json!({"id": "ask", "type": "LLM", "config": {"profileId": "critic", "prompt": "three small words"}});
+    let mut flow: Value = pirn::serde_json::from_str(&line(&[asks])).expect("JSON");
+    flow["config"] = json!({"tokenizer": "words"});
     let engine = Engine::builder()
         .model("critic", Arc::new(Critic))
         .tokenizer("words", Arc::new(Words))
-        .workflows(line(&[
-            json!({"id": "ask", "type": "LLM", "config": {"profileId": "critic", "prompt": "three small words"}}),
-        ]))
+        .workflows(flow.to_string())
         .virtual_time(None)
         .build()
         .expect("valid");

@@ -44,12 +44,12 @@ impl JsonError {
         self.kind
     }
 
-    /// What is wrong, without the place.
+    /// Description of the fault, without its place.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What is wrong as a sentence about the value, which is `root` where nothing leads into it.
+    /// Returns the fault as a sentence about the value, which is called `root` where no pointer leads into it.
     pub fn sentence(&self, root: &str) -> String {
         let subject = match self.pointer.as_deref() {
             None | Some("") => root,
@@ -354,7 +354,7 @@ impl de::Error for Misfit {
     }
 }
 
-/// What serde expects, in words of JSON.
+/// The expectation that serde states, in words of JSON.
 fn in_json(wanted: &str) -> String {
     let range = |least: i128, most: u128| format!("a whole number from {least} to {most}");
     match wanted {
