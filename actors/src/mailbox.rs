@@ -669,7 +669,7 @@ pub(crate) struct RunActor {
     spec: Option<Box<RunSpec>>,
     /// None before it is made, from what the run was asked to be.
     mailbox: Option<Rc<LocalMailbox>>,
-    /// What it is told before that.
+    /// Messages delivered before that.
     told: Vec<SupervisorMsg>,
 }
 

@@ -67,14 +67,14 @@ pub(crate) struct TriggerMatcherActor {
 #[derive(Default)]
 struct Held {
     evaluation: u64,
-    /// What the result is for; none: it is there.
+    /// Use of the result; `None` when the result is already here.
     then: Option<(Watcher, Arc<Event>, Then)>,
     /// Dropping it stops the evaluation.
     work: Option<WorkHandle>,
     rest: VecDeque<Rest>,
 }
 
-/// What comes after a text.
+/// Work that continues after a text was evaluated.
 enum Rest {
     /// A trigger meets an event.
     Meets(Watcher, Arc<Event>, Meeting),
@@ -82,7 +82,7 @@ enum Rest {
     Quiesce(Quiesce),
 }
 
-/// What comes of a trigger that watches an event.
+/// Result of a meeting of a trigger and an event.
 #[derive(Clone, Copy)]
 enum Meeting {
     /// It fires where its condition holds.
@@ -91,7 +91,7 @@ enum Meeting {
     HasFired,
 }
 
-/// What the result of a text is for.
+/// Use of a text's result.
 enum Then {
     Condition,
     Variable(Arc<TriggerDefinition>),
@@ -117,7 +117,7 @@ impl Later {
     }
 }
 
-/// What was done, or the text that it waits for.
+/// `None` when the trigger is done with the event; otherwise the text that it waits for.
 type Considered = Result<Option<Later>, RunError>;
 
 /// Meetings of a run that wait for a text: from here on it has no turn, and half of it later it has.

@@ -82,7 +82,7 @@ impl RunArchive for NoArchive {
     }
 }
 
-/// Where the service finds the runs that it does not have.
+/// Source of the runs that are not in the memory of the service.
 pub(super) enum Archive {
     /// In the engine's store.
     Stored(StoredRuns),

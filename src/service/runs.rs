@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) about: About,
     /// It goes on in another process, or later in this one: its status in the store.
     left: OnceLock<&'static str>,
-    /// Whether it has ended or goes on elsewhere is decided, and its log is closed.
+    /// True once the run has ended here or goes on in another process; its log is closed then.
     decided: watch::Sender<bool>,
     pub(super) log: EventLog,
     pub(super) progress: Progress,

@@ -139,7 +139,7 @@ impl Service {
         self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the engine needs to know a service by without keeping it.
+    /// Returns a function that finds the service while it lives, for the engine, which must not keep it alive.
     pub(super) fn weak(&self) -> impl Fn() -> Option<Self> + Send + Sync + use<> {
         let shared: Weak<Shared> = Arc::downgrade(&self.shared);
         move || {

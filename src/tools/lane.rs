@@ -1,6 +1,6 @@
 //! The way to a server whose requests do not say which call they belong to: the calls of one run at a time.
 //!
-//! What a server asks during a call (a person, a model) is for that call's run alone to answer. MCP has no field that names the call,
+//! A request of a server during a call (to a person, to a model) is answered by the run of that call. MCP names no call in it,
 //! and over HTTP a server may send such a request outside of the call's response. So while one run's calls are under way, those of
 //! other runs wait, in the order in which they came.
 

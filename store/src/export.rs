@@ -250,7 +250,7 @@ fn step_line(step: u64, record: Record) -> Line {
     }
 }
 
-/// What stands between a line's other members and its body. No text of JSON has it inside: there a quote is escaped.
+/// Separator between a line's other members and its body. No JSON string contains it: a quote is escaped there.
 const BODY: &str = ",\"body\":";
 
 fn line_text(line: &Line) -> serde_json::Result<String> {

@@ -1,4 +1,4 @@
-//! What the triggers of a run have done with its events, as far as the run was told: what is left to do after a crash.
+//! Progress of the triggers of a run over its events, as far as it was recorded: after a crash it decides the work that is left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct TriggersActed {
     asked: u64,
 }
 
-/// What is left to do about an event and a trigger that watches it.
+/// Work left for an event and a trigger that watches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
     /// It has fired: that counts, and nothing is done again.
@@ -54,7 +54,7 @@ impl TriggersActed {
         }
     }
 
-    /// What is left to do about an event and the trigger of this name. Triggers meet the events in their order, so all before the
+    /// Returns the work left for an event and the trigger of this name. Triggers meet the events in their order, so all before the
     /// last event that one fired on have been met; and a trigger that fired is recorded before anything follows from that.
     pub fn about(&self, sequence: u64, trigger: &Arc<str>) -> Matching {
         let last = self.fired.last().map_or(0, |(sequence, _)| *sequence);

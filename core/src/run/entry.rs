@@ -56,7 +56,7 @@ fn refusal(what: &str) -> RunError {
     error
 }
 
-/// What of an outcome is nested too deeply.
+/// Returns the name of the part of an outcome that is nested too deeply.
 fn deep_part(outcome: &Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Value(value) => is_too_deep(value).then_some("the result"),

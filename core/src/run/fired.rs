@@ -31,7 +31,7 @@ pub struct Fired {
     does: Option<Action>,
 }
 
-/// What a trigger does in the run whose event it fired on.
+/// Action of a trigger in the run whose event it fired on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Action {
     Fire(Arc<TriggerDefinition>),

@@ -1,6 +1,6 @@
 //! The memory that a run holds, and its limit.
 //!
-//! What a run makes is added up as it comes: a value once, where it is made or arrives, whatever its size; nothing is subtracted.
+//! The bytes that a run makes are added up as they arrive: a value once, where it is made or received; nothing is subtracted.
 //! Only when that sum could pass the limit is the run measured, each shared value once, and the sum starts again from there. So a
 //! step costs an addition, and a measurement is paid for by the bytes that were made since the last one: at least an eighth of
 //! the limit, by which a run may pass it. The sum and the measurement follow from the messages that the run has taken: a

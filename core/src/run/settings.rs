@@ -86,7 +86,7 @@ enum Key {
 pub struct Settings {
     /// By question: the last value, and the step that asked for it last.
     known: BTreeMap<Key, (Setting, u64)>,
-    /// What was counted in this step.
+    /// Token counts of this step.
     counts: BTreeMap<u64, u64>,
     /// To be recorded.
     fresh: Vec<Setting>,
@@ -137,7 +137,7 @@ impl Settings {
         }
     }
 
-    /// What is to be recorded of what was asked for since this was called last.
+    /// Takes the settings that are to be recorded: those requested since the last call.
     pub fn take_fresh(&mut self) -> Vec<Setting> {
         std::mem::take(&mut self.fresh)
     }

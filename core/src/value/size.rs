@@ -40,7 +40,7 @@ fn levels_up_to(most: usize, value: &Value) -> usize {
 pub(crate) fn memory(value: &Value) -> u64 {
     /// A value in its list, or behind its pointer.
     const VALUE: u64 = 32;
-    /// What an allocation costs beside its content.
+    /// Bytes of an allocation beside its content.
     const ALLOCATED: u64 = 16;
     /// A field of an object, beside its value and the text of its name.
     const FIELD: u64 = 48;

@@ -28,7 +28,7 @@ enum Alone {
 #[derive(Clone, Debug)]
 struct Thread {
     does: Does,
-    /// What it does by itself, one after the other.
+    /// Effects of the thread alone, one after the other.
     alone: VecDeque<Alone>,
     /// Times that it still does what it does with others, with this one.
     rounds: u32,
@@ -175,7 +175,7 @@ impl Oracle {
         self.at(Alone::Asks)
     }
 
-    /// What a thread does by itself ends, well or not.
+    /// Ends the thread's own effect, with success or not.
     pub(crate) fn goes(&mut self, no: usize, well: bool) {
         let thread = &mut self.threads[no];
         if well && thread.alone.len() > 1 {

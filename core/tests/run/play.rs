@@ -75,10 +75,10 @@ pub(crate) struct Play {
     tools: BTreeSet<ThreadNo>,
     /// By thread: the question that it awaits the answer of, and the end of the time for it.
     asks: BTreeMap<ThreadNo, (EffectId, Option<EffectId>)>,
-    /// What was told of each question, by its id.
+    /// Events of each question, by its id.
     questions: BTreeMap<String, Vec<EventType>>,
     pub(crate) timers: Vec<Timer>,
-    /// What became of model calls, in order.
+    /// Results of model calls, in order.
     pub(crate) models: Vec<ModelDid>,
     /// By thread: who started it.
     pub(crate) parents: Vec<Option<ThreadNo>>,
@@ -293,7 +293,7 @@ impl Play {
         }
     }
 
-    /// What a thread does by itself ends: its work, or its question.
+    /// Ends the thread's own effect: its work, or its question.
     pub(crate) fn goes(&mut self, thread: ThreadNo, well: bool) {
         if let Some(effect) = self.works.get(&thread).copied() {
             let outcome = match (self.tools.contains(&thread), well) {

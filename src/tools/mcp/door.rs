@@ -60,7 +60,7 @@ impl Door {
         }
     }
 
-    /// Who answers a request of the server: whoever does for the run that calls it. Nobody where several do.
+    /// Returns the run that answers a request of the server: the one that calls it now. None when several do.
     fn help(&self) -> Help {
         let calls = self.calls();
         let mut under_way = calls.under_way.values().rev();

@@ -1,4 +1,4 @@
-//! What is left of removed runs in the files of a store.
+//! Remains of removed runs in the files of a store.
 
 use std::path::Path;
 

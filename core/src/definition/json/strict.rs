@@ -392,7 +392,7 @@ fn in_json(wanted: &str) -> String {
     }
 }
 
-/// What serde found, in words of JSON.
+/// Returns a message of serde in JSON's words.
 fn found_in_json(found: &str) -> String {
     let rest = |word: &str| found.strip_prefix(word).map(|rest| rest.trim_matches('`').to_owned());
     match found {
@@ -603,7 +603,7 @@ impl<'de> EnumAccess<'de> for Variant {
     }
 }
 
-/// What stands beside a word.
+/// Member that holds the content of an enum value: its key is the variant.
 struct Beside(Member);
 
 impl Beside {

@@ -1,4 +1,4 @@
-//! What the server reads for an answer.
+//! Rows that the server reads per query.
 
 use futures::executor::block_on;
 use pirn_store::{Commit, Record, Store as _};
