@@ -11,8 +11,8 @@ use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
 use pirn_core::run::{
-    DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed, ThreadNo, Timer, ToSupervisor,
-    ToThread,
+    DetachedStart, Effect, MAX_QUIESCE_ROUNDS, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed, ThreadNo,
+    Timer, ToSupervisor, ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
@@ -30,9 +30,6 @@ use crate::run_context::RunContext;
 use crate::sessions::{self, SessionSeat, empty_session};
 use crate::trigger_call::{self, UnderWay};
 use crate::turn::Turn;
-
-/// More links than a chain of triggers has.
-const MOST_LINKS: u32 = 16;
 
 /// The parts that a run is started with.
 pub(crate) struct RunSpec {
@@ -208,7 +205,7 @@ impl SupervisorActor {
                 turn.run.limit_triggers(TriggerLimit::Ending);
                 turn.run.bus().do_send(BusMsg::Quiesce {
                     run_id: Arc::clone(&turn.run.run_id),
-                    rounds: MOST_LINKS,
+                    rounds: MAX_QUIESCE_ROUNDS,
                     answer: Answer::new(move |_| supervisor.do_send(tell(ToSupervisor::TriggersQuiet))),
                 });
             }

@@ -83,6 +83,7 @@ pub use messages::Messages;
 pub use open_effects::OpenEffects;
 pub use outbox::Outbox;
 pub use panics::{Panic, Panicked};
+pub use quiescence::MAX_QUIESCE_ROUNDS;
 pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
 pub use report::{
     BudgetFigure, BudgetReport, ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage,

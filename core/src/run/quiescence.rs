@@ -14,8 +14,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// More links than a chain of triggers has.
-const MAX_QUIESCE_ROUNDS: u32 = 16;
+/// Rounds in which triggers are asked, one after another, whether they have acted: more than a chain of triggers has links. The
+/// events of a detached thread could prolong them without end.
+pub const MAX_QUIESCE_ROUNDS: u32 = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
@@ -42,6 +43,7 @@ pub(super) enum Quiet {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Quiescence {
     phase: Phase,
+    /// Rounds since a call of a trigger was last waited for.
     rounds: u32,
     /// Something was raised that a trigger watches, and whether they have acted was not asked since.
     is_watched: bool,
@@ -67,8 +69,9 @@ impl Quiescence {
     /// attached to the outcome; `left`: as for [`Self::ended`].
     pub(super) fn triggers_quiet(&mut self, calls: usize, left: usize) -> Option<Quiet> {
         match self.phase {
-            // The last of them asks again.
+            // The last of them asks again. Each call ends once and may start a chain of its own, so the rounds start over.
             Phase::Quieting if calls > 0 => {
+                self.rounds = 0;
                 self.phase = Phase::Running;
                 None
             }
@@ -156,6 +159,19 @@ mod tests {
     }
 
     #[test]
+    fn a_report_waits_for_each_of_many_calls_that_start_one_another() {
+        let mut end = Quiescence::default();
+        end.raised();
+        for _ in 0..5 * MAX_QUIESCE_ROUNDS {
+            assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+            assert_eq!(end.triggers_quiet(1, 1), None, "a trigger calls once more");
+            end.raised();
+        }
+        assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+        assert_eq!(end.triggers_quiet(0, 0), Some(Quiet::Report));
+    }
+
+    #[test]
     fn triggers_act_on_what_a_detached_thread_raised_before_the_run_settles() {
         let mut end = Quiescence::default();
         assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report));
@@ -172,6 +188,7 @@ mod tests {
         fn whatever_comes_a_run_reports_once_and_settles_once_after_that(inputs in prop::collection::vec((0..3_u8, any::<bool>(), 0..2_usize, 0..2_usize), 0..60)) {
             let mut end = Quiescence::default();
             let (mut asked, mut told) = (0_u32, Vec::new());
+            let waits = inputs.iter().filter(|(input, _, attached, _)| *input == 1 && *attached > 0).count();
             for (input, main_ended, attached, detached) in inputs {
                 let quiet = match input {
                     0 => { end.raised(); None }
@@ -184,7 +201,7 @@ mod tests {
                     None => {}
                 }
             }
-            prop_assert!(asked <= MAX_QUIESCE_ROUNDS);
+            prop_assert!(asked as usize <= (waits + 1) * MAX_QUIESCE_ROUNDS as usize);
             prop_assert!([Quiet::Report, Quiet::Settle].starts_with(&told), "{:?}", told);
         }
     }
