@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_core::Millis;
 use pirn_core::conversation::ModelRequest;
-use pirn_core::event::{Event, RaisedEvent, is_kept, is_named};
+use pirn_core::event::{Event, RaisedEvent, missed_event};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{
     Begun, Diverged, DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, Settings, ThreadNo,
@@ -107,11 +107,7 @@ impl Rebuilt {
             let (_, thread::Effect::WaitEvent { event: wanted, .. }) = self.open.threads.get(&(*thread, *id))? else {
                 return None;
             };
-            // The bus keeps CUSTOM events by their name, and finds this one there.
-            if is_kept(wanted) {
-                return None;
-            }
-            let event = events.iter().skip(*before).find(|event| is_named(wanted, event))?;
+            let event = missed_event(wanted, events.get(*before..).unwrap_or_default())?;
             let outcome = Outcome::Event {
                 sequence: event.sequence,
                 event: event.shown_later(),

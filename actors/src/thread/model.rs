@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{EffectId, GoesOn, ModelChoice, Outcome, ThreadMachine};
+use pirn_core::thread::{EffectId, GoesOn, ModelChoice, Outcome, ThreadMachine, ToolChoice};
 use serde_json::json;
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
@@ -56,15 +56,7 @@ impl ThreadActor {
             Some(goes_on) => run.ports().tools.specs(&goes_on.tools),
             None => run.ports().tools.specs(&tools_of(machine, node)),
         };
-        if goes_on.is_some() {
-            // Another choice than before would be another prefix for some providers.
-            parameters.remove("tool_choice");
-            parameters.remove("toolChoice");
-        } else if !offers_tools && !tools.is_empty() {
-            // Named all the same: providers want the definitions of what was called before.
-            parameters.remove("tool_choice");
-            parameters.insert("toolChoice".to_owned(), json!("none"));
-        }
+        ToolChoice::of(goes_on.is_some(), offers_tools, !tools.is_empty()).apply(&mut parameters);
         let session = self.sessions.entry(profile.id.clone()).or_default().clone();
         let is_external = model.is_external();
         let call = ModelCall {

@@ -12,7 +12,7 @@ use crate::value::Output;
 
 pub(crate) use data::FieldRef;
 pub use data::{EventData, EventFields, Field};
-pub use waits::{EventWaits, MAX_KEPT_EVENTS, TakenEvents, WaitNo, is_kept, is_named};
+pub use waits::{EventWaits, MAX_KEPT_EVENTS, TakenEvents, WaitNo, is_kept, is_named, missed_event};
 
 macro_rules! event_types {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {

@@ -64,6 +64,18 @@ pub fn is_named(word: &str, event: &Event) -> bool {
         || (raised.event_type == EventType::Custom && raised.event_name.as_deref() == Some(word))
 }
 
+/// Returns the event that ends a wait for `word` which was open when its process ended: the first of that name among `later`, the
+/// events that the run raised after the wait began.
+///
+/// Returns `None` for a word whose events are retained ([`is_kept`]): [`EventWaits`] finds those when the wait is registered again,
+/// and a second answer would be one too many.
+pub fn missed_event<'a>(word: &str, later: &'a [Arc<Event>]) -> Option<&'a Arc<Event>> {
+    if is_kept(word) {
+        return None;
+    }
+    later.iter().find(|event| is_named(word, event))
+}
+
 /// Names a wait in its run.
 pub type WaitNo = u64;
 
@@ -408,6 +420,25 @@ mod tests {
         assert_eq!(waits.begin(0, &"go".into(), &TakenEvents::default()), None);
         waits.end(0);
         assert!(waits.is_empty());
+    }
+
+    #[test]
+    fn a_wait_open_at_a_crash_ends_with_the_first_later_event_of_a_type_and_custom_events_are_left_to_the_bus() {
+        let later = [
+            event(3, EventType::NodeStarted, ""),
+            event(4, EventType::Custom, "go"),
+            event(5, EventType::NodeStarted, ""),
+        ];
+        assert_eq!(
+            missed_event("NODE_STARTED", &later).map(|event| event.sequence),
+            Some(3)
+        );
+        assert_eq!(missed_event("NODE_FAILED", &later), None);
+        assert_eq!(
+            missed_event("go", &later),
+            None,
+            "EventWaits finds it when the wait is registered again"
+        );
     }
 
     #[test]

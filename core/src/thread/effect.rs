@@ -62,6 +62,42 @@ impl ModelChoice {
     }
 }
 
+/// Tool choice of a model call, over the parameters of its profile and node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The configured choice, or the provider's default.
+    AsConfigured,
+    /// No choice is sent.
+    Unset,
+    /// The model may call no tool.
+    Forbidden,
+}
+
+impl ToolChoice {
+    /// Returns the choice for a call that lists `has_tools` and in which the model may call them (`offers_tools`).
+    pub fn of(is_continuation: bool, offers_tools: bool, has_tools: bool) -> Self {
+        match (is_continuation, offers_tools, has_tools) {
+            // Some providers count the choice as part of the cached prefix, and the continued request was sent without.
+            (true, ..) => Self::Unset,
+            // The tools stay listed: providers refuse a history with calls of tools that the request does not define.
+            (false, false, true) => Self::Forbidden,
+            (false, ..) => Self::AsConfigured,
+        }
+    }
+
+    /// Applies the choice to the parameters of the call. Profiles write the key in either spelling.
+    pub fn apply(self, parameters: &mut Map<String, Value>) {
+        if self == Self::AsConfigured {
+            return;
+        }
+        parameters.remove("tool_choice");
+        parameters.remove("toolChoice");
+        if self == Self::Forbidden {
+            parameters.insert("toolChoice".to_owned(), Value::from("none"));
+        }
+    }
+}
+
 /// The request for a summary where it is the one that the conversation's model would get next, with an instruction after it: it is
 /// sent as that model's requests are, so that the provider's cache serves what they have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -674,4 +710,26 @@ pub struct ThreadEnd {
     pub output: Output,
     /// Why it did not complete.
     pub error: Option<RunError>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_may_use_no_tool_forbids_them_and_a_continued_request_sends_no_choice() {
+        let sent = |continuation, offers, has| {
+            let mut parameters = Map::from_iter([("tool_choice".to_owned(), json!("required"))]);
+            ToolChoice::of(continuation, offers, has).apply(&mut parameters);
+            Value::Object(parameters)
+        };
+        assert_eq!(sent(false, true, true), json!({ "tool_choice": "required" }));
+        assert_eq!(sent(false, false, false), json!({ "tool_choice": "required" }));
+        assert_eq!(sent(false, false, true), json!({ "toolChoice": "none" }));
+        for (offers, has) in [(false, false), (false, true), (true, true)] {
+            assert_eq!(sent(true, offers, has), json!({}));
+        }
+    }
 }

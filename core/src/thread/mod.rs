@@ -22,7 +22,7 @@ pub use crate::value::Output;
 pub use effect::{
     CancelReason, ConsentRequest, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId,
     Fold, GoesOn, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs,
-    ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
+    ThreadEnd, TimerPurpose, ToolChoice, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;
