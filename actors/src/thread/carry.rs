@@ -46,7 +46,7 @@ impl ThreadActor {
                     self.model(
                         (id, key),
                         node,
-                        (request, offers_tools, choice, goes_on),
+                        (Arc::clone(request.built()), offers_tools, choice, goes_on),
                         machine,
                         turn,
                         streams,

@@ -121,6 +121,18 @@ impl Entries {
         }
     }
 
+    /// The same entries with shared nodes and no shared holder: where these are kept, and so whose memory they are, does
+    /// not depend on how long the copy is held.
+    pub(super) fn apart(&self) -> Self {
+        Self {
+            shared: self.shared.as_deref().map(|shared| Arc::new(shared.clone())),
+            own: self.own.clone(),
+            total: self.total,
+            memory: self.memory,
+            base: None,
+        }
+    }
+
     /// Bytes of memory that entries of these messages take, where nobody else holds one.
     pub(super) fn memory_of(messages: &[Arc<Message>]) -> u64 {
         messages.iter().map(|message| ENTRY + message.memory()).sum()

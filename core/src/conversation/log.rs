@@ -39,7 +39,7 @@ impl PartialEq for Conversation {
 }
 
 /// A moment in a conversation's life that a later replacement refers to (compare and swap).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Basis {
     /// The version then.
     pub version: u64,
@@ -163,6 +163,16 @@ impl Conversation {
         Self {
             log: self.log.snapshot(),
             ..self.clone()
+        }
+    }
+
+    /// The same messages for a reader that holds on to them: this one neither counts nor knows it.
+    #[must_use]
+    pub(super) fn apart(&self) -> Self {
+        Self {
+            log: self.log.apart(),
+            marks: self.marks.clone(),
+            ..*self
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`Conversation`] is the log; its clone is the O(1) snapshot that FORK needs.
 //! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`repair_tool_pairs`] the one pair rule.
-//! - [`build_request`] makes what a model gets: a projection, never stored.
+//! - [`build_request`] makes what a model gets: a projection, never stored. An [`Outline`] prepares it without its messages.
 //! - [`shown_result`] decides which tool results are shown as a preview; [`read_artifact`] and [`recall`] give back what is not shown.
 //! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
 //! - [`ConversationMachine`] wraps it all for an actor.
@@ -21,6 +21,7 @@ mod order;
 mod pinned;
 mod position;
 mod prefix;
+mod prepared;
 mod request;
 mod select;
 mod spent;
@@ -47,6 +48,7 @@ pub use order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
 pub use pinned::pinned_messages;
 pub use position::{PinStrategy, pin_position};
 pub use prefix::{BrokenBy, Opening, Prefix, PrefixWatch, hash_text};
+pub use prepared::{Outline, PreparedRequest};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
 pub use select::{
     SelectionWarning, check, parse_selection, pointer_of, select, select_counted, select_from, select_positions,

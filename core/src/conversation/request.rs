@@ -83,65 +83,97 @@ impl ModelRequest {
 
 /// Builds the request. The same conversation and parts give the same request.
 pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, tokenizer: &dyn Tokenizer) -> ModelRequest {
-    let counted = |message: Message| Counted::new(message, tokenizer);
-    let (mut history, mut rest) = system_and_rest(conversation, parts.agent);
-    if let (true, Some(text)) = (history.is_empty(), parts.system) {
-        history.push(counted(Message::new(Role::System, text)));
-    }
-    let pending = match &parts.pending {
-        Some(pending) => Some(Counted::new(Arc::clone(pending), tokenizer)),
-        None => take_trailing_user(&mut rest, parts.agent == AgentKind::Sub && history.is_empty()),
-    };
-    history.append(&mut rest);
-    let sections = parts.pinned.map(pinned_messages).unwrap_or_default();
-    let budget = parts.budget.map(|text| Message::new(Role::User, text));
-    let pinned: Vec<Counted> = sections.into_iter().chain(budget).map(counted).collect();
+    Sources::of(parts).build(conversation, tokenizer)
+}
 
-    let repeated = repeated_by(&history, !pinned.is_empty(), parts);
-    // The pinned block never stands inside a tool block, now or in the request before, so each side can be repaired alone.
-    let layout = place(history, pinned, parts.strategy);
-    let mut before = layout.messages;
-    let mut pinned = before.split_off(layout.inserted_at.unwrap_or(before.len()));
-    let mut after = pinned.split_off(layout.inserted);
-    after.extend(pending);
-    let mut repairs = Repairs::default();
-    let mut repaired = |side: Vec<Counted>| {
-        let (mut side, pairs) = repair_tool_pairs(side, counted);
-        repairs.absorb(pairs);
-        repairs.absorb(drop_blank(parts.rules, &mut side));
-        side
-    };
-    let since = before.split_off(repeated.min(before.len()));
-    let mut messages = repaired(before);
-    let mut repeated = messages.len();
-    messages.append(&mut repaired(since));
-    let mut inserted_at = layout.inserted_at.map(|_| messages.len());
-    let inserted = layout.inserted;
-    messages.append(&mut pinned);
-    messages.append(&mut repaired(after));
-    let (ends, put_at) = repair_ends(parts.rules, &mut messages, counted);
-    repairs.absorb(ends);
-    if let Some(put) = put_at {
-        for at in inserted_at.iter_mut().filter(|at| put <= **at) {
-            *at += 1;
+/// The same parts as messages, whose owner they are.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) agent: AgentKind,
+    /// The pinned context, and the text about budgets.
+    pub(super) pinned: Vec<Arc<Message>>,
+    pub(super) strategy: PinStrategy,
+    pub(super) system: Option<Arc<Message>>,
+    pending: Option<Arc<Message>>,
+    pub(super) tool_tokens: u64,
+    pub(super) rules: MessageRules,
+}
+
+impl Sources {
+    pub(super) fn of(parts: &RequestParts<'_>) -> Self {
+        let sections = parts.pinned.map(pinned_messages).unwrap_or_default();
+        let budget = parts.budget.map(|text| Message::new(Role::User, text));
+        Self {
+            agent: parts.agent,
+            pinned: sections.into_iter().chain(budget).map(Arc::new).collect(),
+            strategy: parts.strategy,
+            system: parts.system.map(|text| Arc::new(Message::new(Role::System, text))),
+            pending: parts.pending.clone(),
+            tool_tokens: parts.tool_tokens,
+            rules: parts.rules,
         }
-        repeated += usize::from(put < repeated);
     }
-    ModelRequest {
-        tokens: messages
-            .iter()
-            .map(|sent| sent.tokens)
-            .fold(parts.tool_tokens, u64::saturating_add),
-        messages: messages.into_iter().map(|sent| sent.message).collect(),
-        inserted_at,
-        inserted,
-        repeated,
-        repairs,
+
+    pub(super) fn build(&self, conversation: &Conversation, tokenizer: &dyn Tokenizer) -> ModelRequest {
+        let counted = |message: Message| Counted::new(message, tokenizer);
+        let counted_again = |message: &Arc<Message>| Counted::new(Arc::clone(message), tokenizer);
+        let (mut history, mut rest) = system_and_rest(conversation, self.agent);
+        if history.is_empty() {
+            history.extend(self.system.as_ref().map(counted_again));
+        }
+        let pending = match &self.pending {
+            Some(pending) => Some(counted_again(pending)),
+            None => take_trailing_user(&mut rest, self.agent == AgentKind::Sub && history.is_empty()),
+        };
+        history.append(&mut rest);
+        let pinned: Vec<Counted> = self.pinned.iter().map(counted_again).collect();
+
+        let repeated = repeated_by(&history, !pinned.is_empty(), self.strategy);
+        // The pinned block never stands inside a tool block, now or in the request before, so each side can be repaired alone.
+        let layout = place(history, pinned, self.strategy);
+        let mut before = layout.messages;
+        let mut pinned = before.split_off(layout.inserted_at.unwrap_or(before.len()));
+        let mut after = pinned.split_off(layout.inserted);
+        after.extend(pending);
+        let mut repairs = Repairs::default();
+        let mut repaired = |side: Vec<Counted>| {
+            let (mut side, pairs) = repair_tool_pairs(side, counted);
+            repairs.absorb(pairs);
+            repairs.absorb(drop_blank(self.rules, &mut side));
+            side
+        };
+        let since = before.split_off(repeated.min(before.len()));
+        let mut messages = repaired(before);
+        let mut repeated = messages.len();
+        messages.append(&mut repaired(since));
+        let mut inserted_at = layout.inserted_at.map(|_| messages.len());
+        let inserted = layout.inserted;
+        messages.append(&mut pinned);
+        messages.append(&mut repaired(after));
+        let (ends, put_at) = repair_ends(self.rules, &mut messages, counted);
+        repairs.absorb(ends);
+        if let Some(put) = put_at {
+            for at in inserted_at.iter_mut().filter(|at| put <= **at) {
+                *at += 1;
+            }
+            repeated += usize::from(put < repeated);
+        }
+        ModelRequest {
+            tokens: messages
+                .iter()
+                .map(|sent| sent.tokens)
+                .fold(self.tool_tokens, u64::saturating_add),
+            messages: messages.into_iter().map(|sent| sent.message).collect(),
+            inserted_at,
+            inserted,
+            repeated,
+            repairs,
+        }
     }
 }
 
 /// The length of the history before what was pinned in the request that the last reply answered; 0 where there is no reply.
-fn repeated_by(history: &[Counted], has_pinned: bool, parts: &RequestParts<'_>) -> usize {
+fn repeated_by(history: &[Counted], has_pinned: bool, strategy: PinStrategy) -> usize {
     let is_reply = |counted: &Counted| counted.message.role == Role::Assistant;
     let Some(replied) = history.iter().rposition(is_reply) else {
         return 0;
@@ -151,7 +183,7 @@ fn repeated_by(history: &[Counted], has_pinned: bool, parts: &RequestParts<'_>) 
     }
     let is_asked = replied > 1 && history[replied - 1].message.role == Role::User;
     let then = &history[..replied - usize::from(is_asked)];
-    pin_position(parts.strategy, then.len(), |index| then.get(index).map(Counted::as_ref))
+    pin_position(strategy, then.len(), |index| then.get(index).map(Counted::as_ref))
 }
 
 /// System messages (they are sent first), and the others; a main agent's without `subAgentInternal`.

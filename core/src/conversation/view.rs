@@ -66,13 +66,18 @@ impl<'a> Visible<'a> {
 
     /// Those from `index` of the complete history on; costs only what it gives.
     pub fn from_index(&self, index: usize) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
+        self.indexed_from(index).map(|(_, counted)| counted)
+    }
+
+    /// The same with their indices in the complete history.
+    pub fn indexed_from(&self, index: usize) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
         let stretches = self
             .stretches
             .iter()
             .filter(|stretch| stretch.end > index)
             .map(|stretch| stretch.start.max(index)..stretch.end)
             .collect();
-        Visible::new(self.log, stretches).iter()
+        Visible::new(self.log, stretches).indexed()
     }
 
     /// The stretches of the complete history that are visible, in order, none empty.

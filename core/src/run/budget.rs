@@ -276,8 +276,8 @@ impl ThreadTurn<'_, '_> {
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), goes_on.as_deref());
         let world = &*self.step.world;
         let most = ledger.most_of(self.no, id, || {
-            let bound = world.call_bound(request, &chosen);
-            let most = most_of(&bound, request.tokens);
+            let bound = world.call_bound(request.built(), &chosen);
+            let most = most_of(&bound, request.tokens());
             let NodeKind::Llm(llm) = &graph.node(*node).kind else {
                 return most;
             };
@@ -287,7 +287,7 @@ impl ThreadTurn<'_, '_> {
             // A reply that does not fit is sent back with what is wrong with it.
             let tokenizer = world.tokenizer(graph);
             let complaint = tokenizer.count(&format.to_string()).saturating_add(COMPLAINT);
-            let sent = request.tokens.saturating_add(bound.output.unwrap_or_default());
+            let sent = request.tokens().saturating_add(bound.output.unwrap_or_default());
             most.and(most_of(&bound, sent.saturating_add(complaint)))
         });
         match ledger.ask(self.no, id, account, most, &effect) {

@@ -21,7 +21,7 @@ use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
     Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, Counted,
     LargeResults, MessageRules, ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenLimit,
-    TokenSignal, Tokenizer, build_request, hash_text,
+    TokenSignal, Tokenizer, hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
@@ -294,21 +294,25 @@ impl ConversationTurn<'_, '_> {
         asked_by: (Option<&LlmNode>, Option<&Arc<str>>),
         recheck: bool,
     ) -> Outcome {
-        let request = build_request(self.own.machine.conversation(), parts, &*self.tokenizer());
+        let tokenizer = self.tokenizer();
+        let outline = &mut self.own.requests.get_or_insert_default().outline;
+        let request = outline.prepare(self.own.machine.conversation(), parts, &*tokenizer);
         let mut events = Vec::new();
         if self.step.listens(EventType::RequestPrepared) {
-            events.push(self.prepared(&request, parts.tool_tokens, asked_by, recheck));
+            events.push(self.prepared(request.built(), parts.tool_tokens, asked_by, recheck));
         } else if let Some(requests) = &mut self.own.requests {
             // What is sent now is not known to a later one.
             requests.prefix = None;
         }
-        if !request.repairs.is_empty() {
+        if !request.repairs().is_empty() {
             events.push(RaisedEvent::new(
                 EventType::RequestRepaired,
-                [("repairs", json!(request.repairs))],
+                [("repairs", json!(request.repairs()))],
             ));
         }
-        let signals = match self.tell(ConversationInput::BeforeModelCall { tokens: request.tokens }) {
+        let signals = match self.tell(ConversationInput::BeforeModelCall {
+            tokens: request.tokens(),
+        }) {
             Ok(signals) => signals,
             Err(error) => return Outcome::Failed(error),
         };

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::conversation::{
-    AgentKind, Conversation, Counted, MessageRules, ModelRequest, PinStrategy, PrefixWatch, RequestParts, Tokenizer,
-    build_request,
+    AgentKind, Conversation, Counted, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch, RequestParts,
+    Tokenizer, build_request,
 };
 use crate::definition::Pinned;
 use crate::message::{Message, Role};
@@ -20,6 +20,9 @@ pub(super) struct Requests {
     pub(super) last: Option<LastAsked>,
     /// The last ones as they are compared, while somebody listens to REQUEST_PREPARED.
     pub(super) prefix: Option<PrefixWatch>,
+    /// What the next one has of the conversation; found again from that.
+    #[serde(skip)]
+    pub(super) outline: Outline,
 }
 
 /// Everything of a request that is not the conversation's.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Millis;
-use crate::conversation::{AgentKind, ModelRequest, Spent};
+use crate::conversation::{AgentKind, ModelRequest, PreparedRequest, Spent};
 use crate::definition::{
     BuiltInTool, CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection,
     TruncateContext,
@@ -401,7 +401,7 @@ pub enum Effect {
         /// The LLM node (or the CONTEXT_PROCESSOR that summarizes).
         node: NodeIx,
         /// The request.
-        request: Arc<ModelRequest>,
+        request: Arc<PreparedRequest>,
         /// True if the model may ask for tools.
         offers_tools: bool,
         /// The profile and the parameters, where they were evaluated.
@@ -621,7 +621,7 @@ pub struct PersonsAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
     /// The request.
-    pub request: Arc<ModelRequest>,
+    pub request: Arc<PreparedRequest>,
     /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_LIMIT_APPROACHED, REQUEST_PREPARED, ...), in order. They were
     /// decided by the conversation; the thread raises them so that they stand in its order.
     pub events: Vec<RaisedEvent>,

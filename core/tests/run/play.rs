@@ -232,7 +232,7 @@ impl Play {
                 Effect::Thread {
                     thread,
                     effect: thread::Effect::Model { id, node, request, .. },
-                } => self.models.push(ModelDid::Begins(thread, id, node, request.tokens)),
+                } => self.models.push(ModelDid::Begins(thread, id, node, request.tokens())),
                 Effect::Drop { thread, effect } => {
                     self.is_over(thread, effect);
                     self.models.push(ModelDid::Dropped(thread, effect));

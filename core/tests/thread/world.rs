@@ -102,7 +102,7 @@ impl World {
             Wanted::Items => Outcome::Value(Arc::new(json!([1, 2]))),
             Wanted::Texts => Outcome::Texts(vec![Some("text".to_owned()), None]),
             Wanted::Done => Outcome::Done,
-            Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(request(), None),
+            Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(model_request(), None),
             // COMPRESSION_COMPLETED is the conversation's to say.
             Wanted::Compressed | Wanted::Summarized => {
                 self.compressions.1 += 1;
@@ -112,7 +112,7 @@ impl World {
                 let crosses = self.dice.below(3) == 0;
                 let event = RaisedEvent::new(EventType::TokenLimitExceeded, []);
                 Outcome::Prepared(Prepared {
-                    request: request(),
+                    request: Arc::new(model_request().into()),
                     events: crosses.then_some(event).into_iter().collect(),
                 })
             }
@@ -350,7 +350,7 @@ fn standing(run: &Value) -> String {
     format!("{name}.{stage}")
 }
 
-fn request() -> Arc<ModelRequest> {
+fn model_request() -> Arc<ModelRequest> {
     Arc::new(ModelRequest {
         messages: Vec::new(),
         inserted_at: None,

@@ -187,7 +187,7 @@ fn asked(effect: &thread::Effect) -> Option<Value> {
         thread::Effect::Model {
             id, request, choice, ..
         } => {
-            let messages: Vec<_> = request.messages.iter().map(|message| &**message).collect();
+            let messages: Vec<_> = request.built().messages.iter().map(|message| &**message).collect();
             json!({"model": id, "messages": messages, "choice": choice})
         }
         thread::Effect::Tool { id, call, .. } => json!({"tool": id, "call": call}),

@@ -35,7 +35,7 @@ impl Receiver {
             }
             Effect::Model { request, .. } => Outcome::Reply(Box::new(reply(
                 key,
-                request.messages.last().map(|message| message.role),
+                request.built().messages.last().map(|message| message.role),
             ))),
             Effect::Ask { .. } if chance.is_multiple_of(3) => answered(json!("refuse")),
             Effect::Ask { .. } => answered(json!({"decision": "allow", "arguments": {"by": key}})),

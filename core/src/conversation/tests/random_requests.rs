@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 
 use super::super::{
-    AgentKind, Estimator, PinStrategy, RequestParts, build_request, message_cost, pin_position, tool_blocks,
+    AgentKind, Conversation, Counted, Estimator, MessageRules, Outline, PinStrategy, RequestParts, build_request,
+    message_cost, pin_position, tool_blocks,
 };
+use super::notation::message;
 use super::random_histories::{broken_pairs, histories, of};
 use crate::definition::{Pinned, PinnedText};
 use crate::message::{Message, Role};
@@ -89,4 +91,68 @@ proptest! {
         let cost: u64 = request.messages.iter().map(|one| message_cost(one, &Estimator)).sum();
         prop_assert_eq!(request.tokens, cost);
     }
+
+    /// A conversation that grows, is asked for requests by both kinds of agents, and starts batches meanwhile.
+    #[test]
+    fn a_prepared_request_is_the_one_that_is_built(
+        (messages, order) in (sound_and_broken(), prop::collection::vec(0_u8..9, 60)),
+        n in 0_usize..9,
+        after_first in any::<bool>(),
+        system in 0_usize..3,
+        sections in 0_u8..4,
+        rules in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let pinned = Pinned {
+            todo: (sections & 1 != 0).then(|| PinnedText::Text("PIN 1".to_owned())),
+            useful_info: (sections & 2 != 0).then(|| PinnedText::Text("PIN 2".to_owned())),
+            ..Pinned::default()
+        };
+        let mut history = Conversation::new();
+        let mut outline = Outline::default();
+        let mut held = Vec::new();
+        for (one, then) in messages.into_iter().zip(order.into_iter().cycle()) {
+            history.append(Counted::new(one, &Estimator));
+            if then == 8 {
+                history.start_new_batch(history.len() - 1).expect("in range");
+            }
+            if then >= 6 {
+                continue;
+            }
+            let parts = RequestParts {
+                agent: if then > 3 { AgentKind::Sub } else { AgentKind::Main },
+                pinned: Some(&pinned),
+                budget: (then == 2).then_some("## Budget"),
+                strategy: if after_first { PinStrategy::AfterFirst } else { PinStrategy::FromEnd(n) },
+                system: [None, Some("SYSTEM"), Some(" ")][system],
+                tool_tokens: 7,
+                rules: MessageRules { user_first: rules.0, user_last: rules.1, no_blank: rules.2 },
+                ..RequestParts::default()
+            };
+            let prepared = outline.prepare(&history, &parts, &Estimator);
+            let built = build_request(&history, &parts, &Estimator);
+            prop_assert_eq!(prepared.tokens(), built.tokens);
+            prop_assert_eq!(prepared.repairs(), &built.repairs);
+            prop_assert_eq!(prepared.last_said(), built.last_said());
+            held.push((prepared, built));
+        }
+        // What the conversation gains later is in none of them.
+        for (prepared, built) in held {
+            prop_assert_eq!(&**prepared.built(), &built);
+        }
+    }
+}
+
+/// Histories with a broken pair in few of them, and with blank messages.
+fn sound_and_broken() -> impl Strategy<Value = Vec<Message>> {
+    let turn = prop_oneof![
+        4 => Just(vec!["user:ask", "assistant:answer"]),
+        4 => Just(vec!["u", "a[1,2]", "t:2", "t:1", "a"]),
+        2 => Just(vec!["a"]),
+        2 => Just(vec!["u"]),
+        1 => Just(vec!["s", "u~", "a[5]~", "t:5~", "a~"]),
+        1 => Just(vec!["user: ", "assistant:"]),
+    ];
+    let sound = prop::collection::vec(turn, 0..12);
+    let sound = sound.prop_map(|turns| turns.into_iter().flatten().map(message).collect());
+    prop_oneof![3 => sound, 1 => histories()]
 }

@@ -152,7 +152,7 @@ fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Op
         id,
         key,
         node,
-        request,
+        request: Arc::new(request.into()),
         offers_tools: false,
         choice: None,
         goes_on,
