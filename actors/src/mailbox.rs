@@ -54,8 +54,6 @@ pub(crate) struct LocalMailbox {
     run: Rc<RunContext>,
     actors: RefCell<Standing>,
     own: Weak<Self>,
-    /// The same, as its arbiter's backlog knows it.
-    put_off: Weak<dyn PutOff>,
     /// The same, as its actors know it.
     inbox: Weak<dyn LocalInbox>,
     /// It was put off to a later turn of the arbiter.
@@ -139,14 +137,12 @@ impl LocalMailbox {
         let (supervisor, beginning) = SupervisorActor::new(spec);
         Rc::new_cyclic(|own: &Weak<Self>| {
             let inbox: Weak<dyn LocalInbox> = own.clone();
-            let put_off: Weak<dyn PutOff> = own.clone();
             let actors = match beginning {
                 Beginning::New(new) => Actors::begin(*new, supervisor, &run, &inbox),
                 Beginning::Resumed(resumed) => Actors::resume(*resumed, supervisor, &run, &inbox),
             };
             Self {
                 run,
-                put_off,
                 inbox,
                 actors: RefCell::new(Standing::Here(Box::new(actors))),
                 own: Weak::clone(own),
@@ -159,7 +155,7 @@ impl LocalMailbox {
     fn serve(&self) -> Option<String> {
         let standing = &mut *self.actors.borrow_mut();
         let Standing::Here(actors) = standing else { return None };
-        let put_off = || (!self.is_put_off.replace(true)).then(|| Weak::clone(&self.put_off));
+        let put_off = || (!self.is_put_off.replace(true)).then(|| -> Weak<dyn PutOff> { self.own.clone() });
         if !actors.machine.is_idle() && self.run.has_turn_later(put_off) {
             return None;
         }

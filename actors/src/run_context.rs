@@ -48,10 +48,8 @@ pub(crate) struct RunContext {
     pub(crate) spans: Option<Box<Spans>>,
     /// Keeps what it is told; none: nobody does.
     journal: RefCell<Option<Box<dyn RunJournal>>>,
-    /// The configuration that it goes by, where that is recorded; and what could not be put into the record of the step that
-    /// asked for it.
-    pub(crate) settings: Option<SharedSettings>,
-    unrecorded: RefCell<Vec<Setting>>,
+    /// The configuration that it goes by, where that is recorded.
+    configuration: Option<Box<Configuration>>,
     /// Number of steps it was told.
     told: Cell<u64>,
     /// Types of events that are raised whoever listens: where the run goes on in another process.
@@ -70,6 +68,13 @@ pub(crate) struct RunContext {
     has_left_bus: Cell<bool>,
     /// Its engine closes.
     is_closing: Cell<bool>,
+}
+
+/// The configuration that a run goes by; and what could not be put into the record of the step that asked for it.
+#[derive(Default)]
+struct Configuration {
+    settings: SharedSettings,
+    unrecorded: RefCell<Vec<Setting>>,
 }
 
 impl RunContext {
@@ -98,8 +103,7 @@ impl RunContext {
             room,
             supervisor,
             journal: RefCell::default(),
-            settings: is_durable.then(SharedSettings::default),
-            unrecorded: RefCell::default(),
+            configuration: is_durable.then(Box::default),
             told: Cell::default(),
             promised,
             epoch,
@@ -120,6 +124,13 @@ impl RunContext {
     /// The run's engine.
     pub(crate) fn engine(&self) -> &Arc<dyn EngineHandle> {
         self.in_place.engine()
+    }
+
+    /// The configuration that it goes by, where that is recorded.
+    pub(crate) fn settings(&self) -> Option<&SharedSettings> {
+        self.configuration
+            .as_deref()
+            .map(|configuration| &configuration.settings)
     }
 
     /// The interest of listeners just now.
@@ -148,7 +159,7 @@ impl RunContext {
 
     /// The run goes on after so many steps, the last of them told at this time.
     pub(crate) fn goes_on(&self, (steps, at): (u64, Millis), mut settings: Settings, journal: Box<dyn RunJournal>) {
-        if let Some(own) = &self.settings {
+        if let Some(own) = self.settings() {
             settings.go_on();
             *own.get() = settings;
         }
@@ -258,21 +269,24 @@ impl RunContext {
 
     /// Puts the configuration that the run went by since it was told the last thing into the record of that.
     pub(crate) fn note_settings(&self, machine: &mut RunMachine) {
-        let Some(settings) = &self.settings else { return };
-        let mut fresh = settings.take_fresh();
+        let Some(configuration) = &self.configuration else {
+            return;
+        };
+        let mut fresh = configuration.settings.take_fresh();
         fresh.append(&mut machine.take_calls());
         if fresh.is_empty() {
             return;
         }
         if let Some(journal) = self.journal.borrow_mut().as_mut() {
-            self.unrecorded.borrow_mut().extend(journal.went_by(fresh));
+            configuration.unrecorded.borrow_mut().extend(journal.went_by(fresh));
         }
     }
 
     /// True if the run went by something that is in no record yet.
     pub(crate) fn has_unrecorded(&self, machine: &mut RunMachine) -> bool {
         self.note_settings(machine);
-        !self.unrecorded.borrow().is_empty()
+        let configuration = self.configuration.as_deref();
+        configuration.is_some_and(|configuration| !configuration.unrecorded.borrow().is_empty())
     }
 
     /// Has the journal keep what the machine is told in this step.
@@ -287,17 +301,20 @@ impl RunContext {
             return message;
         };
         self.told.set(self.told.get() + 1);
+        let configuration = self.configuration.as_deref();
         let told = Told {
             at: self.step_time(),
             after: machine.steps(),
             listening: self.listening(),
             uncarried: false,
-            before: self.unrecorded.take(),
+            before: configuration
+                .map(|configuration| configuration.unrecorded.take())
+                .unwrap_or_default(),
             message,
             settings: Vec::new(),
         };
-        if let Some(settings) = &self.settings {
-            settings.get().next_step();
+        if let Some(configuration) = configuration {
+            configuration.settings.get().next_step();
         }
         journal.told(&told);
         told.message

@@ -36,7 +36,7 @@ impl<'a> RunWorld<'a> {
             metadata: run.supervisor.metadata(),
             in_place: &run.in_place,
             listening: run.listening(),
-            settings: run.settings.as_ref(),
+            settings: run.settings(),
             observer: Some(&run.host),
         }
     }

@@ -74,7 +74,9 @@ pub enum ConversationEffect {
 pub struct ConversationMachine {
     conversation: Conversation,
     watch: TokenWatch,
-    spent: Spent,
+    /// None while none were reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spent: Option<Box<Spent>>,
     /// Tokens of the last request beyond the visible messages: pinned context, tools, stated results.
     overhead: u64,
 }
@@ -85,7 +87,7 @@ impl ConversationMachine {
         Self {
             conversation,
             watch: TokenWatch::new(limit.into()),
-            spent: Spent::default(),
+            spent: None,
             overhead: 0,
         }
     }
@@ -107,7 +109,7 @@ impl ConversationMachine {
 
     /// Usage that providers reported, children included.
     pub fn spent(&self) -> Spent {
-        self.spent
+        self.spent.as_deref().copied().unwrap_or_default()
     }
 
     /// Tokens expected of the next request: visible messages, and what the last one cost beyond them.
@@ -137,7 +139,7 @@ impl ConversationMachine {
                 return;
             }
             ConversationInput::CompressionEnded => return self.watch.compression_ended(),
-            ConversationInput::Spent(spent) => return self.spent.add(spent),
+            ConversationInput::Spent(spent) => return self.spent.get_or_insert_default().add(spent),
         };
         if let Err(error) = outcome {
             return out.push(ConversationEffect::Rejected(error));

@@ -40,6 +40,7 @@ impl RunMachine {
 
     /// The run goes on after a crash.
     pub(super) fn recovered(&mut self, doubts: Vec<Doubt>, step: &mut Step<'_>) {
+        let mut reports = std::mem::take(&mut self.doubts).into_vec();
         for doubt in doubts {
             let report = DoubtReport {
                 effect_id: doubt.key(&self.run_id),
@@ -57,8 +58,9 @@ impl RunMachine {
                     ("resolution", json!(report.resolution)),
                 ]
             });
-            self.doubts.push(report);
+            reports.push(report);
         }
+        self.doubts = reports.into();
     }
 
     /// Events were raised in a thread's name: where one may hold the thread, that asks at its next safe point.

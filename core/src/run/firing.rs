@@ -19,6 +19,7 @@
 //! when it is over.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -235,9 +236,46 @@ pub(super) enum GivenUp {
     Nothing,
 }
 
-/// Every firing of a run.
+/// Every firing of a run. Most runs have none, and take no room for them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Firings {
+pub(super) struct Firings(Option<Box<AllFirings>>);
+
+impl Deref for Firings {
+    type Target = AllFirings;
+
+    fn deref(&self) -> &AllFirings {
+        static NONE: AllFirings = AllFirings {
+            all: BTreeMap::new(),
+            open: BTreeMap::new(),
+            last: 0,
+            holding: BTreeMap::new(),
+        };
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Firings {
+    fn deref_mut(&mut self) -> &mut AllFirings {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Firings {
+    /// The firings that hold a thread, of which it is told now.
+    pub(super) fn take_holding(&mut self, main: ThreadNo) -> Vec<FiringId> {
+        let all = self.0.as_deref_mut();
+        all.and_then(|all| all.holding.remove(&main)).unwrap_or_default()
+    }
+
+    /// The main thread has ended: what becomes of its firings.
+    pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+        self.0.as_deref_mut().map(|all| all.give_up(main)).unwrap_or_default()
+    }
+}
+
+/// See [`Firings`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct AllFirings {
     all: BTreeMap<FiringId, FiringRun>,
     /// By main thread: those that are not over, in the order in which they fired. A thread has few at a time, however many
     /// it has had.
@@ -250,7 +288,7 @@ pub(super) struct Firings {
     holding: BTreeMap<ThreadNo, Vec<FiringId>>,
 }
 
-impl Firings {
+impl AllFirings {
     pub(super) fn get(&self, id: FiringId) -> Option<&FiringRun> {
         self.all.get(&id)
     }
@@ -289,11 +327,6 @@ impl Firings {
     /// A firing holds a thread: the thread hears of it when it asks.
     pub(super) fn hold(&mut self, main: ThreadNo, id: FiringId) {
         self.holding.entry(main).or_default().push(id);
-    }
-
-    /// The firings that hold a thread, of which it is told now.
-    pub(super) fn take_holding(&mut self, main: ThreadNo) -> Vec<FiringId> {
-        self.holding.remove(&main).unwrap_or_default()
     }
 
     /// A trigger fired for a thread.
@@ -422,8 +455,7 @@ impl Firings {
         error
     }
 
-    /// The main thread has ended: what becomes of its firings.
-    pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+    fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
         self.holding.remove(&main);
         let open: Vec<(FiringId, FiringState)> = self.open(main).map(|(id, run)| (id, run.state)).collect();
         open.into_iter()

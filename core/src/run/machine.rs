@@ -135,7 +135,7 @@ pub struct RunMachine {
     events: u64,
     /// Effects that were in doubt after a crash.
     #[serde(default)]
-    pub(super) doubts: Vec<DoubtReport>,
+    pub(super) doubts: Box<[DoubtReport]>,
     /// Calls of its triggers, of which few runs have any.
     #[serde(default)]
     pub(super) trigger_calls: Option<Box<TriggerCalls>>,
@@ -182,7 +182,7 @@ impl RunMachine {
             awaited: EventMask::NONE,
             steps: 0,
             events: 0,
-            doubts: Vec::new(),
+            doubts: Box::default(),
             trigger_calls: None,
             session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
             budget: None,

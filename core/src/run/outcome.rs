@@ -61,7 +61,7 @@ impl RunMachine {
             threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
             repeated: self.doubts.iter().filter_map(repeated).collect(),
-            in_doubt: self.doubts.clone(),
+            in_doubt: self.doubts.to_vec(),
             elapsed_ms: now.saturating_sub(self.started_at),
         }
     }
@@ -151,7 +151,7 @@ impl RunMachine {
             threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
             repeated: self.doubts.iter().filter_map(repeated).collect(),
-            in_doubt: self.doubts.clone(),
+            in_doubt: self.doubts.to_vec(),
             elapsed_ms: now.saturating_sub(self.started_at),
         }
     }

@@ -100,6 +100,12 @@ pub enum NodeStatus {
     Cancelled,
 }
 
+/// Tool calls that an attempt at an LLM node left without a result, with their idempotency keys.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct CutOff {
+    pub(super) calls: Vec<(EffectId, ToolCall)>,
+}
+
 /// One thread of execution. See the table above.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ThreadMachine {
@@ -119,9 +125,9 @@ pub struct ThreadMachine {
     /// The effect of the first attempt at the node's current call: later attempts share its idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_call: Option<EffectId>,
-    /// Tool calls of the current LLM node that an attempt left without a result, with their idempotency keys.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) cut_off: Vec<(EffectId, ToolCall)>,
+    /// Tool calls of the current LLM node that an attempt left without a result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cut_off: Option<Box<CutOff>>,
     /// The running attempt's time limit.
     pub(super) deadline: Option<EffectId>,
     pub(super) steps: u64,
@@ -172,7 +178,7 @@ impl ThreadMachine {
             run: NodeRun::Idle,
             attempt: 0,
             first_call: None,
-            cut_off: Vec::new(),
+            cut_off: None,
             deadline: None,
             steps: 0,
             loops: None,

@@ -87,7 +87,7 @@ impl StepContext<'_> {
         self.thread.attempt = 0;
         self.thread.prompted = false;
         self.thread.first_call = None;
-        self.thread.cut_off.clear();
+        self.thread.cut_off = None;
         self.safe_point();
     }
 

@@ -271,7 +271,8 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
                 if running.result.is_none() {
-                    walk.thread.cut_off.push((running.key, running.call.clone()));
+                    let cut_off = walk.thread.cut_off.get_or_insert_default();
+                    cut_off.calls.push((running.key, running.call.clone()));
                 }
                 match &running.consent {
                     Some(consent) => consent.abandon(walk),
@@ -492,11 +493,12 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
 /// Returns the idempotency key of a call that an earlier attempt of the node left without a result, if this is that call
 /// again: the model gave it another id.
 fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectId> {
-    let cut_off = &mut walk.thread.cut_off;
+    let cut_off = walk.thread.cut_off.as_deref_mut()?;
     let place = cut_off
+        .calls
         .iter()
         .position(|(_, before)| before.name == call.name && before.arguments == call.arguments)?;
-    Some(cut_off.remove(place).0)
+    Some(cut_off.calls.remove(place).0)
 }
 
 /// The built-in tool of this name, where the node offers it.
