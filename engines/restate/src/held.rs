@@ -260,6 +260,8 @@ impl Held {
         self.state().texts.get(hash).cloned()
     }
 
+    /// For a content that follows none, and that none follows: the objects remove a chain after the command that freed it was
+    /// answered, so that a text of one may be read, and remembered, while it is about to go.
     pub(crate) fn remember_text(&self, hash: ContentHash, text: Arc<str>) {
         let mut state = self.state();
         if state.texts.contains_key(&hash) || text.len() > MOST_TEXT_BYTES / 8 {

@@ -237,8 +237,8 @@ impl Keeper {
 
     /// A claim of this process stands.
     pub(crate) fn has(&self, process: &str, given: Given) {
-        for GivenText { hash, text, .. } in given.kept.iter().flat_map(|kept| &kept.texts) {
-            if let Some(hash) = ContentHash::parse(hash) {
+        for GivenText { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
+            if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {
                 self.held.remember_text(hash, text.as_str().into());
             }
         }

@@ -1,6 +1,6 @@
 //! The state of the objects, as the server tells it in SQL: no worker is needed for that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_store::{ContentHash, Record, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, StoreError, Timer};
@@ -271,18 +271,36 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
     Ok(records)
 }
 
-pub(crate) async fn contents(server: &Server, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, StoreError> {
+/// A content as it is read.
+#[derive(Clone)]
+pub(crate) struct ReadContent {
+    pub(crate) text: Arc<str>,
+    /// It follows another, or another has followed it.
+    pub(crate) is_chained: bool,
+}
+
+pub(crate) async fn contents(server: &Server, hashes: &[ContentHash]) -> Result<Vec<ReadContent>, StoreError> {
     let mut objects: Vec<String> = hashes.iter().map(ToString::to_string).collect();
     objects.sort();
     objects.dedup();
-    let mut texts: BTreeMap<String, Arc<str>> = BTreeMap::new();
-    for row in rows_of(server, VALUES, CONTENT, &objects, "key = 'text'").await? {
-        let text: String = row.value(server)?;
-        texts.insert(row.service_key, text.into());
+    let (mut texts, mut chained) = (BTreeMap::<String, Arc<str>>::new(), BTreeSet::new());
+    let which = "key IN ('text', 'follows', 'followed')";
+    for row in rows_of(server, VALUES, CONTENT, &objects, which).await? {
+        if row.key == "text" {
+            let text: String = row.value(server)?;
+            texts.insert(row.service_key, text.into());
+        } else {
+            chained.insert(row.service_key);
+        }
     }
     let found = hashes.iter().map(|hash| {
-        let text = texts.get(&hash.to_string()).cloned();
-        text.ok_or(StoreError::NoSuchContent { hash: *hash })
+        let of = hash.to_string();
+        let text = texts.get(&of).cloned();
+        text.map(|text| ReadContent {
+            text,
+            is_chained: chained.contains(&of),
+        })
+        .ok_or(StoreError::NoSuchContent { hash: *hash })
     });
     found.collect()
 }

@@ -392,10 +392,10 @@ impl Inner {
             return Ok(known.into_iter().flatten().collect());
         }
         let read = read::contents(&self.server, &unknown).await?;
-        for (hash, text) in unknown.iter().zip(&read) {
-            self.held.remember_text(*hash, Arc::clone(text));
+        for (hash, content) in unknown.iter().zip(&read).filter(|(_, content)| !content.is_chained) {
+            self.held.remember_text(*hash, Arc::clone(&content.text));
         }
-        let mut read = read.into_iter();
+        let mut read = read.into_iter().map(|content| content.text);
         Ok(known
             .into_iter()
             .filter_map(|text| text.or_else(|| read.next()))

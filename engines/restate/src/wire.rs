@@ -296,6 +296,11 @@ pub(crate) fn by_content(hash: &str) -> String {
     format!("content {hash}")
 }
 
+/// True for the names that [`by_content`] gives.
+pub(crate) fn is_by_content(by: &str) -> bool {
+    by.starts_with("content ")
+}
+
 /// See [`by_run`].
 pub(crate) fn by_session(session: &str) -> String {
     format!("session {session}")

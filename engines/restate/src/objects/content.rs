@@ -6,11 +6,13 @@ use restate_sdk::errors::HandlerError;
 use restate_sdk::serde::Json;
 
 use super::call::Target;
-use crate::wire::{NameCall, NameReply, UnnameCall, by_content};
+use crate::wire::{NameCall, NameReply, UnnameCall, by_content, is_by_content};
 
 const TEXT: &str = "text";
 /// The content that it follows.
 const FOLLOWS: &str = "follows";
+/// Another one has followed it: the two are of one chain.
+const FOLLOWED: &str = "followed";
 /// The number of those that name it.
 const NAMERS: &str = "namers";
 
@@ -56,6 +58,9 @@ impl ContentObject {
             return Ok(Json(NameReply::Known));
         };
         ctx.set(key, 1);
+        if by.as_deref().is_some_and(is_by_content) {
+            ctx.set(FOLLOWED, 1);
+        }
         ctx.set(NAMERS, named.unwrap_or(0) + 1);
         Ok(Json(NameReply::Named))
     }
