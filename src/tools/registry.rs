@@ -323,6 +323,8 @@ impl Tools for ToolRegistry {
         for servers in &self.servers {
             servers.shutdown_blocking();
         }
+        #[cfg(feature = "tools")]
+        super::process::wait_for_ends();
     }
 }
 

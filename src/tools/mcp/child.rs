@@ -50,13 +50,13 @@ impl Child {
         }
         let mut process =
             Process::start(&mut command).map_err(|error| format!("`{program}` does not start: {error}"))?;
-        let (Some(into), Some(out), Some(err)) = process.pipes() else {
+        let ((Some(into), Some(out), Some(err)), Some(group)) = (process.pipes(), process.group()) else {
             return Err(format!("`{program}` has no pipes"));
         };
         let (told, exit) = watch::channel(None);
         let said = Arc::new(Mutex::new(Vec::new()));
         let child = Self {
-            group: process.group(),
+            group,
             exit,
             said: Arc::clone(&said),
         };
@@ -102,7 +102,7 @@ impl Child {
 
     /// Kills it.
     pub(super) fn kill(&self) {
-        self.group.end();
+        self.group.kill();
     }
 
     async fn ended(&self) -> Option<String> {
