@@ -26,23 +26,23 @@ macro_rules! run_error_codes {
 }
 
 run_error_codes! {
-    /// A node failed; the cause says why.
+    /// A node failed; the cause gives the reason.
     NodeFailed = "NODE_FAILED",
     /// A node did not end within its `timeoutMs`.
     NodeTimeout = "NODE_TIMEOUT",
     /// JavaScript threw.
     ScriptError = "SCRIPT_ERROR",
-    /// A script named what is not there.
+    /// A script used an undefined name.
     UnknownName = "UNKNOWN_NAME",
     /// JavaScript ran over its memory, stack or time limit.
     ScriptLimitExceeded = "SCRIPT_LIMIT_EXCEEDED",
     /// A template named a path that does not exist.
     TemplateError = "TEMPLATE_ERROR",
-    /// No route held and there is no default.
+    /// No route matched, and there is no default route.
     NoRouteMatched = "NO_ROUTE_MATCHED",
-    /// No edge out of a node held.
+    /// No edge out of a node had a true condition.
     NoEdgeSatisfied = "NO_EDGE_SATISFIED",
-    /// The join's strategy can no longer succeed.
+    /// The join's strategy cannot succeed with the remaining paths.
     JoinConditionNotMet = "JOIN_CONDITION_NOT_MET",
     /// The join's timeout passed.
     JoinTimeout = "JOIN_TIMEOUT",
@@ -60,7 +60,7 @@ run_error_codes! {
     TooManyItems = "TOO_MANY_ITEMS",
     /// The thread took more than `maxSteps` nodes.
     MaxStepsExceeded = "MAX_STEPS_EXCEEDED",
-    /// The current turn alone is over the token limit.
+    /// A budget refused a model call, which could exceed the remaining tokens, cost or number of calls.
     TokenBudgetExceeded = "TOKEN_BUDGET_EXCEEDED",
     /// The run holds more memory than its `limits.runBytes`.
     MemoryLimitExceeded = "MEMORY_LIMIT_EXCEEDED",
@@ -68,38 +68,38 @@ run_error_codes! {
     ModelError = "MODEL_ERROR",
     /// A tool failed in a way that ends the node.
     ToolError = "TOOL_ERROR",
-    /// The model still asks for tools after the last round that its node allows.
+    /// The model requested tools after the last round that its node allows.
     ToolRoundsExceeded = "TOOL_ROUNDS_EXCEEDED",
     /// A sub-agent has no role.
     SubAgentRoleMissing = "SUB_AGENT_ROLE_MISSING",
     /// No workflow of the engine has this id.
     WorkflowNotFound = "WORKFLOW_NOT_FOUND",
-    /// The input of a run is invalid, or the id that it or its session is to have.
+    /// The input of a run, its id or its session's id is invalid.
     InvalidInput = "INVALID_INPUT",
-    /// There is a run of this id already.
+    /// A run with this id exists.
     RunIdTaken = "RUN_ID_TAKEN",
     /// A limit of the engine refused the work.
     Overloaded = "OVERLOADED",
-    /// As many runs wait for the session as may, or one that comes before waits for somebody to go on with it.
+    /// The maximum number of runs waits for the session, or an earlier run of the session has no owner and must be resumed first.
     SessionBusy = "SESSION_BUSY",
-    /// The store of a durable run failed: what was not durable was not told, and the run can be resumed.
+    /// The store of a durable run failed. Effects that depend on unwritten records were not performed; the run can be resumed.
     StoreError = "STORE_ERROR",
-    /// An effect had begun when its process ended, and its `inDoubt` says that it is not done again.
+    /// An effect was started before its process crashed, has no recorded outcome, and its `inDoubt` policy does not repeat it.
     EffectInDoubt = "EFFECT_IN_DOUBT",
-    /// Triggers have fired as often for what triggers caused as the run's `maxTriggeredEvents` allows.
+    /// The firings for events that triggers caused reached the run's `maxTriggeredEvents`.
     TriggeredEventsExceeded = "TRIGGERED_EVENTS_EXCEEDED",
-    /// Stopped by someone.
+    /// The run, thread or call was cancelled.
     Cancelled = "CANCELLED",
-    /// An actor died of a panic; it was contained.
+    /// An actor panicked; the panic was contained.
     ActorPanicked = "ACTOR_PANICKED",
 }
 
-/// An error of a run: a pointer to its [facts](ErrorFacts), because whatever can go wrong has room for one.
+/// Error of a run: a pointer to its [facts](ErrorFacts), which keeps every `Result` small.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunError(Box<ErrorFacts>);
 
-/// The content of a [`RunError`]: the code, where it arose, and what caused it.
+/// Content of a [`RunError`]: the code, its location, and its cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorFacts {
@@ -107,13 +107,13 @@ pub struct ErrorFacts {
     pub code: RunErrorCode,
     /// One sentence for a person.
     pub message: String,
-    /// The node it arose in.
+    /// The node in which the error occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Arc<str>>,
-    /// The thread it arose in.
+    /// The thread in which the error occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<Arc<str>>,
-    /// The fork path it arose in.
+    /// The fork path in which the error occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<Arc<str>>,
     /// Facts a program can use: every path's status for a join, the path missing from a template, ...
@@ -125,7 +125,7 @@ pub struct ErrorFacts {
 }
 
 impl RunError {
-    /// An error with a code and a sentence, nothing else known yet.
+    /// Creates an error with a code and a sentence, without a location or cause.
     pub fn new(code: RunErrorCode, message: impl Into<String>) -> Self {
         Self(Box::new(ErrorFacts {
             code,
@@ -138,19 +138,19 @@ impl RunError {
         }))
     }
 
-    /// The facts, to be taken apart.
+    /// Returns the facts by value.
     pub fn into_facts(self) -> ErrorFacts {
         *self.0
     }
 
-    /// The same error with facts for a program.
+    /// Adds facts for a program.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// The same error with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn caused_by(mut self, cause: RunError) -> Self {
         self.cause = Some(cause);
@@ -190,10 +190,10 @@ impl std::error::Error for RunError {
     }
 }
 
-/// The error of evaluating an expression, a template or a script; `into()` makes it a [`RunError`].
+/// Error of evaluating an expression, a template or a script; `into()` converts it to a [`RunError`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptFault {
-    /// `SCRIPT_ERROR`, `UNKNOWN_NAME`, `SCRIPT_LIMIT_EXCEEDED`, `TEMPLATE_ERROR` or, where it was stopped, `CANCELLED`.
+    /// `SCRIPT_ERROR`, `UNKNOWN_NAME`, `SCRIPT_LIMIT_EXCEEDED`, `TEMPLATE_ERROR`, or `CANCELLED` if the evaluation was stopped.
     pub code: RunErrorCode,
     /// One sentence for a person.
     pub message: String,
@@ -203,7 +203,7 @@ pub struct ScriptFault {
 }
 
 impl ScriptFault {
-    /// JavaScript threw, or gave what JSON cannot hold.
+    /// JavaScript threw, or returned a value that JSON cannot represent.
     pub fn error(message: impl Into<String>) -> Self {
         Self {
             code: RunErrorCode::ScriptError,
@@ -230,7 +230,7 @@ impl ScriptFault {
         }
     }
 
-    /// Stopped by someone.
+    /// The evaluation was cancelled.
     pub fn cancelled() -> Self {
         Self {
             code: RunErrorCode::Cancelled,
@@ -239,7 +239,7 @@ impl ScriptFault {
         }
     }
 
-    /// Nothing is called `name`.
+    /// No variable or name `name` is defined.
     pub fn unknown_name(name: &str) -> Self {
         Self {
             code: RunErrorCode::UnknownName,
@@ -248,7 +248,7 @@ impl ScriptFault {
         }
     }
 
-    /// The path `path` of a `{{path}}` does not exist; `code` says in which kind of text.
+    /// The path of a `{{path}}` does not exist; `code` is the code of its kind of source.
     pub fn missing_path(code: RunErrorCode, path: &str) -> Self {
         Self {
             code,

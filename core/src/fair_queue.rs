@@ -1,9 +1,10 @@
-//! The queue before something that runs share: runs take turns, and what one run asks for is served in its order.
+//! Fair queue in front of a resource that runs share: runs take turns (round robin), and the items of one run are served in FIFO
+//! order.
 //!
-//! 1. A run that begins to wait comes behind all that wait; one that was served and still waits does so too. So between two
-//!    turns of a run every other that waits has one, however much each of them waits for.
-//! 2. Within a run the first comes first.
-//! 3. A run that may not have more is passed over and keeps its place.
+//! 1. A run that starts to wait is appended to the end of the round; so is a run that was served and has more items. Between two
+//!    turns of a run, every other waiting run has exactly one turn, however many items each of them has.
+//! 2. Within a run, items are served in the order of their pushes.
+//! 3. A run that may not have more is skipped and stays at its position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -40,13 +41,13 @@ impl<T> FairQueue<T> {
         self.len == 0
     }
 
-    /// The item whose turn is next, and its number.
+    /// Returns the next item and its number.
     pub fn first(&self) -> Option<(u64, &T)> {
         let (id, item) = self.waiting.get(self.turns.front()?)?.front()?;
         Some((*id, item))
     }
 
-    /// An item comes to wait; `id` is above those of the items before it.
+    /// Adds an item; `id` must be higher than those of all earlier items.
     pub fn push(&mut self, run: &Arc<str>, id: u64, item: T) {
         self.len += 1;
         if let Some(items) = self.waiting.get_mut(run) {
@@ -57,7 +58,7 @@ impl<T> FairQueue<T> {
         self.waiting.insert(Arc::clone(run), VecDeque::from([(id, item)]));
     }
 
-    /// The next item of the first run that may have one more; that run comes last then.
+    /// Removes and returns the next item of the first run for which `may_have` is true, and moves that run to the end.
     pub fn pop(&mut self, may_have: impl Fn(&str) -> bool) -> Option<(u64, T)> {
         let place = self.turns.iter().position(|run| may_have(run))?;
         let run = self.turns.remove(place)?;
@@ -72,7 +73,7 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes out one item of a run.
+    /// Removes an item of a run.
     pub fn remove(&mut self, run: &str, id: u64) -> Option<T> {
         let items = self.waiting.get_mut(run)?;
         let place = items.binary_search_by_key(&id, |(id, _)| *id).ok()?;
@@ -85,7 +86,7 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes out all.
+    /// Removes all items.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.turns.clear();
         self.len = 0;
@@ -142,7 +143,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Move {
         Push(usize),
-        /// Serve one; the runs that may have no more.
+        /// Serve one item, except to the runs marked here.
         Pop([bool; RUNS.len()]),
         Remove(usize),
     }
@@ -158,8 +159,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is one list of all that wait, and for each run the moment from which it waits for its turn: served is the
-        /// run that waits longest and may have more, and of it the lowest number.
+        /// The oracle is one list of all waiting items, and for each run the moment since which it waits for its turn. It serves
+        /// the longest-waiting run that may have more, and that run's item with the lowest number.
         #[test]
         fn the_run_that_waits_longest_is_served_and_its_first_item(moves in moves()) {
             let mut queue = FairQueue::default();
@@ -201,7 +202,7 @@ mod tests {
             }
         }
 
-        /// Whatever the others ask for, a run that waits is served after at most one item of each other run.
+        /// A waiting run is served after at most one item of each other run, however many items those have.
         #[test]
         fn between_two_turns_of_a_run_every_other_has_at_most_one(moves in moves(), watched in 0..RUNS.len()) {
             let mut queue = FairQueue::default();

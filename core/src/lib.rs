@@ -1,8 +1,7 @@
 //! Workflow definitions, and every decision about a run, as pure state machines.
 //!
-//! Nothing here knows an actor, a clock, a random number or a thread of the operating system: time, ids and
-//! the results of work are *inputs*, what should happen is an *effect*. The same machines
-//! run under actix, under a virtual clock and under a model checker.
+//! This crate uses no actors, clocks, random numbers or operating-system threads: time, ids and the results of work are *inputs*,
+//! and actions to perform are *effects*. The same machines run under actix, under a virtual clock and under a model checker.
 
 pub mod analysis;
 pub mod conversation;

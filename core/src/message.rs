@@ -14,7 +14,7 @@ use crate::value::{Output, levels, memory};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Instructions that stand first.
+    /// Instructions, at the start of a request.
     System,
     /// The person, or the workflow speaking for them.
     User,
@@ -36,7 +36,7 @@ impl Role {
     }
 }
 
-/// One tool call asked for by the model.
+/// A tool call requested by the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -45,13 +45,13 @@ pub struct ToolCall {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// Arguments, as the tool's schema has them.
+    /// Arguments, which follow the tool's schema.
     #[serde(default)]
     pub arguments: Value,
 }
 
-/// A piece of a content that is more than text. Images and files stand there by reference: an address that the provider
-/// reads, or a `data:` address with the bytes in it, which every copy of the message shares.
+/// A piece of content other than plain text. Images and files are references: a URL that the provider reads, or a `data:` URL
+/// that contains the bytes. All copies of a message share the URL's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(
@@ -70,27 +70,27 @@ pub enum Part {
     Image {
         /// `https://...`, or `data:image/png;base64,...`.
         url: Arc<str>,
-        /// Its media type, where the address does not say: `image/png`.
+        /// Media type if the URL does not contain it: `image/png`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
-        /// The detail in which the model is to look, for providers that can be told: `low`, `high`, `auto`.
+        /// Level of detail for the model, for providers that support it: `low`, `high`, `auto`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
-        /// Pixels, for what it costs.
+        /// Width in pixels, from which the token cost is estimated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         width: Option<u32>,
-        /// Pixels, for what it costs.
+        /// Height in pixels, from which the token cost is estimated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         height: Option<u32>,
     },
     /// A document.
     File {
-        /// `https://...`, `data:application/pdf;base64,...`, or the id of a file that the provider keeps.
+        /// `https://...`, `data:application/pdf;base64,...`, or the id of a file stored by the provider.
         url: Arc<str>,
-        /// Its media type, where the address does not say: `application/pdf`.
+        /// Media type if the URL does not contain it: `application/pdf`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
-        /// The name that the model is told.
+        /// File name shown to the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
@@ -102,7 +102,7 @@ impl Part {
         Self::Text { text: text.into() }
     }
 
-    /// An image at an address.
+    /// An image at a URL.
     pub fn image(url: impl Into<Arc<str>>) -> Self {
         Self::Image {
             url: url.into(),
@@ -113,7 +113,7 @@ impl Part {
         }
     }
 
-    /// A document at an address.
+    /// A document at a URL.
     pub fn file(url: impl Into<Arc<str>>) -> Self {
         Self::File {
             url: url.into(),
@@ -122,7 +122,7 @@ impl Part {
         }
     }
 
-    /// Bytes of memory that it takes, estimated.
+    /// Estimated memory in bytes.
     fn memory(&self) -> u64 {
         let text = match self {
             Self::Text { text } => text.len(),
@@ -140,33 +140,33 @@ impl Part {
     }
 }
 
-/// One message. Histories share messages; nothing changes one after it was appended.
+/// One message. Histories share messages; a message is immutable once it is appended.
 ///
-/// In JSON its `content` is a text, or a list of [`Part`]s.
+/// In JSON its `content` is a string, or a list of [`Part`]s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Optional id, carried through unchanged.
+    /// Optional id, passed through unchanged.
     pub id: Option<String>,
     /// The speaker.
     pub role: Role,
-    /// The text; where there are parts, the texts among them, a line end between.
+    /// The text. If there are parts, their texts joined by newlines.
     pub content: String,
-    /// The whole content, in order, where it is more than one text; else empty.
+    /// The complete content, in order, if it is more than one text; otherwise empty.
     pub parts: Arc<[Part]>,
-    /// Calls an assistant message asks for.
+    /// Tool calls requested by an assistant message.
     pub tool_calls: Vec<ToolCall>,
     /// The call a tool message answers.
     pub tool_call_id: Option<String>,
     /// Left out of a main agent's requests.
     pub sub_agent_internal: bool,
-    /// Kept by every compression.
+    /// Retained by every compression.
     pub pin: bool,
     /// Anything the user attaches.
     pub metadata: Option<Map<String, Value>>,
 }
 
 impl Message {
-    /// Bytes of memory that it takes, estimated.
+    /// Estimated memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let calls = self.tool_calls.iter();
         let calls = calls.map(|call| 64 + (call.id.len() + call.name.len()) as u64 + memory(&call.arguments));
@@ -191,7 +191,7 @@ impl Message {
         }
     }
 
-    /// A message of `role` made of these parts. None is an empty text, and a single text is just that text.
+    /// A message of `role` with these parts. No parts give an empty text; a single text part becomes plain text.
     pub fn of_parts(role: Role, parts: impl Into<Vec<Part>>) -> Self {
         let mut parts = parts.into();
         if let [Part::Text { text }] = parts.as_mut_slice() {
@@ -212,9 +212,9 @@ impl Message {
         }
     }
 
-    /// As JSON, made when somebody looks.
+    /// Returns the message as JSON, serialised on first read.
     pub fn shown_later(self: &Arc<Self>) -> Output {
-        /// A list of parts, each an object, in the message.
+        /// Nesting depth added by a list of parts: list, object, and the message.
         const PARTS: usize = 3;
         let arguments = self.tool_calls.iter().map(|call| 3 + levels(&call.arguments));
         let metadata = self
@@ -227,12 +227,12 @@ impl Message {
         Output::later(levels, move || json!(*message))
     }
 
-    /// True if this is an assistant message that asks for tools.
+    /// True if this is an assistant message that requests tool calls.
     pub fn asks_for_tools(&self) -> bool {
         self.role == Role::Assistant && !self.tool_calls.is_empty()
     }
 
-    /// True if its content is nothing, or nothing but space: what providers refuse.
+    /// True if the content is empty or only white space, which providers refuse.
     pub fn is_blank(&self) -> bool {
         let is_text = |part: &Part| part.as_text().is_some();
         self.content.trim().is_empty() && self.parts.iter().all(is_text)
@@ -299,7 +299,7 @@ struct Written {
     #[serde(default)]
     id: Option<String>,
     role: Role,
-    /// A text or a list of parts; null, as providers write it beside tool calls, is an empty text.
+    /// A string or a list of parts. Providers write null next to tool calls; null is read as an empty text.
     #[serde(default)]
     content: Option<WrittenContent>,
     #[serde(default)]
@@ -308,7 +308,7 @@ struct Written {
     tool_call_id: Option<String>,
     #[serde(default)]
     sub_agent_internal: bool,
-    /// Kept by every compression.
+    /// Retained by every compression.
     #[serde(default)]
     pin: bool,
     #[serde(default)]

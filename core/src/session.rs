@@ -1,49 +1,51 @@
-//! The order of the runs of a session: one at a time, in the order in which they came.
+//! Queue of the runs of each session: runs execute one at a time, in the order in which they entered. The rows are the methods of
+//! [`SessionQueues`].
 //!
-//! | input | the run | does |
+//! | method | called when | effect |
 //! |---|---|---|
-//! | know | came in an earlier process | stands before all that came since, in its order; nobody carries it |
-//! | enter | is new | stands last; refused where as many wait as may |
-//! | enter again | goes on | is carried again, in its old place |
-//! | ask | has entered | has its turn where it is first; else waits, or, new and behind one that nobody carries, is refused |
-//! | leave | whatever it did | is gone; the next one has its turn where it asked |
-//! | abandon | has entered | keeps its place, and nobody carries it |
+//! | `know` | the process starts | adds an unfinished run of an earlier process at its stored position, as abandoned (no owner) |
+//! | `enter` | a new run is admitted | appends the run; refused if more than `max_waiting` runs are queued |
+//! | `enter_again` | a run is resumed | the run has an owner again and is at its old position |
+//! | `ask` | a run is ready to start | grants the turn to the first run; else waits, or refuses a new run that is behind an abandoned one |
+//! | `leave` | a run has ended | removes the run; the next run gets the turn if it waits for it |
+//! | `abandon` | an owner drops a run that has not ended | the run stays at its position, without an owner |
 //!
-//! Invariants: of a session one run has its turn; a run has it once those before it are gone, and never before it asked.
+//! Invariants: at most one run of a session has the turn. A run gets the turn after all runs before it have left, and only after
+//! it requested the turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The sessions that runs have, or wait for. `W` is whatever tells a run that it has its turn.
+/// Queues of all sessions. `W` is the waiter that notifies a run of its turn.
 #[derive(Debug)]
 pub struct SessionQueues<W> {
     by_id: BTreeMap<Arc<str>, VecDeque<Place<W>>>,
     max_waiting: usize,
 }
 
-/// A run of a session, and its place in the order of all that came.
+/// A run of a session and its position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionPlace {
     /// The session.
     pub session: Arc<str>,
-    /// Rises with every run that comes.
+    /// Position in the queue; increases with every run that enters.
     pub number: u64,
     /// The run.
     pub run: Arc<str>,
 }
 
-/// The answer to a run that asks.
+/// The answer to a request for the turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionTurn<W> {
-    /// It has its turn.
+    /// The run has the turn.
     Now(W),
-    /// It is told later.
+    /// The run waits; its waiter is notified later.
     Later,
-    /// This run comes before it and nobody carries it: nothing says when that ends.
+    /// This earlier run has no owner, so nothing bounds the wait: it must be resumed or cancelled first.
     Behind(Arc<str>),
 }
 
-/// As many runs wait for the session as may.
+/// The maximum number of runs waits for the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyWait(pub usize);
 
@@ -63,7 +65,7 @@ enum Stage<W> {
 }
 
 impl<W> SessionQueues<W> {
-    /// No runs yet; so many may wait for one session.
+    /// Creates empty queues that admit up to `max_waiting` waiting runs for each session.
     pub fn new(max_waiting: usize) -> Self {
         Self {
             by_id: BTreeMap::new(),
@@ -71,17 +73,17 @@ impl<W> SessionQueues<W> {
         }
     }
 
-    /// Runs of earlier processes that have not ended.
+    /// Adds unfinished runs of earlier processes, without owners.
     pub fn know(&mut self, runs: impl IntoIterator<Item = SessionPlace>) {
         for place in runs {
             self.put(place, Stage::Abandoned);
         }
     }
 
-    /// A run comes.
+    /// Appends a new run.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// The maximum number of runs waits for the session.
     pub fn enter(&mut self, place: SessionPlace) -> Result<(), TooManyWait> {
         let before = self.by_id.get(&place.session).map_or(0, VecDeque::len);
         if before > self.max_waiting {
@@ -91,7 +93,7 @@ impl<W> SessionQueues<W> {
         Ok(())
     }
 
-    /// A run comes back that nobody carried. It was let in before: no limit refuses it now.
+    /// Gives a resumed run an owner again. The limit does not apply, because the run was admitted before.
     pub fn enter_again(&mut self, place: SessionPlace) {
         match self.find(&place.session, &place.run) {
             Some(known) => known.stage = Stage::Entered,
@@ -99,7 +101,7 @@ impl<W> SessionQueues<W> {
         }
     }
 
-    /// A run asks for its turn. `is_new`: it came in this process.
+    /// Requests the turn for a run. `is_new`: the run entered in this process.
     pub fn ask(&mut self, session: &str, run: &str, is_new: bool, waiter: W) -> SessionTurn<W> {
         let Some(queue) = self.by_id.get_mut(session) else {
             return SessionTurn::Now(waiter);
@@ -119,7 +121,8 @@ impl<W> SessionQueues<W> {
         SessionTurn::Later
     }
 
-    /// A run is done with its session, whether it had its turn or not. The next one's turn, where that has asked.
+    /// Removes a run from its session, with or without the turn. Returns the waiter of the next run if that run waits for its
+    /// turn.
     pub fn leave(&mut self, session: &str, run: &str) -> Option<W> {
         let queue = self.by_id.get_mut(session)?;
         queue.retain(|place| *place.run != *run);
@@ -136,14 +139,14 @@ impl<W> SessionQueues<W> {
         }
     }
 
-    /// Nobody carries a run any more that has not ended: those behind it wait for it.
+    /// Marks an unfinished run as having no owner. The runs behind it continue to wait for it.
     pub fn abandon(&mut self, session: &str, run: &str) {
         if let Some(place) = self.find(session, run) {
             place.stage = Stage::Abandoned;
         }
     }
 
-    /// A run that comes before this one and that nobody carries.
+    /// Returns the first run that is before this one and has no owner.
     pub fn abandoned_before(&self, session: &str, run: &str) -> Option<&Arc<str>> {
         let queue = self.by_id.get(session)?;
         let before = queue.iter().take_while(|place| *place.run != *run);
@@ -193,7 +196,7 @@ mod tests {
         ]
     }
 
-    /// A run as the rule sees it.
+    /// A run in the oracle.
     #[derive(Clone, Debug)]
     struct Run {
         place: SessionPlace,
@@ -202,7 +205,7 @@ mod tests {
         has_asked: bool,
     }
 
-    /// The runs that have not left, whoever came first last in no order: the rule looks at all of them.
+    /// Oracle: the runs that have not left, unordered. Each check scans all of them.
     #[derive(Debug, Default)]
     struct Oracle(Vec<Run>);
 
@@ -240,9 +243,9 @@ mod tests {
         fn runs_of_a_session_have_their_turn_one_after_the_other_in_the_order_in_which_they_came(ops in prop::collection::vec(op(), 0..80)) {
             let mut queues = SessionQueues::<Arc<str>>::new(MAX_WAITING);
             let mut oracle = Oracle::default();
-            // Those that have been told that it is their turn, and have not left.
+            // Runs that were granted the turn and have not left.
             let mut told: Vec<Arc<str>> = Vec::new();
-            // Known ones came before every one that is new.
+            // Runs of an earlier process have lower numbers than every new run.
             let (mut known, mut new) = (0, 1_000);
             for op in ops {
                 let pick = |at: usize| (!oracle.0.is_empty()).then(|| at % oracle.0.len());
@@ -250,7 +253,7 @@ mod tests {
                     Op::Know(session) => {
                         known += 1;
                         let at = place(session, known);
-                        // Told at once, before anybody asks.
+                        // `know` is called at the start of a process, before any run requests its turn.
                         if !oracle.0.iter().any(|run| run.place.session == at.session) {
                             queues.know([at.clone()]);
                             oracle.0.push(Run { place: at, is_carried: false, is_new: false, has_asked: false });

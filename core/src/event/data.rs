@@ -1,10 +1,10 @@
 //! The fields of an event and the data of a CUSTOM event, which become JSON when they are read.
 //!
-//! The fields of an event have names that Pirn gives ([`EventFields`]): a name from outside cannot be one of them. What a
-//! program raises with a CUSTOM event is the value of one field, `data` ([`EventData`]).
+//! The field names of an event are fixed by Pirn ([`EventFields`]), so user-defined names cannot collide with them. The payload
+//! of a CUSTOM event is the value of one field, `data` ([`EventData`]).
 //!
-//! Most events are matched by type alone, or by one field. The parts they are made of are shared: building a map with keys
-//! and texts of its own costs more than everything else between raising an event and delivering it.
+//! Most events are matched by type alone, or by one field, so their fields are stored as shared parts. A map with its own keys
+//! and strings would cost more than all other steps between raising an event and delivering it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::{DATA, OWN_FIELDS};
 use crate::value::{Output, levels};
 
-/// The data of a CUSTOM event: an object of JSON, whose keys may be anything. It is the field `data` of the event.
+/// Data of a CUSTOM event: a JSON object with arbitrary keys. It is the value of the field `data`.
 ///
 /// ```
 /// # use pirn_core::event::{EventData, RaisedEvent};
@@ -28,7 +28,7 @@ use crate::value::{Output, levels};
 #[derive(Clone, Default)]
 pub struct EventData(Representation);
 
-/// The fields of an event besides those of every event. Their names are Pirn's own.
+/// Fields of an event in addition to those of every event. Their names are fixed by Pirn.
 ///
 /// ```
 /// # use pirn_core::event::{EventType, RaisedEvent};
@@ -46,7 +46,7 @@ enum Representation {
     Fields(FieldList, OnceLock<Box<Json>>),
 }
 
-/// An object, as the map and as the value that it is.
+/// A JSON object, readable as a map and as a value.
 #[derive(Clone)]
 struct Json(Value);
 
@@ -66,7 +66,7 @@ impl From<Map<String, Value>> for Json {
     }
 }
 
-/// One field has its place in the event: most events that users raise have no other.
+/// A single field is stored inline: most user-raised events have only one.
 #[derive(Clone)]
 enum FieldList {
     One((&'static str, Field)),
@@ -88,22 +88,22 @@ impl Default for Representation {
     }
 }
 
-/// One field as it lies somewhere.
+/// Value of a field, shared or not yet serialised.
 #[derive(Clone, Debug)]
 pub enum Field {
-    /// A text that others have too.
+    /// A shared string.
     Text(Arc<str>),
-    /// A word of Pirn's own.
+    /// A constant.
     Word(&'static str),
-    /// A node's output, or what else is made when somebody looks.
+    /// A node's output, or another value that is serialised on first read.
     Output(Output),
-    /// Anything.
+    /// Any JSON value.
     Value(Value),
-    /// The data of a CUSTOM event.
+    /// Data of a CUSTOM event.
     Data(Box<EventData>),
 }
 
-/// A field as one looks at it.
+/// Borrowed value of a field.
 pub(crate) enum FieldRef<'a> {
     Text(&'a str),
     Value(&'a Value),
@@ -193,7 +193,7 @@ impl EventData {
         ))
     }
 
-    /// As [`Self::of`], for a list whose length is known: it is moved as a whole.
+    /// As [`Self::of`], for an array: the array is moved as a whole.
     fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
         let fields = fields.map(|(name, field)| (name, field.into()));
         if N == 1 {
@@ -215,7 +215,7 @@ impl EventData {
         }
     }
 
-    /// One of the fields, without a map of all.
+    /// Returns one field without building the map of all fields.
     fn look(&self, name: &str) -> Option<FieldRef<'_>> {
         self.field(name).map(|looked| match looked {
             Looked::Field(field) => field.seen(),
@@ -223,7 +223,7 @@ impl EventData {
         })
     }
 
-    /// A map of its own.
+    /// Returns a copy of the fields as a map.
     pub fn to_map(&self) -> Map<String, Value> {
         match &self.0 {
             Representation::Map(json) => json.map().clone(),
@@ -246,7 +246,7 @@ impl EventData {
     }
 }
 
-/// A field, or its value where the fields are a map.
+/// A field, or its value if the fields are stored as a map.
 enum Looked<'a> {
     Field(&'a Field),
     Value(&'a Value),
@@ -274,7 +274,7 @@ impl From<Map<String, Value>> for EventData {
 }
 
 impl<const N: usize> From<[(&'static str, Value); N]> for EventData {
-    /// These keys; of two with one name the last counts. No map is made before all of them are read.
+    /// Creates data with these keys; of two equal keys the last counts. The map is built on first access to all fields.
     fn from(fields: [(&'static str, Value); N]) -> Self {
         Self::of_list(fields)
     }
@@ -333,12 +333,12 @@ impl<'de> Deserialize<'de> for EventData {
 }
 
 impl EventFields {
-    /// These fields; of two with one name the last counts.
+    /// Creates fields with these names; of two equal names the last counts.
     pub fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
         Self::checked(EventData::of(fields))
     }
 
-    /// As [`Self::of`], for a list whose length is known: it is moved as a whole.
+    /// As [`Self::of`], for an array: the array is moved as a whole.
     pub(crate) fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
         Self::checked(EventData::of_list(fields))
     }
@@ -351,7 +351,7 @@ impl EventFields {
         Self(fields)
     }
 
-    /// A field that is a text. Does not build the map of all fields, which [`Deref`] does.
+    /// Returns a string field. Does not build the map of all fields, which [`Deref`] does.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.look(name)? {
             FieldRef::Text(text) => Some(text),
@@ -366,7 +366,7 @@ impl EventFields {
         *self = Self::checked(fields.into());
     }
 
-    /// A copy of all fields.
+    /// Returns a copy of all fields.
     pub fn to_map(&self) -> Map<String, Value> {
         self.0.to_map()
     }
@@ -376,12 +376,12 @@ impl EventFields {
         self.0.levels()
     }
 
-    /// One of the fields, without a map of all.
+    /// Returns one field without building the map of all fields.
     pub(crate) fn look(&self, name: &str) -> Option<FieldRef<'_>> {
         self.0.look(name)
     }
 
-    /// A key of the data of a CUSTOM event, without a map of all.
+    /// Returns one key of a CUSTOM event's data without building the map of all keys.
     pub(crate) fn look_data(&self, key: &str) -> Option<FieldRef<'_>> {
         match self.0.field(DATA)? {
             Looked::Field(Field::Data(data)) => data.look(key),

@@ -46,27 +46,27 @@ event_types! {
     ThreadCancelled = "THREAD_CANCELLED",
     /// A thread stopped at a safe point.
     ThreadPaused = "THREAD_PAUSED",
-    /// A paused thread went on.
+    /// A paused thread resumed.
     ThreadResumed = "THREAD_RESUMED",
     /// A FORK started its paths.
     ThreadForkStarted = "THREAD_FORK_STARTED",
     /// Every path a FORK started has ended.
     ThreadForkCompleted = "THREAD_FORK_COMPLETED",
-    /// A JOIN began to wait.
+    /// A JOIN started to wait.
     ThreadJoinStarted = "THREAD_JOIN_STARTED",
     /// A JOIN's strategy succeeded.
     ThreadJoinConditionMet = "THREAD_JOIN_CONDITION_MET",
-    /// A node began (each attempt).
+    /// A node started (each attempt).
     NodeStarted = "NODE_STARTED",
-    /// A node ended well.
+    /// A node completed.
     NodeCompleted = "NODE_COMPLETED",
     /// A node failed (each attempt).
     NodeFailed = "NODE_FAILED",
     /// A message joined a conversation.
     MessageAdded = "MESSAGE_ADDED",
-    /// A model request was put together: what it costs, of how much, and where the pinned block went.
+    /// A model request was built; with its estimated tokens and the position of the pinned block.
     RequestPrepared = "REQUEST_PREPARED",
-    /// A model request was repaired: calls without result closed, orphan results left out.
+    /// A model request was repaired: calls without result closed, orphan results removed.
     RequestRepaired = "REQUEST_REPAIRED",
     /// The next request is over the token limit.
     TokenLimitExceeded = "TOKEN_LIMIT_EXCEEDED",
@@ -74,61 +74,61 @@ event_types! {
     TokenUsageWarning = "TOKEN_USAGE_WARNING",
     /// A compression was applied.
     CompressionCompleted = "COMPRESSION_COMPLETED",
-    /// A compression was not applied; the old conversation is whole.
+    /// A compression was not applied; the conversation is unchanged.
     CompressionFailed = "COMPRESSION_FAILED",
-    /// A triggered sub-workflow began.
+    /// A triggered sub-workflow started.
     TriggeredSubgraphStarted = "TRIGGERED_SUBGRAPH_STARTED",
     /// A triggered sub-workflow ended and its results were applied.
     TriggeredSubgraphCompleted = "TRIGGERED_SUBGRAPH_COMPLETED",
-    /// A triggered sub-workflow failed; the main thread goes on unchanged.
+    /// A triggered sub-workflow failed; the main thread continues unchanged.
     TriggeredSubgraphFailed = "TRIGGERED_SUBGRAPH_FAILED",
-    /// A trigger could not do its action.
+    /// A trigger's action failed.
     TriggerFailed = "TRIGGER_FAILED",
-    /// A called sub-workflow began.
+    /// A called sub-workflow started.
     SubgraphStarted = "SUBGRAPH_STARTED",
     /// A called sub-workflow ended.
     SubgraphCompleted = "SUBGRAPH_COMPLETED",
-    /// A tool call began.
+    /// A tool call started.
     ToolCallStarted = "TOOL_CALL_STARTED",
-    /// A tool call ended well.
+    /// A tool call completed.
     ToolCallCompleted = "TOOL_CALL_COMPLETED",
-    /// A tool call failed; the model was told.
+    /// A tool call failed; the model receives the error as its result.
     ToolCallFailed = "TOOL_CALL_FAILED",
-    /// A question was put to a person.
+    /// A thread asked a person a question.
     InteractionRequested = "INTERACTION_REQUESTED",
     /// A question was answered.
     InteractionAnswered = "INTERACTION_ANSWERED",
-    /// The thread that asked no longer waits.
+    /// A question was withdrawn, because its thread stopped waiting.
     InteractionWithdrawn = "INTERACTION_WITHDRAWN",
-    /// Nobody answered a question in time.
+    /// A question was not answered in time.
     InteractionTimedOut = "INTERACTION_TIMED_OUT",
     /// A variable was assigned.
     VariableChanged = "VARIABLE_CHANGED",
-    /// State was stored.
+    /// A checkpoint was stored.
     CheckpointCreated = "CHECKPOINT_CREATED",
     /// A piece of a model's reply.
     LlmToken = "LLM_TOKEN",
     /// A trigger's SEND_NOTIFICATION.
     Notification = "NOTIFICATION",
-    /// A run went on after a crash, and an effect of it had begun and had no outcome.
+    /// A run was resumed after a crash with an effect that was started and has no recorded outcome.
     EffectInDoubt = "EFFECT_IN_DOUBT",
     /// Raised by user code.
     Custom = "CUSTOM",
-    /// CUSTOM events that WAIT nodes might have taken are no longer kept: there were too many of their name.
+    /// Retained CUSTOM events that WAIT nodes could have received were dropped: the limit for their name was reached.
     EventDropped = "EVENT_DROPPED",
-    /// A time of a SCHEDULE trigger has come: the event that its run is given. No run raises it.
+    /// A time of a SCHEDULE trigger is due. This event is the input of the scheduled run; no run raises it.
     ScheduleDue = "SCHEDULE_DUE",
     /// A script wrote a line with `console`.
     ScriptLog = "SCRIPT_LOG",
-    /// A large tool result was kept, and its conversation shows a preview.
+    /// A large tool result was stored as an artifact, and the conversation contains a preview.
     ArtifactKept = "ARTIFACT_KEPT",
-    /// A large tool result is no longer kept: its run has too many.
+    /// The artifact of a large tool result was deleted: the run has too many.
     ArtifactDropped = "ARTIFACT_DROPPED",
-    /// So much of a budget is used that models are told.
+    /// The used share of a budget reached a warning threshold.
     BudgetWarning = "BUDGET_WARNING",
-    /// A model call has used more than it had reserved of its budget.
+    /// A model call used more than it had reserved of its budget.
     BudgetOverrun = "BUDGET_OVERRUN",
-    /// The next request is over the share of the token limit at which a compression begins early.
+    /// The next request is over the share of the token limit at which a speculative compression starts.
     TokenLimitApproached = "TOKEN_LIMIT_APPROACHED",
 }
 
@@ -142,7 +142,7 @@ impl EventMask {
     /// Every type.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// The set of one.
+    /// Returns the set of one type.
     pub fn of(event_type: EventType) -> Self {
         Self(1 << (event_type as u64))
     }
@@ -157,18 +157,18 @@ impl EventMask {
         self.0 & other.0 != 0
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The raw bits, for an atomic.
+    /// Returns the raw bits, for an atomic.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// From the raw bits.
+    /// Creates a set from raw bits.
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -184,21 +184,21 @@ pub struct RaisedEvent {
     /// Name of a CUSTOM event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_name: Option<Arc<str>>,
-    /// Triggers between the run's own steps and this event.
+    /// Number of triggers between the run's own steps and this event.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub trigger_depth: u32,
-    /// The fields of this type of event; of a CUSTOM event one, `data`.
+    /// Fields of this type of event; a CUSTOM event has one, `data`.
     #[serde(flatten)]
     pub fields: EventFields,
 }
 
 impl RaisedEvent {
-    /// An event with fields: `RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))])`.
+    /// Creates an event with fields: `RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))])`.
     pub fn new<const N: usize>(event_type: EventType, fields: [(&'static str, Value); N]) -> Self {
         Self::with(event_type, EventFields::of_list(fields))
     }
 
-    /// A CUSTOM event. What stands in its data is nowhere taken for a field of the event.
+    /// Creates a CUSTOM event. Keys of its data are never interpreted as fields of the event.
     pub fn custom(name: impl Into<Arc<str>>, data: impl Into<EventData>) -> Self {
         let data = Field::Data(Box::new(data.into()));
         Self {
@@ -207,7 +207,7 @@ impl RaisedEvent {
         }
     }
 
-    /// An event with these fields.
+    /// Creates an event with these fields.
     pub(crate) fn with(event_type: EventType, fields: EventFields) -> Self {
         Self {
             event_type,
@@ -217,13 +217,13 @@ impl RaisedEvent {
         }
     }
 
-    /// The same with fields as they lie somewhere: `("nodeId", Field::from(&id))`.
+    /// Creates an event with shared fields: `("nodeId", Field::from(&id))`.
     pub fn of<F: Into<Field>>(event_type: EventType, fields: impl IntoIterator<Item = (&'static str, F)>) -> Self {
         let fields = fields.into_iter().map(|(name, field)| (name, field.into()));
         Self::with(event_type, EventFields::of(fields))
     }
 
-    /// The event, at least `depth` triggers away from the run's own steps.
+    /// Returns the event with a trigger depth of at least `depth`.
     #[must_use]
     pub fn at_depth(mut self, depth: u32) -> Self {
         self.trigger_depth = self.trigger_depth.max(depth);
@@ -236,19 +236,19 @@ fn is_zero(depth: &u32) -> bool {
     *depth == 0
 }
 
-/// An event as subscribers, triggers and `--events` see it.
+/// An event as subscribers, triggers and `--events` receive it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Gapless within the run, from 1.
+    /// Number of the event within the run: from 1, without gaps.
     pub sequence: u64,
     /// Milliseconds since the Unix epoch (under virtual time: since the run's start).
     pub timestamp: u64,
     /// The run.
     pub run_id: Arc<str>,
-    /// The workflow of the thread it happened in.
+    /// The workflow of the thread that raised the event.
     pub workflow_id: Arc<str>,
-    /// The thread it happened in.
+    /// The thread that raised the event.
     pub thread_id: Arc<str>,
     /// Its type and fields.
     #[serde(flatten)]
@@ -256,19 +256,19 @@ pub struct Event {
 }
 
 impl Event {
-    /// As JSON: what scripts, WAIT nodes and registered functions get to see. The same as serde makes of it, for less.
+    /// Returns the JSON that scripts, WAIT nodes and registered functions receive. Equal to the output of serde, but cheaper.
     pub fn to_json(&self) -> Value {
         Value::Object(self.fields())
     }
 
-    /// As [`Event::to_json`], made when somebody looks.
+    /// Returns the JSON of [`Event::to_json`], built on first read.
     pub fn shown_later(self: &Arc<Self>) -> Output {
         let event = Arc::clone(self);
         Output::later(1 + self.raised.fields.levels(), move || event.to_json())
     }
 
-    /// Makes `shown` what [`Event::to_json`] gives. Where another event with the same fields stands there, its place is
-    /// taken without making an object anew.
+    /// Sets `shown` to the JSON of [`Event::to_json`]. If `shown` is an event with equal field names, its object is reused
+    /// without allocating a new one.
     pub fn show_in(&self, shown: &mut Value) {
         let is_shown = match shown {
             Value::Object(fields) => self.replace(fields),
@@ -289,9 +289,9 @@ impl Event {
         fields
     }
 
-    /// Sets every field to this event's. False where that is not the event: there are others, or too few.
+    /// Sets every field to this event's. Returns false if the field names differ.
     fn replace(&self, fields: &mut Map<String, Value>) -> bool {
-        // Both stand in the same order: a field of its type is the next one of those, or this is another event's.
+        // Both lists have one order: a typed field must be the next one of this event, else the object is another event's.
         let mut typed = self.raised.fields.iter().peekable();
         let mut own = 0;
         for (name, shown) in fields.iter_mut() {
@@ -307,7 +307,7 @@ impl Event {
         typed.next().is_none() && own == self.own_count()
     }
 
-    /// One of the event's own fields.
+    /// Returns one of the fields of every event.
     fn own(&self, name: &str) -> Option<Own<'_>> {
         match name {
             "sequence" => Some(Own::Number(self.sequence)),
@@ -331,10 +331,10 @@ impl Event {
     }
 }
 
-/// The field of a CUSTOM event that has what its raiser gave.
+/// Field of a CUSTOM event with the data of its raiser.
 pub(crate) const DATA: &str = "data";
 
-/// The fields of every event.
+/// Names of the fields of every event.
 pub(crate) const OWN_FIELDS: [&str; 8] = [
     "sequence",
     "timestamp",
@@ -346,7 +346,7 @@ pub(crate) const OWN_FIELDS: [&str; 8] = [
     "triggerDepth",
 ];
 
-/// The value of one of them.
+/// Value of one of these fields.
 enum Own<'a> {
     Number(u64),
     Text(&'a str),
@@ -380,7 +380,7 @@ mod tests {
 
     use super::*;
 
-    /// Events of few names, so that the same ones meet again.
+    /// Events with few names, so that equal names occur often.
     fn event() -> impl Strategy<Value = Event> {
         let name = prop_oneof![
             "[ab]",

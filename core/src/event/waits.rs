@@ -1,15 +1,19 @@
-//! The waits of a run for events: which event ends which wait.
+//! Waits of a run for events: decides which event ends which wait.
 //!
-//! | input | does |
+//! | input | effect |
 //! |---|---|
-//! | `keep` | CUSTOM events that these words name are kept from now on |
-//! | `happened` | ends every wait for the event; keeps it where its name, or any CUSTOM event, is kept |
-//! | `begin` | the first kept event that the thread has not taken ends the wait at once; else it waits |
-//! | `end` | the wait is over |
+//! | `keep` | CUSTOM events with these names are retained from now on |
+//! | `happened` | ends every wait for the event; retains the event if its name, or `CUSTOM`, is retained |
+//! | `begin` | the first retained event that the thread has not taken ends the wait at once; else the wait is open |
+//! | `end` | closes the wait |
 //!
-//! A word is the name of CUSTOM events, or `CUSTOM` for all of them; of these nothing is lost. Any other event type is waited for
-//! from the wait on. Invariants: one event ends every wait for it; a thread takes no event twice, and those of a word in their
-//! order; at most [`MAX_KEPT_EVENTS`] are kept a word, and each that is dropped is counted once in [`EventWaits::dropped`].
+//! A word is the name of CUSTOM events, or `CUSTOM` for all of them. Retained events can end waits that start later; events of
+//! any other type end only waits that are already open. Invariants:
+//!
+//! - one event ends every wait for it;
+//! - a thread takes each event at most once, and the events of a word in order;
+//! - at most [`MAX_KEPT_EVENTS`] events are retained for each word, and each dropped one is counted once in
+//!   [`EventWaits::dropped`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -19,22 +23,22 @@ use serde_json::json;
 
 use super::{Event, EventType, RaisedEvent};
 
-/// The events that are kept of a word: beyond, the oldest is dropped.
+/// Maximum number of retained events for each word; the oldest is dropped.
 pub const MAX_KEPT_EVENTS: usize = 1_000;
 
-/// The events that a thread has taken: by word, the sequence of the last one.
+/// Events that a thread has taken: for each word, the sequence of the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenEvents(BTreeMap<Arc<str>, u64>);
 
 impl TakenEvents {
-    /// A wait for this word has taken the event with this sequence.
+    /// Records that a wait for this word has taken the event with this sequence.
     pub fn take(&mut self, word: &Arc<str>, sequence: u64) {
         if is_kept(word) {
             self.0.insert(Arc::clone(word), sequence);
         }
     }
 
-    /// The sequence up to which every event of a word has been taken.
+    /// Returns the sequence up to which every event of a word has been taken.
     fn up_to(&self, word: &str) -> u64 {
         let last = |word: &str| self.0.get(word).copied().unwrap_or_default();
         last(word).max(last(EventType::Custom.as_str()))
@@ -46,13 +50,13 @@ impl TakenEvents {
     }
 }
 
-/// The words that name events of a type other than CUSTOM.
+/// Names of the event types other than CUSTOM.
 static TYPES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
     let types = EventType::ALL.iter().filter(|known| **known != EventType::Custom);
     types.map(|known| known.as_str()).collect()
 });
 
-/// True if a word names CUSTOM events: those are kept for waits to come.
+/// True if a word names CUSTOM events, which are retained for later waits.
 pub fn is_kept(word: &str) -> bool {
     !TYPES.contains(word)
 }
@@ -67,8 +71,8 @@ pub fn is_named(word: &str, event: &Event) -> bool {
 /// Returns the event that ends a wait for `word` which was open when its process ended: the first of that name among `later`, the
 /// events that the run raised after the wait began.
 ///
-/// Returns `None` for a word whose events are retained ([`is_kept`]): [`EventWaits`] finds those when the wait is registered again,
-/// and a second answer would be one too many.
+/// Returns `None` for a word whose events are retained ([`is_kept`]): [`EventWaits`] finds those when the wait is registered
+/// again, and a second answer would be a duplicate.
 pub fn missed_event<'a>(word: &str, later: &'a [Arc<Event>]) -> Option<&'a Arc<Event>> {
     if is_kept(word) {
         return None;
@@ -76,18 +80,18 @@ pub fn missed_event<'a>(word: &str, later: &'a [Arc<Event>]) -> Option<&'a Arc<E
     later.iter().find(|event| is_named(word, event))
 }
 
-/// Names a wait in its run.
+/// Number of a wait in its run.
 pub type WaitNo = u64;
 
-/// See the module.
+/// Waits and retained events of a run; the module documentation lists its inputs.
 #[derive(Debug)]
 pub struct EventWaits {
     most: usize,
     kept: BTreeMap<Arc<str>, Kept>,
     waiting: BTreeMap<WaitNo, Arc<str>>,
-    /// The same by word: an event visits the waits that it ends and no others.
+    /// Index of `waiting` by word: an event visits only the waits that it ends.
     by_word: BTreeMap<Arc<str>, BTreeSet<WaitNo>>,
-    /// Words of which events were dropped that [`Self::dropped`] has not told of.
+    /// Words with dropped events that [`Self::dropped`] has not reported.
     untold: BTreeSet<Arc<str>>,
     /// Number of waits that events were matched with.
     #[cfg(test)]
@@ -97,7 +101,7 @@ pub struct EventWaits {
 #[derive(Debug, Default)]
 struct Kept {
     events: VecDeque<Arc<Event>>,
-    /// Dropped, and not told of; the last of them.
+    /// Number of dropped events that are not reported.
     dropped: u64,
     up_to: u64,
 }
@@ -121,14 +125,14 @@ impl EventWaits {
         }
     }
 
-    /// Events that these words name are kept from now on, as far as they are CUSTOM.
+    /// Retains the CUSTOM events with these names from now on; other words are ignored.
     pub fn keep<'a>(&mut self, words: impl IntoIterator<Item = &'a Arc<str>>) {
         for word in words.into_iter().filter(|word| is_kept(word)) {
             self.kept.entry(Arc::clone(word)).or_default();
         }
     }
 
-    /// An event of the run; the waits that it ends.
+    /// Handles an event of the run. Returns the waits that it ends.
     pub fn happened(&mut self, event: &Arc<Event>) -> Vec<WaitNo> {
         if event.raised.event_type == EventType::Custom && !self.kept.is_empty() {
             let name = event.raised.event_name.as_deref();
@@ -160,7 +164,7 @@ impl EventWaits {
 
     fn put(&mut self, word: &str, event: &Arc<Event>) {
         let Some(kept) = self.kept.get_mut(word) else { return };
-        // An event that is called CUSTOM is one event.
+        // A CUSTOM event with the name CUSTOM is retained once, not twice.
         if kept.events.back().is_some_and(|last| last.sequence == event.sequence) {
             return;
         }
@@ -174,10 +178,10 @@ impl EventWaits {
         }
     }
 
-    /// A wait for a word, of a thread that has taken these. The event that ends it at once.
+    /// Starts a wait for a word, for a thread that has taken these events. Returns the event that ends the wait at once, if any.
     pub fn begin(&mut self, wait: WaitNo, word: &Arc<str>, taken: &TakenEvents) -> Option<Arc<Event>> {
         let first = self.kept.get(word).and_then(|kept| {
-            // In the order of their sequences: those that this word has taken come first.
+            // Events are in the order of their sequences, so those that this word has taken come first.
             let up_to = taken.up_to(word);
             let from = kept.events.partition_point(|event| event.sequence <= up_to);
             kept.events.range(from..).find(|event| !taken.has(event)).cloned()
@@ -190,7 +194,7 @@ impl EventWaits {
         first
     }
 
-    /// A wait is over: its time was up, or its thread was stopped.
+    /// Closes a wait that timed out, or whose thread was stopped.
     pub fn end(&mut self, wait: WaitNo) {
         let Some(word) = self.waiting.remove(&wait) else { return };
         if let Some(waits) = self.by_word.get_mut(&word) {
@@ -201,7 +205,7 @@ impl EventWaits {
         }
     }
 
-    /// EVENT_DROPPED for each word of which events were dropped since this was asked last.
+    /// Returns an EVENT_DROPPED for each word whose events were dropped since the last call.
     pub fn dropped(&mut self) -> Vec<RaisedEvent> {
         if self.untold.is_empty() {
             return Vec::new();
@@ -220,7 +224,7 @@ impl EventWaits {
         told.collect()
     }
 
-    /// Takes in the events of a run that goes on. What they tell of as dropped is not told once more.
+    /// Restores the events of a resumed run. Drops that its EVENT_DROPPED events report are not reported again.
     pub fn resumed(&mut self, events: &[Arc<Event>]) {
         for event in events {
             self.happened(event);
@@ -237,7 +241,7 @@ impl EventWaits {
         }
     }
 
-    /// True if nothing is kept and nothing waits.
+    /// True if no word is retained and no wait is open.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.waiting.is_empty()
     }
@@ -282,7 +286,7 @@ mod tests {
         })
     }
 
-    /// By the rule as it is told: every event ever, and which of them each thread has taken.
+    /// Oracle: every event, and the events that each thread has taken.
     #[derive(Default)]
     struct Oracle {
         events: Vec<Arc<Event>>,
@@ -290,7 +294,7 @@ mod tests {
     }
 
     impl Oracle {
-        /// The first of the last `most` events of a word that the thread has not taken.
+        /// Returns the first of the last `most` events of a word that the thread has not taken.
         fn first(&self, thread: usize, word: &str, most: usize) -> Option<u64> {
             if word == "NODE_STARTED" {
                 return None;
@@ -308,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Plays what happens on the machine and on the oracle. What was dropped of each word, as it was told.
+    /// Applies the steps to the machine and the oracle, and compares the reported drops of each word.
     fn play(most: usize, steps: Vec<Happens>) -> Result<(), TestCaseError> {
         let mut waits = EventWaits::keeping(most);
         waits.keep(&WORDS.map(Arc::from));

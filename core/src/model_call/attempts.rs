@@ -2,11 +2,11 @@
 //!
 //! | the failure | the profile has attempts left | then |
 //! |---|---|---|
-//! | passes | yes | the same profile after a delay, never before `Retry-After` |
-//! | passes, `Retry-After` beyond the longest delay | - | the next profile |
-//! | passes | no | the next profile |
-//! | stays (key, rejected, late, format) | - | the next profile |
-//! | any | the last profile has failed for good | give up |
+//! | is passing | yes | retry the same profile after a delay, never before `Retry-After` |
+//! | is passing, `Retry-After` beyond the maximum delay | - | the next profile |
+//! | is passing | no | the next profile |
+//! | is permanent (key, rejected, late, format) | - | the next profile |
+//! | any | no, and there is no next profile | the call fails |
 
 use serde::{Deserialize, Serialize};
 
@@ -16,18 +16,18 @@ use crate::Millis;
 /// The attempts at one profile, and the delays between them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryRule {
-    /// Attempts in all, the first included; 0 counts as 1.
+    /// Maximum number of attempts, including the first; 0 counts as 1.
     pub max_attempts: u32,
-    /// Before the second attempt, milliseconds.
+    /// Delay before the second attempt, in milliseconds.
     pub initial_delay: Millis,
     /// Factor from one delay to the next; below 1 counts as 1.
     pub backoff: f64,
-    /// No delay is longer, milliseconds. A provider that asks for more is not waited for.
+    /// Maximum delay in milliseconds. A longer `Retry-After` is not waited for: the next profile is used.
     pub max_delay: Millis,
 }
 
 impl RetryRule {
-    /// One attempt and no more.
+    /// A single attempt.
     pub const ONCE: Self = Self {
         max_attempts: 1,
         initial_delay: 500,
@@ -47,20 +47,20 @@ impl RetryRule {
     }
 }
 
-/// The next step.
+/// The step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask the same profile again.
+    /// Retry the same profile.
     Retry {
-        /// After so many milliseconds.
+        /// Delay in milliseconds.
         after: Millis,
     },
-    /// Ask the profile at this place, at once.
+    /// Send the request to this profile, without delay.
     Fallback {
-        /// Its place in the list that [`Attempts::new`] was given.
+        /// Index in the list that [`Attempts::new`] was given.
         profile: usize,
     },
-    /// Nobody is left to ask.
+    /// No profile remains.
     GiveUp,
 }
 
@@ -73,7 +73,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// A call that asks the profiles in this order; the first attempt of the first is under way.
+    /// Starts a call that tries the profiles in this order, at the first attempt of the first profile.
     pub fn new(rules: Vec<RetryRule>) -> Self {
         Self {
             rules,
@@ -82,17 +82,17 @@ impl Attempts {
         }
     }
 
-    /// The profile that is asked now, by its place.
+    /// Index of the current profile.
     pub fn profile(&self) -> usize {
         self.profile
     }
 
-    /// Which attempt of it is under way, from 1.
+    /// Number of the current attempt at this profile, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The attempt under way has failed. `random` spreads the delays.
+    /// Decides the step after the current attempt failed. `random` is the jitter of the delay.
     pub fn failed(&mut self, failure: ModelFailure, random: u64) -> Next {
         let Some(rule) = self.rules.get(self.profile) else {
             return Next::GiveUp;
@@ -112,8 +112,9 @@ impl Attempts {
     }
 }
 
-/// The delay before the next attempt; none where it would not help or takes too long. Between half the delay and all
-/// of it, so that many that failed together do not return together, and past what the provider asked for.
+/// Returns the delay before the next attempt, or `None` if a retry cannot help or the delay would exceed the maximum. The delay
+/// is random between half and all of the backoff, so that calls that failed together are not retried together, and not earlier
+/// than `Retry-After`.
 fn wait(rule: &RetryRule, attempt: u32, failure: ModelFailure, random: u64) -> Option<Millis> {
     if !failure.kind.is_passing() {
         return None;
@@ -124,7 +125,7 @@ fn wait(rule: &RetryRule, attempt: u32, failure: ModelFailure, random: u64) -> O
     match failure.retry_after {
         None => Some(own),
         Some(asked) if asked > rule.max_delay => None,
-        // Everybody was told the same moment: the spread comes on top of it.
+        // All waiting clients received the same `Retry-After`, so the jitter is added to it.
         Some(asked) => Some(own.max(asked.saturating_add(random % (delay / 4 + 1)))),
     }
 }

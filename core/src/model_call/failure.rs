@@ -1,4 +1,4 @@
-//! The ways a model call can fail, as far as they decide what follows.
+//! Kinds of model failures: each kind decides whether the call is retried.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -16,9 +16,9 @@ pub enum FailureKind {
     Unreachable,
     /// The profile names a key's environment variable that is not set, or the provider refused the key (401, 403).
     Key,
-    /// The provider asks to slow down (429).
+    /// The provider limits the rate (429).
     RateLimited,
-    /// The provider has a problem of its own (5xx, an error event in a stream).
+    /// The provider failed (5xx, or an error event in a stream).
     Provider,
     /// The provider does not accept this request (another 4xx).
     Rejected,
@@ -32,7 +32,7 @@ pub enum FailureKind {
     Malformed,
     /// The reply does not fit the node's `responseFormat`.
     BadFormat,
-    /// A model says no more than that it failed.
+    /// The model reported a failure without a kind.
     Unknown,
 }
 
@@ -54,7 +54,7 @@ impl FailureKind {
         }
     }
 
-    /// True if the provider did no work for it.
+    /// True if the provider did no work for the call, so it has no cost.
     pub fn costs_nothing(self) -> bool {
         match self {
             Self::Unreachable | Self::Key | Self::RateLimited | Self::Rejected => true,
@@ -68,7 +68,7 @@ impl FailureKind {
         }
     }
 
-    /// True if the same request may well succeed a moment later.
+    /// True if a retry of the request may succeed.
     pub fn is_passing(self) -> bool {
         match self {
             Self::Unreachable
@@ -83,21 +83,21 @@ impl FailureKind {
     }
 }
 
-/// A failed call: its kind, and what the provider said about when to come back.
+/// A failed call: its kind, and the delay that the provider requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelFailure {
     /// Why.
     pub kind: FailureKind,
-    /// The HTTP status, where there was an answer.
+    /// HTTP status, if there was a response.
     pub status: Option<u16>,
     /// `Retry-After`, milliseconds.
     pub retry_after: Option<Millis>,
-    /// Usage that the provider reported all the same: tokens of a reply that broke off or does not fit.
+    /// Tokens that the provider reported for the failed call, such as a truncated reply or one that does not fit the format.
     pub spent: Spent,
 }
 
 impl ModelFailure {
-    /// A failure of which nothing but the kind is known.
+    /// A failure with a kind and no other facts.
     pub fn new(kind: FailureKind) -> Self {
         Self {
             kind,
@@ -107,7 +107,7 @@ impl ModelFailure {
         }
     }
 
-    /// As a `MODEL_ERROR` whose details are `{kind, status?, retryAfterMs?, spent?}`.
+    /// Returns a `MODEL_ERROR` whose details are `{kind, status?, retryAfterMs?, spent?}`.
     pub fn into_error(self, message: impl Into<String>) -> RunError {
         let mut details = json!({ "kind": self.kind });
         if let Some(status) = self.status {
@@ -122,7 +122,7 @@ impl ModelFailure {
         RunError::new(RunErrorCode::ModelError, message).with_details(details)
     }
 
-    /// The same error, of a reply that ended for a reason: `finishReason` in its details.
+    /// As [`Self::into_error`], with the `finishReason` of the reply in the details.
     pub fn into_error_ended(self, finish: FinishReason, message: impl Into<String>) -> RunError {
         let mut error = self.into_error(message);
         if let Some(details) = &mut error.details {
@@ -131,7 +131,7 @@ impl ModelFailure {
         error
     }
 
-    /// Reads an error's details back; what says nothing is [`FailureKind::Unknown`].
+    /// Reads a failure from an error's details; without a valid kind it is [`FailureKind::Unknown`].
     pub fn of(error: &RunError) -> Self {
         let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
         let kind = detail("kind").and_then(|kind| FailureKind::deserialize(kind).ok());
@@ -147,7 +147,7 @@ impl ModelFailure {
         }
     }
 
-    /// The error of a failed call, with all the tokens that were spent on it.
+    /// Returns the error of a failed call, with all the tokens that were spent on it.
     #[must_use]
     pub fn spending(mut error: RunError, spent: Spent) -> RunError {
         if spent == Spent::default() {

@@ -2,24 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a model's reply ended. A workflow can route on it: a reply that was cut, filtered or refused is a reply all the same.
+/// Reason why a model's reply ended. Workflows can route on it: a truncated, filtered or refused reply is not an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// The model was done.
     #[default]
     Stop,
-    /// The reply reached `maxTokens`, or the model's context was full: it is cut.
+    /// The reply reached `maxTokens`, or the model's context was full: the reply is truncated.
     Length,
-    /// The provider's filter cut the reply, or left nothing of it.
+    /// The provider's content filter truncated or removed the reply.
     ContentFilter,
-    /// The model declined; the content is what it said about that.
+    /// The model declined; the content is its explanation.
     Refusal,
-    /// The provider stopped in the middle of a long turn; asked again, the model goes on.
+    /// The provider paused in the middle of a long turn; a further request continues it.
     Pause,
-    /// The model asks for tools.
+    /// The model requests tool calls.
     ToolCalls,
-    /// The model wrote a tool call that is none. As the end of a call it is an error that is tried again.
+    /// The model wrote an invalid tool call. If the call ends with it, the call fails with an error that is retried.
     Malformed,
 }
 
@@ -37,7 +37,7 @@ impl FinishReason {
         }
     }
 
-    /// True if the model has said all that it wanted to say.
+    /// True if the model finished its reply.
     pub fn is_whole(self) -> bool {
         match self {
             Self::Stop | Self::ToolCalls => true,

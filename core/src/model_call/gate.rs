@@ -1,12 +1,13 @@
-//! Room for requests: so many at once, so many requests and tokens a minute, shared by all runs that ask for one thing.
+//! Rate limiter for requests, shared by all runs that use one profile or tool. It limits concurrent requests, and requests and
+//! tokens a minute.
 //!
-//! 1. Runs take turns, and within a run the first comes first ([`FairQueue`]). Nobody overtakes the request whose turn it is,
-//!    so a large one is not starved by small ones.
-//! 2. A request counts with an estimate from its start and with what the provider reported from its end, for one
-//!    minute after its start.
-//! 3. A request that alone is larger than the limit starts when nothing else counts: it is late, never lost.
-//! 4. Every ticket is given back by [`Gate::end`], waiting or started; one not given back keeps its place for ever, so
-//!    who carries this ties it to a guard.
+//! 1. Runs take turns, and within a run requests start in FIFO order ([`FairQueue`]). No request overtakes the next one, so a
+//!    large request is not starved by small ones.
+//! 2. A request counts for one minute after its start: with an estimate of its tokens until it ends, then with the number that
+//!    the provider reported.
+//! 3. A request that exceeds the token limit alone starts when no other tokens count: it is delayed, never dropped.
+//! 4. Every ticket must be returned by [`Gate::end`], waiting or started. A ticket that is not returned occupies its slot for
+//!    ever, so callers tie it to a drop guard.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::fair_queue::FairQueue;
 /// The window in which a request and its tokens count.
 const WINDOW: Millis = 60_000;
 
-/// The limits of a gate; absent is no limit.
+/// Limits of a gate; an absent limit is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateLimits {
-    /// Requests under way at once, at least 1.
+    /// Maximum number of concurrent requests, at least 1.
     pub requests_at_once: Option<usize>,
-    /// Requests that start within a minute, at least 1.
+    /// Maximum number of requests that start within a minute, at least 1.
     pub requests_per_minute: Option<usize>,
-    /// Tokens of requests that started within a minute.
+    /// Maximum number of tokens of the requests that started within a minute.
     pub tokens_per_minute: Option<u64>,
 }
 
@@ -38,24 +39,24 @@ impl GateLimits {
     }
 }
 
-/// A request at the gate; higher came later.
+/// Number of a request; increases with every request.
 pub type TicketId = u64;
 
-/// The room of one profile, or of a tool.
+/// The rate limiter of one profile or tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     limits: GateLimits,
     next: TicketId,
-    /// Tokens of the requests that wait.
+    /// Estimated tokens of the waiting requests.
     waiting: FairQueue<u64>,
-    /// With their places in the window; none where nothing counts by the minute.
+    /// Requests under way, with their numbers in the window; `None` if no limit counts by the minute.
     under_way: BTreeMap<TicketId, Option<WindowNo>>,
     window: Window,
     closed_until: Millis,
 }
 
 impl Gate {
-    /// A gate with nobody at it.
+    /// Creates a gate without requests.
     pub fn new(limits: GateLimits) -> Self {
         Self {
             limits,
@@ -67,7 +68,7 @@ impl Gate {
         }
     }
 
-    /// Starts a request of about `tokens` where nobody waits and there is room.
+    /// Starts a request of about `tokens` if no request waits and the limits allow it.
     pub fn start(&mut self, tokens: u64, now: Millis) -> Option<TicketId> {
         self.window.forget(over(now));
         if !self.waiting.is_empty() || !self.has_room(tokens, now) {
@@ -78,14 +79,14 @@ impl Gate {
         Some(ticket)
     }
 
-    /// A run's request of about `tokens` comes to the gate. It waits until [`Gate::admit`] names it.
+    /// Enqueues a run's request of about `tokens`. The request waits until [`Gate::admit`] returns its ticket.
     pub fn ask(&mut self, run: &Arc<str>, tokens: u64) -> TicketId {
         let ticket = self.ticket();
         self.waiting.push(run, ticket, tokens);
         ticket
     }
 
-    /// The requests that may start now, in order.
+    /// Starts the requests that the limits allow now, and returns their tickets in order.
     pub fn admit(&mut self, now: Millis) -> Vec<TicketId> {
         self.window.forget(over(now));
         let mut admitted = Vec::new();
@@ -100,12 +101,13 @@ impl Gate {
         admitted
     }
 
-    /// The request whose turn is next.
+    /// Returns the ticket of the next request.
     pub fn first(&self) -> Option<TicketId> {
         self.waiting.first().map(|(ticket, _)| ticket)
     }
 
-    /// Delay until time alone makes room for the first that waits; none where only an end can, or nobody waits.
+    /// Returns the delay until the next request can start because time passes. `None` if no request waits, or if only the end of
+    /// another request can make room.
     pub fn wake_after(&self, now: Millis) -> Option<Millis> {
         let (_, &tokens) = self.waiting.first()?;
         if self.closed_until > now {
@@ -114,7 +116,7 @@ impl Gate {
         if !self.has_place() {
             return None;
         }
-        // As many others as there is room for.
+        // Number of other requests that the limit allows in the window.
         let most = self
             .limits
             .requests_per_minute
@@ -124,8 +126,8 @@ impl Gate {
         Some(left.map_or(0, |at| (at + WINDOW).saturating_sub(now)))
     }
 
-    /// A run's request is over, or stopped waiting. `spent` is what the provider reported; without it the estimate stands,
-    /// and a request that never started counts nothing.
+    /// Ends a request, or removes it from the queue. `spent` is the number of tokens that the provider reported; without it the
+    /// estimate is used. A request that never started counts nothing.
     pub fn end(&mut self, run: &str, ticket: TicketId, spent: Option<u64>) {
         let Some(counted) = self.under_way.remove(&ticket) else {
             self.waiting.remove(run, ticket);
@@ -136,17 +138,17 @@ impl Gate {
         }
     }
 
-    /// The provider asked for a pause: nobody starts before `until`.
+    /// Starts no request before `until`, because the provider requested a pause.
     pub fn close_until(&mut self, until: Millis) {
         self.closed_until = self.closed_until.max(until);
     }
 
-    /// Requests under way.
+    /// Number of requests under way.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Tokens that count at `now`.
+    /// Number of tokens that count at `now`.
     pub fn used(&self, now: Millis) -> u64 {
         self.window.after(over(now)).1
     }
@@ -162,7 +164,7 @@ impl Gate {
         self.under_way.insert(ticket, counted);
     }
 
-    /// True if something counts by the minute.
+    /// True if a limit counts by the minute.
     fn counts(&self) -> bool {
         self.limits.tokens_per_minute.is_some() || self.limits.requests_per_minute.is_some()
     }
@@ -177,7 +179,7 @@ impl Gate {
             .is_none_or(|most| self.under_way.len() < most.max(1))
     }
 
-    /// True if a request of `tokens` fits beside so many requests, which used so many tokens.
+    /// True if a request of `tokens` fits in a window with this number of requests and tokens.
     fn fits(&self, (requests, used): (usize, u64), tokens: u64) -> bool {
         let limit = self.limits.tokens_per_minute;
         let fits_tokens = limit.is_none_or(|limit| used == 0 || used.saturating_add(tokens) <= limit);
@@ -186,7 +188,7 @@ impl Gate {
     }
 }
 
-/// A request that started then or before counts no more.
+/// Returns the latest start time that counts no more.
 fn over(now: Millis) -> Option<Millis> {
     now.checked_sub(WINDOW)
 }
@@ -351,7 +353,7 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle keeps every start for ever and counts from the definition.
+        /// The oracle stores every start and counts from the definition of the limits.
         #[test]
         fn the_limits_hold_and_order_is_kept(moves in moves(), at_once in 1usize..4, a_minute in 1usize..6, tokens in 50u64..150) {
             let mut gate = Gate::new(GateLimits {
@@ -390,11 +392,11 @@ mod tests {
                     let under_way = started.iter().filter(|one| !ended.contains(&one.0)).count();
                     prop_assert!(under_way <= at_once);
                 }
-                // Whose turn it is keeps it.
+                // The next request stays the next one.
                 if let Some(first) = first && !ended.contains(&first) && !started.iter().any(|one| one.0 == first) {
                     prop_assert_eq!(gate.first(), Some(first));
                 }
-                // Nobody is forgotten: whoever waits is admitted after the time it says, or there is no place.
+                // No request is lost: after `wake_after` the next one is admitted, or there is no free slot.
                 if let Some(after) = gate.wake_after(now) {
                     let mut later = gate.clone();
                     prop_assert!(!later.admit(now + after).is_empty());

@@ -1,10 +1,9 @@
-//! One call of a model, as far as it is decided here: which profile is asked, when it is asked again, and whether
-//! there is room for the request.
+//! One model call: the choice of the profile, the retries, and the admission of the request.
 //!
-//! 1. [`Attempts`] decides after every failure: try again after a delay, go on with the next profile, or give up.
-//! 2. [`Gate`] decides when a request may start: so many at once, so many tokens a minute, in the order they came.
-//! 3. [`Prices`] say what it cost.
-//! 4. The first two take the time and chance as arguments; what carries them out lives with the models.
+//! 1. [`Attempts`] decides after every failure: retry after a delay, use the next profile, or fail.
+//! 2. [`Gate`] decides when a request may start, within limits on concurrent requests, requests a minute and tokens a minute.
+//! 3. [`Prices`] computes the cost of a request.
+//! 4. `Attempts` and `Gate` take the time and randomness as arguments; the code that sends requests is in the crate `pirn`.
 
 mod attempts;
 mod failure;

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::{Cost, Currency, Spent};
 
-/// Prices of a profile, for a million tokens of each kind. Cached tokens cost what input does and reasoning what output
-/// does, where nothing else is said.
+/// Prices of a profile, for a million tokens of each kind. Cached tokens default to the price of input, and reasoning tokens to
+/// the price of output.
 ///
 /// ```
 /// # use pirn_core::conversation::Spent;
@@ -17,23 +17,23 @@ use crate::conversation::{Cost, Currency, Spent};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Prices {
-    /// Of all of them.
+    /// Currency of all prices.
     #[serde(default)]
     pub currency: Currency,
-    /// Sent, and not cached.
+    /// Tokens sent and not cached.
     pub input: Price,
-    /// Read from a cache.
+    /// Tokens read from a cache.
     pub cached_read: Option<Price>,
-    /// Written to a cache.
+    /// Tokens written to a cache.
     pub cached_write: Option<Price>,
-    /// Received.
+    /// Tokens received.
     pub output: Price,
-    /// Received as reasoning.
+    /// Tokens received as reasoning.
     pub reasoning: Option<Price>,
 }
 
 impl Prices {
-    /// The cost of so many tokens.
+    /// Returns the cost of these tokens.
     pub fn of(&self, spent: &Spent) -> Cost {
         let Price(input) = self.input;
         let Price(output) = self.output;
@@ -55,17 +55,17 @@ impl Prices {
     }
 }
 
-/// The most that one request may use, beside the tokens that are sent with it.
+/// Upper bound of what one request may use, in addition to the tokens that are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallBound {
-    /// Tokens that may be received, reasoning too; none: not known.
+    /// Maximum number of tokens that may be received, including reasoning; `None` if unknown.
     pub output: Option<u64>,
-    /// The prices of its tokens; none: it has none.
+    /// Prices of the profile; `None` if it has no prices.
     pub prices: Option<Prices>,
 }
 
 impl CallBound {
-    /// The most that a request may cost with which `sent` tokens are sent.
+    /// Returns the maximum cost of a request that sends `sent` tokens.
     pub fn cost(&self, sent: u64) -> Option<Cost> {
         let (output, prices) = (self.output?, self.prices?);
         let dearest = |first: Price, others: [Option<Price>; 2]| others.into_iter().flatten().fold(first, Price::max);
@@ -79,7 +79,7 @@ impl CallBound {
         Some(most.of(&Spent::new(sent, output, 0)))
     }
 
-    /// The bound of a request that either of two may get.
+    /// Returns the bound of a request that may go to either of two profiles.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let dearer = |one: Option<Price>, base: Price, other: Option<Price>, other_base: Price| {

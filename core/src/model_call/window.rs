@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 
-/// The most tokens that one request counts: sums of millions of them fit a number.
+/// Maximum number of tokens that one request counts, so that sums of millions of requests do not overflow.
 const MOST_TOKENS: u64 = 1 << 40;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Window {
-    /// When each of them started; never earlier than the one before.
+    /// Start time of each request, never decreasing.
     starts: VecDeque<Millis>,
-    /// Tokens of each, after those of requests that are forgotten.
+    /// Tokens of each request, preceded by the removed requests that are still in the tree.
     tokens: PrefixSums,
-    /// Requests in `tokens` that are forgotten.
+    /// Number of removed requests that are still in `tokens`.
     stale: usize,
-    /// Requests that were forgotten and are not in `tokens`.
+    /// Number of removed requests that are no longer in `tokens`.
     gone: u64,
 }
 
-/// Names a request of the window for as long as there is one.
+/// Number of a request, valid while the request is in the window.
 pub(super) type WindowNo = u64;
 
 impl Window {
-    /// A request of so many tokens starts.
+    /// Adds a request with this number of tokens.
     pub(super) fn push(&mut self, at: Millis, tokens: u64) -> WindowNo {
         let at = self.starts.back().map_or(at, |last| at.max(*last));
         let no = self.gone + (self.stale + self.starts.len()) as u64;
@@ -38,7 +38,7 @@ impl Window {
         no
     }
 
-    /// A request has used so many, if it is still in the window.
+    /// Sets the number of tokens of a request if it is still in the window.
     pub(super) fn used_by(&mut self, no: WindowNo, tokens: u64) {
         let place = no.checked_sub(self.gone).and_then(|place| usize::try_from(place).ok());
         if let Some(place) = place.filter(|place| *place >= self.stale && *place < self.stale + self.starts.len()) {
@@ -46,13 +46,13 @@ impl Window {
         }
     }
 
-    /// Forgets the requests that started at `until` or before.
+    /// Removes the requests that started at `until` or before.
     pub(super) fn forget(&mut self, until: Option<Millis>) {
         while self.starts.front().is_some_and(|at| Some(*at) <= until) {
             self.starts.pop_front();
             self.stale += 1;
         }
-        // Once for as many as there are: a constant for each.
+        // Rebuilt once for as many removals as there are requests: amortised constant cost.
         if self.stale > self.starts.len() {
             self.tokens.drop_first(self.stale);
             self.gone += self.stale as u64;
@@ -60,15 +60,15 @@ impl Window {
         }
     }
 
-    /// Number of requests that started after `until`, and their tokens.
+    /// Returns the number of requests that started after `until`, and their tokens.
     pub(super) fn after(&self, until: Option<Millis>) -> (usize, u64) {
         let over = self.over(until);
         let before = self.tokens.sum(self.stale + over);
         (self.starts.len() - over, self.tokens.total() - before)
     }
 
-    /// The start of the request that has to leave the window, together with all before it, for at most so many requests and tokens to
-    /// be left; none where no more are there after `until`.
+    /// Finds the earliest request after which at most `requests` requests with at most `tokens` tokens remain, and returns its
+    /// start. `None` if no request after `until` has to leave the window.
     pub(super) fn last_to_leave(&self, until: Option<Millis>, requests: usize, tokens: u64) -> Option<Millis> {
         let over = self.over(until);
         let by_requests = self.starts.len().saturating_sub(requests);
@@ -78,34 +78,34 @@ impl Window {
         (leave > over).then(|| self.starts.get(leave - 1).copied())?
     }
 
-    /// Requests that started at `until` or before and are not forgotten.
+    /// Returns the number of requests that started at `until` or before and are not removed.
     fn over(&self, until: Option<Millis>) -> usize {
         self.starts.partition_point(|at| Some(*at) <= until)
     }
 }
 
-/// Numbers in a row, and the sums over the first of them: a Fenwick tree.
+/// A list of numbers and a Fenwick tree of its prefix sums.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct PrefixSums {
     numbers: Vec<u64>,
-    /// At `i - 1` the sum of as many numbers up to the `i`th as the lowest bit of `i` says.
+    /// Fenwick tree: the element `i - 1` is the sum of the last `width(i)` numbers up to the `i`th.
     sums: Vec<u64>,
     total: u64,
 }
 
 #[cfg(test)]
 thread_local! {
-    /// Number of sums that were looked at.
+    /// Number of sums that were read or written.
     pub(super) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts a sum that is looked at, for tests.
+/// Counts an access to a sum, for tests.
 fn visit() {
     #[cfg(test)]
     VISITS.set(VISITS.get() + 1);
 }
 
-/// As many numbers as the sum at a place is of.
+/// Number of elements that the sum at this 1-based index covers: its lowest set bit.
 fn width(place: usize) -> usize {
     place & place.wrapping_neg()
 }
@@ -134,7 +134,7 @@ impl PrefixSums {
         self.total
     }
 
-    /// The sum of the first `count`.
+    /// Returns the sum of the first `count` numbers.
     fn sum(&self, count: usize) -> u64 {
         let mut place = count;
         let mut sum = 0;
@@ -146,7 +146,7 @@ impl PrefixSums {
         sum
     }
 
-    /// The smallest count of first numbers whose sum is at least this; at most all.
+    /// Returns the smallest count of first numbers whose sum is at least `least`; at most the length.
     fn first_with(&self, least: u64) -> usize {
         if least == 0 {
             return 0;

@@ -1,26 +1,31 @@
-//! The schedule machine: which of a schedule's times start a run, and when.
+//! State machine of a schedule: decides which of the schedule's times start a run, and when.
 //!
-//! | input | does |
+//! | input | effect |
 //! |---|---|
-//! | Begin | the runs that were under way are started once more, uncounted; the times since the last that was handled were missed: `catchUp` says which start; sets the timer of the next |
-//! | Elapsed | the times that are due: the last of them by `overlap`, those before it were missed; sets the next timer |
-//! | Elapsed of another generation | nothing |
-//! | Ended | the run of that time is over: the first of the queue starts |
-//! | Disable | forgets its timer and its queue |
-//! | Begin of a disabled schedule | the runs that were under way count; they are started once more when it is enabled |
-//! | Enable | resumes from now; what came while it was disabled was no time of it |
+//! | Begin | starts the runs under way again, without counting them; times since the last handled one are missed: `catchUp` decides which start; sets the next timer |
+//! | Elapsed | handles the times that are due: the last one by `overlap`, earlier ones as missed; sets the next timer |
+//! | Elapsed of another generation | ignored |
+//! | Ended | the run of that time has ended: the first queued time starts |
+//! | Disable | invalidates the timer and clears the queue |
+//! | Begin of a disabled schedule | restores the runs under way; they start again when the schedule is enabled |
+//! | Enable | continues from now; times that passed while the schedule was disabled are ignored |
 //!
-//! | a time is due, and a run is under way | does |
+//! | policy, if a time is due while a run is under way | effect |
 //! |---|---|
-//! | `skip` | it is skipped |
-//! | `queue` | it waits for its turn; beyond [`MAX_QUEUED`] it is skipped |
-//! | `cancelPrevious` | those under way are cancelled, and it starts |
-//! | `allow` | it starts |
+//! | `skip` | the time is skipped |
+//! | `queue` | the time is queued; it is skipped if [`MAX_QUEUED`] times are queued |
+//! | `cancelPrevious` | the runs under way are cancelled, and the time starts its run |
+//! | `allow` | the time starts its run |
 //!
-//! Missed times that start wait for one another, unless `allow`. Invariants: a time starts at most one run; times start in
-//! their order; with `skip` and `queue` one run at a time; no more runs start than `maxTriggers`. All of that holds for all
-//! processes together where `Keep` is remembered: it comes with a `Start`, and tells the next process which runs are under way, so
-//! that it asks for these once more: whoever carries that begins none that has begun.
+//! Missed times that start run one after another, unless the policy is `allow`. Invariants:
+//!
+//! - a time starts at most one run;
+//! - times start in order;
+//! - with `skip` and `queue`, one run executes at a time;
+//! - at most `maxTriggers` runs start.
+//!
+//! The invariants hold across processes if the `Keep` effects are persisted. A `Keep` follows every `Start` and lists the runs
+//! under way, so the next process starts them again. The host must not start a run of a time twice.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -30,91 +35,91 @@ use super::Times;
 use crate::Millis;
 use crate::definition::{CatchUp, Overlap};
 
-/// Times that wait for their turn at most.
+/// Maximum number of queued times.
 pub const MAX_QUEUED: usize = 100;
 
-/// Missed times that start at most: the latest.
+/// Maximum number of missed times that start: the latest ones.
 pub const MAX_CAUGHT_UP: usize = 1_000;
 
 /// A message to a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// It works from now on, after what earlier processes have done, where that is known.
+    /// Starts the schedule, from the state that earlier processes persisted, if there is one.
     Begin(Option<Kept>),
-    /// Its timer's time has come.
+    /// A timer has expired.
     Elapsed {
-        /// Tells it from other timers.
+        /// Identifies the timer.
         generation: u32,
     },
-    /// The run of this time has ended, or did not start.
+    /// The run of this time has ended or could not start.
     Ended {
-        /// The time.
+        /// The time of the run.
         due: Millis,
     },
-    /// No time of it is to start a run any more.
+    /// Stops starting runs.
     Disable,
-    /// Its times start runs again.
+    /// Starts runs again.
     Enable,
 }
 
-/// A wish of a schedule.
+/// An action that the host must perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Say when it is so late; a timer that was set before is none any more.
+    /// Set a timer, which replaces the earlier one.
     SetTimer {
-        /// Tells it from other timers.
+        /// Identifies the timer.
         generation: u32,
-        /// Milliseconds since 1970.
+        /// Expiry in milliseconds since 1970.
         at: Millis,
     },
     /// Start the run of this time.
     Start {
-        /// The time.
+        /// The time of the run.
         due: Millis,
     },
     /// Cancel the run of this time.
     Cancel {
-        /// The time.
+        /// The time of the run.
         due: Millis,
     },
-    /// A time starts nothing.
+    /// Report that a time starts no run.
     Skipped {
-        /// The time.
+        /// The skipped time.
         due: Millis,
-        /// The reason.
+        /// Reason for the skip.
         why: Skip,
     },
-    /// To be known to the next process.
+    /// Persist this state for the next process.
     Keep(Kept),
 }
 
-/// The knowledge of a schedule that outlives its process.
+/// State of a schedule that outlives its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Every time up to this one has started a run, or starts none. Milliseconds since 1970.
+    /// All times up to this one are handled. Milliseconds since 1970.
     pub last: Millis,
-    /// Number of runs that have started.
+    /// Number of started runs.
     #[serde(default)]
     pub started: u64,
-    /// The times whose runs are under way: the latest [`MAX_CAUGHT_UP`].
+    /// Times of the runs under way: the latest [`MAX_CAUGHT_UP`].
     #[serde(default)]
     pub running: Vec<Millis>,
 }
 
-/// The reason that a time starts nothing.
+/// Reason why a time starts no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// The run of an earlier time is under way.
     Overlaps,
-    /// Too many wait.
+    /// The queue is full.
     QueueFull,
-    /// No process was there, and it is not caught up on.
+    /// No process ran at that time, and `catchUp` excludes it.
     Missed,
-    /// As many runs as may have started, or it was disabled while the time waited.
+    /// `maxTriggers` is reached, or the schedule was disabled while the time was queued.
     Stopped,
 }
 
-/// See the module.
+/// State machine of a schedule; the module documentation lists its transitions.
 #[derive(Debug)]
 pub struct ScheduleMachine {
     times: Times,
@@ -122,16 +127,16 @@ pub struct ScheduleMachine {
     catch_up: CatchUp,
     jitter_ms: Millis,
     seed: u64,
-    /// Runs that may start.
+    /// Maximum number of runs that start.
     most: u64,
-    /// Runs that have started.
+    /// Number of started runs.
     started: u64,
-    /// The last time that was looked at.
+    /// The last time that was handled or queued.
     last: Millis,
-    /// As told last.
+    /// The state in the last [`Effect::Keep`].
     kept: Option<Kept>,
     running: BTreeSet<Millis>,
-    /// `running` is of an earlier process, and nobody waits for the ends of those runs yet.
+    /// `running` is the state of an earlier process, and the runs have not been started again yet.
     is_unasked: bool,
     queued: VecDeque<Millis>,
     generation: u32,
@@ -139,7 +144,8 @@ pub struct ScheduleMachine {
 }
 
 impl ScheduleMachine {
-    /// A schedule that has not begun. `most`: so many runs start; none or 0: without limit. `seed`: of the delays up to `jitter_ms`.
+    /// Creates a schedule; [`Input::Begin`] starts it. `most`: maximum number of runs; `None` or 0: unlimited. `seed`: seed of
+    /// the delays up to `jitter_ms`.
     pub fn new(
         times: Times,
         (overlap, catch_up): (Overlap, CatchUp),
@@ -164,7 +170,7 @@ impl ScheduleMachine {
         }
     }
 
-    /// The same, which starts nothing before [`Input::Enable`].
+    /// Returns this schedule as disabled: it starts nothing before [`Input::Enable`].
     #[must_use]
     pub fn disabled(self) -> Self {
         Self {
@@ -173,7 +179,7 @@ impl ScheduleMachine {
         }
     }
 
-    /// Takes one input; what is to be done is appended to `out`.
+    /// Handles one input and appends the effects to `out`.
     pub fn step(&mut self, now: Millis, input: Input, out: &mut Vec<Effect>) {
         match input {
             Input::Begin(kept) => {
@@ -227,12 +233,12 @@ impl ScheduleMachine {
         }
     }
 
-    /// The runs that were under way in an earlier process are started once more.
+    /// Starts the runs again that were under way in an earlier process.
     fn ask_again(&self, out: &mut Vec<Effect>) {
         out.extend(self.running.iter().map(|due| Effect::Start { due: *due }));
     }
 
-    /// The latest times that have passed, with their delays.
+    /// Returns the times that have passed since the last one, with their delays; at most the latest [`MAX_CAUGHT_UP`] and one.
     fn passed(&mut self, now: Millis) -> VecDeque<Millis> {
         let begins = self.last;
         let mut passed = VecDeque::new();
@@ -246,7 +252,7 @@ impl ScheduleMachine {
         passed
     }
 
-    /// The same from the end: so many have passed that all of them would take long to look at.
+    /// As [`Self::passed`], but searches backwards from now: after a long pause a forward search would visit every passed time.
     fn latest(&mut self, begins: Millis, now: Millis) -> VecDeque<Millis> {
         let mut passed = VecDeque::new();
         let mut before = now.saturating_add(1);
@@ -258,7 +264,7 @@ impl ScheduleMachine {
                     break;
                 }
             } else {
-                // Its delay is not over: it and those after it are still to come.
+                // The delay of this time is not over, so this time and all later ones are not due yet.
                 passed.clear();
             }
         }
@@ -329,7 +335,7 @@ impl ScheduleMachine {
         out.push(Effect::Start { due });
     }
 
-    /// A time that waits is not handled: a later process looks at it again.
+    /// Emits the state to persist. Queued times are not handled: a later process handles them again.
     fn handled(&mut self, out: &mut Vec<Effect>) {
         let running = self.running.iter().rev().take(MAX_CAUGHT_UP).rev();
         let kept = Kept {
@@ -355,7 +361,7 @@ impl ScheduleMachine {
         }
     }
 
-    /// The moment that a time starts at: with its delay, which is its own in every process.
+    /// Returns the start of the run of a time: the time and its jitter, which is computed from the seed, so every process agrees.
     fn at(&self, due: Millis) -> Millis {
         let draw = mix(self.seed ^ mix(due));
         due.saturating_add(self.jitter_ms.checked_add(1).map_or(draw, |many| draw % many))
@@ -385,7 +391,7 @@ mod tests {
         ScheduleMachine::new(times, (overlap, catch_up), (jitter_ms, 7), most)
     }
 
-    /// A process: from when to when it lives. Each run takes as long as `takes` says for its minute.
+    /// One or more processes in sequence. `takes` is the duration of each run, by the minute of its time.
     struct World {
         started: Vec<(Millis, Millis)>,
         cancelled: Vec<Millis>,
@@ -394,7 +400,7 @@ mod tests {
     }
 
     impl World {
-        /// Plays a machine from `from` to `until`, by its timers and the ends of its runs.
+        /// Runs a machine from `from` to `until`, with its timers and the ends of its runs.
         fn live(&mut self, mut machine: ScheduleMachine, (from, until): (Millis, Millis), takes: &[Millis]) {
             let (mut now, mut timer, mut ends) = (from, None, BTreeMap::new());
             let mut next = Some(Input::Begin(self.kept.clone()));
@@ -406,7 +412,7 @@ mod tests {
                         Effect::SetTimer { generation, at } => timer = Some((at.max(now), generation)),
                         Effect::Start { due } => {
                             let begun = self.started.iter().find(|(begun, _)| *begun == due);
-                            // What an earlier process has begun goes on where it was.
+                            // A run that an earlier process started continues.
                             let at = begun.map_or(now, |(_, at)| *at);
                             if begun.is_none() {
                                 self.started.push((due, now));
@@ -442,7 +448,7 @@ mod tests {
         }
     }
 
-    /// Minute by minute, from the rule: the minutes that start a run, and when.
+    /// The oracle: applies the policy minute by minute, and returns the minutes that start a run, with the start of each.
     fn by_rule(overlap: Overlap, minutes: Millis, takes: &[Millis]) -> Vec<(Millis, Millis)> {
         let mut started: Vec<(Millis, Millis)> = Vec::new();
         let takes = |due: Millis| takes[(due / MINUTE) as usize % takes.len()];

@@ -1,7 +1,7 @@
 //! Schedules: the times of a cron expression in a time zone, and the decision which of them starts a run.
 //!
-//! [`ScheduleMachine`] decides and knows no clock: whoever carries it says what time it is. Reading cron expressions and time
-//! zones is the feature `schedule`; without it there are no [`Times`].
+//! [`ScheduleMachine`] decides and has no clock: the host passes the current time. The feature `schedule` parses cron expressions
+//! and time zones; without it [`Times`] cannot be created.
 
 mod machine;
 #[cfg(not(feature = "schedule"))]
@@ -15,14 +15,14 @@ pub use no_times::Times;
 #[cfg(feature = "schedule")]
 pub use times::Times;
 
-/// The reason that a schedule has no times.
+/// Reason why a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimesFault {
-    /// The cron expression cannot be read, or its times never come: why.
+    /// The cron expression cannot be parsed, or never matches; with the reason.
     Cron(String),
-    /// There is no such time zone; the nearest that there is.
+    /// The time zone does not exist; with the most similar name.
     Zone(Option<&'static str>),
-    /// This build reads no cron expressions: it is without the feature `schedule`.
+    /// This build cannot parse cron expressions: the feature `schedule` is disabled.
     NotBuilt,
 }
 

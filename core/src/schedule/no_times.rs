@@ -1,14 +1,14 @@
-//! The times of a build that reads no cron expressions: there are none.
+//! Stub of [`Times`] for builds without the feature `schedule`.
 
 use super::TimesFault;
 use crate::Millis;
 
-/// Never made: [`Times::read`] refuses.
+/// Never created: [`Times::read`] always fails.
 #[derive(Clone, Debug)]
 pub struct Times(());
 
 impl Times {
-    /// Refuses.
+    /// Always fails.
     ///
     /// # Errors
     /// [`TimesFault::NotBuilt`].
@@ -16,17 +16,17 @@ impl Times {
         Err(vec![TimesFault::NotBuilt])
     }
 
-    /// The first time after a moment.
+    /// Returns the first time after a moment.
     pub fn after(&self, _moment: Millis) -> Option<Millis> {
         None
     }
 
-    /// The last time before a moment.
+    /// Returns the last time before a moment.
     pub fn before(&self, _moment: Millis) -> Option<Millis> {
         None
     }
 
-    /// A moment as the clock on the wall shows it.
+    /// Returns a moment in local time.
     pub fn shown(&self, _moment: Millis) -> String {
         String::new()
     }

@@ -1,7 +1,7 @@
 //! The times of a cron expression in a time zone.
 //!
-//! A time of day that a zone skips is due at the first moment after the gap; one that a zone has twice is due the first time. So a
-//! cron expression is looked at on the clock on the wall, and each of its times is one moment.
+//! A local time that a zone skips is due at the first moment after the gap; one that occurs twice is due the first time. The cron
+//! expression is therefore evaluated in local time, and each of its times is converted to one moment.
 
 use std::str::FromStr;
 
@@ -13,13 +13,13 @@ use super::TimesFault;
 use crate::Millis;
 use crate::definition::nearest;
 
-/// No zone has ever skipped more minutes at once.
+/// Minutes; no zone has ever skipped more at once.
 const LONGEST_GAP: i64 = 26 * 60;
 
-/// No zone has gone back by more minutes at once since there are computers.
+/// Minutes; no zone has gone back by more at once since 1970.
 const LONGEST_FOLD: i64 = 3 * 60;
 
-/// See the module.
+/// Times of a cron expression in a zone.
 #[derive(Clone, Debug)]
 pub struct Times {
     cron: Cron,
@@ -27,11 +27,11 @@ pub struct Times {
 }
 
 impl Times {
-    /// Reads a cron expression of five fields (minute, hour, day of the month, month, day of the week) or six (seconds
-    /// first), and the name of a time zone: `Europe/Berlin`.
+    /// Parses a cron expression of five fields (minute, hour, day of the month, month, day of the week) or six (seconds first),
+    /// and the name of a time zone: `Europe/Berlin`.
     ///
     /// # Errors
-    /// Every [`TimesFault`], the cron expression's first.
+    /// Every [`TimesFault`], that of the cron expression first.
     pub fn read(cron: &str, timezone: &str) -> Result<Self, Vec<TimesFault>> {
         match (readable(cron), zone(timezone)) {
             (Ok(cron), Ok(zone)) => Ok(Self { cron, zone }),
@@ -39,7 +39,7 @@ impl Times {
         }
     }
 
-    /// The first time after this moment, both in milliseconds since 1970; none: there are no more.
+    /// Returns the first time after this moment, both in milliseconds since 1970; `None` if there are no more.
     pub fn after(&self, moment: Millis) -> Option<Millis> {
         let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
         let mut wall = moment.with_timezone(&self.zone).naive_local();
@@ -52,10 +52,10 @@ impl Times {
         }
     }
 
-    /// The last time before this moment, both in milliseconds since 1970; none: there is none.
+    /// Returns the last time before this moment, both in milliseconds since 1970; `None` if there is none.
     pub fn before(&self, moment: Millis) -> Option<Millis> {
         let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
-        // Where clocks went back, times on the wall that look later came before.
+        // Where clocks went back, a later local time can be an earlier moment.
         let mut wall = moment.with_timezone(&self.zone).naive_local() + Duration::minutes(LONGEST_FOLD);
         loop {
             let previous = self.cron.find_previous_occurrence(&wall.and_utc(), false).ok()?;
@@ -67,13 +67,13 @@ impl Times {
         }
     }
 
-    /// A moment as the clock on the wall shows it: `2026-11-22T03:00:00+01:00`.
+    /// Returns a moment in local time: `2026-11-22T03:00:00+01:00`.
     pub fn shown(&self, moment: Millis) -> String {
         let moment = i64::try_from(moment).ok().and_then(DateTime::from_timestamp_millis);
         moment.map_or_else(String::new, |moment| moment.with_timezone(&self.zone).to_rfc3339())
     }
 
-    /// The moment of a time on the wall.
+    /// Returns the moment of a local time.
     fn moment_of(&self, wall: NaiveDateTime) -> Option<DateTime<Utc>> {
         let at = |wall: NaiveDateTime| match self.zone.from_local_datetime(&wall) {
             LocalResult::Single(moment) | LocalResult::Ambiguous(moment, _) => Some(moment.to_utc()),
@@ -86,7 +86,7 @@ impl Times {
     }
 }
 
-/// A cron expression whose times come.
+/// Parses a cron expression and checks that it matches at least once.
 fn readable(cron: &str) -> Result<Cron, TimesFault> {
     let cron = Cron::from_str(cron).map_err(|error| TimesFault::Cron(reason(&error)))?;
     match next_on_the_wall(&cron, DateTime::UNIX_EPOCH.naive_utc()) {
@@ -108,7 +108,7 @@ fn next_on_the_wall(cron: &Cron, after: NaiveDateTime) -> Option<NaiveDateTime> 
     Some(next.naive_utc())
 }
 
-/// The reason alone, in one sentence.
+/// Returns the reason alone, in one sentence.
 fn reason(error: &CronError) -> String {
     match error {
         CronError::InvalidPattern(why) | CronError::IllegalCharacters(why) | CronError::ComponentError(why) => {
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// Minutes, hours and days of the week; none: every one.
+    /// Minutes, hours and days of the week; `None`: every one.
     #[derive(Clone, Debug)]
     struct Pattern {
         minutes: BTreeSet<u32>,
@@ -168,7 +168,7 @@ mod tests {
             .prop_map(|(minutes, hours, days)| Pattern { minutes, hours, days })
     }
 
-    /// Zones, and a day of each on which its clocks go on or back; Lord Howe's by half an hour, Samoa's over a whole day.
+    /// Zones, and a day of each on which its clocks change; Lord Howe changes by half an hour, Samoa skipped a whole day.
     const CHANGES: [(Tz, (i32, u32, u32)); 8] = [
         (Tz::Europe__Berlin, (2026, 3, 29)),
         (Tz::Europe__Berlin, (2026, 10, 25)),
@@ -180,7 +180,7 @@ mod tests {
         (Tz::Asia__Kolkata, (2026, 1, 1)),
     ];
 
-    /// Minute by minute: the wall shows a time of the pattern for the first time, or has passed over one.
+    /// Evaluated minute by minute: true if the local time matches the pattern for the first time, or a matching time was skipped.
     fn is_due(pattern: &Pattern, zone: Tz, moment: DateTime<Utc>) -> bool {
         let wall = |moment: DateTime<Utc>| moment.with_timezone(&zone).naive_local();
         let (now, before) = (wall(moment), wall(moment - Duration::minutes(1)));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        // Its oracle looks at every minute of three days.
+        // The oracle visits every minute of three days.
         #![proptest_config(ProptestConfig::with_cases(16))]
 
         #[test]

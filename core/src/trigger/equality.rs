@@ -1,8 +1,8 @@
-//! Expressions that ask whether a field of the event equals a literal: `event.nodeId === "pay"`, of a CUSTOM event
-//! `event.data.order === 7`, and more after `&&`.
+//! Parses expressions that compare a field of the event with a literal: `event.nodeId === "pay"`, of a CUSTOM event
+//! `event.data.order === 7`, optionally followed by further `&&` conditions.
 //!
-//! An index can answer these. Reading errs on the safe side: an expression that is read here is true only where the field
-//! equals the literal, whatever else it says. All others are evaluated for every event of their type and name.
+//! An index answers these comparisons. The parser is conservative: an expression that it accepts can be true only if the field
+//! equals the literal. All other expressions are evaluated for every event of their type and name.
 
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -12,17 +12,17 @@ use crate::event::{EventType, FieldRef, OWN_FIELDS, RaisedEvent};
 /// `event.<field> === <literal>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Equality {
-    /// A field of the event's type, or `data.<key>`.
+    /// Field of the event's type, or `data.<key>`.
     pub(super) field: SmolStr,
-    /// The literal it must equal.
+    /// Literal that the field must equal.
     pub(super) literal: Literal,
-    /// `==`, which also holds between a text and a number that reads the same.
+    /// `==`, which also matches a string and a number that convert to one value.
     pub(super) is_loose: bool,
-    /// Nothing follows the comparison.
+    /// The comparison is the whole expression.
     pub(super) is_alone: bool,
 }
 
-/// A literal that equality can be looked up by.
+/// Literal with exact equality, usable as a key of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Literal {
     Text(SmolStr),
@@ -30,7 +30,7 @@ pub(super) enum Literal {
     Bool(bool),
 }
 
-/// The type of a literal.
+/// Type of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum LiteralKind {
     Text,
@@ -38,29 +38,29 @@ pub(super) enum LiteralKind {
     Bool,
 }
 
-/// A field of an event, as far as equality with a literal goes.
+/// Value of an event's field, for comparison with a literal.
 pub(super) enum FieldValue {
-    /// Not there, or `null`: it equals no literal.
+    /// Absent or `null`: equals no literal.
     Absent,
-    /// It equals this literal, and by `===` no other.
+    /// Equals this literal, and by `===` no other.
     Literal(Literal),
-    /// Of a type that no literal has: `==` may hold all the same.
+    /// Of a type without literals, such as an object: only `==` may match.
     Other,
 }
 
 impl Equality {
-    /// Reads a condition's expression; none where an index can not answer it.
+    /// Parses a condition's expression; `None` if an index cannot answer it.
     pub(super) fn read(expression: &str, event_type: EventType) -> Option<Self> {
         let (first, rest) = match expression.split_once("&&") {
             Some((first, rest)) => (first, Some(rest)),
             None => (expression, None),
         };
-        // Whatever binds weaker than `&&` could make the whole true without its first part.
+        // Operators that bind weaker than `&&` could make the expression true without its first part.
         if rest.is_some_and(|rest| rest.contains(['|', '?', ',', ';', '='])) && !is_chain(rest) {
             return None;
         }
         let path = first.trim().strip_prefix("event.")?;
-        // Other events have no `data`: there the evaluation fails, which no index may hide.
+        // Other events have no `data`: their evaluation fails, and the index must not hide that error.
         let data = path.strip_prefix(IN_DATA).filter(|_| event_type == EventType::Custom);
         let name = data.unwrap_or(path);
         let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
@@ -83,13 +83,13 @@ impl Equality {
         })
     }
 
-    /// True if the expression holds exactly where the field is the literal.
+    /// True if the expression is true exactly if the field equals the literal.
     pub(super) fn is_whole_expression(&self) -> bool {
         self.is_alone && !self.is_loose
     }
 }
 
-/// More comparisons joined by `&&` alone.
+/// True if the rest consists of comparisons joined by `&&` alone.
 fn is_chain(rest: Option<&str>) -> bool {
     let rest = rest.unwrap_or_default();
     let without = rest
@@ -101,10 +101,10 @@ fn is_chain(rest: Option<&str>) -> bool {
     !without.contains(['|', '?', ',', ';', '='])
 }
 
-/// The prefix of a key of a CUSTOM event's data.
+/// Prefix of a key of a CUSTOM event's data.
 const IN_DATA: &str = "data.";
 
-/// Names that every JavaScript object has are never missing.
+/// False for names that every JavaScript object inherits: those are never absent.
 fn is_found_only_where_given(name: &str) -> bool {
     const EVERYWHERE: [&str; 8] = [
         "constructor",
@@ -150,7 +150,7 @@ impl Literal {
     }
 }
 
-/// A field of the event's type, or `data.<key>`.
+/// Returns the value of a field of the event's type, or of `data.<key>`.
 pub(super) fn field_value(event: &RaisedEvent, field: &str) -> FieldValue {
     let looked = match field.strip_prefix(IN_DATA) {
         Some(key) => event.fields.look_data(key),
@@ -172,7 +172,7 @@ pub(super) fn field_value(event: &RaisedEvent, field: &str) -> FieldValue {
     }
 }
 
-/// A number that is a whole one, however it is written; 3.0 is 3 to JavaScript.
+/// Returns a number as an integer if it has no fraction: 3.0 is 3 in JavaScript.
 fn whole(number: &serde_json::Number) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     number.as_i64().or_else(|| {

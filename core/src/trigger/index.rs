@@ -1,8 +1,8 @@
-//! The triggers that an event can concern: by type, name, workflow or thread, and a field compared with a literal.
+//! Index of triggers by event type, name, workflow or thread, and a field compared with a literal.
 //!
-//! The triggers of an event's type and name stand in one hash map for each combination of parts that their conditions ask
-//! for, under the values they ask for; an event makes one lookup in each of those maps. No order of a hash map is ever
-//! seen: the caller sorts what is found.
+//! The triggers of one event type and name are stored in hash maps: one for each combination of parts that their conditions test,
+//! keyed by the values of these parts. An event makes one lookup in each map. The iteration order of a hash map is never
+//! observable: the caller sorts the result.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -15,11 +15,11 @@ use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventType};
 
-/// A trigger that an event can concern.
+/// A trigger that may match an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub(super) key: TriggerKey,
-    /// Its expression is nothing but the comparison that the index made, so it holds.
+    /// True if the comparison that the index made is the whole expression, so the expression holds.
     pub(super) is_answered: bool,
 }
 
@@ -28,35 +28,35 @@ pub(super) struct TriggerIndex {
     by_type: BTreeMap<EventType, OfType>,
 }
 
-/// The triggers of one type of event.
+/// Triggers of one event type.
 #[derive(Clone, Debug, Default)]
 struct OfType {
-    /// Those that ask for no name.
+    /// Triggers whose conditions have no name.
     unnamed: Tables,
     by_name: HashMap<SmolStr, Tables, FixedState>,
 }
 
-/// The triggers of one type and name of event: a table for each combination of parts that their conditions ask for.
+/// Triggers of one event type and name: a table for each combination of parts that their conditions test.
 #[derive(Clone, Debug, Default)]
 struct Tables(Vec<(Probe, Table)>);
 
 type Table = HashMap<Values, Candidates, FixedState>;
 
-/// The triggers that ask for the same values: mostly one, which then stands in the table itself.
+/// Triggers with equal values. Most values have one trigger, which is stored inline.
 #[derive(Clone, Debug)]
 enum Candidates {
     One(Candidate),
     More(Vec<Candidate>),
 }
 
-/// The parts of an event that a condition asks for.
+/// Parts of an event that a condition tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Probe {
     source: SourceProbe,
     field: FieldProbe,
 }
 
-/// The source that an event must come from.
+/// Required source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceProbe {
     Anywhere,
@@ -64,27 +64,27 @@ enum SourceProbe {
     Thread,
 }
 
-/// The test of a field of the event.
+/// Test of a field of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FieldProbe {
     None,
     Equals(SmolStr),
-    /// Of another kind than this: `==` converts, so only the expression can say whether it holds.
+    /// The field has another type than the literal: `==` converts, so only the expression can decide.
     NotOfKind(SmolStr, LiteralKind),
 }
 
-/// The values that a condition asks for; none for a part that its probe does not ask for.
+/// Values that a condition requires; `None` for a part that its probe does not test.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Values {
     source: Option<SmolStr>,
     literal: Option<Literal>,
 }
 
-/// Everything that the index knows of a trigger's condition.
+/// A condition as the index stores it.
 struct Condition {
     probe: Probe,
     values: Values,
-    /// The trigger's expression holds for each event that passes.
+    /// True if the trigger's expression holds for each event that matches.
     is_answered: bool,
 }
 
@@ -127,8 +127,8 @@ impl TriggerIndex {
         }
     }
 
-    /// Appends the triggers that the event can concern, in no order, each once. A trigger that names a thread may belong
-    /// to another workflow than the event's.
+    /// Appends the triggers that may match the event, unordered, each once. A trigger that names a thread may belong to another
+    /// workflow than the event's.
     pub(super) fn find(&self, event: &Event, found: &mut Vec<Candidate>) {
         let Some(of_type) = self.by_type.get(&event.raised.event_type) else {
             return;
@@ -201,7 +201,7 @@ impl Candidates {
     }
 }
 
-/// The conditions that a trigger is found under.
+/// Returns the conditions under which a trigger is stored.
 fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
     let (source, id) = match (&definition.thread_id, watched_workflow(owner, definition)) {
         (Some(thread), _) => (SourceProbe::Thread, Some(SmolStr::from(thread))),
@@ -230,7 +230,7 @@ fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
     conditions
 }
 
-/// The one workflow whose events a trigger watches.
+/// Returns the workflow whose events a trigger watches, or `None` for all workflows.
 pub(super) fn watched_workflow<'a>(owner: &'a Owner, definition: &'a TriggerDefinition) -> Option<&'a str> {
     match owner {
         Owner::Engine => definition.workflow_id.as_deref(),
@@ -239,7 +239,7 @@ pub(super) fn watched_workflow<'a>(owner: &'a Owner, definition: &'a TriggerDefi
 }
 
 impl Probe {
-    /// The event's values for this probe; none where no trigger found by it can hold.
+    /// Returns the event's values for this probe, or `None` if no trigger of this probe can match.
     fn values(&self, event: &Event) -> Option<Values> {
         let literal = match &self.field {
             FieldProbe::None => None,

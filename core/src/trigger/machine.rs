@@ -1,8 +1,8 @@
-//! The trigger machine: the triggers of an engine and its workflows, and how often each has fired.
+//! State machine of triggers: stores the triggers of an engine and its workflows, and counts the firings of each.
 //!
-//! An event is met in two steps, because a condition's expression is evaluated by the host:
-//! [`TriggerMachine::candidates`] finds the triggers that watch the event, through an index, so that the cost grows with the
-//! matches and not with the triggers; [`TriggerMachine::fire`] counts one firing, exactly.
+//! An event is handled in two steps, because the host evaluates a condition's expression. [`TriggerMachine::candidates`] finds
+//! the triggers that watch the event through an index, so its cost grows with the matches and not with the number of triggers.
+//! [`TriggerMachine::fire`] counts one firing exactly.
 //!
 //! | trigger | event | depth | fire |
 //! |---|---|---|---|
@@ -11,8 +11,7 @@
 //! | enabled | any | at the chain limit | `TooDeep`, not counted |
 //! | enabled | one that triggers caused, and the budget of its run is used up | below the chain limit | `Exhausted` once; from then on no trigger watches such an event |
 //!
-//! A trigger that stands in a workflow counts for each run by itself; one that stands outside counts for the
-//! engine.
+//! A trigger defined in a workflow counts its firings for each run separately; one defined outside counts them for the engine.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -27,13 +26,13 @@ use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
 
-/// Default limit of triggers that follow one from another.
+/// Default maximum length of a chain of triggers that fire one another.
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
 
-/// Default limit of a run's firings for what triggers caused.
+/// Default maximum number of a run's firings for events that triggers caused.
 pub const DEFAULT_TRIGGERED_EVENTS: u64 = 10_000;
 
-/// Another trigger of the same owner has this id.
+/// Another trigger of this owner has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerExists {
     /// The id.
@@ -48,37 +47,37 @@ impl std::fmt::Display for TriggerExists {
 
 impl std::error::Error for TriggerExists {}
 
-/// A trigger that watches an event; [`TriggerMachine::definition`] has what it waits for and does.
+/// A trigger that watches an event; [`TriggerMachine::definition`] returns its condition and action.
 #[derive(Clone, Copy, Debug)]
 pub struct Watcher {
-    /// Names it in the machine.
+    /// Key of the trigger in the machine.
     pub key: TriggerKey,
-    /// True if its expression is known to hold, so that it need not be evaluated.
+    /// True if the index has proved that the expression holds, so that it need not be evaluated.
     pub is_answered: bool,
     /// The tag from [`TriggerMachine::set_tag`].
     pub tag: Option<u32>,
 }
 
-/// The result of asking a trigger to fire.
+/// Result of firing a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
-    /// It fires; how often it has now, in its run or engine.
+    /// The trigger fires; with the number of its firings in its run or engine.
     Fired {
-        /// This firing included.
+        /// Number of firings, including this one.
         count: u64,
     },
-    /// It is disabled, or has fired as often as it may.
+    /// The trigger is disabled, or has reached `maxTriggers`.
     Refused,
-    /// It would be a link too many in a chain of triggers.
+    /// The firing would exceed the maximum length of a chain of triggers.
     TooDeep,
-    /// Triggers have fired for so many events of this run that triggers caused: its chains end here. Told once for a run.
+    /// The budget for events that triggers caused is used up: the run's chains end here. Returned once for a run.
     Exhausted {
         /// The run's budget.
         most: u64,
     },
 }
 
-/// The firings of a run for what triggers caused, and how many there may be.
+/// Number of a run's firings for events that triggers caused, and its maximum.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Budget {
     most: u64,
@@ -96,15 +95,15 @@ impl Default for Budget {
     }
 }
 
-/// A trigger's id and state, as shown to people.
+/// Public state of a trigger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerState {
-    /// The user's id.
+    /// Id from the definition.
     pub id: String,
-    /// True if it watches.
+    /// True if the trigger is enabled.
     pub enabled: bool,
-    /// Firings so far (over all runs).
+    /// Number of firings so far, over all runs.
     pub fired: u64,
 }
 
@@ -117,14 +116,14 @@ struct TriggerRecord {
     fired: u64,
     #[serde(skip)]
     tag: Option<u32>,
-    /// Of the definition, which lies elsewhere in memory: these are read for every event that concerns the trigger.
+    /// Copied from the definition, which is in another allocation: these fields are read for every event that may match.
     #[serde(skip)]
     limit: Option<NonZeroU64>,
     #[serde(skip)]
     names_thread: bool,
 }
 
-/// Everything of a machine that can not be computed again.
+/// State of a machine without what can be recomputed.
 #[derive(Serialize, Deserialize)]
 struct TriggerSnapshot {
     chain_limit: u32,
@@ -135,23 +134,23 @@ struct TriggerSnapshot {
     budgets: BTreeMap<String, Budget>,
 }
 
-/// See the module's table. Serialises as the triggers and their counts; the index is computed again.
+/// State machine of triggers; see the table of the module. Serialised as the triggers and their counts; the index is rebuilt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "TriggerSnapshot", into = "TriggerSnapshot")]
 pub struct TriggerMachine {
     chain_limit: u32,
     next_key: TriggerKey,
-    /// In no order that anybody sees.
+    /// Unordered; results are sorted by key.
     records: HashMap<TriggerKey, TriggerRecord, FixedState>,
     keys: BTreeMap<(Owner, String), TriggerKey>,
     index: TriggerIndex,
-    /// Enabled triggers by the type they watch: how many, and how many of them hold the thread.
+    /// Number of enabled triggers for each event type they watch, and how many of them hold the thread.
     watching: BTreeMap<EventType, (usize, usize)>,
     /// Firings of workflow triggers with a limit, by run.
     fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
-    /// Of runs that have a budget of their own, or have used some of it.
+    /// Budgets of the runs that set one, or have used some of the default.
     budgets: BTreeMap<String, Budget>,
-    /// A buffer, kept between events.
+    /// Buffer, reused between events.
     found: Vec<Candidate>,
 }
 
@@ -187,7 +186,7 @@ impl Default for TriggerMachine {
 }
 
 impl TriggerMachine {
-    /// A machine that lets at most `chain_limit` triggers follow one from another.
+    /// Creates a machine that allows chains of at most `chain_limit` triggers.
     pub fn new(chain_limit: u32) -> Self {
         Self {
             chain_limit,
@@ -204,17 +203,17 @@ impl TriggerMachine {
 
     // ---- getters
 
-    /// Event types that some enabled trigger watches.
+    /// Returns the event types that enabled triggers watch.
     pub fn interest(&self) -> EventMask {
         self.mask(|(all, _)| *all > 0)
     }
 
-    /// Event types watched by triggers that hold the thread until they end.
+    /// Returns the event types watched by triggers that hold the thread until they end.
     pub fn holding(&self) -> EventMask {
         self.mask(|(_, holding)| *holding > 0)
     }
 
-    /// Every trigger of an owner, in the order they were added.
+    /// Returns the state of every trigger of an owner, in the order of their addition.
     pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
         let all = self.keys.iter().filter(|((own, _), _)| own == owner);
         let mut keys: Vec<TriggerKey> = all.map(|(_, key)| *key).collect();
@@ -229,7 +228,7 @@ impl TriggerMachine {
             .collect()
     }
 
-    /// Names a trigger among all of an engine.
+    /// Returns the name of a trigger, unique in an engine.
     pub fn name_of(&self, watcher: Watcher) -> Option<Arc<str>> {
         let record = self.records.get(&watcher.key)?;
         Some(match &record.owner {
@@ -238,7 +237,7 @@ impl TriggerMachine {
         })
     }
 
-    /// The definition of a watcher that [`TriggerMachine::find`] gave; none where it was removed since.
+    /// Returns the definition of a watcher that [`TriggerMachine::find`] returned; `None` if the trigger was removed since.
     pub fn definition(&self, watcher: Watcher) -> Option<&Arc<TriggerDefinition>> {
         self.records.get(&watcher.key).map(|record| &record.definition)
     }
@@ -287,7 +286,7 @@ impl TriggerMachine {
         self.records.insert(key, record);
     }
 
-    /// Removes a trigger; its key, where there was one.
+    /// Removes a trigger and returns its key, if it existed.
     pub fn remove(&mut self, owner: &Owner, id: &str) -> Option<TriggerKey> {
         let key = self.keys.remove(&(owner.clone(), id.to_owned()))?;
         let record = self.records.remove(&key)?;
@@ -298,14 +297,14 @@ impl TriggerMachine {
         Some(key)
     }
 
-    /// Gives a trigger a number that its [`Watcher`]s carry from then on: the place where the caller keeps more of it.
+    /// Sets the tag in the trigger's [`Watcher`]s: an index into the caller's own table.
     pub fn set_tag(&mut self, key: TriggerKey, tag: u32) {
         if let Some(record) = self.records.get_mut(&key) {
             record.tag = Some(tag);
         }
     }
 
-    /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
+    /// Enables or disables a trigger. Returns whether its state changed, or `None` if the trigger does not exist.
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
         let key = self.keys.get(&(owner.clone(), id.to_owned()))?;
         let record = self.records.get_mut(key)?;
@@ -316,26 +315,25 @@ impl TriggerMachine {
         Some(changed)
     }
 
-    /// Lets triggers fire for at most so many events of a run that triggers caused; [`DEFAULT_TRIGGERED_EVENTS`] where nothing is
-    /// said.
+    /// Sets the maximum number of firings for the run's events that triggers caused; the default is [`DEFAULT_TRIGGERED_EVENTS`].
     pub fn set_budget(&mut self, run_id: &str, most: u64) {
         self.budgets.entry(run_id.to_owned()).or_default().most = most;
     }
 
-    /// A run was told that its budget is used up, by an earlier machine.
+    /// Marks a run's budget as reported: an earlier machine has returned [`Fire::Exhausted`] for it.
     pub fn told_of_budget(&mut self, run_id: &str) {
         self.budgets.entry(run_id.to_owned()).or_default().is_told = true;
     }
 
-    /// A run is over but for what its triggers still do. However large its budget is, no more than [`DEFAULT_TRIGGERED_EVENTS`] of
-    /// it are left from now on: a run that was stopped in a storm of triggers ends.
+    /// Limits the remaining budget of a run that is ending to [`DEFAULT_TRIGGERED_EVENTS`] firings, so that a run which was
+    /// stopped during a trigger cascade terminates.
     pub fn run_ends(&mut self, run_id: &str) {
         if let Some(budget) = self.budgets.get_mut(run_id) {
             budget.most = budget.most.min(budget.used.saturating_add(DEFAULT_TRIGGERED_EVENTS));
         }
     }
 
-    /// Forgets the counts of a run.
+    /// Removes the counts of a run.
     pub fn run_ended(&mut self, run_id: &str) {
         self.fired_by_run.remove(run_id);
         self.budgets.remove(run_id);
@@ -343,18 +341,18 @@ impl TriggerMachine {
 
     // ---- events
 
-    /// Enabled triggers that watch this event, in the order they were added. Their expressions are not evaluated; those
-    /// that compare a field with something else than the event has there are left out.
+    /// Returns the enabled triggers that watch this event, in the order of their addition. Expressions are not evaluated, but
+    /// triggers whose comparison with a literal fails are excluded.
     pub fn candidates(&mut self, event: &Event) -> Vec<Watcher> {
         let mut watchers = Vec::new();
         self.find(event, &mut watchers);
         watchers
     }
 
-    /// Appends what [`TriggerMachine::candidates`] gives. A caller may ask for several events before any trigger of the
-    /// first fires: one that has been disabled since is refused by [`TriggerMachine::fire`].
+    /// Appends the result of [`TriggerMachine::candidates`]. A caller may collect the watchers of several events before any
+    /// trigger of the first fires: a trigger that was disabled since is refused by [`TriggerMachine::fire`].
     pub fn find(&mut self, event: &Event, watchers: &mut Vec<Watcher>) {
-        // Beyond the limit there is only the event that reports a chain which has reached it.
+        // Beyond the limit the only event is the report of a chain that has reached it.
         if event.raised.trigger_depth > self.chain_limit {
             return;
         }
@@ -377,14 +375,14 @@ impl TriggerMachine {
         self.found = found;
     }
 
-    /// Counts a firing of a candidate whose expression held.
+    /// Counts a firing of a candidate whose expression is true.
     pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
         self.fire_within(key, event, None)
     }
 
-    /// As [`TriggerMachine::fire`], for one of several machines of an engine. A trigger that counts for the engine and has
-    /// a limit counts outside of them: `claim` gives the number of this firing in all of them, or none where it may not
-    /// fire any more.
+    /// As [`TriggerMachine::fire`], for one of several machines of an engine. Firings of an engine-wide trigger with a limit are
+    /// counted outside of the machines: `claim` returns the number of this firing over all machines, or `None` if the limit is
+    /// reached.
     pub fn fire_claimed(&mut self, key: TriggerKey, event: &Event, claim: &dyn Fn() -> Option<u64>) -> Fire {
         self.fire_within(key, event, Some(claim))
     }
@@ -452,14 +450,15 @@ impl TriggerMachine {
 }
 
 impl TriggerRecord {
-    /// True if it is enabled, and its workflow the event's: the index does not look at that where it names a thread.
+    /// True if the trigger is enabled and watches the event's workflow. The index does not check the workflow of a trigger that
+    /// names a thread.
     fn watches(&self, event: &Event) -> bool {
         let workflow = || watched_workflow(&self.owner, &self.definition);
         self.enabled && (!self.names_thread || workflow().is_none_or(|workflow| *workflow == *event.workflow_id))
     }
 }
 
-/// Counts a trigger that begins or ceases to watch.
+/// Counts a trigger that starts or stops watching.
 fn count_watching(watching: &mut BTreeMap<EventType, (usize, usize)>, definition: &TriggerDefinition, begins: bool) {
     for event_type in definition.watches() {
         let (all, holding) = watching.entry(event_type).or_default();

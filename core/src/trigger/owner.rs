@@ -1,17 +1,17 @@
-//! The key of a trigger in the machine, and the place it stands at.
+//! Keys and owners of triggers.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a trigger in the machine.
+/// Key of a trigger in the machine.
 pub type TriggerKey = u32;
 
-/// The place of a trigger.
+/// Owner of a trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Owner {
-    /// Outside a workflow: it watches every run.
+    /// Defined outside of workflows: the trigger watches every run.
     Engine,
-    /// In this workflow: it watches that workflow's threads.
+    /// Defined in this workflow: the trigger watches the workflow's threads.
     Workflow(Arc<str>),
 }
