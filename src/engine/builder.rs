@@ -85,33 +85,35 @@ enum Clock {
 }
 
 impl EngineBuilder {
-    /// Keeps the engine's runs in a store, so that they survive their process: [`Engine::recover`](super::Engine::recover) has them go on. What follows
-    /// from something that a run is told begins, and is told, when that is durable.
+    /// Persists the engine's runs in a store, so that they survive the process: [`Engine::recover`](super::Engine::recover) resumes
+    /// them. Effects and outputs that follow from an input are released once that input is durable.
     #[must_use]
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// How long a run that is kept and waits for people, events or timers alone stays in memory when nothing comes to it (default a
-    /// minute; `Duration::MAX`: for ever). Its messages, variables and threads leave memory then, and are made again from the store
-    /// when the first thing comes: an answer, an event, a time that is due, a cancel, a question after its status. Nobody who
-    /// holds the run or hears its events notices. Without a store it does nothing.
+    /// Sets the idle time after which a durable run that waits only for people, events or timers is parked (default 1 minute;
+    /// `Duration::MAX`: never).
+    ///
+    /// Parking drops the run's messages, variables and threads from memory. They are rebuilt from the store on the next input: an
+    /// answer, an event, a due timer, a cancellation or a status query. Handles and subscribers of the run are not affected.
+    /// Without a store the setting has no effect.
     #[must_use]
     pub fn park_after(mut self, quiet: Duration) -> Self {
         self.park_after = Some(quiet);
         self
     }
 
-    /// The same, for a store that others have a handle to.
+    /// Like [`EngineBuilder::store`], for a store to which others hold a handle.
     #[must_use]
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Asks a person what is to become of an effect that had begun when the process of its run ended, where its node or tool
-    /// says `"inDoubt": "ask"`. Without, such a run can not be resumed.
+    /// Sets the function that asks a person about an effect in doubt: one that had started when the run's process ended and whose
+    /// node or tool sets `"inDoubt": "ask"`. Without it, such a run cannot be resumed.
     #[must_use]
     pub fn ask_in_doubt(
         mut self,
@@ -121,8 +123,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Keeps what the engine's runs are told, so that they can be [rebuilt](super::Engine::rebuild). An engine has a journal or a
-    /// [store](Self::store).
+    /// Records the inputs of the engine's runs, so that they can be [rebuilt](super::Engine::rebuild). An engine has either a
+    /// journal or a [store](Self::store).
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = Some(journal);
@@ -162,8 +164,8 @@ impl EngineBuilder {
         }
     }
 
-    /// A workflow that is a value, as [`workflow`](crate::workflow()) makes it. What is wrong with it is told by its place in the
-    /// JSON that it stands for.
+    /// Adds a workflow built in Rust with [`workflow`](crate::workflow()). Faults are reported by their location in the equivalent
+    /// JSON.
     #[must_use]
     pub fn workflow(self, workflow: &WorkflowDefinition) -> Self {
         let name = format!("workflow {}", workflow.id);
@@ -192,10 +194,10 @@ impl EngineBuilder {
         self.file("ready-made compression", compression.bundle().to_string())
     }
 
-    /// A function for CODE nodes and CUSTOM triggers, called in place: for what takes microseconds. It gets the node's
-    /// `input`, or the last output; for a trigger `{event, parameters}`. What it does not look at is not made for it
-    /// ([`Input`]). An error fails the node. It can not wait for a run, which may wait for
-    /// it: [`outcome_blocking`](super::RunHandle::outcome_blocking) says so there.
+    /// Adds a function for CODE nodes and CUSTOM triggers that is called inline, for work of microseconds. Its argument is the
+    /// node's `input`, or the last output; for a trigger it is `{event, parameters}`. Parts of the [`Input`] that the function does
+    /// not read are not built. An error fails the node. The function cannot wait for a run, because that run may wait for the
+    /// function: [`outcome_blocking`](super::RunHandle::outcome_blocking) returns an error there.
     #[must_use]
     pub fn function<F>(mut self, name: impl Into<String>, function: F) -> Self
     where
@@ -232,9 +234,8 @@ impl EngineBuilder {
         self.async_function_in(name, move |input, _| function(input))
     }
 
-    /// As [`EngineBuilder::async_function`], for a function that is told where it is called from: run, thread, node, and the
-    /// [`metadata`](super::RunBuilder::metadata) of the run. (A function that is called in place asks its
-    /// [`Input`] for that.)
+    /// Like [`EngineBuilder::async_function`], for a function that also receives the call's origin: run, thread, node, and the
+    /// [`metadata`](super::RunBuilder::metadata) of the run. (A function that is called inline reads these from its [`Input`].)
     #[must_use]
     pub fn async_function_in<F, R>(mut self, name: impl Into<String>, function: F) -> Self
     where
@@ -264,8 +265,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Tools with what stands around their calls: limits, consent, those of a config file ([`crate::tools`]). They join
-    /// those that are there; the limit of calls and whoever is asked are those given last.
+    /// Adds tools with the settings of their calls: limits, approval, and the tools of a config file ([`crate::tools`]). They are
+    /// added to the tools registered before; the call limit and the approval callbacks of the last call apply.
     #[must_use]
     pub fn tools(mut self, mut tools: ToolRegistry) -> Self {
         let earlier = std::mem::take(&mut self.tools);
@@ -274,8 +275,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Has `decide` decide on every tool call before it runs. Without, a person is asked about the calls of tools that are
-    /// marked [`Approval::Ask`](crate::tools::Approval::Ask), by a question of the run
+    /// Sets the function that decides on every tool call before it runs. Without it, calls of tools that are marked
+    /// [`Approval::Ask`](crate::tools::Approval::Ask) wait for a person's decision, through a question of the run
     /// ([`RunHandle::interactions`](super::RunHandle::interactions)), and all others run.
     #[must_use]
     pub fn approve_tools(mut self, decide: impl Fn(&ApprovalRequest) -> Verdict + Send + Sync + 'static) -> Self {
@@ -283,8 +284,8 @@ impl EngineBuilder {
         self
     }
 
-    /// As [`EngineBuilder::approve_tools`], where the decision takes its time. It does not outlive the process: a person is
-    /// better asked by [`Verdict::Ask`].
+    /// Like [`EngineBuilder::approve_tools`], with an async decision. A pending decision does not survive the process: to involve a
+    /// person, return [`Verdict::Ask`].
     #[must_use]
     pub fn approve_tools_async(
         mut self,
@@ -294,8 +295,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Has `answer` answer what tools ask a person in the middle of a call (elicitations of MCP servers); none declines.
-    /// Without, all are declined.
+    /// Sets the function that answers the questions which tools put to a person during a call (elicitations of MCP servers). `None`
+    /// declines. Without this function all are declined.
     #[must_use]
     pub fn on_elicitation(
         mut self,
@@ -305,9 +306,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Gives the key of each call of a provider across the network, by its profile and by where it comes from (the run's
-    /// [`metadata`](super::RunBuilder::metadata) says for whom); none: the profile says which key. It is asked before each
-    /// request, and must not block.
+    /// Sets the function that returns the API key for each network request of a provider, given the profile and the origin of the
+    /// call (the run's [`metadata`](super::RunBuilder::metadata) can name the customer). `None` uses the profile's key. The
+    /// function is called before each request and must not block.
     #[cfg(feature = "providers")]
     #[must_use]
     pub fn model_keys(
@@ -318,8 +319,9 @@ impl EngineBuilder {
         self
     }
 
-    /// A model, by the name of its provider or of a profile. One that no profile names is a profile by itself, with its name
-    /// for an id: a node names it by `profileId`, and where there is no other profile every node without one has it (of several, the first by name).
+    /// Adds a model under the name of its provider or of a profile. A model to which no profile refers becomes a profile with its
+    /// name as id: a node selects it by `profileId`, and if there is no other profile, it is the default of nodes without one (of
+    /// several, the first by name).
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);
@@ -347,9 +349,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Bytes of memory that a run may hold whose workflow has no `config.limits.runBytes`: its variables, outputs and
-    /// conversations; of more it fails with `MEMORY_LIMIT_EXCEEDED` (default 256 MiB). A durable run keeps the limit that it
-    /// began with.
+    /// Sets the memory limit in bytes for runs whose workflow has no `config.limits.runBytes`: it covers variables, outputs and
+    /// conversations. A run that exceeds it fails with `MEMORY_LIMIT_EXCEEDED` (default 256 MiB). A durable run retains the limit
+    /// with which it started.
     #[must_use]
     pub fn max_run_bytes(mut self, bytes: u64) -> Self {
         self.max_run_bytes = Some(bytes);
@@ -363,24 +365,24 @@ impl EngineBuilder {
         self
     }
 
-    /// False: triggers of type SCHEDULE start no runs here (default true). For an engine that looks at the runs of another, or one of
-    /// several with the same workflows: schedules fire in each.
+    /// Sets whether triggers of type SCHEDULE start runs in this engine (default true). Set it to false for an engine that only
+    /// inspects the runs of another, or in all but one of several engines with equal workflows: schedules fire in each.
     #[must_use]
     pub fn schedules(mut self, fire: bool) -> Self {
         self.has_schedules = Some(fire);
         self
     }
 
-    /// Threads that carry actors (default: one a core).
+    /// Sets the number of threads that run actors (default: one per core).
     #[must_use]
     pub fn arbiters(mut self, arbiters: usize) -> Self {
         self.arbiters = Some(arbiters);
         self
     }
 
-    /// No threads for actors: they are one task of the thread that calls [`build`](EngineBuilder::build), among the local
-    /// tasks of its tokio `LocalSet`, local runtime or actix arbiter. For a program that lives on such a thread: there,
-    /// starting a run, sending it something and hearing of its end wake no other thread.
+    /// Runs the actors as one task of the thread that calls [`build`](EngineBuilder::build), among the local tasks of its tokio
+    /// `LocalSet`, local runtime or actix arbiter, instead of on threads of the engine. For a program that lives on such a thread:
+    /// starting a run, sending it inputs and awaiting its outcome there wake no other thread.
     ///
     /// ```
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -397,18 +399,18 @@ impl EngineBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// - The engine is as `Send` and as `Clone` as any: other threads use it too, by messages.
-    /// - It goes on while its thread runs its local tasks, and only then. Dropping the last handle ends the engine; dropping
-    ///   the `LocalSet`, or ending the arbiter, does too: who awaits a run then is told that the engine has stopped.
-    /// - What blocks would wait for itself on that thread, and does not: see [`outcome_blocking`], [`settled_blocking`],
-    ///   [`shutdown_blocking`] and [`BlockingEvents`]. Await instead.
-    /// - Timers follow the clock of the thread's tokio runtime: while that is paused (`tokio::time::pause`), an hour's WAIT
-    ///   takes no time.
-    /// - Models, tools, JavaScript and async functions still run elsewhere: on the engine's threads for work, which are
-    ///   started by the first of them, or where [`work_on`](EngineBuilder::work_on) says.
+    /// - Local engines are `Send` and `Clone` like others: other threads use them too, by messages.
+    /// - The engine makes progress only while its thread runs its local tasks. Dropping the last handle, dropping the `LocalSet` or
+    ///   ending the arbiter stops the engine; tasks that await a run then receive an error that the engine has stopped.
+    /// - Blocking calls would deadlock on that thread, and return at once instead: see [`outcome_blocking`], [`settled_blocking`],
+    ///   [`shutdown_blocking`] and [`BlockingEvents`]. Use the async calls.
+    /// - Timers follow the clock of the thread's tokio runtime: while that is paused (`tokio::time::pause`), an hour's WAIT takes
+    ///   no time.
+    /// - Models, tools, JavaScript and async functions still run on other threads: on the engine's worker threads, which start with
+    ///   the first of them, or where [`work_on`](EngineBuilder::work_on) places them.
     ///
-    /// [`build`](EngineBuilder::build) fails where the thread has no tokio runtime, no timers or no local tasks
-    /// ([`BuildError::Local`]), and beside [`virtual_time`](EngineBuilder::virtual_time) and
+    /// [`build`](EngineBuilder::build) fails if the thread has no tokio runtime, no timers or no local tasks
+    /// ([`BuildError::Local`]), and in combination with [`virtual_time`](EngineBuilder::virtual_time) or
     /// [`arbiters`](EngineBuilder::arbiters) ([`BuildError::Settings`]).
     ///
     /// [`outcome_blocking`]: super::RunHandle::outcome_blocking
@@ -428,23 +430,23 @@ impl EngineBuilder {
         self
     }
 
-    /// One thread and a clock that jumps: an hour passes at once, and the same seed gives the same order of events.
+    /// Uses one thread and a virtual clock: an hour passes at once, and equal seeds give equal orders of events.
     #[must_use]
     pub fn virtual_time(mut self, seed: Option<u64>) -> Self {
         self.clock = Clock::Virtual { seed };
         self
     }
 
-    /// A run to be had again: [`EngineBuilder::virtual_time`] and [`EngineBuilder::seed`] with the same seed. The same
-    /// seed gives the same order of events, the same faults and the same `Math.random`, so the same report and the same
-    /// event log, byte for byte, as long as no model or tool waits for the outside world.
+    /// Makes runs reproducible: [`EngineBuilder::virtual_time`] and [`EngineBuilder::seed`] with one seed. Equal seeds give equal
+    /// event orders, faults and `Math.random` values, and therefore byte-identical reports and event logs, if no model or tool
+    /// waits for the outside world.
     #[must_use]
     pub fn simulated(self, seed: u64) -> Self {
         self.virtual_time(Some(seed)).seed(seed)
     }
 
-    /// Seeds `Math.random` in CODE, which throws without, and [`EngineBuilder::faults`]. Each CODE node of each thread
-    /// draws from a sequence of its own.
+    /// Seeds [`EngineBuilder::faults`] and `Math.random` in CODE, which throws without a seed. Each CODE node of each thread draws
+    /// from a separate sequence.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -458,8 +460,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The settings of scripts: [`ScriptSettings`](crate::script::ScriptSettings) (default: on threads of this process;
-    /// `docs/security.md` says which level to choose), or a port that several engines share.
+    /// Sets how scripts run: [`ScriptSettings`](crate::script::ScriptSettings) (default: on threads of this process;
+    /// `docs/security.md` explains the levels), or a port that several engines share.
     #[must_use]
     pub fn scripts(mut self, scripts: impl Into<Arc<ScriptPort>>) -> Self {
         self.scripts = Some(scripts.into());

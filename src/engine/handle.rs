@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::place::Placement;
 
-/// A run that was started. Dropping the handle lets the run go on.
+/// A run that was started. Dropping the handle does not stop the run.
 #[derive(Clone)]
 pub struct RunHandle {
     started: StartedRun,
@@ -34,14 +34,15 @@ impl RunHandle {
         &self.started.run_id
     }
 
-    /// The report of the ended run. It always comes: a run whose supervisor died ends FAILED with `ACTOR_PANICKED`.
+    /// Waits for the run to end and returns its report. There is always a report: a run whose supervisor died ends FAILED with
+    /// `ACTOR_PANICKED`.
     pub async fn outcome(&self) -> Arc<RunReport> {
         self.started.outcome.wait().await.unwrap_or_else(|lost| self.lost(lost))
     }
 
-    /// As [`RunHandle::outcome`], for a thread that may block. A thread that carries the engine's actors may not, such as that
-    /// of a [local](super::EngineBuilder::local) engine, or where a function that is called in place is: there a run that has
-    /// not ended gives a report of status RUNNING with an error that says so, and goes on.
+    /// Like [`RunHandle::outcome`], for a thread that may block. The threads that run the engine's actors may not: the thread of a
+    /// [local](super::EngineBuilder::local) engine, and the caller of an inline function. There a run that has not ended yields a
+    /// report of status RUNNING with an error that explains this, and the run continues.
     pub fn outcome_blocking(&self) -> Arc<RunReport> {
         if self.placement.carries_actors_here() {
             return self.try_outcome().unwrap_or_else(|| self.would_wait_for_itself());
@@ -52,7 +53,7 @@ impl RunHandle {
             .unwrap_or_else(|lost| self.lost(lost))
     }
 
-    /// The outcome, where it is there already.
+    /// Returns the outcome if the run has ended.
     pub fn try_outcome(&self) -> Option<Arc<RunReport>> {
         self.started
             .outcome
@@ -66,7 +67,7 @@ impl RunHandle {
         let _: Result<(), Lost> = self.started.settled.wait().await;
     }
 
-    /// As [`RunHandle::settled`], for a thread that may block. On a thread that carries the engine's actors it returns at once.
+    /// Like [`RunHandle::settled`], for a thread that may block. On a thread that runs the engine's actors it returns at once.
     pub fn settled_blocking(&self) {
         if self.placement.carries_actors_here() {
             return;
@@ -74,13 +75,13 @@ impl RunHandle {
         let _: Result<(), Lost> = self.started.settled.wait_blocking();
     }
 
-    /// Stops the run; it ends CANCELLED with this reason. An outcome that is there already stays.
+    /// Cancels the run with this reason; it ends CANCELLED. Has no effect on a run that has ended.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.started.cancel(reason);
         self.placement.wake();
     }
 
-    /// Has a durable run end in this process, to be resumed in another: its outcome here is an error that says so. One that is
+    /// Ends a durable run in this process, to be resumed in another: its outcome here is an error with that reason. A run that is
     /// not durable is cancelled.
     pub fn leave(&self) {
         self.started.leave();
@@ -108,11 +109,11 @@ impl RunHandle {
 
     /// Stops every thread of the run at its next safe point.
     pub fn pause(&self) {
-        // Under virtual time nothing reaches a safe point before something is asked for that has the clock look.
+        // Under virtual time the pause needs no wake: no thread reaches a safe point before another call wakes the clock.
         self.started.pause();
     }
 
-    /// Lets paused threads go on.
+    /// Resumes paused threads.
     pub fn resume(&self) {
         self.started.resume();
         self.placement.wake();
@@ -120,16 +121,16 @@ impl RunHandle {
 
     /// Sets a section of the pinned context from the next model request on; null removes it.
     pub fn pin(&self, section: PinSection, value: Value) {
-        // As with a pause, under virtual time nobody can look before something else is asked for.
+        // As with a pause, under virtual time the pin is visible only after another call has woken the clock.
         self.started.pin(section, value);
     }
 
-    /// Raises a CUSTOM event in the run: WAIT nodes and triggers see it. What a function, a tool or the notification hook
-    /// raises here while it is called by a trigger is a link of that trigger's chain, which has an end; what it raises
-    /// from a task or thread of its own begins a chain anew, and only `maxTriggers` bounds how often that goes on.
+    /// Raises a CUSTOM event in the run, for its WAIT nodes and triggers. An event that a function, a tool or the notification hook
+    /// raises while a trigger calls it belongs to that trigger's cascade, whose depth is bounded. An event that they raise from
+    /// another task or thread starts a new cascade, and only `maxTriggers` bounds the repetition.
     ///
-    /// The name is a text or an `Arc<str>`, which is shared and not copied; the data a map or, for less, an array:
-    /// after `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`. Data nested deeper than
+    /// The name is a string or an `Arc<str>`, which is shared and not copied. The data is a map or, cheaper, an array: after
+    /// `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`. Data nested deeper than
     /// [`MAX_LEVELS`](pirn_core::value::MAX_LEVELS), less one for the event, is logged and not raised.
     pub fn emit(&self, name: impl Into<Arc<str>>, data: impl Into<EventData>) {
         let event = RaisedEvent::custom(name, data);
@@ -148,18 +149,18 @@ impl RunHandle {
         }
     }
 
-    /// Answers a question by its id, once. Any number may wait; they are answered in any order. Where runs are kept, an answer
-    /// that was taken is durable.
+    /// Answers a question by its id, once. Open questions are answered in any order. In a durable run, an answer that was accepted
+    /// is durable.
     ///
     /// # Errors
-    /// [`AnswerRefused`]: no question of this id waits, or the answer is not one of its `choices` or not what its `schema`
-    /// says (checked with the feature `tools` or `providers`); then the question stays open. Where the store failed meanwhile,
-    /// the answer may count or not.
+    /// [`AnswerRefused`]: no question of this id is open, or the answer is not one of its `choices` or does not match its `schema`
+    /// (checked with the feature `tools` or `providers`); then the question stays open. If the store fails during the call, the
+    /// answer may or may not be recorded.
     pub async fn answer(&self, id: &str, answer: impl Into<Value>) -> Result<(), AnswerRefused> {
         self.answer_as(None, id, answer.into()).await
     }
 
-    /// As [`RunHandle::answer`], in somebody's name, which is `by` in the node's output and the event.
+    /// Like [`RunHandle::answer`], with the name of the person who answers, which is `by` in the node's output and the event.
     ///
     /// # Errors
     /// As [`RunHandle::answer`].
@@ -172,7 +173,7 @@ impl RunHandle {
         self.answer_as(Some(by.into()), id, answer.into()).await
     }
 
-    /// As [`RunHandle::answer`], in somebody's name where there is one.
+    /// Like [`RunHandle::answer`], with an optional name of the person who answers.
     pub(crate) async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
         let (setter, taken) = completion();
         self.started
@@ -184,11 +185,10 @@ impl RunHandle {
         }
     }
 
-    /// Waits until all that the run was told before is durable: what was emitted in it, pinned, or asked of it. Where runs are not
-    /// kept it does not wait.
+    /// Waits until all earlier inputs of the run are durable: events, pins and controls. Returns at once if runs are not persisted.
     ///
     /// # Errors
-    /// The store failed, or the run had ended before it heard of that.
+    /// Fails if the store failed, or if the run ended before it received this request.
     pub async fn kept(&self) -> Result<(), RunError> {
         let (setter, kept) = completion();
         self.started.await_kept(move |result| setter.set(result));
@@ -205,8 +205,8 @@ impl RunHandle {
         let (setter, status) = completion();
         self.started.status(move |status| setter.set(status));
         self.placement.wake();
-        // A mailbox that is closed at this very moment may keep the question for as long as this handle: the run's end
-        // answers it too.
+        // A mailbox that closes at this moment may retain the request until this handle is dropped, so also wait for the run to
+        // settle.
         match select(status.wait(), self.started.settled.wait()).await {
             Either::Left((status, _)) => status.ok(),
             Either::Right(_) => status.peek().and_then(Result::ok),
@@ -228,7 +228,7 @@ impl RunHandle {
         self.unknown(ThreadStatus::Running, RunError::new(RunErrorCode::Overloaded, message))
     }
 
-    /// The report of a run that nothing else is known of.
+    /// Returns a report for a run of which only this status and error are available.
     fn unknown(&self, status: ThreadStatus, error: RunError) -> Arc<RunReport> {
         Arc::new(RunReport::unknown(self.run_id(), status, error))
     }
@@ -242,7 +242,7 @@ pub struct CancelOnDrop {
 }
 
 impl CancelOnDrop {
-    /// Lets the run go on after all.
+    /// Disarms the guard: the run continues.
     pub fn disarm(mut self) {
         self.run = None;
     }

@@ -63,8 +63,8 @@ pub use workflow::{NodeInfo, WorkflowInfo};
 /// Time that the engine's own actors, or a virtual clock's thread, may take to begin.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Runs workflows. A cheap handle: clones share the engine; it stops when [`Engine::shutdown`] says so, or without grace
-/// when the last handle is gone.
+/// Runs workflows. A cheap handle: clones share the engine. The engine stops on [`Engine::shutdown`], or without grace when the
+/// last handle is dropped.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -93,7 +93,7 @@ pub struct Engine {
     durable: Option<Arc<Durable>>,
 }
 
-/// An engine, for whoever must not keep it from stopping.
+/// A handle that does not prevent the engine from stopping.
 #[cfg(feature = "otel")]
 #[derive(Clone)]
 pub(crate) struct WeakEngine {
@@ -117,7 +117,7 @@ impl WeakEngine {
     }
 }
 
-/// The report of an engine's shutdown: what was left.
+/// Report of an engine's shutdown: the runs that had to be cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
     /// Runs that had not ended by themselves when the grace was over; they were cancelled.
@@ -136,15 +136,15 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    /// Registers every workflow, trigger and profile of a file, beside those that are there. All faults are reported at once;
-    /// nothing is registered then. Triggers watch every run that is started afterwards; where a function that the engine
-    /// itself calls loads them, those that are started once it has returned.
+    /// Registers every workflow, trigger and profile of a file in addition to those that are registered. All faults are reported at
+    /// once, and then nothing is registered. Triggers watch every run that is started afterwards. If a function that the engine
+    /// calls inline loads them, they watch the runs that are started after it has returned.
     pub fn load(&self, name: &str, text: &str) -> Result<Vec<Fault>, Vec<Fault>> {
         self.register(&Loaded::of(&[SourceFile::new(name, text)]), &self.shared.graphs())
     }
 
-    /// As [`Engine::load`] for several files that may name each other. What has the id of one that is there takes its place
-    /// for runs to come: an edited file is loaded anew while the engine works. A profile of [`EngineBuilder::profiles`] stays.
+    /// Like [`Engine::load`] for several files that may refer to each other. A definition replaces the one with its id for future
+    /// runs: an edited file can be reloaded while the engine works. A profile of [`EngineBuilder::profiles`] is not replaced.
     pub fn load_files(&self, files: &[SourceFile]) -> Result<Vec<Fault>, Vec<Fault>> {
         let loaded = Loaded::of(files);
         let is_replaced = |graph: &Arc<Graph>| {
@@ -202,8 +202,8 @@ impl Engine {
         graphs.iter().map(|graph| WorkflowInfo::of(graph)).collect()
     }
 
-    /// Starts a run. WORKFLOW_NOT_FOUND where no workflow has this id, OVERLOADED where the engine is full, CANCELLED where it
-    /// is shutting down, INVALID_INPUT where JSON has no room for the input.
+    /// Starts a run. Errors: WORKFLOW_NOT_FOUND if no workflow has this id, OVERLOADED if the engine is full, CANCELLED while it
+    /// shuts down, INVALID_INPUT if the input cannot be represented as JSON.
     ///
     /// ```
     /// # let engine = pirn::Engine::builder()
@@ -227,9 +227,9 @@ impl Engine {
         RunBuilder::new(self.clone(), workflow_id.into())
     }
 
-    /// Messages made ready for any number of runs to start with: counted as the workflow counts, once, and never changed.
-    /// A run that starts from them takes the same time however many they are. They may be given to other workflows and
-    /// engines; where those count with another tokenizer, each run counts anew, as with plain messages.
+    /// Prepares messages with which any number of runs start. Their tokens are counted once, with the workflow's tokenizer, and
+    /// they are immutable. The time to start a run from them does not depend on their number. Other workflows and engines may use
+    /// them too; with another tokenizer, each run counts them anew, as it does plain messages.
     ///
     /// ```
     /// # use pirn::{Engine, Message, Role};
@@ -266,7 +266,7 @@ impl Engine {
         events
     }
 
-    /// Adds a trigger that watches every run; an error where one with its id is there.
+    /// Adds a trigger that watches every run. Fails if a trigger with its id exists.
     pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
         if trigger.schedule.is_some() {
             return self.shared.add_schedule(&trigger);
@@ -276,8 +276,8 @@ impl Engine {
         added.into_iter().reduce(Result::and).unwrap_or_else(stopped)
     }
 
-    /// Enables or disables a trigger of a workflow, or of the engine: whether that changed anything; none where there
-    /// is no such trigger.
+    /// Enables or disables a trigger of a workflow, or of the engine. Returns whether that changed anything, or `None` if there is
+    /// no such trigger.
     pub async fn enable_trigger(&self, workflow_id: Option<&str>, id: &str, enabled: bool) -> Option<bool> {
         let owner = owner(workflow_id);
         if let Some(changed) = self.shared.enable_schedule(&owner, id, enabled) {
@@ -303,14 +303,14 @@ impl Engine {
         states
     }
 
-    /// Under virtual time: waits until nothing can happen any more but what is asked for from outside. On real threads
-    /// there is no such moment: it returns at once.
+    /// Waits, under virtual time, until the engine can make no progress without further calls from outside. Returns at once on real
+    /// threads.
     pub fn wait_idle(&self) {
         self.placement.wait_idle(Duration::MAX);
     }
 
-    /// Under virtual time: waits for the end of a run, and cancels it where it is deadlocked: nothing can happen any more,
-    /// and it has not ended. On real threads it does nothing.
+    /// Waits, under virtual time, until the run ends, and cancels it if it is deadlocked: the engine is idle and the run has not
+    /// ended. Does nothing on real threads.
     pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
         self.wait_idle();
         if self.placement.is_virtual() && run.try_outcome().is_none() {
@@ -319,19 +319,19 @@ impl Engine {
         }
     }
 
-    /// The effects that a run asked for, rebuilt from its [`Journal`], in order. None of them is done, and nothing
-    /// outside is asked; expressions, templates and functions that are called in place are evaluated once more.
+    /// Returns the effects that a run requested, in order, rebuilt from its [`Journal`]. No effect is performed and nothing outside
+    /// the process is called. Expressions, templates and inline functions are evaluated again.
     ///
-    /// A journal of the same engine, or of one with the same workflows, is expected: another one gives other effects.
+    /// The journal must have been written by this engine or by one with equal workflows; otherwise the effects differ.
     ///
     /// # Errors
-    /// Fails if what the run was told does not fit its workflows: another engine wrote it, or a step is missing.
+    /// Fails if an input in the journal does not fit the run's workflows: another engine wrote it, or a step is missing.
     pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Result<Vec<Effect>, Diverged> {
         self.shared.rebuild(begun, told).map(|(_, effects)| effects)
     }
 
-    /// The tokens, and their cost, that the models of each profile have reported to this engine, by the profile's id: every attempt
-    /// counts for the profile that was asked, fallbacks too. The built-in models count under their names.
+    /// Returns the tokens and costs that the models of each profile have reported to this engine, by profile id. Every attempt
+    /// counts for the profile that was called, fallbacks included. The built-in models count under their names.
     pub fn usage_by_profile(&self) -> BTreeMap<String, Spent> {
         self.placement.names().models.now().usage()
     }
@@ -349,18 +349,18 @@ impl Engine {
         self.shared.ports().sessions.state(&id.into(), None).await
     }
 
-    /// The store of its runs; none where they are not kept.
+    /// Returns the store of the engine's runs, or `None` if runs are not persisted.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.durable.as_ref().map(|durable| &durable.store)
     }
 
-    /// Has a run of the engine's store go on that no process carries.
+    /// Resumes a run of the engine's store that has no owner.
     pub fn resume(&self, run_id: impl Into<String>) -> ResumeBuilder {
         ResumeBuilder::new(self.clone(), run_id.into())
     }
 
-    /// Has every run of the engine's store go on that has not ended: its name, and what came of that. One that can not go on
-    /// keeps no other from it.
+    /// Resumes every unfinished run of the engine's store. Returns the id of each with its handle or error. A run that cannot be
+    /// resumed does not prevent others from being resumed.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -387,7 +387,8 @@ impl Engine {
         self.recover_each(|run| run).await
     }
 
-    /// The same, each prepared before it goes on: with somebody who hears its events, say, or answers its questions.
+    /// Like [`Engine::recover`], with a function that prepares each run before it resumes, for example with an event subscription
+    /// or with answers.
     pub async fn recover_each(
         &self,
         prepare: impl Fn(ResumeBuilder) -> ResumeBuilder,
@@ -396,12 +397,12 @@ impl Engine {
             .await
     }
 
-    /// The same, each as `resume` does it.
+    /// Like [`Engine::recover_each`], with a function that resumes each run.
     pub(crate) async fn recover_by<T>(
         &self,
         resume: impl AsyncFn(Run) -> Result<T, ResumeError>,
     ) -> Result<Vec<(String, Result<T, ResumeError>)>, ResumeError> {
-        /// So many runs are asked for at once.
+        /// Number of runs read from the store per page.
         const PAGE: usize = 1_000;
         let durable = self.durable()?;
         let (mut resumed, mut after) = (Vec::new(), None);
@@ -410,11 +411,11 @@ impl Engine {
             let page = durable.store.runs(RunFilter::live(), after, PAGE).await?;
             after = page.last().map(Run::place);
             for run in page {
-                // One that another has started goes on with that.
+                // A parent run that was resumed earlier in this loop has resumed this run too.
                 if !self.shared.carries(&run.id) {
                     match resume(run.clone()).await {
                         Err(ResumeError::SessionBusy { .. }) => later.push(run),
-                        // Another process goes on with it.
+                        // Another process owns the run.
                         Err(ResumeError::Store(StoreError::RunHeld { .. })) => {}
                         result => resumed.push((run.id, result)),
                     }
@@ -424,7 +425,7 @@ impl Engine {
                 break;
             }
         }
-        // Those that wait for a session go on after the ones before them.
+        // Runs that wait for a session are resumed after the earlier runs of that session.
         loop {
             let (waiting, tried) = (later.len(), std::mem::take(&mut later));
             let mut refused = Vec::new();
@@ -444,10 +445,10 @@ impl Engine {
         }
     }
 
-    /// The definition that a run of the engine's store goes on by, as a text.
+    /// Returns the definition that a run of the engine's store currently uses, as JSON source.
     ///
     /// # Errors
-    /// There is no such run.
+    /// Fails if there is no such run.
     pub async fn definition_of(&self, run_id: &str) -> Result<Arc<str>, ResumeError> {
         let durable = self.durable()?;
         Ok(Stored::read(&durable, run_id).await?.definition)
@@ -464,7 +465,7 @@ impl Engine {
         diff(self, &durable, a, b).await
     }
 
-    /// A run of the engine's store as it was after a step; none: as it is there now. It may have ended.
+    /// Returns a run of the engine's store as it was after a step, or as it is now if `step` is `None`. The run may have ended.
     pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
         let durable = self.durable()?;
         view(self, &durable, run_id, step).await
@@ -483,8 +484,8 @@ impl Engine {
         self.durable.clone().ok_or(ResumeError::NoStore)
     }
 
-    /// The workflows of a text that stands by itself. Runs over them call the profiles of the text, beside those that the
-    /// engine was configured with.
+    /// Compiles the workflows of a file without those of the engine. Their runs can call the file's profiles and those with which
+    /// the engine was configured.
     pub(crate) fn graphs_alone(&self, name: &str, text: &str) -> Result<Graphs, Vec<Fault>> {
         let loaded = Loaded::of(&[SourceFile::new(name, text)]);
         let names = self.placement.names();
@@ -514,8 +515,8 @@ impl Engine {
         self.shared.live_runs()
     }
 
-    /// The messages that wait for the engine's actors. It is counted where it is asked for: between two tasks of each of the
-    /// engine's threads, so it takes as long as the longest of these.
+    /// Counts the messages in the mailboxes of the engine's actors. Each of the engine's threads counts between two of its tasks,
+    /// so the call takes as long as the longest of these tasks.
     pub fn mailbox_depths(&self) -> impl Future<Output = MailboxDepths> + Send + use<> {
         self.shared.mailbox_depths()
     }
@@ -525,9 +526,9 @@ impl Engine {
         self.shared.script_stats()
     }
 
-    /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports. Durable runs that
-    /// wait for people or events alone are kept at once, and the rest of them when the grace is over. Waiting is done on a
-    /// thread of its own, by the real clock.
+    /// Admits no more runs, waits up to `grace` for those in progress, cancels the rest, stops every thread and returns a report.
+    /// Durable runs that only wait for people or events are persisted at once, the other durable runs when the grace is over. A
+    /// dedicated thread waits, by the real clock.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         self.carry_no_more();
         match self.begin_shutdown(grace) {
@@ -537,9 +538,9 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::shutdown`], for callers outside async code. On the thread that carries the actors of a
-    /// [local](EngineBuilder::local) engine it only begins, and goes on as that thread does; the report says which runs are
-    /// left by now.
+    /// Like [`Engine::shutdown`], for callers outside async code. On the thread that runs the actors of a
+    /// [local](EngineBuilder::local) engine, the call only starts the shutdown, which continues as that thread runs its tasks; the
+    /// report then counts the runs that have not ended yet.
     pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
         self.carry_no_more();
         if !self.placement.is_here() {
@@ -555,14 +556,14 @@ impl Engine {
         }
     }
 
-    /// Leaves the runs that nobody carries to other processes.
+    /// Stops claiming runs without an owner, so that other processes can claim them.
     fn carry_no_more(&self) {
         if let Some(claims) = self.durable.as_ref().and_then(|durable| durable.store.claims()) {
             claims.carry(0);
         }
     }
 
-    /// Shuts down on a thread of its own; none where there is no thread.
+    /// Shuts down on a dedicated thread. Returns `None` if that thread cannot be started.
     fn begin_shutdown(&self, grace: Duration) -> Option<Completion<ShutdownReport>> {
         let (shared, placement) = (Arc::clone(&self.shared), self.placement.clone());
         let (setter, report) = completion();
@@ -570,7 +571,7 @@ impl Engine {
             .name("pirn-shutdown".to_owned())
             .spawn(move || {
                 let report = place::shut_down(&shared, &placement, grace);
-                // Whoever hears of it may open the engine's store again: nothing here keeps that.
+                // The caller that receives the report may reopen the engine's store at once, so drop every reference to it first.
                 drop((shared, placement));
                 setter.set(report);
             });
@@ -597,17 +598,18 @@ fn profiles_of(loaded: &Loaded) -> Vec<&Profile> {
     loaded.profiles.iter().map(|profile| &profile.value).collect()
 }
 
-/// The graphs of what was loaded, and the warnings; every fault where there is one.
+/// Compiles the loaded workflows and returns the graphs with the warnings, or all faults.
 fn compiled(
     loaded: &Loaded,
     (names, models): (&Names, &ModelRegistry),
     registered: &[Arc<Graph>],
 ) -> Result<Compiled, Vec<Fault>> {
     thread_local! {
-        /// A realm takes longer to make than most files take to check, so a thread keeps the one it has.
+        /// Creating a realm takes longer than checking most files, so each thread reuses one.
         static SYNTAX: TextSyntax = TextSyntax::default();
     }
-    // Where no profile is configured, nothing says which there are to be, and a call of one that is named fails.
+    // Without configured profiles, the set of valid ids is unknown at compile time; a call of a named profile then fails at run
+    // time.
     let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
     let mut compiled = SYNTAX.with(|syntax| {
         let context = CompileContext {

@@ -1,21 +1,21 @@
-//! The claim on a run that this process carries, where several share the store.
+//! The claim on a run that this process owns, if several processes share the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pirn_store::{Store, StoreError};
 
-/// A run that did not go on here is anybody's again after so many milliseconds: it may not go on elsewhere either.
+/// Milliseconds before a run that could not be resumed here may be claimed again: it may fail in other processes too.
 pub(super) const NOT_BEFORE_MS: u64 = 5_000;
 
-/// Given up when it is dropped. A run that has ended has none any more.
+/// A claim on a run, released on drop. The claim of a run that has ended is already released.
 pub(crate) struct Claim {
     store: Arc<dyn Store>,
     run_id: Arc<str>,
     standing: Standing,
 }
 
-/// The standing of a claimed run: it goes on in whichever process has it next, or is stuck.
+/// Flag of a claimed run: true if its next owner can resume it at once, false if it is stuck.
 #[derive(Clone)]
 pub(super) struct Standing(Arc<AtomicBool>);
 
@@ -24,17 +24,17 @@ impl Standing {
         Self(Arc::new(AtomicBool::new(goes_on)))
     }
 
-    /// It did not go on here, and may not elsewhere.
+    /// Marks the run as one that could not be resumed here, and may fail elsewhere too.
     pub(super) fn stuck(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
 impl Claim {
-    /// Claims a run that is to go on here; none where this process has the store for itself, and every run of it.
+    /// Claims a run that is to be resumed here. Returns `None` if the store is not shared: then this process owns all of its runs.
     ///
     /// # Errors
-    /// Another process carries it.
+    /// Fails if another process owns the run.
     pub(super) async fn make(store: &Arc<dyn Store>, run_id: &str) -> Result<Option<Self>, StoreError> {
         let Some(claims) = store.claims() else { return Ok(None) };
         claims.claim(run_id).await?;
@@ -45,7 +45,7 @@ impl Claim {
         }))
     }
 
-    /// The claim on a run that begins here, which comes with its first commit.
+    /// Returns the claim on a run that starts here; the run's first commit makes it.
     pub(super) fn of_new(store: &Arc<dyn Store>, run_id: &Arc<str>) -> Option<Self> {
         store.claims()?;
         Some(Self {
@@ -55,12 +55,12 @@ impl Claim {
         })
     }
 
-    /// The run goes on here: whoever has it next may go on at once.
+    /// Marks the run as resumed: the next owner may resume it at once after a release.
     pub(super) fn goes_on(&self) {
         self.standing.0.store(true, Ordering::Relaxed);
     }
 
-    /// For whoever finds out that it does not.
+    /// Returns a handle that can mark the run as stuck.
     pub(super) fn standing(&self) -> Standing {
         self.standing.clone()
     }

@@ -1,4 +1,4 @@
-//! The definition of a run: every workflow that its engine had when it began, in one text, which is kept once.
+//! Definition of a run: every workflow that its engine had when the run started, as one JSON source that is stored once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use pirn_core::definition::{Fault, Loaded, SourceFile};
 use pirn_core::graph::{Compiled, Graph};
 use pirn_store::{Content, ContentHash};
 
-/// The texts that an engine's workflows were read from.
+/// JSON sources of an engine's workflows, triggers and profiles.
 #[derive(Default)]
 pub(crate) struct Definitions(Mutex<Texts>);
 
@@ -16,24 +16,25 @@ pub(crate) struct Definitions(Mutex<Texts>);
 struct Texts {
     /// By the graph's number.
     workflows: BTreeMap<u64, String>,
-    /// Outside of workflows, by id.
+    /// Triggers outside of workflows, by id.
     triggers: BTreeMap<String, String>,
     profiles: BTreeMap<String, String>,
-    /// The last that was asked for.
+    /// The definition that was requested last.
     last: Option<Last>,
 }
 
-/// The definition over some graphs.
+/// The definition of a set of graphs.
 struct Last {
     graphs: Graphs,
     text: Arc<str>,
-    /// Known once it was asked for, or found to be that of a definition that is kept.
+    /// Set when the hash was requested, or when the text equals that of a stored definition.
     hash: Option<ContentHash>,
     content: Option<Content>,
 }
 
 impl Definitions {
-    /// Takes in what was loaded, as it was compiled. `known`: the graphs of before, which runs may still begin with.
+    /// Adds the compiled sources of newly loaded files. Sources of graphs in neither `known` nor `compiled` are removed: `known`
+    /// are the earlier graphs, with which runs may still start.
     pub(crate) fn extend(&self, loaded: &Loaded, compiled: &Compiled, known: &Graphs) {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |uid: u64| known.values().any(|graph| graph.uid == uid);
@@ -53,7 +54,7 @@ impl Definitions {
         texts.last = None;
     }
 
-    /// The definition of a run that begins over these graphs.
+    /// Returns the definition of a run that starts with these graphs.
     pub(crate) fn of(&self, graphs: &Graphs) -> Content {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = texts.last(graphs);
@@ -62,7 +63,8 @@ impl Definitions {
         content.clone()
     }
 
-    /// True if it is the one of this text, which is kept by this hash. A text that is the same is not hashed again.
+    /// Returns whether the definition of these graphs equals `text`, which is stored under `hash`. Equal texts are not hashed
+    /// again.
     pub(super) fn is(&self, graphs: &Graphs, hash: ContentHash, text: &str) -> bool {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = texts.last(graphs);
@@ -90,7 +92,7 @@ impl Texts {
     }
 }
 
-/// A definition with what was loaded laid over it: what has the id of one that is there takes its place.
+/// Merges loaded files into a definition: a loaded item replaces the one with its id.
 pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec<Fault>> {
     let below = Loaded::of(&[SourceFile::new("the run's definition", definition)]);
     if !loaded.faults.is_empty() {
@@ -108,7 +110,7 @@ pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec
     Ok(bundle(workflows.values(), triggers.values(), profiles.values()))
 }
 
-/// One text of JSON from those of its parts.
+/// Joins the JSON sources of the parts into one.
 fn bundle<'a>(
     workflows: impl Iterator<Item = &'a String>,
     triggers: impl Iterator<Item = &'a String>,
@@ -123,7 +125,7 @@ fn bundle<'a>(
     format!(r#"{{"workflows":[{workflows}],"triggers":[{triggers}],"profiles":[{profiles}]}}"#)
 }
 
-/// A definition is JSON: it can be written.
+/// Serializes a definition, which cannot fail.
 fn written(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }

@@ -1,9 +1,10 @@
-//! Runs that survive their process: what they are told is kept in a [`Store`], and a run that has not ended goes on from there.
+//! Durable runs: their inputs are journaled in a [`Store`], and an unfinished run resumes from its journal.
 //!
-//! 1. What follows from something that a run was told begins, and is told, when that is durable.
-//! 2. A run that goes on is rebuilt by stepping it through its journal. It keeps the definition that it began with.
-//! 3. What had begun and has no outcome is in doubt: `inDoubt` of its node or tool says what happens, and the report that it did.
-//! 4. Where the store fails, a run ends here with `STORE_ERROR` and stays as it is there.
+//! 1. Effects and outputs that follow from an input are released once that input is durable.
+//! 2. A resumed run is rebuilt by replaying its journal. It retains the definition with which it started.
+//! 3. An effect that started and has no outcome is in doubt: `inDoubt` of its node or tool decides what happens, and the report
+//!    records that.
+//! 4. If the store fails, the run ends in this process with `STORE_ERROR`; its stored state is unchanged and can be resumed.
 
 mod claim;
 mod compiled;
@@ -48,17 +49,17 @@ pub use steer::{Steered, Steering};
 pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
 pub(crate) use view::{diff, view};
 
-/// A store, and what an engine keeps there of itself.
+/// A store with the caches that an engine needs for it.
 pub(crate) struct Durable {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) definitions: Definitions,
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) ask: Option<AskDoubt>,
-    /// Milliseconds that a run which waits stays in memory; none: for ever.
+    /// Milliseconds after which an idle waiting run is parked; `None`: never.
     parks_after: Option<Millis>,
     compiled: CompiledDefinitions,
     run_locks: RunLocks,
-    /// Known once the engine's tools and models are.
+    /// Set when the engine's tools and models are complete.
     resources: OnceLock<Resources>,
 }
 
@@ -76,13 +77,13 @@ impl Durable {
         }
     }
 
-    /// Takes what the engine's runs can call.
+    /// Sets the tools, models and functions that the engine's runs can call.
     pub(crate) fn has(&self, resources: Resources) {
-        // An engine is built once.
+        // An engine is built once, so the cell is empty.
         let _: Result<(), Resources> = self.resources.set(resources);
     }
 
-    /// Returns what a run of this workflow may call and this engine does not have.
+    /// Returns the names that a run of this workflow may call and this engine lacks.
     fn missing(&self, graphs: &Graphs, workflow_id: &str) -> Arc<[String]> {
         let resources = self.resources.get();
         resources.map_or_else(Default::default, |resources| resources.missing(graphs, workflow_id))

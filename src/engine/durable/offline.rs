@@ -1,4 +1,4 @@
-//! Runs that no process carries, and what they are told meanwhile: it is kept, and takes effect when the run goes on.
+//! Inputs for runs without an owner: they are written to the journal and take effect when the run is resumed.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::journal::answered;
 use super::resume::{ResumeBuilder, ResumeError, Stored};
 
 impl ResumeBuilder {
-    /// The questions of the run that wait for a person.
+    /// Returns the open questions of the run.
     ///
     /// # Errors
-    /// There is no such run, it has ended, or is under way.
+    /// Fails if there is no such run, it has ended, or this engine owns it.
     pub fn interactions(&self) -> impl Future<Output = Result<Vec<Interaction>, ResumeError>> + Send + use<> {
         let (engine, run_id) = (self.engine.clone(), self.run_id.clone());
         async move {
@@ -29,10 +29,10 @@ impl ResumeBuilder {
         }
     }
 
-    /// Answers a question of the run without going on with it: the answer is durable then, and used when the run goes on.
+    /// Answers a question of the run without resuming it: the answer is durable, and is used when the run resumes.
     ///
     /// # Errors
-    /// As [`Self::interactions`]; the question does not wait, or the answer is not what it asks for.
+    /// Fails as [`Self::interactions`] does, if the question is not open, or if the answer does not match its choices or schema.
     pub async fn answer(self, by: Option<Arc<str>>, id: &str, answer: impl Into<Value>) -> Result<(), ResumeError> {
         let answer = Arc::new(answer.into());
         let fits = self.engine.shared().ports().fits;
@@ -44,7 +44,7 @@ impl ResumeBuilder {
         .await
     }
 
-    /// Raises a CUSTOM event in the run without going on with it: the event is durable then, and seen when the run goes on.
+    /// Raises a CUSTOM event in the run without resuming it: the event is durable, and is delivered when the run resumes.
     ///
     /// # Errors
     /// As [`Self::interactions`].
@@ -58,7 +58,7 @@ impl ResumeBuilder {
             .await
     }
 
-    /// Has the store keep something that the run is told now.
+    /// Appends an input with the current time to the run's journal.
     pub(super) async fn tell(
         self,
         message: impl FnOnce(&Rebuilt, Millis) -> Result<Message, ResumeError>,
@@ -83,7 +83,7 @@ impl ResumeBuilder {
         let mut record = Record::new(told.at, body);
         record.effect = answered(&self.run_id, &told.message);
         let mut commit = Commit::after(self.run_id, stored.run.steps).record(record);
-        // What it was told may be what it waits for. Another definition is not.
+        // The input may be the one for which the run waits, so mark the run as ready. A new definition does not end a wait.
         if !matches!(told.message, Message::Supervisor(ToSupervisor::Migrated(_))) {
             commit.status = Some(RunStatus::Unfinished);
         }
@@ -92,7 +92,7 @@ impl ResumeBuilder {
     }
 }
 
-/// A run that has not ended and is not under way here, as it is.
+/// Reads and rebuilds an unfinished run that this engine does not own.
 pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebuilt), ResumeError> {
     let durable = engine.durable()?;
     if engine.shared().carries(run_id) {

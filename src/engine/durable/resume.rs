@@ -1,4 +1,4 @@
-//! Runs that go on, from what a store has of them.
+//! Resumption of runs from their stored records.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,15 +28,15 @@ use super::parts::Conversations;
 use super::results::with_result;
 use super::sessions::with_conversation;
 
-/// So many records are read at once.
+/// Number of journal records read per page.
 const PAGE: usize = 1_000;
 
-/// Why a run does not go on, or can not be looked at. It stands in its store as it did.
+/// Reasons why a run cannot be resumed or inspected. Its stored state is unchanged.
 #[derive(Debug)]
 pub enum ResumeError {
     /// The engine has no store.
     NoStore,
-    /// The store's reason.
+    /// The store failed or refused the request.
     Store(StoreError),
     /// The run has ended.
     HasEnded {
@@ -45,7 +45,7 @@ pub enum ResumeError {
         /// Its status.
         status: RunStatus,
     },
-    /// The engine carries it already.
+    /// This engine already owns the run.
     UnderWay {
         /// The run.
         run_id: String,
@@ -54,16 +54,16 @@ pub enum ResumeError {
     NoSuchStep {
         /// The run.
         run_id: String,
-        /// The step that was asked for.
+        /// The requested step.
         step: u64,
-        /// The last that there is.
+        /// The last step of the run.
         last: u64,
     },
-    /// The store's record of it cannot be read: it was written by another version.
+    /// The run's stored record cannot be read: it was written by another version.
     Unreadable {
         /// The run.
         run_id: String,
-        /// The step; 0 is its beginning.
+        /// The step; 0 is the record of the start.
         step: u64,
         /// The reason.
         why: String,
@@ -75,20 +75,21 @@ pub enum ResumeError {
         /// The faults.
         faults: Vec<Fault>,
     },
-    /// It may call what this engine does not have, and had it when it began. It stays as it is.
+    /// The run may call tools or profiles that this engine lacks and that were available when the run started. Its stored state is
+    /// unchanged.
     Missing {
         /// The run.
         run_id: String,
         /// `tool NAME`, `profile ID`.
         names: Vec<String>,
     },
-    /// A fork is to assign a variable that its workflows do not have.
+    /// A fork is to assign a variable that its workflows do not declare.
     NoSuchVariable {
         /// The run.
         run_id: String,
-        /// The name that was given.
+        /// The requested name.
         name: String,
-        /// The nearest of those that there are.
+        /// The most similar declared name.
         near: Option<String>,
     },
     /// Its steps do not fit its workflows.
@@ -98,9 +99,9 @@ pub enum ResumeError {
         /// The first step that does not fit.
         diverged: Diverged,
     },
-    /// An effect is in doubt, a person is to decide, and nobody is there to be asked.
+    /// An effect is in doubt, a person must decide, and the engine has no function that asks one.
     Undecided(Box<DoubtQuestion>),
-    /// The tool or function that was to say what came of an effect did not.
+    /// The tool or function that reconciles an effect in doubt did not return its outcome.
     NotReconciled {
         /// The effect.
         effect_id: String,
@@ -109,18 +110,18 @@ pub enum ResumeError {
         /// The reason.
         why: String,
     },
-    /// An answer to one of its questions was not taken.
+    /// An answer to one of the run's questions was refused.
     Answer(AnswerRefused),
-    /// It waits for its session, and a run that comes before it is carried by nobody: that one goes on first.
+    /// The run waits for its session, and an earlier run of that session has no owner. Resume the earlier run first.
     SessionBusy {
         /// The run.
         run_id: String,
         /// The session.
         session: String,
-        /// The run that comes before it.
+        /// The earlier run of the session.
         before: String,
     },
-    /// The engine did not let it in.
+    /// The engine did not admit the run.
     Refused(RunError),
 }
 
@@ -202,12 +203,12 @@ impl From<StoreError> for ResumeError {
     }
 }
 
-/// Everything that a store has of a run.
+/// Everything that the store has about a run.
 pub(crate) struct Stored {
     pub(crate) run: Run,
-    /// The definition that it goes on by.
+    /// The definition that the run currently uses.
     pub(crate) definition: Arc<str>,
-    /// The definition that it began with.
+    /// The definition with which the run started.
     first_definition: Arc<str>,
     pub(crate) begun: BegunRecord,
     pub(crate) told: Vec<Told>,
@@ -218,7 +219,7 @@ impl Stored {
         Self::read_with(&*durable.store, &durable.conversations, run_id).await
     }
 
-    /// The same, by the parts of an engine that matter.
+    /// Like [`Self::read`], without an engine: from a store and a cache of conversations.
     pub(super) async fn read_with(
         store: &dyn Store,
         conversations: &Conversations,
@@ -252,7 +253,7 @@ impl Stored {
         while let Some(asking) = asked.take() {
             let page = asking.await?;
             if page.len() == PAGE {
-                // The store reads these while the others are decoded.
+                // The store reads the next page while this one is decoded.
                 asked = Some(store.journal(run_id, (told.len() + PAGE) as u64, PAGE));
             }
             for record in page {
@@ -276,7 +277,8 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The definition that it went on by after a step. What a fork shares of another run moved that one.
+    /// Returns the definition in use after a step. A migration among the steps that a fork shares with its base run applies to the
+    /// base run only.
     pub(super) fn definition_at(&self, step: usize) -> Arc<str> {
         let shared = self.run.base.as_ref().map_or(0, |base| base.step as usize);
         let own = self.told.iter().take(step).skip(shared);
@@ -294,7 +296,7 @@ impl Stored {
         Content::new(&*self.definition).hash()
     }
 
-    /// The same, unless it has ended.
+    /// Returns an error if the run has ended.
     pub(super) fn live(self) -> Result<Self, ResumeError> {
         if self.run.status.is_final() {
             return Err(ResumeError::HasEnded {
@@ -319,7 +321,7 @@ impl Stored {
         Ok(record.named(&self.run.id).begun(graph))
     }
 
-    /// The run as it was after these steps.
+    /// Rebuilds the run as it was after these inputs.
     pub(crate) fn rebuild(&self, engine: &Engine, durable: &Durable, told: Vec<Told>) -> Result<Rebuilt, ResumeError> {
         let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
         let graphs = graphs.map_err(|faults| ResumeError::Definition {
@@ -338,7 +340,8 @@ impl Stored {
 }
 
 impl Durable {
-    /// The workflows of a definition, as this engine compiles them; its own, where it has just these.
+    /// Returns the workflows of a definition as this engine compiles them. If they equal the engine's current workflows, those are
+    /// returned.
     fn graphs(&self, hash: ContentHash, text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
         let own = engine.shared().all_graphs();
         if self.definitions.is(&own, hash, text) {
@@ -349,7 +352,7 @@ impl Durable {
     }
 }
 
-/// A run that is to go on: `engine.resume("run-1").start().await?`.
+/// Builder that resumes a run: `engine.resume("run-1").start().await?`.
 #[must_use = "nothing goes on before it is started"]
 pub struct ResumeBuilder {
     pub(super) engine: Engine,
@@ -359,15 +362,15 @@ pub struct ResumeBuilder {
     how: How,
 }
 
-/// The messages for a run before it goes on.
+/// Kind of resumption, which determines the run's first inputs.
 #[derive(Default)]
 enum How {
-    /// The answers about the effects in doubt.
+    /// After a crash: the first inputs are the answers about the effects in doubt.
     #[default]
     AfterCrash,
-    /// These: it is a fork, whose effects have never begun.
+    /// A fork: these are its first inputs. Its open effects have never started, so none is in doubt.
     Fork(Vec<Message>, Option<Claim>),
-    /// A cancel, for this reason: nothing that is open is done.
+    /// A cancellation for this reason: no open effect is performed.
     Cancel(String),
 }
 
@@ -389,19 +392,20 @@ impl ResumeBuilder {
         }
     }
 
-    /// The run.
+    /// Returns the run's id.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// The run's events after the one with this sequence, as an async stream; no types: all. 0: from its first one on.
+    /// Returns a stream of the run's events after the one with this sequence number; 0 starts with the first event. An empty
+    /// `types` selects all types.
     pub fn events_after(&mut self, sequence: u64, types: &[EventType], capacity: usize) -> Events {
         let (deliver, events) = stream(capacity);
         self.subscribe(sequence, types, deliver);
         events
     }
 
-    /// The same for a thread that blocks.
+    /// Like [`Self::events_after`], for a thread that blocks.
     pub fn blocking_events_after(&mut self, sequence: u64, types: &[EventType], capacity: usize) -> BlockingEvents {
         let (deliver, events) = blocking(capacity, self.engine.tag());
         self.subscribe(sequence, types, deliver);
@@ -413,7 +417,7 @@ impl ResumeBuilder {
         self.subscriptions.push(Subscription { types, after, deliver });
     }
 
-    /// As [`RunBuilder::answers`](crate::RunBuilder::answers), for the questions that wait too.
+    /// Like [`RunBuilder::answers`](crate::RunBuilder::answers), and also answers the questions that are already open.
     pub fn answers(
         mut self,
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
@@ -423,15 +427,15 @@ impl ResumeBuilder {
         self
     }
 
-    /// Compares the run with its definition with these files laid over it: what has the id of one that is there takes its place.
+    /// Compares the run with its definition merged with these files: an item of the files replaces the one with its id.
     ///
     /// # Errors
-    /// There is no such run, it has ended, or is under way; or the files have faults.
+    /// Fails if there is no such run, it has ended or this engine owns it, or if the files have faults.
     pub async fn check_migration(&self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
         Ok(check(&self.engine, &self.run_id, files).await?.0)
     }
 
-    /// The same; and where the run fits, it goes on by the other definition from here on.
+    /// Like [`Self::check_migration`]; if the run fits, it uses the merged definition from its next step.
     ///
     /// # Errors
     /// As [`Self::check_migration`].
@@ -444,7 +448,7 @@ impl ResumeBuilder {
         Ok(migration)
     }
 
-    /// Rebuilds the run and has it go on.
+    /// Rebuilds the run and resumes it.
     pub async fn start(self) -> Result<RunHandle, ResumeError> {
         let heard = Hearers {
             subscriptions: self.subscriptions,
@@ -454,7 +458,7 @@ impl ResumeBuilder {
         resume(self.engine, self.run_id, heard, self.how).await
     }
 
-    /// Rebuilds the run and cancels it: nothing that it still waited for is done.
+    /// Rebuilds the run and cancels it: its open effects are not performed.
     pub async fn cancel(self, reason: impl Into<String>) -> Result<RunHandle, ResumeError> {
         let how = How::Cancel(reason.into());
         let heard = Hearers {
@@ -465,7 +469,7 @@ impl ResumeBuilder {
     }
 }
 
-/// Whoever hears of a run that goes on.
+/// Subscribers of a resumed run.
 #[derive(Default)]
 struct Hearers {
     subscriptions: Vec<Subscription>,
@@ -473,7 +477,8 @@ struct Hearers {
     on_end: Option<OnEnd>,
 }
 
-/// Boxed, because a run that started others has them go on too.
+/// Rebuilds and resumes a run. The future is boxed because the function is recursive: it also resumes the runs that this run's
+/// triggers started.
 fn resume(
     engine: Engine,
     run_id: String,
@@ -483,14 +488,14 @@ fn resume(
     async move {
         let durable = engine.durable()?;
         let shared = engine.shared();
-        // What it is told meanwhile comes before it is read, or to the run itself.
+        // An input that arrives now is either committed before the journal is read, or sent to the resumed run.
         let _lock = durable.run_locks.enter(&run_id).await;
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
         let mut how = how;
         let claim = match &mut how {
-            // A fork is claimed by the commit that makes it.
+            // The commit that created the fork also claimed it.
             How::Fork(_, claim @ Some(_)) => claim.take(),
             How::Fork(_, None) | How::AfterCrash | How::Cancel(_) => Claim::make(&durable.store, &run_id).await?,
         };
@@ -555,7 +560,7 @@ fn resume(
     .boxed()
 }
 
-/// Tells a run of the end of one that it has started, which is carried by itself.
+/// Notifies a run when a run that it started, and that is executed elsewhere, has ended.
 fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> Result<(), ResumeError> {
     let (of, parent) = (engine.clone(), Arc::<str>::from(parent));
     let waiting = async move {
@@ -580,7 +585,7 @@ fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> R
     waiting.map(drop).map_err(ResumeError::Refused)
 }
 
-/// The message of the end of a run that another has started.
+/// Returns the message about the end of a run that another has started, or `None` if it has no report yet.
 async fn end_of(
     engine: &Engine,
     durable: &Durable,
@@ -594,7 +599,7 @@ async fn end_of(
     Ok(report.map(|report| detached_ended(firing, report)))
 }
 
-/// The run's session: whether it has what the run leaves. Refused where a run comes before it that nobody carries.
+/// Returns whether the run's session already contains this run's result. Fails if an earlier run of the session has no owner.
 async fn in_turn(
     engine: &Engine,
     durable: &Durable,
@@ -623,8 +628,8 @@ async fn in_turn(
     }
 }
 
-/// Runs that this one's triggers have started, and whose end it has not heard of: they go on, or have ended. Beside the messages
-/// of those that have ended, those that are carried by themselves.
+/// Resumes the runs which this run's triggers started and whose end it has not received. Returns the messages about those that have
+/// ended, and the ids of those that are executed independently.
 async fn detached(
     engine: &Engine,
     durable: &Durable,
@@ -636,7 +641,7 @@ async fn detached(
     let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
     for firing in firings {
         let id = format!("{run_id}-f{firing}");
-        // Where there is none yet it begins as it would have.
+        // The child run was never started: the open firing starts it as usual.
         let Some(child) = durable.store.run(&id).await? else {
             continue;
         };
@@ -655,7 +660,7 @@ async fn detached(
         };
         match resume(engine.clone(), id.clone(), heard, How::AfterCrash).await {
             Ok(_) => {}
-            // It was taken over by itself: there, or here.
+            // The child run was resumed independently, by another process or this one.
             Err(ResumeError::Store(StoreError::RunHeld { .. }) | ResumeError::UnderWay { .. }) if is_shared => {
                 elsewhere.push((firing, id));
             }

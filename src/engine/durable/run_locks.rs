@@ -1,15 +1,15 @@
-//! One change at a time of a run that nobody carries: what it is told, and its taking up.
+//! Locks that serialize changes of a run without an owner: its inputs and its resumption.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// The runs that are being changed, by id.
+/// Locks of the runs that are being changed, by run id.
 #[derive(Default)]
 pub(crate) struct RunLocks(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
-/// Keeps others from changing a run until it is dropped.
+/// Excludes other changes of a run until it is dropped.
 pub(super) struct RunLock<'a> {
     locks: &'a RunLocks,
     run_id: String,
@@ -17,10 +17,10 @@ pub(super) struct RunLock<'a> {
 }
 
 impl RunLocks {
-    /// Waits until nobody else changes the run.
+    /// Waits for exclusive access to the run.
     pub(super) async fn enter(&self, run_id: &str) -> RunLock<'_> {
         let lock = Arc::clone(self.all().entry(run_id.to_owned()).or_default());
-        // Forgotten where this is dropped while it waits, too.
+        // Created before the wait, so that dropping this future removes the entry too.
         let mut entered = RunLock {
             locks: self,
             run_id: run_id.to_owned(),
@@ -31,7 +31,7 @@ impl RunLocks {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<AsyncMutex<()>>>> {
-        // Every holder leaves it whole.
+        // The map is consistent after every statement, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -40,7 +40,7 @@ impl Drop for RunLock<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut all = self.locks.all();
-        // Whoever waits has it too.
+        // A waiter holds a clone of the lock: remove the entry only if there is none.
         if all.get(&self.run_id).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             all.remove(&self.run_id);
         }

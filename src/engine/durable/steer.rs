@@ -1,4 +1,4 @@
-//! Steering of runs, wherever they are: here, in another process, or in the store where none carries them.
+//! Inputs for runs in any location: in this process, in another process, or in the store if the run has no owner.
 
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use super::super::Engine;
 use super::resume::ResumeError;
 
-/// Times that a run is looked for again, where others take it up or tell it something at the same time.
+/// Maximum number of attempts to find a run while other processes claim it or write to it.
 const ATTEMPTS: u32 = 16;
 
-/// Milliseconds between two attempts at most.
+/// Maximum pause between two attempts, in milliseconds.
 const LONGEST_PAUSE: u64 = 100;
 
-/// Something that a run is told by way of the process that carries it.
+/// An input that is sent to a run through the process that owns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Steering {
@@ -27,7 +27,7 @@ pub enum Steering {
     Answer {
         /// The question.
         interaction_id: String,
-        /// JSON.
+        /// Any JSON value.
         answer: Value,
         /// The person who answers.
         by: Option<String>,
@@ -39,19 +39,19 @@ pub enum Steering {
         /// Its data.
         data: Map<String, Value>,
     },
-    /// The run's end.
+    /// A cancellation.
     Cancel {
-        /// Stands in its report.
+        /// Recorded in the run's report.
         reason: String,
     },
 }
 
-/// The answer of the process that carries a run.
+/// Reply of the process that owns a run.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "camelCase")]
 enum Reply {
     Done,
-    /// The process does not carry the run any more.
+    /// The process does not own the run, or has released it.
     Gone,
     NotOpen,
     Invalid {
@@ -62,19 +62,19 @@ enum Reply {
     },
 }
 
-/// The state of a run that was told something, which is durable.
+/// State of a run after it has received an input, which is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steered {
-    /// A process carries the run: this one or another.
+    /// A process owns the run: this one or another.
     UnderWay,
-    /// No process carries it: what it was told takes effect when it goes on.
+    /// The run has no owner: the input takes effect when it is resumed.
     Kept,
-    /// No process carried it, and it has ended with this.
+    /// The run had no owner, and the input has ended it.
     Ended,
 }
 
 impl Steering {
-    /// The reason why no run may have it.
+    /// Returns the error if no run may receive this input.
     pub(crate) fn refusal(&self) -> Option<RunError> {
         let Self::Emit { name, data } = self else { return None };
         let is_too_deep = RaisedEvent::custom(name.as_str(), data.clone()).is_too_deep();
@@ -83,8 +83,8 @@ impl Steering {
 }
 
 impl Engine {
-    /// Tells a run something, wherever it is: here, in another process that shares the store, or in the store where none carries it. It is
-    /// durable then.
+    /// Sends an input to a run: directly if this engine owns it, through the shared store if another process does, or into the
+    /// stored journal if it has no owner. The input is durable when the call returns.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -101,7 +101,7 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// There is no such run, it has ended, or it refuses what it is told.
+    /// Fails if there is no such run, it has ended, or it refuses the input.
     pub async fn tell(&self, run_id: &str, told: &Steering) -> Result<Steered, ResumeError> {
         if let Some(refusal) = told.refusal() {
             return Err(ResumeError::Refused(refusal));
@@ -115,7 +115,7 @@ impl Engine {
                 return Ok(Steered::UnderWay);
             }
             match self.tell_kept(run_id, told.clone()).await {
-                // It was taken up or told something by another since.
+                // Another process or task claimed the run, or wrote to it, between the lookup and the commit.
                 Err(
                     ResumeError::Store(StoreError::RunHeld { .. } | StoreError::Moved { .. })
                     | ResumeError::UnderWay { .. },
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Waits before a run is looked for again: 0, 1, 2, 4 milliseconds and so on. Two attempts right after one another are mostly enough.
+    /// Waits before the next attempt: 0, 1, 2, 4 milliseconds and so on. A second attempt without a pause is usually enough.
     async fn pause(&self, attempt: u32) -> Result<(), ResumeError> {
         let Some(before) = attempt.checked_sub(1) else {
             return Ok(());
@@ -134,12 +134,12 @@ impl Engine {
         let after = (1 << before).min(LONGEST_PAUSE);
         let sleep = self.shared().work(move |clock| clock.sleep(after));
         let over = sleep.map_err(ResumeError::Refused)?;
-        // A host that has stopped waits for nothing.
+        // If the host has stopped, the wait fails, and the next attempt follows without a pause.
         let _: Result<(), Lost> = over.wait().await;
         Ok(())
     }
 
-    /// Tells a run that this process carries; false where it does not, or not any more.
+    /// Sends an input to a run that this process owns. Returns false if it does not, or has released the run.
     async fn tell_here(&self, run_id: &str, told: Steering) -> Result<bool, ResumeError> {
         let Some(run) = self.find(run_id) else { return Ok(false) };
         match told {
@@ -154,7 +154,7 @@ impl Engine {
             Steering::Emit { name, data } => {
                 run.emit(name, data);
                 match run.kept().await {
-                    // It may have ended with that before it was asked whether it is kept.
+                    // The run may have ended through this event before it received the request to confirm durability.
                     Err(error) if error.code == RunErrorCode::Cancelled => self.has_ended(run_id).await,
                     kept => kept.map(|()| true).map_err(ResumeError::Refused),
                 }
@@ -162,7 +162,7 @@ impl Engine {
             Steering::Cancel { reason } => {
                 run.cancel(reason);
                 match run.kept().await {
-                    // It may have ended with that before it was asked whether it is kept.
+                    // The run may have ended through this cancellation before it received the request to confirm durability.
                     Err(error) if error.code == RunErrorCode::Cancelled => {
                         Ok(run.outcome().await.status == ThreadStatus::Cancelled)
                     }
@@ -172,14 +172,14 @@ impl Engine {
         }
     }
 
-    /// True where a run that was here has come to its end; false where it was left to the store.
+    /// Returns true if a run that this process owned has ended, false if the run was released to the store.
     async fn has_ended(&self, run_id: &str) -> Result<bool, ResumeError> {
         let Some(store) = self.store() else { return Ok(true) };
         let run = store.run(run_id).await?;
         Ok(run.is_none_or(|run| run.status.is_final()))
     }
 
-    /// Tells a run that no process carries.
+    /// Writes an input for a run without an owner to the store.
     async fn tell_kept(&self, run_id: &str, told: Steering) -> Result<Steered, ResumeError> {
         let run = self.resume(run_id);
         match told {
@@ -199,11 +199,11 @@ impl Engine {
         Ok(Steered::Kept)
     }
 
-    /// Tells a run that another process carries something, by way of that process. It is durable then. False where no process
-    /// carries it, or only this one has the store.
+    /// Sends an input to a run that another process owns, through that process. The input is durable when the call returns. Returns
+    /// false if no process owns the run, or if the store is not shared.
     ///
     /// # Errors
-    /// The run, or its process, refuses it.
+    /// Fails if the run or its owner refuses the input.
     pub async fn steer(&self, run_id: &str, told: &Steering) -> Result<bool, ResumeError> {
         let durable = self.durable()?;
         let Some(claims) = durable.store.claims() else {
@@ -227,7 +227,7 @@ impl Engine {
     }
 }
 
-/// Tells a run of this process what another process asked for.
+/// Executes an input that another process has sent to a run of this process. Returns the reply as JSON.
 pub(super) async fn told(engine: &Engine, run_id: &str, body: &str) -> String {
     let reply = match serde_json::from_str(body) {
         Err(error) => Reply::Invalid {

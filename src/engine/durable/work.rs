@@ -1,5 +1,5 @@
-//! The work of a process that shares a store with others: runs that nobody carries, runs that others carry by now, and what others
-//! tell the runs here.
+//! Work of a process that shares a store with others: it resumes runs without an owner, stops runs that another process has
+//! claimed, and forwards inputs from other processes to its runs.
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -10,7 +10,7 @@ use super::claim::NOT_BEFORE_MS;
 use super::resume::ResumeError;
 use super::steer::told;
 
-/// Claims no more runs once it is dropped.
+/// Stops claiming runs on drop.
 struct Carrying<'a>(&'a dyn Claims);
 
 impl Drop for Carrying<'_> {
@@ -20,13 +20,15 @@ impl Drop for Carrying<'_> {
 }
 
 impl Engine {
-    /// Does this process's part where several share the engine's store: goes on with runs that nobody carries, up to `at_most` at
-    /// once, those that it has begun itself included; stops those that another process carries by now; hands on what
-    /// [`Engine::steer`] tells the runs here elsewhere. Ends with the store, and stops when it is dropped: runs under way go on.
-    /// Of a store that one process has there is nothing to do, and it ends at once.
+    /// Executes this process's share of the runs if several processes share the engine's store. It resumes runs without an owner,
+    /// up to `at_most` at once, including runs that it started. It stops runs that another process has claimed, and delivers inputs
+    /// that other processes send with [`Engine::steer`].
+    ///
+    /// Returns when the store stops. Dropping the future stops the work; runs in progress continue. Returns at once if the store is
+    /// not shared.
     ///
     /// # Errors
-    /// The engine has no store.
+    /// Fails if the engine has no store.
     pub async fn work(&self, at_most: usize) -> Result<(), ResumeError> {
         let engine = self.clone();
         self.work_by(at_most, move |run_id| {
@@ -36,7 +38,7 @@ impl Engine {
         .await
     }
 
-    /// The same, with each run going on as `resume` has it.
+    /// Like [`Self::work`], with a function that resumes each run.
     pub(crate) async fn work_by(
         &self,
         at_most: usize,
@@ -59,7 +61,7 @@ impl Engine {
             match assigned {
                 Err(StoreError::Stopped { .. }) => return Ok(()),
                 Err(error) => return Err(error.into()),
-                // Side by side: each waits for what the store has of it.
+                // Resume runs concurrently: each waits for its records from the store.
                 Ok(Assignment::Run(run_id)) => {
                     let resumed = resume(run_id.clone());
                     under_way.push(take_over(run_id, claims, resumed).boxed());
