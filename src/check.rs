@@ -1,5 +1,5 @@
-//! Workflow files, loaded and checked once: for a program that says what is wrong with them, and for the engine that then
-//! runs them without reading them again.
+//! Loads and checks workflow files once: for a program that reports their faults, and for an engine that then runs them without
+//! reading them again.
 
 pub(crate) mod budgets;
 mod help;
@@ -32,12 +32,12 @@ use crate::script::TextSyntax;
 /// ```
 #[derive(Clone, Copy, Default)]
 pub struct World<'a> {
-    /// The config file beside the workflows: its profiles and tools are known, and what is wrong with the profiles is a
-    /// fault. Absent: tools are not known, any name passes, and neither are profiles where the files define none.
+    /// The config file of the workflows. Its profiles and tools are known, and faults of its profiles are reported. If absent, any
+    /// tool name passes, and so does any profile name unless the files define profiles.
     pub config: Option<&'a ConfigText>,
-    /// The registered functions. Absent: not known, any name passes.
+    /// Registered functions. If absent, any name passes.
     pub functions: Option<&'a BTreeSet<String>>,
-    /// The functions that scripts can call besides the built-in ones.
+    /// Functions that scripts can call besides the built-in ones.
     pub script_functions: Option<&'a BTreeSet<String>>,
     /// The tokenizers that the program registers besides the built-in ones.
     pub tokenizers: Option<&'a BTreeSet<String>>,
@@ -93,7 +93,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     compiled.warnings.extend(missing_programs(world.config));
     compiled.warnings.extend(profile_warnings(&loaded, world.config));
     if !wrong.is_empty() {
-        // Which profiles there are is not known before they are right.
+        // The set of profile ids is unknown until the profiles are valid.
         compiled.faults.retain(|fault| fault.code != FaultCode::UnknownProfile);
         compiled.faults.extend(wrong);
     }
@@ -142,7 +142,7 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
             let compress = compress.or_default(config.compression.as_ref());
             let Some(name) = &compress.strategy else {
                 if pointer.starts_with("/config") {
-                    // What a trigger starts may have a strategy of its own.
+                    // A workflow that a trigger starts may set a strategy in its node.
                     continue;
                 }
                 let message = "no strategy: nothing is compressed".to_owned();
@@ -194,7 +194,7 @@ fn is_tokenizer(name: &str, registered: Option<&BTreeSet<String>>) -> bool {
     crate::tokens::is_known(name) || registered.is_some_and(|names| names.contains(name))
 }
 
-/// The same of the profiles of these files and of the config.
+/// Returns unknown tokenizers in the profiles of these files and of the config.
 fn unknown_tokenizers_of_profiles(
     loaded: &Loaded,
     config: Option<&ConfigText>,
@@ -320,7 +320,7 @@ fn tools_of(_: Option<&ConfigText>) -> Option<BTreeSet<String>> {
     None
 }
 
-/// The profiles that MCP servers may ask and that there are not.
+/// Returns faults for undefined profiles that MCP servers may call.
 #[cfg(feature = "mcp")]
 fn unknown_sampling(config: Option<&ConfigText>, profiles: &BTreeSet<String>) -> Vec<Fault> {
     config.map_or_else(Vec::new, |config| config.unknown_sampling(profiles))
@@ -375,16 +375,16 @@ pub(crate) fn next_uids(count: usize) -> u64 {
     NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
 }
 
-/// Everything that is wrong with the profiles of these files and of the config: what an engine would not be built with, each
-/// at its place. Asks no network and reads no key. Providers are the built-in ones: a program that brings models of its own
-/// has them checked by [`EngineBuilder::build`](crate::EngineBuilder::build).
+/// Returns all faults of the profiles of these files and of the config that would prevent an engine from being built, each with its
+/// location. Uses no network and reads no keys. Only built-in providers are known here: for a program with custom models,
+/// [`EngineBuilder::build`](crate::EngineBuilder::build) checks the profiles.
 pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
     let mut profiles = Vec::new();
     let mut wrong = Vec::new();
     match config.map(ConfigText::profiles) {
         Some(Ok(list)) => profiles = list,
         Some(Err(ProfilesError::Profiles { faults, .. })) => wrong = faults,
-        // No list of profiles: whoever reads the file says so.
+        // Not a list of profiles: the reader of the file reports that.
         Some(Err(ProfilesError::File(_))) | None => {}
     }
     profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
@@ -393,14 +393,14 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
     {
         wrong = faults;
     }
-    // The loader has said that a key has no place in a file.
+    // The loader has already reported a key in a file.
     let is_told = |fault: &ProfileFault| fault.pointer == "/apiKey" && !loaded.faults.is_empty();
     let told = wrong.iter().filter(|fault| !is_told(fault));
     told.map(|fault| located(fault, loaded, config)).collect()
 }
 
-/// Model calls that draw on a budget and of which the most that they may use is not known, with the profiles of these files and
-/// of the config. Providers are the built-in ones, as of [`profile_faults`].
+/// Returns faults for model calls that draw on a budget and have no known upper bound of usage, given the profiles of these files
+/// and of the config. Only built-in providers are known here, as in [`profile_faults`].
 pub fn budget_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
     if loaded
         .workflows
@@ -411,7 +411,7 @@ pub fn budget_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault>
     }
     let mut profiles = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
     profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
-    // What is wrong with the profiles is told.
+    // Faults of the profiles are reported elsewhere.
     ModelRegistry::new(profiles).map_or_else(|_| Vec::new(), |models| budgets::budget_faults(loaded, &models))
 }
 
@@ -427,12 +427,12 @@ pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fau
     found
 }
 
-/// Faults of profiles, each where its profile stands.
+/// Locates faults of profiles at their profiles in the files.
 pub(crate) fn located_all(faults: &[ProfileFault], loaded: &Loaded) -> Vec<Fault> {
     faults.iter().map(|fault| located(fault, loaded, None)).collect()
 }
 
-/// A fault where its profile stands.
+/// Locates a fault at its profile.
 fn located(fault: &ProfileFault, loaded: &Loaded, config: Option<&ConfigText>) -> Fault {
     let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);
     let in_files = own.map(|one| {
@@ -467,11 +467,11 @@ fn profile_ids(config: &ConfigText) -> (&'static str, Vec<Option<&str>>) {
     (way, list.map(|one| one.get("id").and_then(Value::as_str)).collect())
 }
 
-/// A profile's fault where it stands in a config; none where the profile is not that file's.
+/// Locates a profile's fault in a config, or returns `None` if the profile is not in that file.
 fn fault_in(config: &ConfigText, fault: &ProfileFault) -> Option<Fault> {
     let (way, ids) = profile_ids(config);
     let by_place = || fault.profile.strip_prefix('#')?.parse::<usize>().ok();
-    // Where an id is there twice, the second one is wrong.
+    // Of a duplicate id, the second is the fault.
     let place = ids
         .iter()
         .rposition(|id| *id == Some(&*fault.profile))

@@ -1,4 +1,4 @@
-//! Questions that a program answers itself, at the moment they are asked.
+//! Answers that a program gives to questions when they are raised.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 /// Gives an answer to a question, or none.
 type GiveAnswer = dyn Fn(&Interaction) -> Option<Value> + Send + Sync;
 
-/// Hears of an answer that was refused.
+/// Callback for an answer that was refused.
 type HearRefusal = dyn Fn(&Interaction, &AnswerRefused) + Send + Sync;
 
-/// Answers the questions of one run, where they are told of: under virtual time before the clock moves on.
+/// Answers the questions of one run when their event is delivered: under virtual time before the clock advances.
 #[derive(Clone)]
 pub(crate) struct Answers {
     give: Arc<GiveAnswer>,
@@ -60,7 +60,7 @@ impl Answers {
         let (id, refused) = (question.id.clone(), Arc::clone(&self.refused));
         run.answer(&id, Arc::new(answer), None, move |taken| {
             match taken {
-                // Somebody else was first, or a run that goes on asks no more.
+                // Another answer came first, or the question was already closed in a resumed run.
                 Ok(()) | Err(AnswerRefused::NotOpen) => {}
                 Err(error) => refused(&question, &error),
             }
@@ -89,7 +89,7 @@ impl Deliver for Answers {
     }
 }
 
-/// The question that an INTERACTION_REQUESTED event tells of.
+/// Returns the question in an INTERACTION_REQUESTED event.
 fn question(event: &Event) -> Option<Interaction> {
     let data = &event.raised.fields;
     let field = |name: &str| data.get(name).cloned().unwrap_or_default();

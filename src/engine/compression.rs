@@ -8,8 +8,8 @@ const WORKFLOW: &str = "pirn-compression";
 /// The id of its trigger, as events and firing records name it.
 const TRIGGER: &str = "pirn-compression-trigger";
 
-/// Compression of a conversation that outgrows its token limit. For [`EngineBuilder::compression`]: every workflow of
-/// the engine with a `tokenLimit` (its own, or its profile's) is compressed before the model call that would exceed it.
+/// Compression of a conversation that exceeds its token limit. Use it with [`EngineBuilder::compression`]: every workflow of the
+/// engine with a `tokenLimit` (from the workflow or its profile) is compressed before the model call that would exceed it.
 ///
 /// ```
 /// use pirn::{Compression, Engine};
@@ -23,8 +23,7 @@ const TRIGGER: &str = "pirn-compression-trigger";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The strategy is the one given here; `config.compression` of a workflow is what a compression workflow of one's own
-/// gets to read.
+/// The strategy is set here. `config.compression` of a workflow is only an input for a custom compression workflow.
 ///
 /// [`EngineBuilder::compression`]: super::EngineBuilder::compression
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +47,7 @@ impl Compression {
         Self::of("keep_system_recent").with("count", json!(count))
     }
 
-    /// Keeps what fits `max_tokens`, counted from the end; system messages stay.
+    /// Retains the latest messages that fit in `max_tokens`; system messages stay.
     pub fn sliding_window(max_tokens: u64) -> Self {
         Self::of("sliding_window").with("maxTokens", json!(max_tokens))
     }
@@ -59,23 +58,23 @@ impl Compression {
         self.with("profileId", Value::String(id.into()))
     }
 
-    /// The number of recent messages that a summary leaves as they are (default 4).
+    /// Sets the number of recent messages that a summary does not change (default 4).
     #[must_use]
     pub fn keep_recent(self, count: u32) -> Self {
         self.with("keepRecent", json!(count))
     }
 
-    /// The thread does not wait: the result is applied at a later safe point, and what was said meanwhile stays after
-    /// it.
+    /// Compresses without blocking the thread: the result is applied at a later safe point, and messages added in the meantime
+    /// follow it.
     #[must_use]
     pub fn alongside(mut self) -> Self {
         self.waits = false;
         self
     }
 
-    /// Begins it early, in the background: before the model call whose request has this share of the token limit. The thread goes
-    /// on, and the result is applied at a later safe point; at the limit it waits. The share is above 0 and below 1; a workflow's
-    /// own `config.compression.speculativeAt` goes first.
+    /// Starts compression early, in the background: before the model call whose request reaches this share of the token limit. The
+    /// thread continues, and the result is applied at a later safe point; at the limit the thread waits for it. The share is above
+    /// 0 and below 1. A workflow's `config.compression.speculativeAt` takes precedence.
     #[must_use]
     pub fn speculative_at(mut self, share: f64) -> Self {
         self.speculative_at = Some(share);
@@ -86,7 +85,7 @@ impl Compression {
         self.speculative_at
     }
 
-    /// Seconds until it is given up and the conversation stays as it is (default 30).
+    /// Sets the timeout in seconds, after which the conversation stays unchanged (default 30).
     #[must_use]
     pub fn timeout(mut self, seconds: f64) -> Self {
         self.timeout = seconds;

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 pub enum Heard {
     /// An event.
     Event(Arc<Event>),
-    /// So many events did not fit the buffer: the subscriber was too slow for them, the run was not held up.
+    /// Number of events dropped because the buffer was full: the subscriber was too slow. The run does not wait for subscribers.
     Lagged(u64),
 }
 
@@ -57,13 +57,14 @@ impl Events {
     }
 }
 
-/// Events for a thread that blocks; iterating ends with the run, or the engine. The thread that carries the actors of a
-/// [local](super::EngineBuilder::local) engine may not block: there, iterating gives what has come, and then ends for now.
+/// Events for a thread that blocks; the iterator ends with the run or the engine. The thread that runs the actors of a
+/// [local](super::EngineBuilder::local) engine may not block: there the iterator yields the buffered events and then returns `None`
+/// until more arrive.
 #[derive(Debug)]
 pub struct BlockingEvents {
     receiver: crossbeam_channel::Receiver<Heard>,
     missed_at_end: Arc<AtomicU64>,
-    /// Tells the threads that would wait for themselves.
+    /// Identifies the threads that may not block.
     tag: Option<ThreadTag>,
 }
 
@@ -76,7 +77,8 @@ fn last(missed: &AtomicU64) -> Option<Heard> {
 }
 
 impl BlockingEvents {
-    /// The receiver itself, for `select!`. What was missed at the very end is told by iterating only.
+    /// Returns the channel's receiver, for `select!`. Events that were dropped at the end of the run are only reported by the
+    /// iterator.
     pub fn receiver(&self) -> &crossbeam_channel::Receiver<Heard> {
         &self.receiver
     }
@@ -97,7 +99,7 @@ impl Iterator for BlockingEvents {
     }
 }
 
-/// The sending end: how it offers one, and where what was missed at the end is told.
+/// The sending end: a function that offers an event, and the counter of events dropped at the end.
 #[derive(Clone)]
 struct To<F> {
     offer: F,
@@ -118,7 +120,7 @@ impl<F: Fn(Heard) -> Result<(), Undelivered> + Clone + Send + 'static> Deliver f
     }
 }
 
-/// Takes everything and keeps nothing.
+/// Discards all events.
 pub(super) struct Silent;
 
 impl Deliver for Silent {
@@ -154,8 +156,8 @@ pub(crate) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
 }
 
 pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deliver>, BlockingEvents) {
-    // A bounded channel lays out its whole buffer at once, and most subscribers ask for more than comes. Only the bus of
-    // the run's arbiter puts something in, so what it counts there can only have become less.
+    // A bounded channel allocates its whole buffer at once, and most subscribers request more than they receive. Only the bus of
+    // the run's arbiter sends here, so a length that it reads can only shrink afterwards.
     let (sender, receiver) = crossbeam_channel::unbounded();
     let missed_at_end = Arc::new(AtomicU64::new(0));
     let offer = move |heard| {

@@ -16,16 +16,16 @@ use super::{Names, ShutdownReport};
 /// Time that cancelled runs may take to wind down at a shutdown.
 const WIND_DOWN: Duration = Duration::from_secs(5);
 
-/// Time that actors told to stop may take to be gone.
+/// Time within which actors must stop after a stop request.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// A handle to the threads; the last one that is dropped stops them.
+/// A handle to the engine's threads. Dropping the last one stops them.
 #[derive(Clone)]
 pub(super) struct Placement {
     inner: Arc<Inner>,
 }
 
-/// A handle that keeps no thread from being stopped.
+/// A handle that does not keep the threads from being stopped.
 #[cfg(feature = "otel")]
 #[derive(Clone)]
 pub(super) struct WeakPlacement(std::sync::Weak<Inner>);
@@ -91,8 +91,8 @@ impl Spawner for RealSpawner {
     }
 }
 
-/// The one thread of a virtual clock. What a run starts (a trigger's detached run) starts at this point of virtual time,
-/// not when nothing else is left to happen.
+/// Spawner for the single thread of a virtual clock. A run that is started from it (a trigger's detached run) starts at the current
+/// point of virtual time, not when the simulation is otherwise idle.
 struct VirtualSpawner(Option<crossbeam_channel::Sender<Job>>);
 
 impl Spawner for VirtualSpawner {
@@ -162,8 +162,8 @@ impl Placement {
         &self.inner.names
     }
 
-    /// True if the calling thread may wait for an actor: the engine's own threads would wait for themselves, and under
-    /// virtual time what was asked for before happens first anyway.
+    /// Returns whether the calling thread may block on an actor. The engine's threads may not: they would wait for themselves.
+    /// Under virtual time all earlier requests are processed first anyway.
     pub(super) fn may_wait(&self) -> bool {
         match &self.inner.kind {
             Kind::Real(runtime) => !runtime.is_own_thread(),
@@ -171,8 +171,8 @@ impl Placement {
         }
     }
 
-    /// Tells the threads that carry the actors without being the engine's own: there, who waits keeps what it waits for
-    /// from happening.
+    /// Returns the tag of threads that run the actors and are not owned by the engine: blocking there would prevent the awaited
+    /// event.
     pub(super) fn tag(&self) -> Option<ThreadTag> {
         match &self.inner.kind {
             Kind::Real(runtime) => Some(runtime.tag()),
@@ -185,7 +185,7 @@ impl Placement {
         self.tag().is_some_and(ThreadTag::is_here)
     }
 
-    /// True if the calling thread carries the engine's actors: a run that it waits for may wait for it.
+    /// Returns whether the calling thread runs the engine's actors: a run on which it blocks might wait for it.
     pub(super) fn carries_actors_here(&self) -> bool {
         match &self.inner.kind {
             Kind::Real(runtime) => runtime.carries_actors_here(),
@@ -193,7 +193,7 @@ impl Placement {
         }
     }
 
-    /// True once nothing can run any more.
+    /// Returns whether all threads have stopped.
     pub(super) fn has_ended(&self) -> bool {
         match &self.inner.kind {
             Kind::Real(runtime) => runtime.has_ended(),
@@ -209,14 +209,14 @@ impl Placement {
         }
     }
 
-    /// Under virtual time, what has begun happens to its end first: whether it does must not depend on when the
-    /// caller's thread says that it is enough.
+    /// Under virtual time, waits until started work is complete, so that the result does not depend on when the caller's thread
+    /// requests the stop.
     pub(super) fn wait_idle(&self, at_most: Duration) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
             let (told, idle) = std::sync::mpsc::channel();
             let job = Job::Run(Box::new(move |_, _| told.send(()).unwrap_or(())));
             if simulated.jobs.send(job).is_ok() {
-                // A clock that is still busy by then is stopped in the middle.
+                // A clock that is still busy after this time is stopped in the middle of its work.
                 let _: Result<(), _> = idle.recv_timeout(at_most);
             }
         }
@@ -282,7 +282,7 @@ thread_local! {
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
-/// Starts everything on `host`, which the calling thread carries, while `call` runs.
+/// Runs `call`, and starts everything that it spawns on `host`, which the calling thread executes.
 pub(crate) fn spawn_here<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
     let before = HERE.replace(Some(host.clone()));
     let result = call(Box::new(VirtualSpawner(None)));
@@ -301,7 +301,7 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
     }
 }
 
-/// Admits nobody, waits, cancels, waits, stops.
+/// Rejects new runs, waits, cancels the rest, waits again and stops the threads.
 pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
     placement.wait_idle(grace.max(WIND_DOWN));
     shared.close();

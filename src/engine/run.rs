@@ -1,4 +1,4 @@
-//! A run with more than an input: everything that is said of it before it starts.
+//! Builder of a run, with all options besides its input.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct RunBuilder {
     pub(super) run_id: Arc<str>,
     pub(super) request: RunRequest,
     subscriptions: Vec<Subscription>,
-    /// Why the input is none; told when the run is to start.
+    /// Reason why the input is invalid; returned when the run is started.
     pub(super) invalid: Option<RunError>,
     answers: Option<Answers>,
 }
@@ -41,8 +41,8 @@ impl RunBuilder {
         }
     }
 
-    /// The run's input (default null): a JSON value, or anything that becomes one. What does not (a map whose keys are no
-    /// texts) is INVALID_INPUT when the run starts.
+    /// Sets the run's input (default null): a JSON value, or anything that serializes to one. Other values (such as a map whose
+    /// keys are not strings) cause INVALID_INPUT when the run is started.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         match input_of(input) {
@@ -52,8 +52,8 @@ impl RunBuilder {
         self
     }
 
-    /// Names the run, in place of an id of the engine's own; before its events are asked for. An id that a run under way has
-    /// is refused when this one starts.
+    /// Sets the run's id instead of a generated one. Call it before subscribing to events. An id of a run in progress is refused
+    /// when this run is started.
     #[must_use]
     pub fn run_id(mut self, id: impl Into<Arc<str>>) -> Self {
         self.run_id = id.into();
@@ -74,9 +74,9 @@ impl RunBuilder {
         self
     }
 
-    /// Metadata of the run: a tenant, a user. Models, tools and functions of the program's own are told
-    /// ([`CallContext::metadata`](crate::tools::CallContext)), and a profile may choose its key by it; a run that a trigger of
-    /// this one starts has it too. No model sees it, nor do expressions and templates.
+    /// Sets metadata of the run, such as a tenant or a user. Models, tools and functions registered in Rust receive it
+    /// ([`CallContext::metadata`](crate::tools::CallContext)), and the API key of a profile can depend on it. Runs that this run's
+    /// triggers start inherit it. It is not part of model requests, and expressions and templates cannot read it.
     ///
     /// ```
     /// # use pirn::serde_json::{Value, json};
@@ -97,11 +97,11 @@ impl RunBuilder {
         self
     }
 
-    /// Has the run take part in a session: it starts from the conversation and the variables of scope `session` that the
-    /// last run of the session left, and leaves its own when it completes. Runs of a session go one after the other, in the
-    /// order in which they were started; what a [`conversation`](Self::conversation) gives counts for the first one alone.
-    /// With a [store](crate::EngineBuilder::store) sessions are durable, without one they live as long as the engine, the
-    /// 10,000 that were used last.
+    /// Makes the run part of a session. The run starts from the conversation and the variables of scope `session` that the
+    /// session's last run stored, and stores new ones when it completes. Runs of a session execute one after the other, in the
+    /// order in which they were started. Messages of [`conversation`](Self::conversation) apply to the session's first run only.
+    /// With a [store](crate::EngineBuilder::store), sessions are durable; without one they last as long as the engine, which
+    /// retains the 10,000 most recently used.
     ///
     /// ```
     /// # use serde_json::json;
@@ -119,8 +119,9 @@ impl RunBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// [`start`](Self::start) is refused with `SESSION_BUSY` where [as many runs wait](crate::EngineBuilder::max_waiting)
-    /// as may. A run fails with it where one that comes before it is in the store and nobody carries it.
+    /// [`start`](Self::start) is refused with `SESSION_BUSY` if the session has reached its [maximum of waiting
+    /// runs](crate::EngineBuilder::max_waiting). A run fails with it if an earlier run of the session is in the store and has no
+    /// owner.
     #[must_use]
     pub fn session(mut self, id: impl Into<Arc<str>>) -> Self {
         let keeps_on_failure = self.request.session.is_some_and(|session| session.keeps_on_failure);
@@ -129,8 +130,8 @@ impl RunBuilder {
         self
     }
 
-    /// The outcome is left in the run's [session](Self::session) also where it fails, is cancelled or out of time;
-    /// otherwise such a run leaves the session as it was.
+    /// Stores the outcome in the run's [session](Self::session) also if the run fails, is cancelled or times out. By default such a
+    /// run leaves the session unchanged.
     #[must_use]
     pub fn keep_on_failure(mut self) -> Self {
         if let Some(session) = &mut self.request.session {
@@ -162,9 +163,9 @@ impl RunBuilder {
         self
     }
 
-    /// Answers the run's questions at the moment they are asked: under virtual time before the clock moves on. `give` says nothing
-    /// where it has no answer, and the question waits for another; `refused` hears of an answer that is not what was asked for.
-    /// Both are called on the thread that carries the run.
+    /// Answers the run's questions when they are raised: under virtual time before the clock advances. `give` returns `None` if it
+    /// has no answer, and the question stays open; `refused` is called for an answer that does not fit the question. Both are
+    /// called on the thread that executes the run.
     ///
     /// ```
     /// # use pirn::serde_json::{Value, json};
@@ -218,8 +219,8 @@ impl RunBuilder {
         }
         let engine = self.engine;
         if engine.placement.is_virtual() {
-            // Events that nobody hears are not built, and what is not sent takes no turn: a run would take another way
-            // when it is watched. So every run is.
+            // Events without a subscriber are not built, and an event that is not sent takes no scheduling turn, so a subscriber
+            // would change the order of a simulated run. Subscribing here makes every run take the order of an observed one.
             let types = Vec::new();
             let deliver = Box::new(events::Silent);
             let silent = Subscription {

@@ -1,4 +1,4 @@
-//! A registered workflow as it presents itself to whoever may start it.
+//! Public description of a registered workflow, for programs that start it.
 
 use pirn_core::graph::Graph;
 use serde::Serialize;

@@ -5,7 +5,7 @@ use std::fmt;
 /// One thing that is wrong with a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileFault {
-    /// The profile's id; empty where it has none.
+    /// The profile's id; empty if it has none.
     pub profile: String,
     /// JSON pointer into the profile: `/responses/2/match`.
     pub pointer: String,

@@ -1,7 +1,7 @@
-//! A model with what its profile says about calling it: retries, limits, a time for everything, fallbacks.
+//! A model with the call settings of its profile: retries, limits, a total timeout and fallbacks.
 //!
-//! Carries an [`Attempts`]: it decides, this waits and calls. A call that is dropped drops the request under way and
-//! gives its permit back.
+//! [`Attempts`] makes the decisions; this module waits and calls. Dropping a call drops its pending request and releases its
+//! permit.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::policy::CallPolicy;
 use crate::limiter::{Limiter, Permit};
 
-/// One profile that may be asked.
+/// A profile in the chain of fallbacks.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) profile: Arc<Profile>,
@@ -32,7 +32,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A profile whose model is just called.
+    /// Creates a link that calls the model without retries, limits or fallbacks.
     pub(super) fn plain(profile: Profile, model: Arc<dyn Model>) -> Self {
         Self {
             profile: Arc::new(profile),
@@ -104,13 +104,13 @@ type Reply = BoxFuture<'static, Result<ModelReply, RunError>>;
 struct Course {
     links: Arc<[Link]>,
     call: ModelCall,
-    /// The very first attempt, where it was made at once.
+    /// The reply of the first attempt, if it was made at once.
     first: Option<Reply>,
     attempts: Attempts,
     chance: u64,
-    /// When the time of the profile that is asked now is over.
+    /// Time at which the current profile's total timeout expires.
     deadline: Option<Millis>,
-    /// Why the profiles before it failed, the latest outermost.
+    /// Error of the earlier profiles; the latest is outermost.
     before: Option<RunError>,
     /// The cost of the attempts that failed.
     spent: Spent,
@@ -153,7 +153,7 @@ impl Course {
         }
     }
 
-    /// Waits as long as is decided; afterwards the next profile is asked, or nobody is left.
+    /// Waits for the decided delay. Afterwards the next profile is called, or the call fails if there is none.
     async fn failed(&mut self, link: &Link, error: RunError) {
         let failure = ModelFailure::of(&error);
         if let (Some(limiter), FailureKind::RateLimited, Some(after)) =
@@ -202,7 +202,8 @@ impl Course {
         self.deadline = total.map(|total| self.call.clock.now().saturating_add(total));
     }
 
-    /// The call as this profile gets it: its own parameters below the node's, its own session.
+    /// Returns the call as this profile receives it: with its default parameters under the node's, and with a separate model
+    /// session.
     fn call_of(&self, link: &Link) -> ModelCall {
         if self.attempts.profile() == 0 {
             return self.call.clone();
@@ -277,7 +278,7 @@ async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<M
     let result = link.model.call(call).await;
     if let Some(permit) = &mut permit {
         match &result {
-            // Nothing reported: the estimate stands.
+            // Without reported usage, the estimate remains charged.
             Ok(reply) if reply.usage.total == 0 => {}
             Ok(reply) => permit.spent(reply.usage.total),
             Err(error) if ModelFailure::of(error).kind.costs_nothing() => permit.spent(0),
@@ -287,7 +288,7 @@ async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<M
     result
 }
 
-/// The output of `work`; none where it is not done by the deadline.
+/// Returns the output of `work`, or `None` if it is not complete at the deadline.
 async fn within<F: Future + Unpin>(clock: &WorkClock, deadline: Option<Millis>, work: F) -> Option<F::Output> {
     let Some(deadline) = deadline else {
         return Some(work.await);

@@ -1,4 +1,4 @@
-//! A model whose calls are counted for its profile: what every attempt of it has reported.
+//! A model that records the reported usage of every attempt for its profile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

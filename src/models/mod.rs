@@ -1,13 +1,12 @@
 //! Models, and the registry that finds the model of a profile.
 //!
-//! - `scripted` answers with what its profile says, in order.
+//! - `scripted` returns the responses in its profile, in order.
 //! - `echo` repeats the last user message.
-//! - `extractive` summarizes what it is given, without a model of language: see [`extractive`].
+//! - `extractive` summarizes its input without a language model: see [`extractive`].
+//! - `openai`, `anthropic`, `gemini` and `ollama` call a model across the network (feature `providers`).
 //!
-//! - `openai`, `anthropic`, `gemini` and `ollama` ask a model across the network (feature `providers`).
-//!
-//! Any other provider is registered in code. Whatever the provider, a profile's `retry`, `limits`, `timeouts.totalMs`
-//! and `fallback` hold.
+//! Other providers are registered in code. A profile's `retry`, `limits`, `timeouts.totalMs` and `fallback` apply to every
+//! provider.
 
 use pirn_actors::ports::CallContext;
 use pirn_core::definition::Profile;
@@ -29,7 +28,7 @@ mod structured;
 #[cfg(test)]
 mod tests;
 
-/// Chooses the key of a call by its profile and by where it comes from; none: the profile says which.
+/// Chooses the API key of a call by its profile and origin. `None` uses the profile's key.
 pub type ChooseKey = dyn Fn(&Profile, &CallContext) -> Option<String> + Send + Sync;
 
 pub use echo::Echo;

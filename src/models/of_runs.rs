@@ -1,5 +1,5 @@
-//! The models of an engine's runs: of the profiles it was configured with, of those in its workflow files, and of those that
-//! the definition of a stored run brings.
+//! Models of an engine's runs: those of the configured profiles, of the profiles in workflow files, and of the profiles in a stored
+//! run's definition.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -11,8 +11,8 @@ use pirn_core::graph::Graph;
 
 use super::{ChooseKey, ModelRegistry, ModelsByName, ProfileFault};
 
-/// The models of an engine's runs. A run keeps those that it began with: a file that is loaded later changes those of runs to
-/// come.
+/// Models of an engine's runs. A run retains the models with which it started: a file that is loaded later changes those of future
+/// runs.
 pub(crate) struct ModelsOfRuns {
     configured: Vec<Profile>,
     in_code: ModelsByName,
@@ -92,7 +92,7 @@ impl ModelsOfRuns {
         now.of_files.extend(loaded);
     }
 
-    /// Those of runs whose definition has these profiles, beside what is configured.
+    /// Returns the models of runs whose definition has these profiles, in addition to the configured ones.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -100,7 +100,7 @@ impl ModelsOfRuns {
         self.with(profiles.iter().copied(), &self.now())
     }
 
-    /// Runs over these workflows call these models, as long as there are any.
+    /// Makes runs of these workflows call these models, until the workflows are dropped.
     pub(crate) fn bring(&self, graphs: &Graphs, models: Arc<ModelRegistry>) {
         let mut brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
         brought.retain(|one| one.graphs.strong_count() > 0);
@@ -110,7 +110,7 @@ impl ModelsOfRuns {
         });
     }
 
-    /// A profile that is as it was keeps its model and its limits.
+    /// Builds the models with additional profiles. An unchanged profile retains its model and its limits.
     fn with<'a>(
         &'a self,
         more: impl Iterator<Item = &'a Profile> + 'a,

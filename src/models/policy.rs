@@ -12,7 +12,7 @@ use super::ProfileFault;
 /// The names this file reads from a profile.
 const FIELDS: [&str; 5] = ["timeouts", "retry", "limits", "fallback", "prices"];
 
-/// The fields of a profile that neither this file nor its model, which reads `own`, knows.
+/// Returns faults for the profile's fields that neither this file nor its model, which reads `own`, recognizes.
 pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFault> {
     let known = || {
         let common = [
@@ -49,9 +49,9 @@ pub(super) struct CallPolicy {
     pub(super) timeouts: Timeouts,
     pub(super) retry: RetryRule,
     pub(super) limits: GateLimits,
-    /// Profiles to ask instead, in order.
+    /// Fallback profiles, in order.
     pub(super) fallback: Vec<String>,
-    /// For what is told of the cost; nothing of a call depends on it.
+    /// Prices to report costs; they do not affect calls.
     pub(super) prices: Option<Prices>,
 }
 
@@ -69,11 +69,10 @@ pub(super) struct Timeouts {
 }
 
 impl CallPolicy {
-    /// Reads a profile. Where it says nothing, a provider across the network gets three attempts and timeouts; a model
-    /// at hand gets neither.
+    /// Reads a profile. By default, a network provider gets three attempts and timeouts; a local model gets neither.
     ///
     /// # Errors
-    /// Everything in these fields that is wrong.
+    /// All faults in these fields.
     pub(super) fn read(profile: &Profile, is_remote: bool) -> Result<Self, Vec<ProfileFault>> {
         let mut faults = Vec::new();
         let timeouts: WrittenTimeouts = part(profile, "timeouts", &mut faults);
@@ -139,7 +138,7 @@ impl CallPolicy {
     }
 }
 
-/// One field of the profile; a default where it is absent or wrong.
+/// Reads one field of the profile; the default if it is absent or wrong.
 fn part<T: Default + DeserializeOwned>(profile: &Profile, name: &str, faults: &mut Vec<ProfileFault>) -> T {
     match profile.rest.get(name) {
         None | Some(Value::Null) => T::default(),

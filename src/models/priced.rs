@@ -1,4 +1,4 @@
-//! A model whose profile has prices: what a call reports is told with its cost.
+//! A model whose profile has prices: reported usage includes its cost.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -28,7 +28,7 @@ impl Model for Priced {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let prices = self.prices;
         let with_cost = move |spent: Spent| Spent {
-            // A model of one's own may know better.
+            // A custom model may report its actual cost.
             cost: spent.cost.or_else(|| Some(prices.of(&spent))),
             ..spent
         };

@@ -25,9 +25,9 @@ use crate::limiter::Limiter;
 /// Models registered in code, by the name of a provider or the id of a profile.
 pub type ModelsByName = BTreeMap<String, Arc<dyn Model>>;
 
-/// Chooses the model of an LLM node: the profile it names; where it names none, the profile `default`, else the first
-/// defined, else the built-in `echo`. The profiles `echo` and `extractive` exist in any case. A call of a profile that is not
-/// there fails: no other model answers in its place.
+/// Finds the model of an LLM node. A node that names a profile gets that profile. Other nodes get the profile `default`, else the
+/// first one defined, else the built-in `echo`. The profiles `echo` and `extractive` always exist. A call of an undefined profile
+/// fails; it is not redirected to another model.
 #[derive(Clone)]
 pub struct ModelRegistry {
     profiles: BTreeMap<String, Entry>,
@@ -40,12 +40,12 @@ pub struct ModelRegistry {
 #[derive(Clone)]
 struct Entry {
     link: Link,
-    /// The link's model, with what its profile says about calling it.
+    /// The link's model with the call settings of its profile.
     served: Arc<dyn Model>,
 }
 
 impl ModelRegistry {
-    /// A registry of profiles whose providers are all built in.
+    /// Creates a registry of profiles whose providers are all built in.
     ///
     /// # Errors
     /// As [`ModelRegistry::with_models`].
@@ -53,13 +53,12 @@ impl ModelRegistry {
         Self::with_models(profiles, &ModelsByName::new())
     }
 
-    /// A registry of profiles whose providers are built in or among `models`; a model named as a profile's id serves
-    /// that profile, whatever its provider. A model that no profile names gets one of its own, with its name for an id, after
-    /// the others.
+    /// Creates a registry of profiles whose providers are built in or among `models`. A model named like a profile's id serves that
+    /// profile, regardless of its provider. A model to which no profile refers gets a new profile with its name as id, after the
+    /// others.
     ///
     /// # Errors
-    /// Everything that is wrong with the profiles: no id, an id twice, an unknown provider, what a provider itself
-    /// does not accept.
+    /// All faults of the profiles: a missing or duplicate id, an unknown provider, and settings that the provider rejects.
     pub fn with_models(profiles: Vec<Profile>, models: &ModelsByName) -> Result<Self, Vec<ProfileFault>> {
         Self::with_keys(profiles, models, None)
     }
@@ -76,8 +75,8 @@ impl ModelRegistry {
         Self::after(&Self::default(), profiles, models, choose)
     }
 
-    /// As [`ModelRegistry::with_keys`]. A profile that `before` has just so keeps the model and the limits that it has there, and
-    /// what is reported counts beside what was.
+    /// Like [`ModelRegistry::with_keys`]. A profile that is unchanged since `before` retains its model and limits, and its reported
+    /// usage is added to the earlier usage.
     pub(super) fn after(
         before: &Self,
         profiles: Vec<Profile>,
@@ -123,8 +122,8 @@ impl ModelRegistry {
         if faults.is_empty() { Ok(registry) } else { Err(faults) }
     }
 
-    /// Gives `model` to the profile with the id `name` and to every profile whose provider is `name`. Where there is
-    /// neither, a profile with this id and provider is defined.
+    /// Assigns `model` to the profile with the id `name` and to every profile whose provider is `name`. If there is neither, a
+    /// profile with this id and provider is defined.
     pub fn register(&mut self, name: impl Into<String>, model: Arc<dyn Model>) {
         let name = name.into();
         for (id, entry) in &mut self.profiles {
@@ -144,7 +143,7 @@ impl ModelRegistry {
         profiles.any(|(id, entry)| id == name || entry.link.profile.provider == name)
     }
 
-    /// True if no profile is defined, so that a node without one of its own gets the built-in offline model.
+    /// Returns whether no profile is defined, so that a node without a profile gets the built-in offline model.
     pub fn is_offline(&self) -> bool {
         self.default.is_none()
     }
@@ -159,7 +158,7 @@ impl ModelRegistry {
         self.ids().chain(self.built_in.keys().map(String::as_str))
     }
 
-    /// The bound of calls of a profile with these parameters over its own; none of a profile that is not there.
+    /// Returns the bound of calls of a profile with these parameters over its defaults, or `None` if the profile does not exist.
     pub(crate) fn bound_of(&self, profile_id: Option<&str>, own: &Map<String, Value>) -> Option<CallBound> {
         let entry = match profile_id {
             Some(id) => self.named(id)?,
@@ -182,7 +181,7 @@ impl ModelRegistry {
         self.profiles.insert(id, Entry::of(link));
     }
 
-    /// Puts every model behind its profile's policy, now that all are known.
+    /// Wraps every model in its profile's policy. Called when all profiles are known, because fallbacks refer to other profiles.
     fn serve(&mut self) {
         let served: Vec<Arc<dyn Model>> = self.profiles.values().map(|entry| self.served(&entry.link)).collect();
         for (entry, served) in self.profiles.values_mut().zip(served) {
@@ -202,7 +201,7 @@ impl ModelRegistry {
         Checked::around(Arc::new(Guarded::new(link.clone(), fallbacks)))
     }
 
-    /// The link, whose model tells what it cost and is counted for its profile.
+    /// Returns the link with a model that reports its cost and is counted for its profile.
     fn accounted(&self, link: &Link) -> Link {
         let priced = Priced::around(Arc::clone(&link.model), link.policy.prices);
         Link {
@@ -249,14 +248,14 @@ impl ModelRegistry {
         default.unwrap_or(&self.echo)
     }
 
-    /// `; did you mean ...?`, where a known id is near.
+    /// Returns `; did you mean ...?` if a similar id exists.
     fn nearest(&self, id: &str) -> String {
         let near = nearest(id, self.known_ids());
         near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
     }
 }
 
-/// Stands where a profile that is not there was named: every call of it fails.
+/// Replaces an undefined profile that was named: every call of it fails.
 struct NotThere(String);
 
 impl Model for NotThere {
@@ -284,7 +283,7 @@ impl Default for ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// A registry without profiles, whose calls are counted there.
+    /// Creates a registry without profiles that records usage in `usage`.
     fn counted_in(usage: Arc<UsageByProfile>) -> Self {
         let echo = Entry::built_in("echo", Arc::new(Echo), &usage);
         let extractive = Entry::built_in("extractive", Arc::new(Extractive), &usage);
@@ -335,7 +334,7 @@ impl Entry {
             provider: id.to_owned(),
             ..Profile::default()
         };
-        // A profile that falls back to it counts what it says by itself.
+        // The link is not metered: a profile that falls back to it records the usage itself.
         Self {
             served: Checked::around(Metered::around(Arc::clone(&model), id, usage)),
             link: Link::plain(profile, model),
@@ -364,7 +363,7 @@ fn link_of(
     let own: Option<&[&str]> = match profile.provider.as_str() {
         "scripted" => Some(&["responses"]),
         "echo" | "extractive" => Some(&[]),
-        // Their own say what they know.
+        // Other built-in providers check their own fields.
         _ => None,
     };
     if let Some(own) = own.filter(|_| !is_in_code) {
@@ -385,7 +384,7 @@ fn link_of(
     })
 }
 
-/// Fields of a profile of a built-in provider that are not wrong, and do not do what was meant.
+/// Returns warnings about fields of a built-in provider's profile that are valid and have no effect.
 #[cfg(feature = "providers")]
 pub(crate) fn warnings(profile: &Profile) -> Vec<ProfileFault> {
     super::providers::warnings(profile)
@@ -406,7 +405,7 @@ fn is_remote(_: &str) -> bool {
     false
 }
 
-/// One found in `models` goes before a built-in of the same name.
+/// Finds the model of a profile; `models` takes precedence over built-in providers of an equal name.
 #[cfg_attr(not(feature = "providers"), allow(unused_variables))] // keys are for providers
 fn model_of(
     profile: &Profile,

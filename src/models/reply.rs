@@ -11,7 +11,7 @@ pub(super) fn last_user_message(request: &ModelRequest) -> Option<&Message> {
     request.last_user_message().map(AsRef::as_ref)
 }
 
-/// Hands the reply out word by word, and says what it cost.
+/// Streams the reply word by word and returns it with its usage.
 pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall>) -> ModelReply {
     if call.tokens.is_open() {
         pieces(&content).for_each(|piece| call.tokens.put(piece));

@@ -1,4 +1,4 @@
-//! `scripted`: answers with what its profile says.
+//! `scripted`: returns responses from its profile.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::ProfileFault;
 use super::reply::{finish, last_user_message};
 
-/// Answers from a list, in order within a thread: each time the first response that the thread has not used and whose
-/// `match` holds for the last user message (pinned context is not one). None left is `MODEL_ERROR`.
+/// Answers from a list, in order within a thread: each time with the first response that the thread has not used and whose `match`
+/// matches the last user message (pinned context is not one). If none remains, the call fails with `MODEL_ERROR`.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     profile: Arc<str>,
@@ -182,7 +182,7 @@ impl Response {
     }
 }
 
-/// `error` as a text, or as an object with a `message` whose other members are facts for a program.
+/// Parses `error`: a string, or an object with a `message` whose other members are structured details.
 fn said_error(error: &Value) -> RunError {
     match error {
         Value::String(text) => RunError::new(RunErrorCode::ModelError, text.as_str()),

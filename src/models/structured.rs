@@ -1,6 +1,6 @@
-//! Structured output: an LLM node's `responseFormat` (a JSON Schema), checked, and asked for again once.
+//! Structured output: checks replies against an LLM node's `responseFormat` (a JSON Schema), and requests a correction once.
 //!
-//! A reply that was cut, filtered or refused is not asked for again: it would end in the same way.
+//! A reply that was truncated, filtered or refused is not requested again: the result would be equal.
 
 use crate::json_schema::fits;
 use std::borrow::Cow;
@@ -16,12 +16,12 @@ use pirn_core::model_call::{CallBound, FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value};
 
-/// The format that a node wants its reply in.
+/// The reply format that a node requires.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ResponseFormat {
-    /// The schema's name, for providers that want one.
+    /// The schema's name, for providers that require one.
     pub(super) name: String,
-    /// JSON Schema; none where any JSON will do.
+    /// JSON Schema, or `None` if any JSON is valid.
     pub(super) schema: Option<Value>,
 }
 
@@ -101,8 +101,8 @@ fn without_absent(schema: &Value, mut value: Value) -> Value {
     value
 }
 
-/// Holds a model to the node's `responseFormat`. A reply that does not fit is answered with what is wrong, once; none
-/// of that enters the conversation. Replies that ask for tools are not the last word, and not checked.
+/// Checks a model's replies against the node's `responseFormat`. A reply that does not fit is sent back once with its fault;
+/// neither becomes part of the conversation. Replies with tool calls are not final, and are not checked.
 pub(super) struct Checked {
     inner: Arc<dyn Model>,
 }
@@ -203,7 +203,7 @@ fn fitting(format: &ResponseFormat, mut reply: ModelReply) -> Result<ModelReply,
     Ok(reply)
 }
 
-/// The request with the bad reply and what is wrong with it.
+/// Returns the request with the invalid reply and its fault appended.
 fn asked_again(request: &ModelRequest, reply: &str, fault: &str, format: &ResponseFormat) -> ModelRequest {
     let mut request = request.clone();
     let wanted = match &format.schema {
@@ -219,7 +219,7 @@ fn asked_again(request: &ModelRequest, reply: &str, fault: &str, format: &Respon
     request
 }
 
-/// The text between code fences, where it is nothing else.
+/// Returns the text between code fences, if the content has no other text.
 fn unfenced(content: &str) -> &str {
     let text = content.trim();
     let inner = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));

@@ -1,4 +1,4 @@
-//! Leave for a tool call: code decides before the tool runs, or has a person asked.
+//! Approval of tool calls: code decides before the tool runs, or requires a person's decision.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::arguments::Checker;
 
-/// The calls of a tool that wait for somebody's consent.
+/// Approval policy of a tool's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approval {
-    /// None.
+    /// Calls run without approval.
     #[default]
     Never,
     /// Each call: it is a question of its run, like that of a USER_INTERACTION node.
@@ -29,11 +29,11 @@ pub struct ApprovalRequest {
     pub arguments: Value,
     /// The model's id of the call.
     pub call_id: String,
-    /// Which run, thread and node ask; none where a call is made by hand.
+    /// Run, thread and node of the call; `None` for a call outside of a run.
     pub caller: Option<CallContext>,
-    /// True if the tool is marked [`Approval::Ask`]. One that is not would run if nobody decided.
+    /// True if the tool is marked [`Approval::Ask`]. Calls of other tools run without a decision.
     pub is_marked: bool,
-    /// A person has allowed the call, maybe with other arguments than were asked for: [`Verdict::Ask`] lets it run.
+    /// True if a person has allowed the call, possibly with changed arguments: [`Verdict::Ask`] then lets it run.
     pub is_consented: bool,
 }
 
@@ -42,20 +42,20 @@ pub struct ApprovalRequest {
 pub enum Verdict {
     /// It may run.
     Allow,
-    /// It may not; the model is told why.
+    /// The call is refused; the model receives the reason.
     Refuse(String),
-    /// A person decides, and is told this reason: the call is a question of its run.
+    /// A person decides and sees this reason: the call becomes a question of its run.
     Ask(String),
 }
 
-/// Something that a tool asks a person in the middle of a call (an MCP server's elicitation).
+/// A question that a tool puts to a person during a call (an MCP server's elicitation).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Elicitation {
     /// The tool's name.
     pub tool: String,
     /// The model's id of the call.
     pub call_id: String,
-    /// The place in the run that the call comes from; none where it is made by hand.
+    /// Location in the run from which the call comes; `None` for a call outside of a run.
     pub caller: Option<CallContext>,
     /// The question.
     pub question: Question,
@@ -75,7 +75,8 @@ impl Elicitations {
         Self(Arc::new(answer))
     }
 
-    /// The way for a tool to ask during a call. An answer that does not fit the question's schema declines; so does a panic.
+    /// Returns the function through which a tool asks during a call. An answer that does not fit the question's schema, or a panic,
+    /// declines.
     pub(super) fn during(self, tool: String, call_id: String, caller: Option<CallContext>) -> Arc<AskPerson> {
         Arc::new(move |question: Question| {
             let schema = question.schema.clone();
@@ -102,7 +103,7 @@ type Decide = dyn Fn(&ApprovalRequest) -> Verdict + Send + Sync;
 /// Decides after a while.
 type DecideLater = dyn Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync;
 
-/// The code that is asked about calls.
+/// The code that decides on calls.
 #[derive(Clone)]
 pub(super) enum Approver {
     /// Code that answers at once.
@@ -112,7 +113,7 @@ pub(super) enum Approver {
 }
 
 impl Approver {
-    /// Asks about a call. Where no code decides, a person is asked about what is marked, and everything else may run.
+    /// Decides on a call. Without deciding code, a person is asked about marked tools, and all other calls run.
     pub(super) async fn ask(approver: Option<Self>, request: ApprovalRequest) -> Verdict {
         let panicked = || Verdict::Refuse("whoever was asked for consent panicked".to_owned());
         let is_consented = request.is_consented;

@@ -1,12 +1,12 @@
-//! The programs that a program has started, also those that have left its process group: found in `/proc` (Linux; nothing
+//! Finds and kills the descendants of a program in `/proc`, including those that have left its process group (Linux only; a no-op
 //! elsewhere).
 //!
-//! 1. Every program is started with a mark in its environment, which what it starts inherits: whoever has it, or descends from a
-//!    program that lives, is one of its descendants.
-//! 2. Killing goes round until nobody is found in a table that misses nobody: a descendant may have started another one and
-//!    ended while the table was read.
-//! 3. A descendant that is nobody's child any more and has cleared its environment has neither. It is found where this process
-//!    adopts orphans ([`adopt_orphans`]): then it is a child of ours, and ends with us.
+//! 1. Every program starts with a mark in its environment, which its children inherit. A process with the mark, or with a living
+//!    ancestor in the family, is a descendant.
+//! 2. Killing repeats until a complete process table contains no descendant: a process may start another one and exit while the
+//!    table is read.
+//! 3. An orphan that has cleared its environment has neither a mark nor a known parent. It is found only if this process adopts
+//!    orphans ([`adopt_orphans`]): then it becomes a child of this process and is killed with it.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{family_of, kill_every_child, kill_family};
@@ -27,11 +27,12 @@ pub(super) fn mark() -> String {
     format!("{:016x}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Makes this process the parent of what the programs of tools and MCP servers leave behind (Linux; nothing elsewhere), so that
-/// [`kill_all`](super::kill_all) ends all of it. For a program that starts no other programs of its own: `kill_all` ends those too.
+/// Makes this process the parent of the orphans that programs of tools and MCP servers leave behind (Linux only; a no-op
+/// elsewhere), so that [`kill_all`](super::kill_all) kills them too. Use it only in a program that starts no other programs:
+/// `kill_all` kills those too.
 ///
 /// # Errors
-/// The operating system refuses.
+/// Fails if the operating system refuses.
 pub fn adopt_orphans() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     linux::adopt_orphans()?;
@@ -58,13 +59,14 @@ mod linux {
 
     use super::MARK;
 
-    /// Rounds after which the others are given up: who starts programs faster than they are killed is stopped by nobody.
+    /// Maximum number of rounds: a process that starts programs faster than they are killed cannot be stopped this way.
     const MOST_ROUNDS: u32 = 64;
 
-    /// Rounds that find nobody, one after the other: on a machine where programs start and end all the time, each may miss one.
+    /// Maximum number of consecutive rounds that find nothing. On a machine where processes start and end all the time, every table
+    /// may be incomplete.
     const MOST_IN_VAIN: u32 = 8;
 
-    /// Looks at an environment that is empty, those of them in a row that find arguments, and the time between them.
+    /// Maximum reads of an empty environment, maximum consecutive reads that find arguments, and the time between reads.
     const MOST_LOOKS: u32 = 2_000;
     const MOST_LOOKS_AT_BARE: u32 = 20;
     const BETWEEN_LOOKS: Duration = Duration::from_micros(500);
@@ -89,7 +91,7 @@ mod linux {
         began: u64,
     }
 
-    /// The programs that descend from one that lives. Asked before it is killed: afterwards they are somebody else's children.
+    /// Returns the living descendants of a program. Call it before the kill: afterwards they have another parent.
     pub(in crate::tools) fn family_of(program: u32) -> BTreeSet<u32> {
         let table = table(&listed());
         let mut family = BTreeSet::new();
@@ -110,7 +112,7 @@ mod linux {
         family
     }
 
-    /// Kills a family, what it has started since, and every program with this mark.
+    /// Kills a family, the programs that it has started since, and every program with this mark.
     pub(in crate::tools) fn kill_family(mut family: BTreeSet<u32>, mark: &str) {
         let mut marked = Marked {
             entry: format!("{MARK}={mark}").into_bytes(),
@@ -118,7 +120,7 @@ mod linux {
         };
         let own = std::process::id();
         rounds(|table| {
-            // Nobody is older than whoever has started him.
+            // No process is older than its parent.
             let since = table.get(&own).map_or(0, |line| line.began);
             let mut found = Found::default();
             for (id, line) in table.iter().filter(|(id, line)| **id != own && line.began >= since) {
@@ -142,7 +144,7 @@ mod linux {
     #[derive(Default)]
     struct Found {
         programs: Vec<u32>,
-        /// Somebody ended before it was known whose he was: what he has started may not be in the table.
+        /// A process exited before its environment was read: its children may be missing in the table.
         is_anybody_missed: bool,
     }
 
@@ -154,8 +156,7 @@ mod linux {
     }
 
     impl Marked {
-        /// Has a program the mark? Nothing is known of one that has ended.
-        // What is waited for is another program: no run's time.
+        /// Returns whether the program has the mark, or `None` if it has exited.
         #[allow(clippy::disallowed_methods)]
         fn look_at(&mut self, id: u32) -> Option<bool> {
             let mut had_arguments = false;
@@ -191,7 +192,7 @@ mod linux {
         }
     }
 
-    /// Kills every child of this process, and what that leaves behind, where this process adopts it.
+    /// Kills every child of this process and the orphans that these leave behind, if this process adopts orphans.
     pub(in crate::tools) fn kill_every_child() {
         let has_started = super::NEXT.load(Ordering::Relaxed) > 0;
         if has_started && ADOPTS.load(Ordering::Relaxed) {
@@ -206,11 +207,12 @@ mod linux {
         }
     }
 
-    /// Kills whom `find` finds, until that is nobody who lives, in a table that misses nobody. What has ended and is our child is
-    /// taken off the table: nobody else does that.
+    /// Kills the processes that `find` returns, until a complete table contains none that lives. Exited children of this process
+    /// are reaped here, because no other code waits for them.
     fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Found) {
         let own = std::process::id();
-        // Those of the tables before. Whoever is new and ends while the table is read may have started somebody who is not in it.
+        // Process ids of the previous table. A new process that exits while the table is read may have started one that is missing
+        // in it.
         let mut known = BTreeSet::new();
         let mut in_vain = 0;
         for _ in 0..MOST_ROUNDS {
@@ -230,7 +232,7 @@ mod linux {
                     let is_reaped = line.parent == own && waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
                     tracing::trace!(id, is_reaped, "a descendant of a program has ended");
                 } else {
-                    // One that has ended meanwhile may have started another.
+                    // A process that has exited in the meantime may have started another, so another round follows.
                     let is_killed = kill_process(pid, Signal::KILL).is_ok();
                     tracing::trace!(id, is_killed, "a descendant of a program is left");
                     is_anybody_left = true;
@@ -256,7 +258,7 @@ mod linux {
         listed.iter().filter_map(|id| Some((*id, of(*id)?))).collect()
     }
 
-    /// A process's line. None where it has ended.
+    /// Reads a process's entry, or `None` if it has exited.
     fn of(id: u32) -> Option<Line> {
         line(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }

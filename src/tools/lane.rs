@@ -1,25 +1,25 @@
-//! The way to a server whose requests do not say which call they belong to: the calls of one run at a time.
+//! A lane to a server whose requests do not identify the tool call to which they belong: it admits the calls of one run at a time.
 //!
-//! A request of a server during a call (to a person, to a model) is answered by the run of that call. MCP names no call in it,
-//! and over HTTP a server may send such a request outside of the call's response. So while one run's calls are under way, those of
-//! other runs wait, in the order in which they came.
+//! A server's request during a call (to a person or a model) is answered by the run of that call. In MCP such a request names no
+//! call, and over HTTP a server may send it outside of the call's response. While calls of one run are in progress, those of other
+//! runs therefore wait, in FIFO order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::oneshot;
 
-/// Clones are the same lane.
+/// Clones refer to one lane.
 #[derive(Clone)]
 pub(super) struct Lane {
     state: Arc<Mutex<State>>,
-    /// The server may ask a model, which every run has.
+    /// True if the server may call models, which every run can answer.
     is_always: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// The run whose calls are under way.
+    /// The run that has calls in progress.
     run: Arc<str>,
     inside: usize,
     waiting: VecDeque<(Arc<str>, oneshot::Sender<Pass>)>,
@@ -29,7 +29,7 @@ struct State {
 pub(super) struct Pass(Lane);
 
 impl Lane {
-    /// `is_always`: whether calls are made in it also where nobody answers elicitations.
+    /// `is_always`: whether calls enter the lane even if elicitations have no handler.
     #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers ask"))]
     pub(super) fn new(is_always: bool) -> Self {
         let state = Arc::default();
@@ -44,7 +44,7 @@ impl Lane {
     pub(super) async fn enter(&self, run: &Arc<str>) -> Pass {
         let admitted = {
             let mut state = self.state();
-            // A run that calls all the time does not keep others out.
+            // A run that calls continuously must not starve others.
             let is_next = state.run == *run && state.waiting.is_empty();
             if state.inside == 0 || is_next {
                 state.run = Arc::clone(run);
@@ -80,14 +80,14 @@ impl Lane {
                 admitted.extend(now);
             }
         }
-        // A pass whose call was dropped meanwhile is dropped here, and leaves: not under the lock.
+        // Sending to a dropped call drops the pass, and its drop takes the lock, so the lock must not be held here.
         for (_, admit) in admitted {
             drop(admit.send(Pass(self.clone())));
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // The state is consistent after every statement, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     fn enter(lane: &Lane, run: &str) -> Entering {
         let (lane, run) = (lane.clone(), Arc::from(run));
         let mut entering: Entering = Box::pin(async move { lane.enter(&run).await });
-        // It stands in the queue from the first poll on.
+        // The first poll enters the queue, so poll once here to fix the order.
         match entering.as_mut().now_or_never() {
             Some(pass) => Box::pin(std::future::ready(pass)),
             None => entering,

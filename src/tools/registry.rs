@@ -1,5 +1,5 @@
-//! Tools by name, and what stands around every call: arguments are checked, it is decided on, a place is waited for, the
-//! time is limited, a panic is contained.
+//! Tools by name, with the steps around every call: argument check, approval, concurrency limit, timeout, and containment of
+//! panics.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use super::arguments::Checker;
 use super::lane::Lane;
 use crate::limiter::Limiter;
 
-/// Milliseconds a tool may take where nothing else is said.
+/// Default timeout of a tool call, in milliseconds.
 pub const DEFAULT_TIMEOUT: Millis = 60_000;
 
-/// Tool calls of one engine at once where nothing else is said; more wait.
+/// Default maximum number of concurrent tool calls of one engine; further calls wait.
 pub const DEFAULT_MAX_CALLS: usize = 256;
 
 /// The options of a tool's calls.
@@ -36,12 +36,11 @@ pub struct ToolOptions {
     pub max_parallel: Option<usize>,
     /// The rule for consent to each call.
     pub approval: Approval,
-    /// Milliseconds that a call waits for a person's consent; none: as long as it takes. A call that nobody answers in time
-    /// is refused.
+    /// Milliseconds that a call waits for a person's approval; `None`: without limit. A call without an answer in time is refused.
     pub approval_timeout: Option<Millis>,
-    /// The rule for a call that was under way when the process of its run ended; none: as its node says.
+    /// Rule for a call that was in progress when its run's process ended; `None`: the node's rule.
     pub in_doubt: Option<InDoubt>,
-    /// The tool's source, for people.
+    /// The tool's source, for display.
     pub source: String,
 }
 
@@ -58,7 +57,7 @@ impl Default for ToolOptions {
     }
 }
 
-/// A tool as people are told of it.
+/// Description of a tool, for display.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolInfo {
     /// Name, description, schema.
@@ -67,9 +66,9 @@ pub struct ToolInfo {
     pub options: ToolOptions,
 }
 
-/// Tools by name. A clone shares their limits.
+/// Tools by name. Clones share limits.
 ///
-/// A node's `tools` name them; a name that ends with `*` stands for every tool whose name begins so.
+/// A node's `tools` refers to them by name; a name that ends with `*` matches every tool with that prefix.
 #[derive(Clone)]
 pub struct ToolRegistry {
     tools: BTreeMap<String, Registered>,
@@ -109,7 +108,7 @@ impl ToolRegistry {
         Self::default()
     }
 
-    /// Adds a tool with the default [`ToolOptions`]; one of the same name is replaced.
+    /// Adds a tool with the default [`ToolOptions`], replacing a tool of equal name.
     pub fn register(&mut self, tool: Arc<dyn Tool>) {
         self.register_with(tool, ToolOptions::default());
     }
@@ -133,7 +132,7 @@ impl ToolRegistry {
         self.tools.insert(spec.name, registered);
     }
 
-    /// The same registry and this tool: `ToolRegistry::new().with(tool_fn(...))`.
+    /// Returns the registry with this tool added: `ToolRegistry::new().with(tool_fn(...))`.
     #[must_use]
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
         self.register(tool);
@@ -180,7 +179,7 @@ impl ToolRegistry {
         self.approver = Some(Approver::InPlace(Arc::new(decide)));
     }
 
-    /// Has `decide` decide on every call, and waits for what it says.
+    /// Sets the async function that decides on every call.
     pub fn approve_async(
         &mut self,
         decide: impl Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync + 'static,
@@ -188,8 +187,8 @@ impl ToolRegistry {
         self.approver = Some(Approver::Waiting(Arc::new(decide)));
     }
 
-    /// Has `answer` answer what tools ask a person in the middle of a call (elicitations of MCP servers); none declines.
-    /// Without, all are declined.
+    /// Sets the function that answers the questions which tools put to a person during a call (elicitations of MCP servers). `None`
+    /// declines. Without this function all are declined.
     pub fn on_elicitation(
         &mut self,
         answer: impl Fn(Elicitation) -> BoxFuture<'static, Option<Value>> + Send + Sync + 'static,
@@ -202,7 +201,7 @@ impl ToolRegistry {
         self.tools.keys().map(String::as_str)
     }
 
-    /// True if a node's name for tools stands for any.
+    /// Returns whether a name in a node's `tools` matches any tool.
     pub fn has(&self, name: &str) -> bool {
         self.names().any(|known| stands_for(name, known))
     }
@@ -220,7 +219,7 @@ impl ToolRegistry {
         self.tools.get(name).filter(|_| is_offered)
     }
 
-    /// The tools that a node's names stand for, each once, in the order of the names.
+    /// Returns the tools that match a node's names, each once, in the order of the names.
     fn meant<'a>(&'a self, names: &'a [Arc<str>]) -> impl Iterator<Item = &'a Registered> {
         names.iter().enumerate().flat_map(move |(place, offered)| {
             let earlier = &names[..place];
@@ -249,7 +248,7 @@ fn built_in_spec(tool: BuiltInTool) -> ToolSpec {
     }
 }
 
-/// True if a node's name for tools stands for this one.
+/// Returns whether a name in a node's `tools` matches this tool.
 fn stands_for(offered: &str, name: &str) -> bool {
     match offered.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -274,7 +273,7 @@ impl Tools for ToolRegistry {
 
     fn in_doubt(&self, name: &str, is_consented: bool) -> Option<InDoubt> {
         let found = self.tools.get(name)?;
-        // What a person was still to be asked about has not begun.
+        // A call that still awaits approval has not started.
         if found.options.approval == Approval::Ask && self.approver.is_none() && !is_consented {
             return Some(InDoubt::Retry);
         }
@@ -337,7 +336,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// The sampler that a tool may ask models by, where its call comes from a run.
+    /// Returns the sampler through which a tool may call models, if its call comes from a run.
     fn sampler(&self, clock: &WorkClock) -> Option<Sampler> {
         let models = self.models.as_ref()?;
         Some(Sampler::new(Arc::clone(models), self.caller.clone()?, clock.clone()))
@@ -420,7 +419,7 @@ impl Registered {
             Some(lane) => Some(lane.enter(&run).await),
             None => None,
         };
-        // Its own first, so that who waits for a busy tool takes no place from the others.
+        // Enter the tool's limit first, so that calls waiting for a busy tool do not occupy the shared limit.
         let _own = match &self.limiter {
             Some(limiter) => Some(limiter.enter(&run, 0, &clock).await),
             None => None,

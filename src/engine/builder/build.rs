@@ -18,16 +18,16 @@ use crate::engine::place::{Placement, process_seed};
 use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
 use crate::models::ModelsOfRuns;
 
-/// Runs at once where the builder is not told otherwise.
+/// Default maximum number of concurrent runs.
 const DEFAULT_MAX_RUNS: usize = 100_000;
 
-/// Runs that wait for one session, likewise.
+/// Default maximum number of runs that wait for one session.
 const DEFAULT_MAX_WAITING: usize = 64;
 
-/// Stay of a run in memory that waits, where nobody says.
+/// Default idle time after which a waiting run is parked.
 const DEFAULT_PARK_AFTER: Duration = Duration::from_mins(1);
 
-/// A number above those of every run that an earlier process began.
+/// Returns a number greater than those of all runs that an earlier process started.
 #[allow(clippy::disallowed_methods)] // no host is asked: the order outlives every one of them
 fn micros_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -35,7 +35,7 @@ fn micros_since_1970() -> u64 {
 }
 
 impl EngineBuilder {
-    /// Starts the engine's threads, registers what was given. All faults are reported at once.
+    /// Starts the engine's threads and registers everything that was added. All faults are reported at once.
     pub fn build(mut self) -> Result<Engine, BuildError> {
         self.check_settings()?;
         let checked = self.take_checked()?;
@@ -110,7 +110,7 @@ impl EngineBuilder {
         engine
             .register(&loaded, &engine.shared.graphs())
             .map_err(BuildError::Workflows)?;
-        // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
+        // The event bus must exist before the first run starts, independent of the caller's timing.
         engine.placement.wait_idle(STARTS_WITHIN);
         Ok(engine)
     }
@@ -128,7 +128,7 @@ impl EngineBuilder {
         Ok(())
     }
 
-    /// Everything an engine needs but threads, for who runs it on one of its own.
+    /// Creates everything that an engine needs except threads, for a caller that executes it on its own thread.
     pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
@@ -216,7 +216,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The first of the files that is not a triggered sub-workflow; empty where there is none.
+    /// Returns the first workflow of the files that is not a triggered sub-workflow, or an empty string.
     pub(crate) fn first_workflow(&self) -> String {
         let first = self.graphs.iter().find(|graph| !graph.triggered);
         first.map(|graph| graph.workflow_id.to_string()).unwrap_or_default()

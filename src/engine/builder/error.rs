@@ -19,9 +19,9 @@ pub enum BuildError {
     Files(Vec<(PathBuf, std::io::Error)>),
     /// The operating system gave no threads.
     Threads(std::io::Error),
-    /// The engine was to be [local](super::EngineBuilder::local), and its thread can not carry it.
+    /// The engine was to be [local](super::EngineBuilder::local), and the calling thread cannot run it.
     Local(NotLocalContext),
-    /// Two settings that exclude each other: which.
+    /// Two settings that exclude each other, by name.
     Settings(&'static str, &'static str),
     /// Tools that have the name of a built-in one: all of them.
     ReservedTools(Vec<String>),

@@ -18,7 +18,8 @@ pub(crate) struct CompiledDefinitions {
 type Cell = Arc<Mutex<Option<Graphs>>>;
 
 impl CompiledDefinitions {
-    /// The workflows of a definition, compiled where they are not yet. Only requests for the same definition wait for that.
+    /// Returns the workflows of a definition, compiling them on first use. Only requests for an equal definition wait for the
+    /// compilation.
     pub(crate) fn get_or_compile<E>(
         &self,
         hash: ContentHash,

@@ -1,4 +1,4 @@
-//! Effects in doubt: begun, and without an outcome when a run goes on.
+//! Effects in doubt: effects that had started and have no outcome when a run is resumed.
 
 use std::sync::Arc;
 
@@ -45,10 +45,11 @@ pub enum DoubtAnswer {
     Fail,
 }
 
-/// Asks a person.
+/// Function that asks a person about an effect in doubt.
 pub(crate) type AskDoubt = Arc<dyn Fn(DoubtQuestion) -> BoxFuture<'static, DoubtAnswer> + Send + Sync>;
 
-/// The messages for a run before it goes on. The effects that are answered by them are not open any more.
+/// Decides on the effects in doubt and returns the messages that a resumed run receives first. The decided effects are removed from
+/// the open ones.
 pub(super) async fn settle(
     shared: &Arc<EngineShared>,
     rebuilt: &mut Rebuilt,
@@ -117,7 +118,8 @@ pub(super) async fn settle(
         answers.push(Message::Supervisor(ToSupervisor::TriggerCalled { call, error }));
     }
     let mut told = Vec::with_capacity(answers.len() + 1);
-    // Also without a doubt: from here on what the run was told meanwhile may have begun.
+    // Sent even if no effect is in doubt: from here on, effects of the inputs that arrived while the run had no owner may have
+    // started.
     if !doubts.is_empty() || rebuilt.is_uncarried {
         told.push(Message::Supervisor(ToSupervisor::Recovered(doubts)));
     }
@@ -247,7 +249,7 @@ struct Said {
     result: Value,
 }
 
-/// Asks a function or tool of this name what came of an effect.
+/// Calls the function or tool of this name, which reports the outcome of an effect.
 async fn reconcile(shared: &EngineShared, name: &str, question: &DoubtQuestion) -> Result<DoubtAnswer, ResumeError> {
     let ports = shared.ports();
     let failed = |why: String| ResumeError::NotReconciled {
@@ -313,7 +315,8 @@ fn done(kind: DoubtKind, result: Value) -> Outcome {
     }
 }
 
-/// A model hears of a tool that its call is in doubt.
+/// Returns the outcome of an effect that is not repeated. For a tool call, the model receives the information that the call is in
+/// doubt.
 fn failed(kind: DoubtKind, effect_id: &str) -> Outcome {
     let error = not_again(effect_id);
     match kind {

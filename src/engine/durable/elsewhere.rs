@@ -1,4 +1,4 @@
-//! Runs that are put into the store for another process to carry.
+//! Runs that are written to the store for another process to execute.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use super::journal::{beginning, start_of};
 use super::resume::ResumeError;
 
 impl RunBuilder {
-    /// Puts the run into the engine's [store](crate::EngineBuilder::store) without carrying it, and gives its id: it is durable then, and
-    /// takes its first step in whichever process goes on with it, such as a worker of a store that several share. Its time, and its
-    /// [`deadline`](Self::deadline), begin now. What was asked for of it here (events, answers) is not given.
+    /// Writes the run to the engine's [store](crate::EngineBuilder::store) without executing it, and returns its id. The run is
+    /// then durable; the process that claims it executes the first step, for example a worker of a shared store. Its time and its
+    /// [`deadline`](Self::deadline) start now. Event subscriptions and answers that were requested on this builder do not apply.
     ///
     /// ```
     /// # use serde_json::json;
@@ -27,7 +27,7 @@ impl RunBuilder {
     /// ```
     ///
     /// # Errors
-    /// The engine has no store, or it fails; there is a run of this id in it; the run can not start.
+    /// Fails if the engine has no store, the store fails, a run of this id exists in it, or the run cannot start.
     pub async fn start_elsewhere(self) -> Result<Arc<str>, ResumeError> {
         let durable = self.engine.durable()?;
         if let Some(invalid) = self.invalid {

@@ -1,10 +1,10 @@
-//! Conversations of sessions as stores have them: chains of contents, each the part that one run has added.
+//! Stored conversations of sessions: each is a chain of contents, one part for each run that has added to it.
 //!
-//! A part says how many messages of the conversation before it stay, which ones follow, and what has changed in the marks. It
-//! names the part before it, and follows it in the store: whoever names the last one has them all.
+//! A part contains the number of messages of the preceding conversation that remain, the messages that follow, and the changes of
+//! the marks. It refers to the part before it and is stored after it, so a reference to the last part is a reference to all.
 //!
-//! The conversations that were used last stay in memory, where runs share their messages: a run reads the parts that others have
-//! added since, and none where there are none.
+//! The most recently used conversations are cached in memory, where runs share their messages: a run reads only the parts that
+//! other processes have added since.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 /// Bytes of messages in a part, at most; a larger message is a part by itself.
 const PART_BYTES: usize = 512 << 10;
 
-/// Bytes of the parts whose conversations stay in memory, at most; the one that was used last stays in any case.
+/// Maximum bytes of the parts whose conversations are cached. The most recently used one is always cached.
 const CACHED_BYTES: usize = 32 << 20;
 
-/// Parts whose names are read at first, and at most, at once.
+/// Number of part names read in the first request, and in any request.
 const FIRST_NAMES: usize = 16;
 const MOST_NAMES: usize = 4_096;
 
@@ -45,7 +45,7 @@ struct Part {
     tokens: Vec<u64>,
     version: u64,
     reshaped: u64,
-    /// None: no marks, or in a later part of the same run.
+    /// `None`: no marks, or the marks are in a later part of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     marks: Option<MarksAfter>,
 }
@@ -108,7 +108,7 @@ pub(super) struct Added {
     pub(super) last: Option<StoredConversation>,
 }
 
-/// Writes what a run has added to the conversation that it began with.
+/// Serializes what a run has added to the conversation with which it started.
 pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
     let conversation = &left.state.conversation;
     let (mut last, mut keeps) = (left.follows.clone(), conversation.inherited());
@@ -221,7 +221,8 @@ impl Conversations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run leaves this conversation, whose last parts it has written: so many bytes.
+    /// Caches the conversation that a run has written to its session. `added_bytes` is the size of the parts that the run has
+    /// written.
     pub(super) fn put(
         &self,
         session: &Arc<str>,
@@ -322,7 +323,7 @@ impl Cached {
     }
 }
 
-/// The same conversation, whose messages cost this, where that is said.
+/// Returns the conversation with these token counts of its messages, if there are any.
 fn recounted(conversation: Conversation, tokens: &[u64]) -> Result<Conversation, String> {
     if tokens.is_empty() {
         return Ok(conversation);

@@ -8,11 +8,11 @@ use pirn_actors::ports::{Models, Tools};
 use pirn_core::definition::TriggerAction;
 use pirn_core::graph::{Graph, NodeKind};
 
-/// An engine's tools and models, to say which of a run's it lacks.
+/// An engine's tools and models, to determine which resources of a run it lacks.
 pub(crate) struct Resources {
     tools: Arc<dyn Tools>,
     models: Arc<dyn Models>,
-    /// Of the graphs that were asked about last, by the run's workflow.
+    /// Results for the graphs of the last request, by the run's workflow.
     last: Mutex<Option<(Graphs, ByWorkflow)>>,
 }
 
@@ -27,7 +27,7 @@ impl Resources {
         }
     }
 
-    /// Returns what a run of this workflow may call and this engine does not have: `tool NAME`, `profile ID`.
+    /// Returns the names that a run of this workflow may call and this engine lacks: `tool NAME`, `profile ID`.
     pub(super) fn missing(&self, graphs: &Graphs, workflow_id: &str) -> Arc<[String]> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let known = last.take().filter(|(of, _)| Arc::ptr_eq(of, graphs));

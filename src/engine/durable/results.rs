@@ -1,4 +1,5 @@
-//! Large tool results in a store: each a text of its own, once for all runs, and named in the step that it came with.
+//! Large tool results in a store: each is a separate content, stored once for all runs, and referred to by the step that received
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use pirn_core::thread::{Input, Outcome};
 use pirn_store::{Content, ContentHash};
 use serde_json::{Value, json};
 
-/// The bytes from which on a result is a text of its own.
+/// Minimum size in bytes of a result that is stored separately.
 const LARGE: usize = 4 << 10;
 
-/// The place of a tool's result in a step, and the field that stands there in place of a text.
+/// JSON pointer to a tool's result in a step, and the field of the object that replaces the string.
 const RESULT: &str = "/message/Thread/1/Input/Answer/outcome/Tool/content";
 const KEPT: &str = "kept";
 
-/// True if results of runs over these workflows are texts of their own.
+/// Returns whether large results of runs of these workflows are stored separately.
 pub(super) fn are_kept_apart(graphs: &Graphs) -> bool {
     graphs.values().any(|graph| graph.config.artifact_tokens.is_some())
 }
@@ -37,9 +38,9 @@ pub(super) fn without_result(told: &Told) -> Option<serde_json::Result<(String, 
     })
 }
 
-/// Reads a step, whose result, where it is a text of its own, is among these.
+/// Parses a step whose result is stored separately and is among `texts`. Returns `None` if the step contains its result.
 pub(super) fn with_result(body: &str, texts: &BTreeMap<ContentHash, Arc<str>>) -> Option<Result<Told, String>> {
-    // No text of JSON has these quotes.
+    // Serialized JSON strings escape their quotes, so this sequence cannot occur within one.
     if texts.is_empty() || !body.contains("\"content\":{\"kept\":\"") {
         return None;
     }

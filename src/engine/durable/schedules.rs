@@ -39,7 +39,7 @@ impl ScheduleMemory for Durable {
 
     fn keep(&self, schedule: &str, kept: &Kept) {
         let text = serde_json::to_string(kept).unwrap_or_default();
-        // A command takes effect though nobody waits for it; a store that fails says so to the runs.
+        // The command takes effect even if the returned future is dropped. A store failure is reported to the runs.
         drop(self.store.set_meta(&name(schedule), Some(text)));
     }
 

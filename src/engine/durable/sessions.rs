@@ -1,7 +1,7 @@
-//! Outcomes of runs in their sessions, in a store: with the run's end, in one commit.
+//! Session results of durable runs, which are committed with the end of the run.
 //!
-//! A conversation is a chain of contents ([`parts`](super::parts)): a run writes what it has added, and names the part that it
-//! began with. So no message is written twice, and neither the session nor a record of a run grows with the conversation.
+//! A conversation is a chain of contents ([`parts`](super::parts)): a run writes what it has added and refers to the part with
+//! which it started. Each message is written once, and neither the session nor a record of a run grows with the conversation.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, Stor
 use super::journal::not_kept;
 use super::parts::{Conversations, parts_of};
 
-/// So many runs are asked for at once.
+/// Number of runs read per page.
 const PAGE: usize = 1_000;
 
-/// Returns the write that leaves a run's outcome in its session, and the parts that the run has added to the conversation.
+/// Returns the write that stores a run's result in its session, and the parts that the run has added to the conversation.
 pub(super) fn write(
     left: &SessionLeft,
     at: u64,
@@ -103,7 +103,7 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
         after = page.last().map(Run::place);
         for run in page.into_iter().filter(|run| run.session.is_some()) {
             let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
-            // One that can not be read can not go on either.
+            // A run whose record is unreadable cannot be resumed either.
             let begun = texts
                 .first()
                 .and_then(|text| serde_json::from_str::<BegunRecord>(text).ok());
@@ -148,7 +148,7 @@ async fn state(
 impl SessionKeeper for StoredSessions {
     fn unfinished(&self) -> BoxFuture<'static, Result<Vec<SessionPlace>, RunError>> {
         if self.store.claims().is_some() {
-            // Other processes carry them, and the store says whose turn it is.
+            // Other processes own the runs, and the store determines the order of a session's runs.
             return std::future::ready(Ok(Vec::new())).boxed();
         }
         let store = Arc::clone(&self.store);
@@ -183,7 +183,7 @@ impl SessionKeeper for StoredSessions {
     }
 
     fn keeps_places(&self) -> bool {
-        // Of a store that several share, the store says whose turn it is.
+        // For a shared store, the store determines the order of a session's runs.
         self.store.claims().is_none()
     }
 }
