@@ -1,5 +1,5 @@
-//! Other names that a field is read under. They are serde's `alias` attributes, listed where serde does not tell of them:
-//! for the schema, for pointers, and for a misspelt field that is not to be reported as missing too.
+//! Aliases of fields. They duplicate serde's `alias` attributes, which cannot be queried, for the schema, for pointers, and so
+//! that a misspelt field is not also reported as missing.
 
 /// A type, the name of one of its fields, and another name for that field.
 pub(super) const ALIASES: [(&str, &str, &str); 6] = [
@@ -11,13 +11,13 @@ pub(super) const ALIASES: [(&str, &str, &str); 6] = [
     ("VariableDefinition", "value", "defaultValue"),
 ];
 
-/// The field that a key names.
+/// Returns the canonical name of a key.
 pub(super) fn canonical(key: &str) -> &str {
     let alias = ALIASES.iter().find(|(_, _, alias)| *alias == key);
     alias.map_or(key, |(_, field, _)| field)
 }
 
-/// The other names of a field.
+/// Returns the aliases of a field.
 pub(super) fn aliases_of(field: &str) -> impl Iterator<Item = &'static str> {
     ALIASES
         .iter()

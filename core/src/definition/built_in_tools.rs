@@ -1,24 +1,24 @@
-//! Tools that a run answers itself, from its own state: nothing outside is called, and nothing of the answer is journaled.
+//! Built-in tools: a run answers them from its own state, without an external call, and does not journal the answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::WorkflowConfig;
 
-/// A tool that a run answers itself. Its name is reserved.
+/// A built-in tool. Its name is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BuiltInTool {
-    /// `read_artifact {id, range? | grep?, from?}`: a part of a large result.
+    /// `read_artifact {id, range? | grep?, from?}`: returns a part of a large result.
     ReadArtifact,
-    /// `recall {query, from?}`: archived messages that have words of the query.
+    /// `recall {query, from?}`: searches archived messages for words of the query.
     Recall,
 }
 
 impl BuiltInTool {
-    /// All of them.
+    /// All built-in tools.
     pub const ALL: [Self; 2] = [Self::ReadArtifact, Self::Recall];
 
-    /// The name that models and `tools` use.
+    /// Returns the name in model requests and in `tools`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadArtifact => "read_artifact",
@@ -26,12 +26,12 @@ impl BuiltInTool {
         }
     }
 
-    /// The tool of this name.
+    /// Returns the tool with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// The setting in a workflow's `config` that offers it.
+    /// Returns the setting in a workflow's `config` that enables the tool.
     pub fn setting(self) -> &'static str {
         match self {
             Self::ReadArtifact => "artifactTokens",
@@ -39,7 +39,7 @@ impl BuiltInTool {
         }
     }
 
-    /// True where the workflow offers it.
+    /// True if the workflow enables the tool.
     pub fn is_offered(self, config: &WorkflowConfig) -> bool {
         match self {
             Self::ReadArtifact => config.artifact_tokens.is_some(),
@@ -47,7 +47,7 @@ impl BuiltInTool {
         }
     }
 
-    /// Its description, for the model.
+    /// Returns the description for the model.
     pub fn description(self) -> &'static str {
         match self {
             Self::ReadArtifact => {
@@ -63,7 +63,7 @@ impl BuiltInTool {
         }
     }
 
-    /// JSON Schema of its arguments.
+    /// Returns the JSON Schema of the arguments.
     pub fn parameters(self) -> Value {
         let from = json!({"type": "integer", "minimum": 0, "description": "Matches to pass over: a page says it"});
         match self {

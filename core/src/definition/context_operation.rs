@@ -1,4 +1,4 @@
-//! The operations of CONTEXT_PROCESSOR; [`crate::conversation`] carries them out.
+//! Operations of CONTEXT_PROCESSOR; [`crate::conversation`] implements them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use super::{ConversationHistoryOptions, HistoryRange, PinSection};
 use crate::message::Role;
 
-/// A template's text.
+/// Source of a template.
 pub type Text = String;
 
-/// A message whose content is a template.
+/// A message with a template as its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -18,7 +18,7 @@ pub struct TextMessage {
     pub role: Role,
     /// Template.
     pub content: Text,
-    /// Kept by every compression.
+    /// Retained by every compression.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin: bool,
 }
@@ -30,13 +30,13 @@ pub struct TextMessage {
 pub enum ContextOperation {
     /// Adds messages.
     Insert(InsertContext),
-    /// Puts messages in the place of others.
+    /// Replaces messages by others.
     Replace(ReplaceContext),
-    /// Keeps or removes from an end.
+    /// Retains or removes messages at one end.
     Truncate(TruncateContext),
     /// Removes all.
     Clear(ClearContext),
-    /// Keeps what matches.
+    /// Retains the messages that match.
     Filter(FilterContext),
     /// Compresses by a built-in strategy.
     Compress(CompressionConfig),
@@ -49,7 +49,7 @@ pub enum ContextOperation {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClearContext {
-    /// True to keep system messages.
+    /// True to retain system messages.
     #[serde(default = "yes")]
     pub keep_system: bool,
 }
@@ -81,7 +81,7 @@ fn at_end() -> i64 {
 pub struct ReplaceContext {
     /// The messages to replace.
     pub target: Target,
-    /// The messages put in their place.
+    /// The replacement.
     pub replacement: Replacement,
     /// Role of a replacement that is text.
     #[serde(default = "user")]
@@ -123,16 +123,16 @@ pub enum Replacement {
     Messages(Vec<TextMessage>),
 }
 
-/// `truncate {keepFirst|keepLast|removeFirst|removeLast|range, role?}`: exactly one of the first five; with `role`
-/// it counts, and keeps, only that role's messages.
+/// `truncate {keepFirst|keepLast|removeFirst|removeLast|range, role?}`: exactly one of the first five; with `role` it counts, and
+/// retains, only that role's messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TruncateContext {
-    /// Keep the first n.
+    /// Retain the first n.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_first: Option<u64>,
-    /// Keep the last n.
+    /// Retain the last n.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<u64>,
     /// Remove the first n.
@@ -141,7 +141,7 @@ pub struct TruncateContext {
     /// Remove the last n.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remove_last: Option<u64>,
-    /// Keep these, half-open.
+    /// Retain this half-open range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<HistoryRange>,
     /// Only this role's messages.
@@ -149,7 +149,7 @@ pub struct TruncateContext {
     pub role: Option<Role>,
 }
 
-/// `filter {roles?, contentContains?, contentExcludes?}`: what meets all that is given stays.
+/// `filter {roles?, contentContains?, contentExcludes?}`: a message is retained if it meets every given condition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -160,7 +160,7 @@ pub struct FilterContext {
     /// Contains one of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_contains: Option<Vec<String>>,
-    /// Contains none of these.
+    /// Does not contain any of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_excludes: Option<Vec<String>>,
 }
@@ -187,15 +187,15 @@ pub struct CompressionConfig {
     /// The strategy's parameters.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// Of `config.compression` alone: the share of the token limit (above 0, below 1) at which the compression begins early, in the
-    /// background.
+    /// For `config.compression` only: the share of the token limit (above 0, below 1) at which a speculative compression starts
+    /// in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculative_at: Option<f64>,
 }
 
 impl CompressionConfig {
-    /// Returns the config of a node in a workflow with this `config.compression`: where the node names no strategy, the
-    /// workflow's, with its own parameters laid over the workflow's.
+    /// Returns the config of a node in a workflow with this `config.compression`: if the node names no strategy, the workflow's
+    /// strategy and parameters, overridden by the node's parameters.
     #[must_use]
     pub fn or_default(&self, default: Option<&Self>) -> Self {
         let mut config = self.clone();

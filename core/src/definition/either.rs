@@ -1,6 +1,7 @@
-//! Reading of values that come in several forms, told apart by their JSON type.
+//! Deserialisation of values with several forms, which are distinguished by their JSON type.
 //!
-//! serde's untagged enums say of a value only that it fits no form, and not where; here an error is the chosen form's own.
+//! An error of serde's untagged enums says only that no form fits, and not where; here the error is that of the form that the
+//! type selects.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,10 +11,10 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpect
 
 use super::{AllWord, ConversationHistoryOptions, HistorySelection, PinnedText, Replacement, Target, TextMessage};
 
-/// Reads a flag or a text by these functions, where there are any, and everything else as an `S`.
+/// Reads a flag or a string with these functions, if present, and every other value as an `S`.
 struct ByJsonType<T, S> {
     expected: &'static str,
-    /// True if a list may be an `S`; serde reads one as a struct's fields in order.
+    /// True if an `S` may be a list. Otherwise lists are refused, because serde reads one as a struct's fields in order.
     takes_lists: bool,
     flag: Option<fn(bool) -> T>,
     text: fn(&str) -> Option<T>,

@@ -1,4 +1,4 @@
-//! Faults: a stable code, a sentence, and the place in the user's own text.
+//! Faults: a stable code, a sentence, and a position in the user's source.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ macro_rules! fault_codes {
 }
 
 fault_codes! {
-    /// The text is not JSON.
+    /// The source is not JSON.
     InvalidJson = "INVALID_JSON",
     /// A size, a depth or a nesting is above its limit.
     LimitExceeded = "LIMIT_EXCEEDED",
@@ -34,7 +34,7 @@ fault_codes! {
     DuplicateField = "DUPLICATE_FIELD",
     /// An unknown field.
     UnknownField = "UNKNOWN_FIELD",
-    /// A field that must be there is not.
+    /// A required field is missing.
     MissingField = "MISSING_FIELD",
     /// A value of the wrong type, or out of its range.
     InvalidValue = "INVALID_VALUE",
@@ -42,11 +42,11 @@ fault_codes! {
     DuplicateWorkflowId = "DUPLICATE_WORKFLOW_ID",
     /// Two nodes of a workflow have one id.
     DuplicateNodeId = "DUPLICATE_NODE_ID",
-    /// Two triggers that stand together have one id.
+    /// Two triggers of one owner have one id.
     DuplicateTriggerId = "DUPLICATE_TRIGGER_ID",
-    /// An edge, route, `onError` or path names a node that is not there.
+    /// An edge, route, `onError` or path names a node that does not exist.
     UnknownNodeReference = "UNKNOWN_NODE_REFERENCE",
-    /// An edge where none may be: into START, out of END, a condition on a FORK's edge.
+    /// An edge that is not allowed: into START, out of END, or with a condition on a FORK's edge.
     InvalidEdge = "INVALID_EDGE",
     /// No START.
     MissingStart = "MISSING_START",
@@ -86,57 +86,57 @@ fault_codes! {
     InvalidThreshold = "INVALID_THRESHOLD",
     /// A time is negative, not a number, or above ten years.
     InvalidTimeout = "INVALID_TIMEOUT",
-    /// A SUBGRAPH or a trigger names a workflow that is not there.
+    /// A SUBGRAPH or a trigger names a workflow that does not exist.
     UnknownWorkflowReference = "UNKNOWN_WORKFLOW_REFERENCE",
     /// Called sub-workflows call each other in a cycle.
     SubgraphCycle = "SUBGRAPH_CYCLE",
-    /// A triggered sub-workflow has not its form, or something that needs one names another workflow.
+    /// A workflow does not have the form of a triggered sub-workflow, or a normal workflow is used as one.
     InvalidTriggeredWorkflow = "INVALID_TRIGGERED_WORKFLOW",
     /// A selection of messages that selects nothing or makes no sense.
     InvalidHistoryOptions = "INVALID_HISTORY_OPTIONS",
     /// A callback of CONTINUE_FROM_TRIGGER that contradicts itself.
     InvalidCallback = "INVALID_CALLBACK",
-    /// A cron expression that cannot be read, a time zone that there is not, or an action that a schedule can not have.
+    /// An invalid cron expression, an unknown time zone, or an action that a schedule cannot have.
     InvalidSchedule = "INVALID_SCHEDULE",
     /// An expression or script that does not parse, or is too long.
     InvalidExpression = "INVALID_EXPRESSION",
-    /// A script names what is not there.
+    /// A script uses an undefined name.
     UnknownName = "UNKNOWN_NAME",
     /// A template that does not parse.
     InvalidTemplate = "INVALID_TEMPLATE",
-    /// A JSON Schema that is none: of an input, a reply or an answer.
+    /// An invalid JSON Schema of an input, a reply or an answer.
     InvalidSchema = "INVALID_SCHEMA",
     /// A function that is not registered.
     UnknownFunction = "UNKNOWN_FUNCTION",
     /// A model profile that no engine is built with.
     InvalidProfile = "INVALID_PROFILE",
-    /// A profile that is not there; a warning where no profile at all is configured.
+    /// An undefined profile; a warning if no profiles are configured.
     UnknownProfile = "UNKNOWN_PROFILE",
-    /// Something that a budget limits, and of which nobody knows how much a model call may use at most.
+    /// A budget limits tokens or cost, and a model call has no known maximum of them.
     BudgetWithoutMaximum = "BUDGET_WITHOUT_MAXIMUM",
-    /// A budget of money, and a profile without prices.
+    /// A budget limits the cost, and a profile has no prices.
     BudgetWithoutPrices = "BUDGET_WITHOUT_PRICES",
     /// A tokenizer that is neither built in nor registered.
     UnknownTokenizer = "UNKNOWN_TOKENIZER",
-    /// Warning: a tool that the config at hand does not give.
+    /// Warning: a tool that the current configuration does not provide.
     UnknownTool = "UNKNOWN_TOOL",
-    /// Warning: a compression strategy that is none of the built-in ones; nothing is compressed.
+    /// Warning: a compression strategy that is not built in; nothing is compressed.
     UnknownStrategy = "UNKNOWN_STRATEGY",
-    /// Warning: the program of a tool or of an MCP server is not on this machine.
+    /// Warning: the program of a tool or of an MCP server is not installed on this machine.
     ProgramNotFound = "PROGRAM_NOT_FOUND",
-    /// Warning: the older form, with `forkId` in place of `forkPathIds`.
+    /// Warning: the legacy form, with `forkId` instead of `forkPathIds`.
     LegacyForm = "LEGACY_FORM",
     /// Warning: several options in one selection; the first in the documented order wins.
     AmbiguousHistoryOptions = "AMBIGUOUS_HISTORY_OPTIONS",
     /// Warning: an edge that is drawn but never taken.
     IgnoredEdge = "IGNORED_EDGE",
-    /// Warning: whatever its paths do, the JOIN fails.
+    /// Warning: the JOIN fails whatever its paths do.
     JoinNeverSucceeds = "JOIN_NEVER_SUCCEEDS",
-    /// Warning: fewer paths can complete than `threshold` asks for.
+    /// Warning: fewer paths can complete than `threshold` requires.
     ThresholdOutOfReach = "THRESHOLD_OUT_OF_REACH",
     /// Warning: the JOIN is decided before the path's turn comes.
     BranchNeverStarts = "BRANCH_NEVER_STARTS",
-    /// Warning: a loop whose exits no run takes.
+    /// Warning: a loop without an exit that a run can take.
     LoopWithoutExit = "LOOP_WITHOUT_EXIT",
     /// Warning: a route or an edge that no run takes.
     UnreachableRoute = "UNREACHABLE_ROUTE",
@@ -146,9 +146,9 @@ fault_codes! {
     TriggerFiresItself = "TRIGGER_FIRES_ITSELF",
     /// Warning: triggers start workflows in a cycle.
     WorkflowRing = "WORKFLOW_RING",
-    /// Warning: nothing happens at `config.tokenLimit`.
+    /// Warning: no trigger and no compression reacts to `config.tokenLimit`.
     TokenLimitWithoutCompression = "TOKEN_LIMIT_WITHOUT_COMPRESSION",
-    /// Warning: a system text that is new each time, so that no provider's cache serves the request.
+    /// Warning: the system prompt changes with each request, so that no provider's cache can serve it.
     UncacheablePrompt = "UNCACHEABLE_PROMPT",
 }
 
@@ -164,10 +164,10 @@ impl Serialize for FaultCode {
     }
 }
 
-/// Faults that are found in one file, or in one set of definitions; likewise warnings. Beyond them nothing is looked for.
+/// Maximum number of faults reported for one file or one set of definitions; likewise for warnings. The check stops there.
 pub const MAX_FAULTS: usize = 1_000;
 
-/// Keeps the first [`MAX_FAULTS`], and says so where there are more.
+/// Truncates the list to [`MAX_FAULTS`], with a note if there were more.
 pub(crate) fn bounded(faults: &mut Vec<Fault>, what: &str) {
     if faults.len() > MAX_FAULTS {
         faults.truncate(MAX_FAULTS);
@@ -179,7 +179,7 @@ pub(crate) fn bounded(faults: &mut Vec<Fault>, what: &str) {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// From 1.
@@ -192,27 +192,27 @@ pub struct Position {
     pub length: usize,
 }
 
-/// One thing that is wrong, or that deserves a warning.
+/// A fault or a warning.
 ///
 /// As JSON: `{code, message, pointer, line?, column?, file?, help?}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The faults.
+    /// Its code.
     pub code: FaultCode,
     /// One sentence for a person.
     pub message: String,
-    /// JSON pointer into the text as the user wrote it; into the definition where there is no text.
+    /// JSON pointer into the source as the user wrote it; into the definition if there is no source.
     pub pointer: String,
-    /// The file's name, where there is one.
+    /// The file's name, if there is one.
     pub file: Option<String>,
-    /// The place in the file.
+    /// The position in the file.
     pub position: Option<Position>,
     /// Advice on how to correct it.
     pub help: Option<String>,
 }
 
 impl Fault {
-    /// The same fault with advice.
+    /// Adds advice.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

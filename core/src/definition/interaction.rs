@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// USER_INTERACTION: asks a person and waits.
+/// USER_INTERACTION: asks a person a question and waits for the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -16,31 +16,31 @@ pub struct UserInteractionConfig {
     /// The answers to choose from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choices: Option<Vec<Value>>,
-    /// Template: whom it is for.
+    /// Template: the addressee of the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
-    /// The thread variable that takes the answer.
+    /// Thread variable that receives the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assign_to: Option<String>,
     /// Time to wait, milliseconds; 0 or absent: for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// The policy where nobody has answered by then (default `fail`).
+    /// Policy if the question is not answered in time (default `fail`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
-    /// The answer that `onTimeout: "default"` stands for.
+    /// The answer used by `onTimeout: "default"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
 }
 
-/// The policy where a question was not answered in time.
+/// Policy for a question that was not answered in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum OnTimeout {
     /// A word.
     Word(TimeoutWord),
-    /// The thread goes on there.
+    /// The thread continues at this node.
     Target(TimeoutTarget),
 }
 
@@ -55,17 +55,17 @@ pub enum TimeoutWord {
     Default,
 }
 
-/// The node a thread goes to after a question that nobody answered.
+/// The node where a thread continues after a question that was not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TimeoutTarget {
-    /// The node to go to.
+    /// The node's id.
     pub target_node_id: String,
 }
 
 impl UserInteractionConfig {
-    /// The node that a timeout leads to.
+    /// Returns the target node of a timeout.
     pub fn timeout_target(&self) -> Option<&str> {
         match &self.on_timeout {
             Some(OnTimeout::Target(target)) => Some(&target.target_node_id),

@@ -1,7 +1,7 @@
-//! The content of a workflow file: the canonical types that the generous loader produces.
+//! Content of a workflow file: the canonical types that the loader produces.
 //!
-//! A value of these types is what the user wrote, with aliases resolved and legacy forms normalised; whether it
-//! makes sense as a graph is decided by [`crate::graph`].
+//! A value of these types contains what the user wrote, with aliases resolved and legacy forms normalised; [`crate::graph`]
+//! checks that it is a valid graph.
 
 mod aliases;
 mod budget;

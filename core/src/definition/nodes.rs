@@ -37,7 +37,7 @@ pub enum NodeConfig {
     Wait(WaitConfig),
     /// Calls one tool, without a model.
     Tool(ToolConfig),
-    /// Asks a person and waits.
+    /// Asks a person a question and waits.
     UserInteraction(UserInteractionConfig),
     /// Begins a loop.
     LoopStart(LoopStartConfig),
@@ -49,14 +49,14 @@ pub enum NodeConfig {
     ContinueFromTrigger(ContinueFromTriggerConfig),
 }
 
-/// The ways threads leave a node.
+/// Outgoing transitions of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NodeExits<'a> {
-    /// By the edges that are drawn.
+    /// The node's edges.
     Edges,
-    /// By what a ROUTE lists; its edges are for the drawing.
+    /// The routes of a ROUTE; its edges are only drawn.
     Routes(&'a RouteConfig),
-    /// By the paths of a FORK, a thread each.
+    /// The paths of a FORK, one thread each.
     Paths(&'a ForkConfig),
 }
 
@@ -107,7 +107,7 @@ impl NodeConfig {
         }
     }
 
-    /// The ways threads leave such a node. A ROUTE without routes goes by its edges.
+    /// Returns the outgoing transitions of the node. A ROUTE without routes uses its edges.
     pub fn exits(&self) -> NodeExits<'_> {
         match self {
             Self::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
@@ -191,7 +191,7 @@ pub enum VariableScope {
     Thread,
     /// The run's; the last write is seen by all.
     Global,
-    /// The run's, and handed on from each run of a session to the next.
+    /// The run's, and passed from each run of a session to the next.
     Session,
 }
 
@@ -203,12 +203,12 @@ pub struct VariableConfig {
     /// The name of the variable (`variable` is an alias).
     #[serde(alias = "variable")]
     pub variable_name: String,
-    /// Expression whose value is assigned.
+    /// Expression; the variable is set to its result.
     pub expression: String,
     /// Checked and, for text that reads as a number or boolean, converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
-    /// The thread's or the run's; absent: the scope that `variables` declares for this name, or the thread's.
+    /// The thread's or the run's; absent: the scope declared in `variables` for this name, or the thread's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<VariableScope>,
     /// True to make later assignments `READONLY_VARIABLE`.
@@ -227,23 +227,23 @@ pub struct LlmConfig {
     /// Template; joins the conversation as a user message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Texts, images and files of the same user message, after the prompt: a list of `{type: text | image | file, ...}` with
-    /// templates in its strings, or one expression that gives such a list.
+    /// Further parts of the same user message, after the prompt: a list of `{type: text | image | file, ...}` with templates in
+    /// its strings, or one expression that returns such a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Value>,
-    /// Template; the request's system message where the conversation has none.
+    /// Template; the request's system message if the conversation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// Names of registered tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Laid over the profile's parameters; strings are templates.
+    /// Overrides the profile's parameters; strings are templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
     /// Rounds of tool calls (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tool_rounds: Option<u32>,
-    /// The policy where the model asks for tools once more after the last round (default `fail`).
+    /// Policy if the model requests tools after the last round (default `fail`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_limit: Option<ToolRoundLimit>,
     /// `{ type: "json_schema", schema, name? }`: the reply is checked, retried once with the error.
@@ -251,7 +251,7 @@ pub struct LlmConfig {
     pub response_format: Option<Value>,
 }
 
-/// The policy where a model asks for tools after the last round that its node allows.
+/// Policy if a model requests tools after the last round that its node allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -259,7 +259,7 @@ pub enum ToolRoundLimit {
     /// The node fails with `TOOL_ROUNDS_EXCEEDED`.
     #[default]
     Fail,
-    /// The model is asked once more, without tools.
+    /// One more request is sent to the model, without tools.
     Answer,
 }
 
@@ -268,13 +268,13 @@ pub enum ToolRoundLimit {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CodeConfig {
-    /// JavaScript: the body of an async function; what it returns is the output.
+    /// JavaScript: the body of an async function, which returns the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// A registered Rust function's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Its input (default: the thread's `input`): text is an expression, anything else is taken as it is, with templates in its
+    /// Its input (default: the thread's `input`): text is an expression, anything else is used literally, with templates in its
     /// strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
@@ -288,7 +288,7 @@ pub struct RouteConfig {
     /// Tried by priority (highest first), then list order.
     #[serde(default)]
     pub routes: Vec<Route>,
-    /// The node to go to when none holds.
+    /// The node to continue at if no route matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_target_node_id: Option<String>,
 }
@@ -300,7 +300,7 @@ pub struct RouteConfig {
 pub struct Route {
     /// Expression.
     pub condition: String,
-    /// The node to go to when it holds.
+    /// The node to continue at if the condition is true.
     pub target_node_id: String,
     /// Higher is tried first (default 0).
     #[serde(default)]
@@ -366,7 +366,7 @@ impl JoinStrategy {
     }
 }
 
-/// The fate of the paths that still run when a JOIN is decided.
+/// The fate of the paths that are running when a JOIN is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -374,11 +374,11 @@ pub enum OnDecided {
     /// They are cancelled.
     #[default]
     Cancel,
-    /// They run on, their results ignored.
+    /// They continue, and their results are ignored.
     Detach,
 }
 
-/// The branches whose thread variables come back at a JOIN.
+/// Branches whose thread variables are merged at a JOIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -408,13 +408,13 @@ pub struct JoinConfig {
     /// Seconds, fractions allowed; 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// The path whose conversation the parent takes (default: the first path).
+    /// The path whose conversation replaces the parent's (default: the first path).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main_path_id: Option<String>,
-    /// The rest, once decided.
+    /// Policy for the paths that have not ended when the JOIN is decided.
     #[serde(default)]
     pub on_decided: OnDecided,
-    /// Thread variables that come back.
+    /// Branches whose thread variables are merged.
     #[serde(default)]
     pub merge_variables: MergeVariables,
 }
@@ -424,7 +424,7 @@ pub struct JoinConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ConversationMode {
-    /// The caller's own: what it appends, the caller sees.
+    /// The caller's conversation: the caller sees appended messages.
     Share,
     /// A snapshot of the caller's.
     #[default]
@@ -438,12 +438,12 @@ pub enum ConversationMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
-    /// For errors.
+    /// Identifies the sub-agent in errors.
     pub id: String,
     /// Its role; absent is `SUB_AGENT_ROLE_MISSING` when it is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Follow the role in its first prompt, blank lines between.
+    /// Appended to the role in its first prompt, separated by blank lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
 }
@@ -455,8 +455,8 @@ pub struct AgentConfig {
 pub struct SubgraphConfig {
     /// The workflow to run.
     pub subgraph_id: String,
-    /// Its input: text is an expression, anything else is taken as it is, with templates in its strings;
-    /// absent: the last node's output.
+    /// Its input: text is an expression, anything else is used literally, with templates in its strings; absent: the last node's
+    /// output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Expression over the child's output (as `output`); absent: that output.
@@ -482,24 +482,24 @@ pub enum ItemConversation {
     Fork,
 }
 
-/// MAP: a branch thread for each item, which runs the sub-workflow; joined as a FORK's are.
+/// MAP: a branch thread for each item, which runs the sub-workflow; joined like the paths of a FORK.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MapConfig {
-    /// A list, or an object, whose items are `{key, value}`: text is an expression, anything else is taken as it is, with
-    /// templates in its strings.
+    /// A list, or an object, which is read as a list of `{key, value}`: text is an expression, anything else is used literally,
+    /// with templates in its strings.
     pub items: Value,
     /// The workflow to run for each item.
     pub subgraph_id: String,
-    /// The name that `input` has the item under (default `item`).
+    /// The key of the item in `input` (default `item`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_name: Option<String>,
-    /// The sub-workflow's input, which sees the item and its `index`: text is an expression, anything else is taken as it
-    /// is, with templates in its strings; absent: the item.
+    /// The sub-workflow's input, which can use the item and its `index`: text is an expression, anything else is used literally,
+    /// with templates in its strings; absent: the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Threads at once (default `config.maxConcurrentBranches`).
+    /// Maximum number of concurrent threads (default `config.maxConcurrentBranches`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// When it succeeds.
@@ -511,16 +511,16 @@ pub struct MapConfig {
     /// Seconds, fractions allowed; 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// The rest, once decided.
+    /// Policy for the paths that have not ended when the JOIN is decided.
     #[serde(default)]
     pub on_decided: OnDecided,
     /// The conversation of each item's thread.
     #[serde(default)]
     pub conversation: ItemConversation,
-    /// Thread variables of the items' threads that come back: those of one name become one by its `reduce`, in item order.
+    /// Thread variables of the items' threads to merge: values of one name are combined by its `reduce`, in item order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assign: Vec<String>,
-    /// Items at most (default 1000).
+    /// Maximum number of items (default 1000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_items: Option<u32>,
 }
@@ -548,15 +548,15 @@ pub struct WaitConfig {
 pub struct ToolConfig {
     /// The tool's name.
     pub tool: String,
-    /// Its arguments: text is an expression, anything else is taken as it is, with templates in its strings; absent: `{}`.
+    /// Its arguments: text is an expression, anything else is used literally, with templates in its strings; absent: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// The thread variable that takes the result.
+    /// Thread variable that receives the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assign_to: Option<String>,
 }
 
-/// LOOP_START: repeats the nodes up to the LOOP_END of the same `loopId`.
+/// LOOP_START: repeats the nodes up to the LOOP_END with its `loopId`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -566,7 +566,7 @@ pub struct LoopStartConfig {
     /// The items; absent: the loop counts from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_source: Option<LoopDataSource>,
-    /// Iterations at most; at least 1.
+    /// Maximum number of iterations; at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u64>,
     /// The policy at `maxIterations` with items left.
@@ -579,10 +579,10 @@ pub struct LoopStartConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopDataSource {
-    /// A list; an object, as `{key, value}`; a whole number n, as 0 to n - 1; a text, as its characters; or text that is an
-    /// expression or a `{{path}}` whose value is one of these.
+    /// A list; an object, as `{key, value}`; a whole number n, as 0 to n - 1; a string, as its characters; or an expression or a
+    /// `{{path}}` that returns one of these.
     pub iterable: Value,
-    /// The thread variable that takes each item.
+    /// Thread variable that receives each item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable_name: Option<String>,
 }
@@ -604,9 +604,9 @@ pub enum LoopLimit {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopEndConfig {
-    /// The loop that it ends.
+    /// The loop to end.
     pub loop_id: String,
-    /// Expression; the loop ends after the iteration in which it holds.
+    /// Expression; the loop ends after the iteration in which it is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_condition: Option<String>,
 }
@@ -616,23 +616,23 @@ pub struct LoopEndConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContinueFromTriggerConfig {
-    /// Variables handed to the main thread.
+    /// Variables passed to the main thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable_callback: Option<VariableCallback>,
-    /// Messages handed to the main thread.
+    /// Messages passed to the main thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_history_callback: Option<HistoryCallback>,
 }
 
-/// The variables that go back: one of the two.
+/// Variables passed to the main thread: one of the two fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VariableCallback {
-    /// These.
+    /// Names of the variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_variables: Option<Vec<String>>,
-    /// All.
+    /// True to pass all variables.
     #[serde(default)]
     pub include_all: bool,
 }
@@ -644,11 +644,11 @@ pub struct VariableCallback {
 pub enum HistoryCallbackMode {
     /// At its end.
     Append,
-    /// In its place, in a new batch.
+    /// In place of the visible history, in a new batch.
     Replace,
 }
 
-/// The messages that go back, and how.
+/// Messages passed to the main thread, and their placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -656,7 +656,7 @@ pub struct HistoryCallback {
     /// Default: append, but replace for token events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<HistoryCallbackMode>,
-    /// See [`ConversationHistoryOptions`], as all that follow.
+    /// As in [`ConversationHistoryOptions`], like the fields that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_n: Option<u64>,
     /// The last `count` visible messages of a role.
@@ -674,7 +674,7 @@ pub struct HistoryCallback {
 }
 
 impl HistoryCallback {
-    /// The selection that stands beside `mode`.
+    /// Returns the selection in the fields other than `mode`.
     pub fn selection(&self) -> ConversationHistoryOptions {
         ConversationHistoryOptions {
             last_n: self.last_n,

@@ -1,4 +1,4 @@
-//! The text that a definition was loaded from, and the place of each of its parts there.
+//! Origin of a definition: its source text, and the position of each of its parts.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -6,17 +6,17 @@ use std::sync::{Arc, OnceLock};
 use super::fault::{Fault, FaultCode, Position};
 use super::json::{Json, Lines, Span, Step, Tree, parse, pointer_at, pointer_of, written_offset};
 
-/// A text to load, and the name it goes by in messages.
+/// A source text and its name in messages.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// As the user would write it.
+    /// The name as the user would write it.
     pub name: String,
-    /// JSON.
+    /// The JSON text.
     pub text: Arc<str>,
 }
 
 impl SourceFile {
-    /// A text and its name: `SourceFile::new("flow.json", text)`.
+    /// Creates a source file: `SourceFile::new("flow.json", text)`.
     pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -24,7 +24,7 @@ impl SourceFile {
         }
     }
 
-    /// A fault of a JSON text at the value that `pointer` leads to, or at its deepest part that exists.
+    /// Returns a fault of a JSON text at the value of `pointer`, or at its deepest ancestor that exists.
     pub fn fault_at(&self, code: FaultCode, pointer: &str, message: impl Into<String>) -> Fault {
         match parse(&self.text) {
             Ok(parsed) => Source::of(self).fault_in(code, parsed.root.deepest(&steps_of(pointer)), message),
@@ -32,7 +32,7 @@ impl SourceFile {
         }
     }
 
-    /// A fault at these bytes of a text, whatever it is written in.
+    /// Returns a fault at these bytes of a text in any format.
     pub fn fault_in(&self, code: FaultCode, pointer: &str, bytes: Range<usize>, message: impl Into<String>) -> Fault {
         let (line, column) = Lines::of(&self.text).place(&self.text, bytes.start);
         Fault {
@@ -51,7 +51,7 @@ impl SourceFile {
     }
 }
 
-/// The steps of a JSON pointer. A number is taken for a place in a list.
+/// Returns the steps of a JSON pointer. A number is read as a list index.
 fn steps_of(pointer: &str) -> Vec<Step> {
     let parts = pointer.split('/').skip(1);
     parts
@@ -62,7 +62,7 @@ fn steps_of(pointer: &str) -> Vec<Step> {
         .collect()
 }
 
-/// The text a definition was loaded from; nothing for one that was built in code.
+/// Source of a definition; empty if the definition was built in code.
 #[derive(Clone, Debug, Default)]
 pub struct Origin(Option<Arc<Part>>);
 
@@ -74,20 +74,20 @@ struct Part {
     holes: Holes,
 }
 
-/// The parts of a definition that could not be read. A check that would only echo a hole is not made.
+/// Parts of a definition that could not be read. Checks that would only report a consequence are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
-    /// Something in it is wrong: no graph is built from it.
+    /// The definition has a fault: no graph is built from it.
     pub(crate) faulty: bool,
     /// A node is missing.
     pub(crate) nodes: bool,
     /// An edge, route, path or `onError` is missing.
     pub(crate) transitions: bool,
-    /// Nodes whose config is a stand-in, ascending.
+    /// Nodes with a placeholder as their config, ascending.
     pub(crate) stand_ins: Vec<usize>,
 }
 
-/// Nothing is missing.
+/// No missing parts.
 static WHOLE: Holes = Holes {
     faulty: false,
     nodes: false,
@@ -113,12 +113,12 @@ impl Origin {
         self.0.as_deref().map_or(&WHOLE, |part| &part.holes)
     }
 
-    /// A fault at the part of the definition that `pointer` leads to, or at its deepest part that exists.
+    /// Returns a fault at the part of the definition named by `pointer`, or at its deepest ancestor that exists.
     pub fn fault_at(&self, code: FaultCode, pointer: &str, message: impl Into<String>) -> Fault {
         self.fault(code, &steps_of(pointer), message)
     }
 
-    /// A fault at the part of the definition that `steps` name, or at its deepest part that exists.
+    /// Returns a fault at the part of the definition named by `steps`, or at its deepest ancestor that exists.
     pub(crate) fn fault(&self, code: FaultCode, steps: &[Step], message: impl Into<String>) -> Fault {
         match self.0.as_deref() {
             Some(part) => part.source.fault_in(code, part.tree.deepest(steps), message),
@@ -135,8 +135,8 @@ impl Origin {
 }
 
 impl Origin {
-    /// A fault within a text of the definition, at these bytes of the text that `steps` name: shown where they stand in the file,
-    /// escapes and all.
+    /// Returns a fault within a string of the definition, at these bytes of the string named by `steps`. The position in the file
+    /// accounts for escapes.
     pub(crate) fn fault_within(
         &self,
         code: FaultCode,
@@ -154,7 +154,7 @@ impl Origin {
         }
     }
 
-    /// A fault within a text of the definition: the first one at or below one of `pointers` in which `place` finds its bytes.
+    /// Returns a fault within a string: the first string at or below one of `pointers` in which `place` finds a byte range.
     pub fn fault_in_text(
         &self,
         code: FaultCode,
@@ -170,7 +170,7 @@ impl Origin {
     }
 }
 
-/// A definition and where it came from.
+/// A definition and its origin.
 #[derive(Clone, Debug)]
 pub struct Located<T> {
     /// The definition.
@@ -188,7 +188,7 @@ impl<T> From<T> for Located<T> {
     }
 }
 
-/// A text and what is needed to find places in it; built when the first fault asks for it.
+/// A text and its index of positions, built for the first fault.
 #[derive(Debug)]
 pub(crate) struct Source {
     name: String,
@@ -207,7 +207,7 @@ impl Source {
         })
     }
 
-    /// A fault at a value. Shown at an object's `id` where it has one: its first line is often a lone brace.
+    /// Returns a fault at a value. An object with an `id` is shown at the `id`, because its first line is often a lone brace.
     pub(crate) fn fault_in(&self, code: FaultCode, tree: &Tree, message: impl Into<String>) -> Fault {
         let shown = match &tree.value {
             Json::Object(_) => tree.get("id").unwrap_or(tree),
@@ -216,7 +216,7 @@ impl Source {
         self.fault(code, tree.span, shown.span, message)
     }
 
-    /// The place in the file of these bytes of a text.
+    /// Returns the position in the file of these bytes of a string.
     fn within(&self, tree: &Tree, at: &Range<usize>) -> Option<Span> {
         let text = tree.as_text()?;
         let written = self.text.get(tree.span.start as usize + 1..tree.span.end as usize)?;
@@ -229,7 +229,7 @@ impl Source {
         })
     }
 
-    /// A fault whose pointer leads to what starts at `at`, shown at `shown`.
+    /// Returns a fault with the pointer of the value at `at`, shown at `shown`.
     pub(crate) fn fault(&self, code: FaultCode, at: Span, shown: Span, message: impl Into<String>) -> Fault {
         let raw = self
             .raw

@@ -38,14 +38,14 @@ pub struct Pinned {
     pub folder_notes: Option<PinnedText<FolderNotes>>,
 }
 
-/// Text taken as it is, or a structured form.
+/// Literal text, or a structured form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum PinnedText<T> {
-    /// Taken as it is.
+    /// Literal text.
     Text(String),
-    /// Rendered.
+    /// A structured form, which is rendered.
     Structured(T),
 }
 
@@ -66,11 +66,11 @@ pub struct TodoItem {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     #[serde(alias = "todo", alias = "open")]
     Pending,
-    /// Begun.
+    /// Started.
     #[serde(alias = "inProgress", alias = "doing")]
     InProgress,
     /// Done.

@@ -1,32 +1,32 @@
-//! Schedules: triggers that fire by the clock.
+//! Schedules: triggers that fire at times of a cron expression.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 
-/// The times that a SCHEDULE trigger fires at.
+/// The times at which a SCHEDULE trigger fires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScheduleDefinition {
     /// Five fields: minute, hour, day of the month, month, day of the week; or six, seconds first.
     pub cron: String,
-    /// The zone whose clock the times are read on, by its name in the IANA database: `Europe/Berlin` (default `UTC`).
+    /// Time zone of the times, by its name in the IANA database: `Europe/Berlin` (default `UTC`).
     #[serde(default = "utc")]
     pub timezone: String,
-    /// The rule for a time that comes while the run of an earlier one is under way (default `skip`).
+    /// Policy for a time that is due while the run of an earlier one is under way (default `skip`).
     #[serde(default)]
     pub overlap: Overlap,
-    /// The times to make good of those that were missed while no engine lived (default `last`).
+    /// Which of the times that were missed while no engine ran are made up for (default `last`).
     #[serde(default)]
     pub catch_up: CatchUp,
-    /// Starts each run up to so many milliseconds later.
+    /// Maximum random delay of each run's start, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_ms: Option<Millis>,
 }
 
 impl ScheduleDefinition {
-    /// The times of a cron expression in UTC.
+    /// Returns a schedule of a cron expression in UTC.
     pub fn cron(cron: impl Into<String>) -> Self {
         Self {
             cron: cron.into(),
@@ -37,7 +37,7 @@ impl ScheduleDefinition {
         }
     }
 
-    /// The same on the clock of another zone.
+    /// Sets the time zone.
     #[must_use]
     pub fn timezone(self, name: impl Into<String>) -> Self {
         Self {
@@ -51,7 +51,7 @@ fn utc() -> String {
     "UTC".to_owned()
 }
 
-/// The rule for a time of a schedule that comes while the run of an earlier one is under way.
+/// Policy for a time of a schedule that is due while the run of an earlier one is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -59,7 +59,7 @@ pub enum Overlap {
     /// Nothing starts.
     #[default]
     Skip,
-    /// The new run waits for its turn.
+    /// The new run is queued.
     Queue,
     /// The earlier run is cancelled.
     CancelPrevious,
@@ -67,7 +67,7 @@ pub enum Overlap {
     Allow,
 }
 
-/// The missed times of a schedule that are made good.
+/// Missed times of a schedule that are made up for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -77,6 +77,6 @@ pub enum CatchUp {
     /// The last one.
     #[default]
     Last,
-    /// All, one run after the other unless they may overlap.
+    /// All, one run after another unless runs may overlap.
     All,
 }

@@ -1,5 +1,4 @@
-//! The JSON Schema of a workflow file: generated from the canonical types, then widened by the other forms that the loader
-//! reads.
+//! JSON Schema of a workflow file: generated from the canonical types, then extended by the other forms that the loader accepts.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +6,7 @@ use super::aliases::ALIASES;
 use super::load::SCHEMA_FIELD;
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
-/// The JSON Schema (draft 2020-12) of a whole file: a workflow, a trigger, a profile, a list of these, or a bundle.
+/// Returns the JSON Schema (draft 2020-12) of a file: a workflow, a trigger, a profile, a list of these, or a bundle.
 pub fn schema() -> Value {
     let mut generator = schemars::SchemaGenerator::default();
     for add in [
@@ -62,7 +61,7 @@ fn bundle() -> Value {
     })
 }
 
-/// Other words the loader reads, beside the canonical ones.
+/// Words that the loader accepts in addition to the canonical ones.
 const MORE_WORDS: &[(&str, &str)] = &[
     ("EventType", "NODE_CUSTOM_EVENT"),
     ("TodoStatus", "todo"),
@@ -90,7 +89,7 @@ fn fold_words(defs: &mut Map<String, Value>) {
     }
 }
 
-/// The words of a definition that is nothing but words.
+/// Returns the words of a definition that only lists words.
 fn words_of(def: &Value) -> Option<Vec<String>> {
     if let Some(words) = def.get("enum").and_then(Value::as_array) {
         return words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
@@ -106,7 +105,7 @@ fn words_of(def: &Value) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// A word as it is written, and in either case.
+/// Returns a word as written, and in upper and lower case.
 fn cases(word: &str) -> Vec<String> {
     let mut cases = vec![word.to_owned()];
     for case in [word.to_uppercase(), word.to_lowercase()] {
@@ -117,7 +116,7 @@ fn cases(word: &str) -> Vec<String> {
     cases
 }
 
-/// Adds the other names and forms of an object's fields.
+/// Adds aliases and other forms of an object's fields.
 fn widen(def: &mut Map<String, Value>, type_name: &str) {
     let Some(Value::Object(properties)) = def.get_mut("properties") else {
         return;
@@ -133,7 +132,7 @@ fn widen(def: &mut Map<String, Value>, type_name: &str) {
         }
     }
     if type_name == "TriggerDefinition" {
-        // By an event or by the clock.
+        // Either an event or a schedule.
         let by = ["condition", "schedule"].map(|field| json!({"required": [field]}));
         def.insert("anyOf".to_owned(), by.into_iter().collect());
     }
@@ -153,7 +152,7 @@ fn widen(def: &mut Map<String, Value>, type_name: &str) {
     }
 }
 
-/// Fields that the canonical types do not have: other forms of some that they have.
+/// Returns fields that the canonical types do not have: other forms of canonical fields.
 fn other_forms(type_name: &str) -> Vec<(&'static str, Value)> {
     let older = || json!({"type": "string", "deprecated": true, "description": "The form before `forkPathIds`."});
     match type_name {
@@ -188,7 +187,7 @@ fn other_forms(type_name: &str) -> Vec<(&'static str, Value)> {
     }
 }
 
-/// Action words in either case, parameters with their aliases, and none where none are needed.
+/// Accepts action words in either case, parameter aliases, and absent parameters if an action needs none.
 fn widen_actions(defs: &mut Map<String, Value>) {
     let inner = defs.get("ExecuteTriggeredSubgraph").is_some_and(needs_something);
     let Some(variants) = defs
@@ -220,13 +219,13 @@ fn needs_something(def: &Value) -> bool {
     def.get("required").is_some() || def.get("allOf").is_some() || def.get("oneOf").is_some()
 }
 
-/// A node is one of the types, each with its own config under `config` or `data`.
+/// Makes a node one of the types, each with the type's config under `config` or `data`.
 fn widen_nodes(defs: &mut Map<String, Value>) {
     if let Some(Value::Array(variants)) = defs.get_mut("ContextOperation").and_then(|def| def.get_mut("oneOf")) {
         for variant in variants {
             if let Some(word) = variant["properties"]["operation"]["const"].as_str().map(str::to_owned) {
                 variant["properties"]["operation"] = json!({"type": "string", "enum": cases(&word)});
-                // the fields may also stand in an object of the operation's name
+                // the fields may also be in a nested object with the operation's name
                 let fields = variant.clone();
                 let nested = nested_operation(&word, fields);
                 *variant = json!({"anyOf": [variant.clone(), nested]});

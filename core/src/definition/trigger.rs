@@ -7,46 +7,46 @@ use super::{HistorySelection, InDoubt, ScheduleDefinition};
 use crate::event::EventType;
 
 /// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`, or of type SCHEDULE with
-/// `schedule` in place of `condition`.
+/// `schedule` instead of `condition`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerDefinition {
-    /// Unique where it is defined.
+    /// Unique for its workflow or, outside of workflows, for the engine.
     pub id: String,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Only events of this workflow (for a trigger that stands outside one).
+    /// Only events of this workflow (for a trigger defined outside of workflows).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
     /// Only events of this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// The event it waits for; of a SCHEDULE trigger always SCHEDULE_DUE.
+    /// The event that the trigger watches; of a SCHEDULE trigger always SCHEDULE_DUE.
     #[serde(default = "due", skip_serializing_if = "is_due")]
     pub condition: TriggerCondition,
-    /// The times that a trigger of type SCHEDULE fires at, with START_WORKFLOW for its action.
+    /// The times at which a trigger of type SCHEDULE fires, with START_WORKFLOW as its action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleDefinition>,
     /// Its action.
     pub action: TriggerAction,
-    /// Firings at most; 0 or absent: without limit.
+    /// Maximum number of firings; 0 or absent: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_triggers: Option<u64>,
-    /// The policy for a function or notification that was under way when the process of a durable run ended; absent: `keyed`.
+    /// Policy for a function or notification that was under way when the process of a durable run ended; absent: `keyed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
-    /// True to watch (default; `status: "ENABLED"|"DISABLED"` is read too).
+    /// True to enable the trigger (default; `status: "ENABLED"|"DISABLED"` is accepted too).
     #[serde(default = "yes")]
     pub enabled: bool,
 }
 
 impl TriggerDefinition {
-    /// A trigger that watches for every event of a type, in every thread, without limit.
+    /// Creates a trigger that fires for every event of a type, in every thread, without limit.
     pub fn on(id: impl Into<String>, event_type: EventType, action: TriggerAction) -> Self {
         Self {
             id: id.into(),
@@ -67,7 +67,7 @@ impl TriggerDefinition {
         }
     }
 
-    /// A trigger that starts a workflow at the times of a schedule.
+    /// Creates a trigger that starts a workflow at the times of a schedule.
     pub fn scheduled(id: impl Into<String>, schedule: ScheduleDefinition, workflow_id: impl Into<String>) -> Self {
         let action = TriggerAction::StartWorkflow {
             workflow_id: workflow_id.into(),
@@ -81,8 +81,8 @@ impl TriggerDefinition {
 }
 
 impl TriggerDefinition {
-    /// The types of events that set it off. What starts a workflow at TOKEN_LIMIT_EXCEEDED also starts it at
-    /// TOKEN_LIMIT_APPROACHED: that is the compression which begins early.
+    /// Returns the types of events that fire the trigger. A trigger that starts a workflow at TOKEN_LIMIT_EXCEEDED also fires at
+    /// TOKEN_LIMIT_APPROACHED, for the speculative compression.
     pub fn watches(&self) -> impl Iterator<Item = EventType> + use<> {
         let own = self.condition.event_type;
         let begins_early = own == EventType::TokenLimitExceeded && self.action.starts_a_workflow();
@@ -91,7 +91,7 @@ impl TriggerDefinition {
             .chain(begins_early.then_some(EventType::TokenLimitApproached))
     }
 
-    /// True if the thread that raised this event waits for the action to end. What begins early is in the background.
+    /// True if the thread that raised this event waits for the action. A speculative compression runs in the background.
     pub fn holds_the_thread(&self, event: EventType) -> bool {
         event != EventType::TokenLimitApproached && self.action.holds_the_thread()
     }
@@ -113,7 +113,7 @@ fn yes() -> bool {
     true
 }
 
-/// The event that a trigger waits for.
+/// The event that a trigger watches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -128,7 +128,7 @@ pub struct TriggerCondition {
     pub expression: Option<String>,
 }
 
-/// The action of a trigger: `{type, parameters}`; type words are read in either case.
+/// The action of a trigger: `{type, parameters}`; type words are accepted in either case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(
@@ -143,7 +143,7 @@ pub enum TriggerAction {
     StartWorkflow {
         /// The workflow.
         workflow_id: String,
-        /// The part of the event that becomes its input; absent: the whole event.
+        /// The fields of the event that become its input; absent: the whole event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<TriggerInput>,
     },
@@ -163,7 +163,7 @@ pub enum TriggerAction {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread_id: Option<String>,
     },
-    /// Lets a paused thread go on.
+    /// Resumes a paused thread.
     #[serde(rename_all = "camelCase")]
     ResumeThread {
         /// The thread; absent: the one that raised the event.
@@ -173,10 +173,10 @@ pub enum TriggerAction {
     /// Sets a variable of the thread that raised the event, or a global one.
     #[serde(rename_all = "camelCase")]
     SetVariable {
-        /// Its name (`variable` is an alias).
+        /// Name of the variable (`variable` is an alias).
         #[serde(alias = "variable")]
         variable_name: String,
-        /// A value, taken as it is.
+        /// A literal value.
         #[serde(default)]
         value: Value,
         /// An expression over `event` instead of a value.
@@ -186,12 +186,12 @@ pub enum TriggerAction {
         #[serde(default)]
         scope: super::VariableScope,
     },
-    /// Tells the host: a NOTIFICATION in the log and to the engine's notification hook.
+    /// Notifies the host: a NOTIFICATION event, and a call of the engine's notification hook.
     #[serde(rename_all = "camelCase")]
     SendNotification {
         /// Template over `event`.
         message: String,
-        /// Free word for the hook.
+        /// Arbitrary word for the hook.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
     },
@@ -200,7 +200,7 @@ pub enum TriggerAction {
     Custom {
         /// The function's name.
         function: String,
-        /// Passed to it.
+        /// Parameters for the function.
         #[serde(default)]
         parameters: Map<String, Value>,
     },
@@ -219,7 +219,7 @@ impl TriggerAction {
         }
     }
 
-    /// True if it says that the thread which raised the event waits for it to end.
+    /// True if the action makes the thread that raised the event wait for it.
     fn holds_the_thread(&self) -> bool {
         match self {
             Self::ExecuteTriggeredSubgraph(execute) => execute.wait_for_completion,
@@ -234,7 +234,7 @@ impl TriggerAction {
     }
 }
 
-/// The part of an event that becomes a run's input: `{source: "event", fields[]}`.
+/// The fields of an event that become a run's input: `{source: "event", fields[]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -256,22 +256,22 @@ pub struct ExecuteTriggeredSubgraph {
     /// True to stop the main thread at its next safe point until the child has ended.
     #[serde(default = "yes")]
     pub wait_for_completion: bool,
-    /// Seconds the child may take (default 30).
+    /// Time limit of the child in seconds (default 30).
     #[serde(default = "thirty_seconds")]
     pub timeout: f64,
-    /// True to keep the child's node history.
+    /// True to record the child's node history.
     #[serde(default = "yes")]
     pub record_history: bool,
-    /// True to show it in the main thread's history too, marked.
+    /// True to include it in the main thread's history too, marked.
     #[serde(default)]
     pub merge_history: bool,
-    /// The part of the main thread that the child gets.
+    /// The state of the main thread that the child receives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_options: Option<MergeOptions>,
 }
 
 impl ExecuteTriggeredSubgraph {
-    /// The workflow of this id, waited for.
+    /// Creates parameters that start this workflow and wait for it.
     pub fn of(triggered_workflow_id: impl Into<String>) -> Self {
         Self {
             triggered_workflow_id: triggered_workflow_id.into(),
@@ -288,7 +288,7 @@ fn thirty_seconds() -> f64 {
     30.0
 }
 
-/// The part of the main thread that a triggered sub-workflow gets.
+/// The state of the main thread that a triggered sub-workflow receives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

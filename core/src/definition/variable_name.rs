@@ -1,15 +1,15 @@
-//! Names of environment variables that files give for secrets. A secret that was written in place of a name is refused, and no
-//! message repeats it.
+//! Names of environment variables for secrets. A secret that was written instead of a name is refused, and messages do not repeat
+//! it.
 
 use serde_json::Value;
 
-/// Characters of the longest name.
+/// Maximum length of a name, in characters.
 const LONGEST: usize = 128;
 
-/// Characters from which on a word of mixed characters is taken for a secret.
+/// Minimum length at which a word of mixed characters is treated as a secret, in characters.
 const LIKE_A_SECRET: usize = 20;
 
-/// The beginnings of the keys of large providers that a name could have, too.
+/// Prefixes of the keys of large providers that are also valid in names.
 const BEGINNINGS: [&str; 13] = [
     "sk_",
     "pk_",
@@ -26,7 +26,7 @@ const BEGINNINGS: [&str; 13] = [
     "r8_",
 ];
 
-/// Returns what is wrong with the name of an environment variable, in words that do not repeat it: it may be a secret.
+/// Returns the fault of an invalid environment variable name. The message does not repeat the name, which may be a secret.
 pub fn variable_name_fault(name: &str) -> Option<&'static str> {
     let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if name.is_empty() {
@@ -44,7 +44,7 @@ pub fn variable_name_fault(name: &str) -> Option<&'static str> {
     )
 }
 
-/// The same of a text that may have `${NAME}` in it; without any it is a name.
+/// As [`variable_name_fault`] for a text that may contain `${NAME}`; without `${NAME}` it is a name.
 pub fn variable_text_fault(text: &str) -> Option<&'static str> {
     if !text.contains("${") {
         return variable_name_fault(text);
@@ -56,7 +56,7 @@ pub fn variable_text_fault(text: &str) -> Option<&'static str> {
     })
 }
 
-/// The name, for a message; where it may be a secret after all, words in its place.
+/// Returns the name for a message, or a fixed phrase if the name may be a secret.
 pub fn shown_variable_name(name: &str) -> &str {
     let is_conventional = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
     if !name.is_empty() && name.len() <= LONGEST && name.chars().all(is_conventional) {
@@ -66,7 +66,7 @@ pub fn shown_variable_name(name: &str) -> &str {
     }
 }
 
-/// Letters of both cases with digits and no `_` between, long hexadecimal numbers, and what begins like a key.
+/// True for mixed-case words with digits and without `_`, long hexadecimal numbers, and words with a known key prefix.
 fn looks_like_a_secret(name: &str) -> bool {
     if BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)) {
         return true;
@@ -77,7 +77,8 @@ fn looks_like_a_secret(name: &str) -> bool {
     name.len() >= LIKE_A_SECRET && !name.contains('_') && (is_mixed || is_hexadecimal)
 }
 
-/// Returns what stands in a file where names of environment variables do, and is none: nothing may show it.
+/// Returns the values of all fields for environment variable names that are not valid names. They may be secrets and must not be
+/// shown.
 pub fn misplaced_secrets(file: &Value) -> Vec<&str> {
     let mut found = Vec::new();
     let mut left = vec![file];

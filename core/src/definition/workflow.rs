@@ -10,21 +10,21 @@ use super::{Budget, CompressionConfig, NodeConfig, Pinned, TriggerDefinition, Va
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkflowDefinition {
-    /// Names the workflow for `--workflow`, `subgraphId`, `triggeredWorkflowId`, events.
+    /// Identifies the workflow for `--workflow`, `subgraphId`, `triggeredWorkflowId`, events.
     pub id: String,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Carried through, never read.
+    /// Preserved, not interpreted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// JSON Schema of the run's input, checked where runs are started from outside: by the service and as a tool of MCP.
+    /// JSON Schema of the run's input. A run with another input is refused with `INVALID_INPUT` at admission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Map<String, Value>>,
     /// Variables that exist before the first node.
@@ -42,63 +42,63 @@ pub struct WorkflowDefinition {
     pub config: WorkflowConfig,
 }
 
-/// A variable known before the first node.
+/// A variable declared before the first node runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VariableDefinition {
     /// Its name.
     pub name: String,
-    /// Checked at every assignment where given.
+    /// The type, checked at every assignment.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
-    /// The value it starts with; `null` where absent. (`defaultValue` is an alias.)
+    /// Initial value (default `null`; `defaultValue` is an alias).
     #[serde(default, alias = "defaultValue")]
     pub value: Value,
     /// The thread's or the run's.
     #[serde(default)]
     pub scope: VariableScope,
-    /// True to make assigning it `READONLY_VARIABLE`.
+    /// True to refuse assignments with `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
-    /// Under `mergeVariables: all` of a JOIN and `assign` of a MAP, how the values that several paths gave it become one, in
-    /// path order; absent: two different ones are `VARIABLE_MERGE_CONFLICT`.
+    /// Reducer that combines the values of several paths, in path order, under `mergeVariables: all` of a JOIN and `assign` of a
+    /// MAP; absent: two different values are `VARIABLE_MERGE_CONFLICT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reducer>,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// The function that makes the values of one variable one, two at a time and in path order.
+/// Function that combines the values of one variable, two at a time and in path order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a word or an expression over `a` and `b`")]
 pub enum Reducer {
-    /// A ready-made one.
+    /// A built-in reducer.
     Word(ReducerWord),
-    /// An expression over `a`, what the paths before have come to, and `b`, the next one's value.
+    /// An expression over `a`, the combined value of the earlier paths, and `b`, the value of the next path.
     Expression(String),
 }
 
-/// A ready-made reducer.
+/// A built-in reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ReducerWord {
-    /// The last one.
+    /// The last value.
     Last,
-    /// A list of all: lists are joined, other values become items.
+    /// A list of all values: lists are concatenated, other values become items.
     Append,
     /// The sum of numbers.
     Sum,
-    /// The least number or text.
+    /// The least number or string.
     Min,
-    /// The greatest number or text.
+    /// The greatest number or string.
     Max,
     /// As `append`, each item once.
     Union,
-    /// One object; of two fields of one name the later counts.
+    /// One object; of two fields with one name the later counts.
     Merge,
 }
 
@@ -109,10 +109,10 @@ impl From<ReducerWord> for Reducer {
 }
 
 impl ReducerWord {
-    /// The words, as they are written.
+    /// The words in JSON.
     pub const WORDS: [&str; 7] = ["last", "append", "sum", "min", "max", "union", "merge"];
 
-    /// The word, as it is written.
+    /// Returns the word in JSON.
     pub fn as_str(self) -> &'static str {
         Self::WORDS[self as usize]
     }
@@ -125,10 +125,10 @@ impl ReducerWord {
 pub struct NodeDefinition {
     /// Unique in the workflow.
     pub id: String,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `type` and `config`.
@@ -137,30 +137,30 @@ pub struct NodeDefinition {
     /// The retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
-    /// One attempt's time limit, milliseconds.
+    /// Time limit of each attempt, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// The node to go on at when every attempt failed.
+    /// The node where the thread continues after every attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// The policy for the node's model, tool or function call that had begun when the process of a durable run ended.
+    /// Policy for the node's model, tool or function call that was under way when the process of a durable run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
 }
 
-/// The policy for a call that had begun and has no outcome after a crash.
+/// Policy for a call that was started and has no outcome after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenInDoubt", into = "WrittenInDoubt")]
 pub enum InDoubt {
-    /// It is done once more: doing it twice does no harm.
+    /// The call is repeated: it is idempotent.
     Retry,
-    /// It is done once more with the same idempotency key, by which whoever does it knows it.
+    /// The call is repeated with its idempotency key, so that the callee can detect the repetition.
     Keyed,
-    /// The tool or function of this name is called with the key, and says what came of it, or that it was not done.
+    /// The tool or function of this name is called with the key, and returns the outcome, or that the call did not happen.
     Reconcile(String),
-    /// A person decides.
+    /// A person is asked.
     Ask,
-    /// It counts as failed, with EFFECT_IN_DOUBT.
+    /// The call fails with EFFECT_IN_DOUBT.
     Fail,
 }
 
@@ -220,38 +220,38 @@ impl schemars::JsonSchema for InDoubt {
     }
 }
 
-/// The node where a thread goes on after a failure. The error is the last output there.
+/// The node where a thread continues after a failure. There the error is the last node's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OnError {
-    /// The node to go to.
+    /// The node's id.
     pub target_node_id: String,
 }
 
-/// The attempts at a failed node, and the delays between them. Delays carry jitter.
+/// The attempts at a failed node, and the delays between them. Delays have jitter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included; at least 1.
+    /// Maximum number of attempts, including the first; at least 1.
     pub max_attempts: u32,
-    /// Delay before the second attempt, milliseconds (default 100).
+    /// Delay before the second attempt, in milliseconds (default 100).
     #[serde(default = "default_initial_delay")]
     pub initial_delay_ms: u64,
     /// Factor from one delay to the next (default 2).
     #[serde(default = "default_backoff")]
     pub backoff: f64,
-    /// No delay is longer, milliseconds (default 30 000).
+    /// Maximum delay, in milliseconds (default 30 000).
     #[serde(default = "default_max_delay")]
     pub max_delay_ms: u64,
-    /// Only errors of these codes are tried again; absent: all but CANCELLED.
+    /// Codes of the errors that are retried; absent: all but `CANCELLED` and `TOKEN_BUDGET_EXCEEDED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_on: Option<Vec<String>>,
 }
 
 impl RetryPolicy {
-    /// So many attempts in all, with the delays that stand where nothing else is said.
+    /// Creates a policy with this number of attempts and default delays.
     pub fn attempts(max_attempts: u32) -> Self {
         Self {
             max_attempts,
@@ -278,25 +278,25 @@ fn default_max_delay() -> u64 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EdgeDefinition {
-    /// For people and events.
+    /// Shown to people and in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The node it starts at.
+    /// Source node.
     #[serde(alias = "from")]
     pub source_node_id: String,
-    /// The node it leads to.
+    /// Target node.
     #[serde(alias = "to")]
     pub target_node_id: String,
-    /// Carried through (`DEFAULT`, `CONDITIONAL`); the condition alone decides.
+    /// Preserved (`DEFAULT`, `CONDITIONAL`), not interpreted; only the condition decides.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub edge_type: Option<String>,
-    /// For people.
+    /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Expression; absent: always satisfied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Of several satisfied edges the heaviest is taken (default 0), then list order.
+    /// Of several satisfied edges, the one with the highest weight is taken (default 0), then list order.
     #[serde(default)]
     pub weight: f64,
 }
@@ -306,21 +306,20 @@ pub struct EdgeDefinition {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkflowConfig {
-    /// Nodes a thread may enter (default 1000).
+    /// Maximum number of nodes that a thread may enter (default 1000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u64>,
-    /// Branches of one FORK that run at once (default: all).
+    /// Maximum number of concurrent branches of one FORK (default: all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent_branches: Option<u32>,
     /// Nesting limit of forks, called and triggered sub-workflows (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
-    /// Limit of firings in a run of this workflow for what triggers caused (default 10000).
+    /// Maximum number of firings in a run of this workflow for events that triggers caused (default 10000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_triggered_events: Option<u64>,
-    /// Time limit of a thread that walks this workflow, milliseconds (default: none): for a run of it, where it is
-    /// called and where a trigger starts it. It ends TIMEOUT. A branch lives within the limit of the thread that forked
-    /// it.
+    /// Time limit in milliseconds of a thread that executes this workflow (default: none), as a run, as a called workflow or
+    /// started by a trigger. The thread ends with TIMEOUT. Branches count within the limit of the thread that forked them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Context tokens above which TOKEN_LIMIT_EXCEEDED fires (default: the profile's, else none).
@@ -329,7 +328,7 @@ pub struct WorkflowConfig {
     /// Tokenizer's name (default: the profile's).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// Handed to what a token event starts.
+    /// Default parameters of compressions, also passed to the workflows that token events start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<CompressionConfig>,
     /// Pinned context of every model request.
@@ -338,12 +337,12 @@ pub struct WorkflowConfig {
     /// N of the pinned block's position (default 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_end: Option<usize>,
-    /// Tokens above which a tool's result is shown as a preview, and the tool `read_artifact` gives any part of it; at least
+    /// Tokens above which a tool's result is replaced by a preview, and the tool `read_artifact` returns any part of it; at least
     /// 200 (default: every result is shown whole).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_tokens: Option<u64>,
-    /// Bytes of such results that a run keeps (default 64 MiB); of more, those go that were kept longest ago. A larger result is
-    /// shown whole.
+    /// Maximum bytes of such results in a run (default 64 MiB); beyond it the oldest are deleted. A result larger than the limit
+    /// is shown whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_artifact_bytes: Option<usize>,
     /// True to offer the tool `recall`, which searches the messages that compressions archived.
@@ -352,19 +351,19 @@ pub struct WorkflowConfig {
     /// Limits on what model calls may use (default: none).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Box<Budget>>,
-    /// Limits on what a run of this workflow takes of its process.
+    /// Limits on the resources of a run of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 }
 
 impl WorkflowConfig {
-    /// Bytes that a run of the workflow may hold, where it says.
+    /// Returns the memory limit of a run in bytes, if the workflow sets one.
     pub fn run_bytes(&self) -> Option<u64> {
         self.limits.as_ref()?.run_bytes
     }
 }
 
-/// Limits on what a run takes of its process.
+/// Limits on the resources of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -379,17 +378,17 @@ pub struct Limits {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
-    /// The id that `profileId` names.
+    /// The id used in `profileId`.
     pub id: String,
     /// `scripted`, `echo`, `extractive`, or a registered provider's name.
     pub provider: String,
     /// The provider's model name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The provider's address.
+    /// URL of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// The environment variable that holds the key. Never the key itself.
+    /// Environment variable with the API key. Never the key itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// Passed to the provider.
@@ -401,7 +400,7 @@ pub struct Profile {
     /// Tokenizer's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// Fields the provider itself defines (`responses` of `scripted`, timeouts, limits); read by the provider.
+    /// Fields defined by the provider (`responses` of `scripted`, timeouts, limits).
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
