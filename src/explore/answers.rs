@@ -14,7 +14,7 @@ impl Answers {
         self.0.entry(node_id).or_default().push(answer);
     }
 
-    /// The answers that a question may get: given, or as it says itself.
+    /// Returns the possible answers of a question: those configured, or those that the question implies.
     pub(super) fn to(&self, question: &Interaction) -> Vec<Value> {
         if let Some(given) = self.0.get(&*question.node_id) {
             return given.clone();
@@ -30,7 +30,7 @@ impl Answers {
     }
 }
 
-/// The values that a schema names; none where it does not.
+/// Returns the values that a schema enumerates, or an empty list.
 fn named(schema: &Map<String, Value>) -> Vec<Value> {
     if let Some(Value::Array(values)) = schema.get("enum") {
         return values.clone();

@@ -1,8 +1,8 @@
-//! Every order in which the branches of a workflow can end: is the outcome the same?
+//! Explores every order in which the branches of a workflow can end, and compares the outcomes.
 //!
-//! A workflow whose branches race can end differently from run to run. [`explore`] runs it once for each order that
-//! makes a difference, with the shipped supervisor, threads and joins on a host that chooses what happens next, and
-//! says how many outcomes there are and how to get to each. See `docs/explore.md` for what counts as a choice.
+//! A workflow whose branches race can end differently from run to run. [`explore`] runs it once for each distinct order, with the
+//! production supervisor, threads and joins on a host that controls scheduling. It reports the number of outcomes and an order that
+//! leads to each. `docs/explore.md` explains which events count as choices.
 //!
 //! ```
 //! use pirn::{Engine, explore};
@@ -40,10 +40,10 @@ pub use outcome::{Outcome, OutcomeError};
 use schedule::{Played, ScheduleRun};
 use search::{Prefix, Search};
 
-/// Schedules that are run where nothing is said.
+/// Default maximum number of schedules.
 pub const DEFAULT_SCHEDULES: u64 = 4_000;
 
-/// Schedules drawn at random past the bound where nothing is said.
+/// Default number of random schedules beyond the maximum.
 pub const DEFAULT_SAMPLES: u64 = 1_000;
 
 /// The result of an exploration.
@@ -53,7 +53,7 @@ pub struct Exploration {
     pub outcomes: Vec<Outcome>,
     /// Schedules that were run.
     pub schedules: u64,
-    /// True if every order was tried, or one that leads to the same state; else the rest was sampled.
+    /// True if every order, or an equivalent one, was run; otherwise the remainder was sampled.
     pub complete: bool,
 }
 
@@ -68,17 +68,16 @@ pub struct Progress {
     pub is_sampling: bool,
 }
 
-/// Why there is nothing to tell.
+/// Errors that prevent an exploration.
 #[derive(Debug)]
 pub enum ExploreError {
     /// The workflows or profiles have faults.
     Build(BuildError),
     /// The run was refused: there is no such workflow, or its input is not JSON.
     Refused(RunError),
-    /// The same choices did not lead to the same place again: a function, a tool or a model answers differently from
-    /// call to call.
+    /// Equal choices led to different states: a function, a tool or a model is not deterministic.
     NotRepeatable {
-        /// The choices up to there.
+        /// The choices up to that point.
         order: Vec<String>,
     },
 }
@@ -100,8 +99,9 @@ impl std::fmt::Display for ExploreError {
 
 impl std::error::Error for ExploreError {}
 
-/// An exploration of what `builder` describes, to be set up and [run](Explorer::run). Its clock and threads are not
-/// used. Models and tools that wait for the outside world are not called: the model is `echo`, the tool says so.
+/// Creates an exploration of the engine that `builder` describes; configure it and [run](Explorer::run) it. The builder's clock and
+/// threads are not used. Models and tools that need the outside world are not called: `echo` replaces the models, and the tools
+/// return a result that explains this.
 pub fn explore(builder: EngineBuilder) -> Explorer {
     Explorer {
         builder,
@@ -178,9 +178,9 @@ impl Explorer {
         self
     }
 
-    /// An answer that the questions of a node may get; given more than once, one of several. Without any a question may get each
-    /// of its choices, of its schema's values where that names them (`enum`, `const`, boolean), or `"answer"` where it asks for
-    /// text; a tool call that needs consent `"allow"` or `"refuse"`. One that the question refuses leaves it open.
+    /// Adds a possible answer to the questions of a node; several calls add alternatives. Without any, the alternatives are the
+    /// question's choices, or the values that its schema enumerates (`enum`, `const`, boolean), or `"answer"` for free text. A tool
+    /// call that needs approval gets `"allow"` or `"refuse"`. An answer that the question refuses leaves the question open.
     ///
     /// ```
     /// # use pirn::{Engine, explore};
@@ -211,14 +211,14 @@ impl Explorer {
         self
     }
 
-    /// Seeds what is drawn, and `Math.random` in CODE (default 0).
+    /// Sets the seed of the samples and of `Math.random` in CODE (default 0).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.rules.seed = seed;
         self
     }
 
-    /// Lets time limits pass while something else could still happen (default: they pass when nothing else can).
+    /// Lets time limits expire while other events are still possible (default: they expire only when the run is otherwise idle).
     #[must_use]
     pub fn timeouts(mut self, timeouts: bool) -> Self {
         self.rules.timeouts = timeouts;
@@ -232,16 +232,15 @@ impl Explorer {
         self
     }
 
-    /// Tells outcomes apart also by the error's words, the variables and the conversation (default: by status,
-    /// output and the error's code).
+    /// Distinguishes outcomes also by error message, variables and conversation (default: by status, output and error code).
     #[must_use]
     pub fn strict(mut self, is_strict: bool) -> Self {
         self.rules.is_strict = is_strict;
         self
     }
 
-    /// Leaves an order where it reaches a state that was seen before (default). Without it every order is
-    /// run to its end: for functions, tools and models that remember earlier calls.
+    /// Stops a schedule when it reaches a state that an earlier one has reached (default). Set it to false for functions, tools and
+    /// models with state of earlier calls: then every schedule runs to its end.
     #[must_use]
     pub fn reduce(mut self, is_reduced: bool) -> Self {
         self.rules.is_reduced = is_reduced;
@@ -255,7 +254,8 @@ impl Explorer {
         self
     }
 
-    /// Asked after every schedule whether that is enough; what was found so far is told, and it is not complete.
+    /// Sets a function that is called after every schedule and ends the exploration if it returns true. The report then contains
+    /// the results so far and is not complete.
     #[must_use]
     pub fn stop_when(mut self, is_enough: impl FnMut() -> bool + 'static) -> Self {
         self.stop_when = Box::new(is_enough);
@@ -269,7 +269,7 @@ impl Explorer {
     pub fn run(mut self) -> Result<Exploration, ExploreError> {
         let mut rules = self.rules;
         let plan = self.builder.plan().map_err(ExploreError::Build)?;
-        // What a trigger or a waiting node hears depends on when: no two orders are taken for the same there.
+        // The events that a trigger or a waiting node receives depend on timing, so no two orders are equivalent there.
         rules.is_reduced &= !listens(&plan);
         let workflow = self.workflow.unwrap_or_else(|| plan.first_workflow());
         let request = pirn_actors::engine::RunRequest {

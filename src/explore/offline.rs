@@ -1,4 +1,4 @@
-//! Answers in the place of models and tools that would ask the outside world: thousands of schedules are run.
+//! Substitutes for models and tools that need the outside world, because an exploration runs thousands of schedules.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use pirn_core::thread::ToolResult;
 
 use crate::models::Echo;
 
-/// Models; those that would ask the outside world are `echo`.
+/// Models, with `echo` for those that need the outside world.
 pub(super) struct OfflineModels(pub(super) Arc<dyn Models>);
 
 impl Models for OfflineModels {
@@ -31,7 +31,7 @@ impl Models for OfflineModels {
     }
 }
 
-/// Tools; those that would ask the outside world say that they were not asked.
+/// Tools. Those that need the outside world return a result which says that they were not called.
 pub(super) struct OfflineTools(pub(super) Arc<dyn Tools>);
 
 impl Tools for OfflineTools {

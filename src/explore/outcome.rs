@@ -15,9 +15,9 @@ use super::Exploration;
 /// One way a workflow can end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The shortest order that leads to it: what happened, one after the other, where there was a choice or in a branch.
+    /// The shortest order that leads to this outcome: the events at choices and in branches, in order.
     pub order: Vec<String>,
-    /// The status of the run; RUNNING where nothing can happen any more and it still waits.
+    /// Status of the run; RUNNING if the run is deadlocked.
     pub status: ThreadStatus,
     /// Its output, with the ids of threads replaced by their paths.
     pub output: Value,
@@ -35,7 +35,7 @@ pub struct OutcomeError {
     pub message: String,
 }
 
-/// The outcome of a run that has ended, and what tells it from others.
+/// Returns the outcome of a run that has ended, and a key that identifies equal outcomes.
 pub(super) fn outcome_of(report: &RunReport, order: Vec<String>, is_strict: bool) -> (String, Outcome) {
     let names = Names::of(report);
     let output = names.in_value(&report.output);
@@ -80,7 +80,7 @@ pub(super) fn stuck(order: Vec<String>) -> (String, Outcome) {
     (String::new(), outcome)
 }
 
-/// Thread ids follow the order of starting; what they stand for does not.
+/// Maps thread ids, which depend on the order of starting, to paths, which do not.
 struct Names {
     by_id: Vec<(String, String)>,
 }
@@ -188,7 +188,7 @@ fn row(outcome: &Outcome, no: usize) -> [String; 4] {
     ]
 }
 
-/// The steps of an order on lines of so many characters; one that is longer has a line of its own.
+/// Breaks the steps of an order into lines of `width` characters; a longer step is on a separate line.
 fn wrapped(order: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for step in order.split_inclusive(", ") {

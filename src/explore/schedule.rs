@@ -1,4 +1,4 @@
-//! One schedule: an engine of its own on a host that chooses, from the start of the run to its outcome.
+//! One schedule: a separate engine on a host that controls the order, from the start of the run to its outcome.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ pub(super) enum Played {
         /// Its outcome.
         outcome: Box<Outcome>,
     },
-    /// It was left where it came to a state that was met before.
+    /// Stopped at a state that an earlier schedule has reached.
     Left,
 }
 

@@ -1,7 +1,8 @@
-//! Which schedule is run next: depth first over the choices, each schedule from the start by the choices that lead to it.
+//! Selects the next schedule: depth-first search over the choices. Each schedule starts from the beginning and follows the choices
+//! that lead to it.
 //!
-//! A state that was met before, by no more choices, is not gone into again: whatever can follow has been tried, or will
-//! be when the search comes back to where it was first met.
+//! A state that was reached before by no more choices is not explored again: its continuations have been run, or will be when the
+//! search returns to its first occurrence.
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ pub(super) struct Search {
     state: Rc<RefCell<State>>,
 }
 
-/// The choices that one schedule follows before it goes on freely.
+/// The choices that a schedule follows before it chooses freely.
 #[derive(Clone)]
 pub(super) struct Prefix {
     state: Rc<RefCell<State>>,
@@ -24,7 +25,7 @@ struct State {
     is_reduced: bool,
     /// The fewest choices that led to each state so far.
     visited: BTreeMap<u64, usize>,
-    /// The choices to follow, then go on freely.
+    /// The choices to follow before free choices.
     prefix: Vec<usize>,
     dice: Option<Chance>,
     made: Vec<Made>,
@@ -88,7 +89,7 @@ impl Search {
         }
     }
 
-    /// Turns to the next choice that has not been tried; false where there is none.
+    /// Advances to the next untried choice. Returns false if there is none.
     pub(super) fn advance(&mut self) -> bool {
         let mut state = self.state.borrow_mut();
         let Some(place) = state.made.iter().rposition(|made| made.chosen + 1 < made.options) else {

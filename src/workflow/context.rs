@@ -19,11 +19,11 @@ pub struct Context(ContextOperation);
 /// A selection of messages.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Messages {
-    /// The last so many visible ones.
+    /// The last N visible messages.
     Last(u64),
-    /// The last so many visible ones of a role.
+    /// The last N visible messages of a role.
     LastOf(Role, u64),
-    /// Every visible one of a role.
+    /// All visible messages of a role.
     Of(Role),
     /// By their places in the complete history; archived ones are dropped.
     Range(Range<u64>),
@@ -50,20 +50,20 @@ impl Messages {
 /// The messages that stay when a conversation is truncated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
-    /// The first so many.
+    /// The first N messages.
     First(u64),
-    /// The last so many.
+    /// The last N messages.
     Last(u64),
-    /// All but the first so many.
+    /// All but the first N messages.
     AllButFirst(u64),
-    /// All but the last so many.
+    /// All but the last N messages.
     AllButLast(u64),
-    /// Those between two places.
+    /// Messages between two positions.
     Range(Range<u64>),
 }
 
 impl Context {
-    /// Adds messages, whose contents are templates, at the end.
+    /// Appends messages, whose contents are templates.
     pub fn insert(messages: impl IntoIterator<Item = (Role, impl Into<String>)>) -> Self {
         Self::insert_at(-1, messages)
     }
@@ -77,7 +77,7 @@ impl Context {
         }))
     }
 
-    /// Puts one message, whose content is a template, in the place of every visible message but the system ones.
+    /// Replaces all visible messages except system messages by one, whose content is a template.
     pub fn replace_all(role: Role, text: impl Into<String>) -> Self {
         Self(ContextOperation::Replace(ReplaceContext {
             target: Target::Word(AllWord::All),
@@ -86,7 +86,7 @@ impl Context {
         }))
     }
 
-    /// Puts messages, whose contents are templates, in the place of others.
+    /// Replaces messages by others, whose contents are templates.
     pub fn replace(target: Messages, messages: impl IntoIterator<Item = (Role, impl Into<String>)>) -> Self {
         let messages = messages.into_iter();
         Self(ContextOperation::Replace(ReplaceContext {
@@ -96,12 +96,12 @@ impl Context {
         }))
     }
 
-    /// Removes what is not kept.
+    /// Removes all messages outside of the selection.
     pub fn truncate(kept: Kept) -> Self {
         Self::truncate_of(None, kept)
     }
 
-    /// Counts, and keeps, the messages of one role alone.
+    /// Counts and removes only messages of one role.
     pub fn truncate_role(role: Role, kept: Kept) -> Self {
         Self::truncate_of(Some(role), kept)
     }
@@ -136,7 +136,7 @@ impl Context {
         Self(ContextOperation::Clear(ClearContext { keep_system: false }))
     }
 
-    /// Keeps what meets all that is given.
+    /// Removes messages that do not meet all of the given conditions.
     pub fn filter(filter: FilterContext) -> Self {
         Self(ContextOperation::Filter(filter))
     }

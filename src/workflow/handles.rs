@@ -23,7 +23,7 @@ impl Node<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'f>(pub(super) Node<'f>);
 
-/// An END or CONTINUE_FROM_TRIGGER, which no edge leaves.
+/// An END or CONTINUE_FROM_TRIGGER node, which has no outgoing edges.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'f>(pub(super) Node<'f>);
 

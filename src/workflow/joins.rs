@@ -20,7 +20,7 @@ pub enum JoinWhen {
     AllFailed,
     /// One failed.
     AnyFailed,
-    /// So many completed; at least 1, and no more than there are paths.
+    /// At least N completed paths; N is at least 1 and at most the number of paths.
     AtLeast(u32),
 }
 
@@ -72,7 +72,7 @@ impl<'f> Join<'f> {
         self
     }
 
-    /// The path whose conversation goes on.
+    /// The path from which the conversation continues.
     #[must_use]
     pub fn main_path(mut self, path: Path<'f>) -> Self {
         self.main = Some(path);
@@ -86,7 +86,7 @@ impl<'f> Join<'f> {
         self
     }
 
-    /// The paths whose variables come back.
+    /// The paths from which variables are merged.
     #[must_use]
     pub fn merge_variables(mut self, which: MergeVariables) -> Self {
         self.config.merge_variables = which;

@@ -1,4 +1,4 @@
-//! Workflows written in Rust: the same definitions as in JSON, with what types can tell checked by the compiler.
+//! Workflows written in Rust: the definitions of the JSON format, checked by the compiler as far as types can.
 //!
 //! ```
 //! use pirn::workflow::{JoinWhen, Llm, workflow};
@@ -21,8 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A node is named by the handle that adding it gave, so no edge, route or error path leads to a node that is not there, none
-//! leads into START or out of END, and a handle is of use in its own workflow alone:
+//! A node is referred to by the handle that adding it returned. Therefore every edge, route or error path leads to an existing
+//! node, none leads into START or out of END, and a handle is valid only in its workflow:
 //!
 //! ```compile_fail
 //! pirn::workflow("loop", "start", |flow, start| {
@@ -31,7 +31,7 @@
 //! });
 //! ```
 //!
-//! A JOIN is made from its FORK, which is used up by that; so is a LOOP_START by its LOOP_END:
+//! Creating a JOIN consumes its FORK, and creating a LOOP_START consumes its LOOP_END:
 //!
 //! ```compile_fail
 //! # use pirn::workflow::JoinWhen;
@@ -42,8 +42,8 @@
 //! });
 //! ```
 //!
-//! Faults that types do not show (ids that stand twice, expressions that do not parse, a FORK without a JOIN) are told, with code and
-//! place, when an engine is built with the workflow.
+//! Faults beyond types (duplicate ids, expressions that do not parse, a FORK without a JOIN) are reported, with code and location,
+//! when an engine is built with the workflow.
 
 mod context;
 mod handles;
@@ -118,7 +118,7 @@ pub enum Normal {}
 #[derive(Debug)]
 pub enum Triggered {}
 
-/// A workflow that is being written. Nodes and edges stand in the order in which they are added.
+/// Builder of a workflow. Nodes and edges have the order in which they are added.
 #[derive(Debug)]
 pub struct WorkflowBuilder<'f, K = Normal> {
     definition: WorkflowDefinition,
@@ -127,7 +127,7 @@ pub struct WorkflowBuilder<'f, K = Normal> {
 }
 
 impl<'f> WorkflowBuilder<'f, Normal> {
-    /// An END whose output is the last node's.
+    /// Adds an END whose output is that of the last node.
     pub fn end(&mut self, id: impl Into<String>) -> End<'f> {
         End(self.add(id.into(), NodeConfig::End(EndConfig::default())))
     }
@@ -183,7 +183,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         Node::new(self.definition.nodes.len() - 1)
     }
 
-    /// A handle is of this workflow, and no node ever leaves it.
+    /// Returns the definition of a node. The index is valid: handles belong to one workflow, and nodes are never removed.
     fn definition_of(&mut self, node: Node<'f>) -> &mut NodeDefinition {
         &mut self.definition.nodes[node.at]
     }
@@ -239,8 +239,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self
     }
 
-    /// An edge. It holds always and weighs nothing where it is not told otherwise:
-    /// `flow.edge(a, b).when("output > 3").weight(2.0)`.
+    /// Adds an edge, by default without condition or weight: `flow.edge(a, b).when("output > 3").weight(2.0)`.
     pub fn edge(&mut self, from: impl Leaves<'f>, to: impl Enters<'f>) -> EdgeSettings<'_> {
         let edge = EdgeDefinition {
             id: None,
@@ -269,12 +268,12 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         node
     }
 
-    /// Settings of any node beside its config: a name, a time limit, retries, an error path.
+    /// Returns the settings of a node that are independent of its type: name, time limit, retries, error path.
     pub fn at(&mut self, node: impl Handle<'f>) -> NodeSettings<'_, 'f, K> {
         NodeSettings::new(self, node.node())
     }
 
-    /// A ROUTE; [`when`](Self::when) and [`otherwise`](Self::otherwise) say where it leads.
+    /// Adds a ROUTE; [`when`](Self::when) and [`otherwise`](Self::otherwise) add its targets.
     pub fn route(&mut self, id: impl Into<String>) -> Route<'f> {
         Route(self.add(id.into(), NodeConfig::Route(RouteConfig::default())))
     }
@@ -334,7 +333,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         Path { fork: fork.0, number }
     }
 
-    /// The JOIN of a FORK, which has all its paths: a [`JoinWhen`] or, to say more, a [`Join`].
+    /// Adds the JOIN of all paths of a FORK: a [`JoinWhen`] or, with more settings, a [`Join`].
     pub fn join(&mut self, id: impl Into<String>, fork: Fork<'f>, join: impl Into<Join<'f>>) -> Node<'f> {
         let paths = |node: Node<'f>| {
             let config = self.definition.nodes[node.at].config.as_fork();
@@ -371,23 +370,23 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self.add(id, NodeConfig::LoopEnd(config))
     }
 
-    /// A USER_INTERACTION, which waits for ever where [`expires`](Self::expires) says nothing else.
+    /// Adds a USER_INTERACTION, which waits without a limit unless [`expires`](Self::expires) or a similar method sets one.
     pub fn ask(&mut self, id: impl Into<String>, ask: Ask) -> Question<'f> {
         Question(self.add(id.into(), NodeConfig::UserInteraction(ask.into())))
     }
 
-    /// Has a question fail its node when nobody has answered within a time.
+    /// Makes a question fail its node if there is no answer within a time.
     pub fn expires(&mut self, question: Question<'f>, after: Duration) -> &mut Self {
         self.unanswered(question, after, OnTimeout::Word(TimeoutWord::Fail), None)
     }
 
-    /// Has a question take an answer when nobody has given one within a time.
+    /// Gives a question a default answer if there is no answer within a time.
     pub fn answers_itself(&mut self, question: Question<'f>, after: Duration, answer: impl Into<Value>) -> &mut Self {
         let answer = Some(answer.into());
         self.unanswered(question, after, OnTimeout::Word(TimeoutWord::Default), answer)
     }
 
-    /// Has a thread go on elsewhere when nobody has answered its question within a time.
+    /// Routes a thread to another node if its question has no answer within a time.
     pub fn gives_up(&mut self, question: Question<'f>, after: Duration, target: impl Enters<'f>) -> &mut Self {
         let target_node_id = self.id_of(target.node());
         self.unanswered(

@@ -1,4 +1,4 @@
-//! Settings of nodes, edges and routes beside what they are.
+//! Settings of nodes, edges and routes that are independent of their type.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl<'a, 'f, K> NodeSettings<'a, 'f, K> {
         self.set(|node| node.timeout_ms = Some(milliseconds(limit)))
     }
 
-    /// The node where a thread goes on when every attempt failed.
+    /// Sets the node at which a thread continues when every attempt has failed.
     pub fn on_error(&mut self, target: impl Enters<'f>) -> &mut Self {
         let target_node_id = self.flow.id_of(target.node());
         self.set(|node| node.on_error = Some(OnError { target_node_id }))

@@ -15,7 +15,7 @@ use super::Messages;
 #[derive(Clone, Debug)]
 pub struct Step(pub(super) NodeConfig);
 
-/// Setters of optional fields of the config that stands first in `self`.
+/// Setters of optional fields of the config that is the first field of `self`.
 macro_rules! setters {
     ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {$(
         $(#[$doc])*
@@ -60,7 +60,7 @@ impl Llm {
         })
     }
 
-    /// With the conversation as it stands.
+    /// Continues with the current conversation.
     pub fn go_on() -> Self {
         Self(LlmConfig::default())
     }
@@ -76,7 +76,7 @@ impl Llm {
         parameters: Map<String, Value>,
         /// Rounds of tool calls (10).
         max_tool_rounds: u32,
-        /// The policy where the model asks for tools after the last round (`fail`).
+        /// Policy for tool calls after the last allowed round (`fail`).
         on_limit: ToolRoundLimit,
         /// `{ type: "json_schema", schema, name? }`.
         response_format: Value,
@@ -134,7 +134,7 @@ impl Assign {
     }
 
     setters! {
-        /// The type that the value is checked against, and converted to where it is a text that reads so.
+        /// Type that the value is checked against; a string that can be parsed as this type is converted.
         variable_type: VariableType,
     }
 
@@ -228,7 +228,7 @@ impl Wait {
         })
     }
 
-    /// Until an event, and `NODE_TIMEOUT` where none has come by then.
+    /// Waits for an event, and fails with `NODE_TIMEOUT` if none arrives in time.
     pub fn event_within(name: impl Into<String>, limit: Duration) -> Self {
         Self(WaitConfig {
             event: Some(name.into()),
@@ -243,7 +243,7 @@ impl Wait {
 pub struct Loop(pub(super) LoopStartConfig);
 
 impl Loop {
-    /// Over a list, an object, a number's range, a text's characters, or what an expression gives of these.
+    /// Iterates over a list, an object, the numbers of a range, the characters of a string, or the result of an expression.
     pub fn over(loop_id: impl Into<String>, iterable: impl Into<Value>) -> Self {
         let mut repeated = Self::counting(loop_id);
         repeated.0.data_source = Some(LoopDataSource {
@@ -279,7 +279,7 @@ impl Loop {
     }
 }
 
-/// USER_INTERACTION: asks a person.
+/// USER_INTERACTION: a question for a person.
 #[derive(Clone, Debug)]
 pub struct Ask(UserInteractionConfig);
 

@@ -1,4 +1,4 @@
-//! Any sequence of calls of the builder gives what the same thing written down as JSON gives.
+//! Any sequence of builder calls produces the workflow that the equivalent JSON produces.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A call, by the numbers of nodes that are there by then.
+/// A builder call that refers to existing nodes by number.
 #[derive(Clone, Debug)]
 enum Call {
     Step {
@@ -278,7 +278,7 @@ fn built(calls: &[Call]) -> WorkflowDefinition {
     })
 }
 
-/// The calls, as JSON that knows nothing of the builder.
+/// Converts the calls to JSON without using the builder.
 fn written(calls: &[Call]) -> Value {
     let mut nodes: Vec<Value> = vec![json!({"id": "n0", "type": "START"}), json!({"id": "n1", "type": "LLM"})];
     let mut edges = vec![json!({"from": "n0", "to": "n1"})];

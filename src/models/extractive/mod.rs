@@ -1,7 +1,7 @@
-//! `extractive`: summarizes by choosing sentences, without a model of language.
+//! `extractive`: summarizes by selecting sentences, without a language model.
 //!
-//! Sentences that share words with many others are central to a text (TextRank). The most central ones, in the order
-//! they stood in, within a budget, are the summary. The same text gives the same summary.
+//! Sentences that share words with many others are central to a text (TextRank). The summary consists of the most central ones
+//! within a budget, in their original order. It is deterministic.
 
 mod rank;
 mod sentences;
@@ -22,7 +22,7 @@ use self::rank::ranked;
 use self::sentences::{Sentence, sentences};
 use super::reply::finish;
 
-/// Summarizes what the user, the assistant and tools said; system messages are not part of it.
+/// Summarizes user, assistant and tool messages; system messages are excluded.
 ///
 /// Parameters: `maxSentences` (default a third of the sentences, at most 8) and `maxTokens` (default 256).
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,8 +92,8 @@ impl Budget {
     }
 }
 
-/// The most central sentences of `texts`, in their order. Sentences of one text follow each other, each text begins a
-/// line. Never empty where there is a sentence; one that alone is too long is cut.
+/// Returns the most central sentences of `texts`, in their order. Sentences of one text share a line, and each text starts a new
+/// one. The result is not empty if there is a sentence: one that exceeds the budget is truncated.
 pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> String {
     let all = sentences(texts);
     let ranked = ranked(&all);

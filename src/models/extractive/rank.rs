@@ -1,4 +1,4 @@
-//! TextRank over sentences. No hashing: the order is the same on every machine.
+//! TextRank over sentences, without hash maps: the order is equal on every machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use super::sentences::Sentence;
 
 /// Terms of a sentence that count; the rest of a longer one is left out.
 const MOST_TERMS: usize = 96;
-/// Two sentences as alike as this say the same: the second adds nothing.
+/// Similarity from which on the second of two sentences is redundant.
 const ALIKE: f64 = 0.8;
 const ROUNDS: usize = 30;
 const DAMPING: f64 = 0.85;
 
-/// Places of the sentences, the most central first; equals in their order. A sentence that says what a better one says
-/// is left out.
+/// Returns indices of the sentences, the most central first; equals in their order. A sentence that is redundant with a better one
+/// is omitted.
 pub(super) fn ranked(sentences: &[Sentence<'_>]) -> Vec<usize> {
     let terms = terms(sentences);
     let likeness = likeness(&terms);
@@ -70,7 +70,7 @@ fn terms_of(text: &str) -> BTreeSet<String> {
     terms
 }
 
-/// English words that are in every sentence, and who said it.
+/// Frequent English words, and the names of roles.
 const COMMON: &[&str] = &[
     "assistant",
     "user",

@@ -12,8 +12,8 @@ pub(super) struct Sentence<'t> {
     pub(super) of: usize,
 }
 
-/// The sentences of all texts in order, at most [`MOST_SENTENCES`]; a paragraph is a text of its own. What is data and
-/// no sentence (records, logs, calls) is left out, unless there is nothing else.
+/// Returns the sentences of all texts in order, at most [`MOST_SENTENCES`]; paragraphs are separate texts. Data that is not prose
+/// (records, logs, calls) is omitted, unless the texts contain nothing but data.
 pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sentence<'t>> {
     let mut all = Vec::new();
     let paragraphs = texts.into_iter().flat_map(|text| text.split("\n\n"));
@@ -33,14 +33,14 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
     }
     let head = MOST_SENTENCES / 4;
     if all.len() > MOST_SENTENCES {
-        // The beginning says what it is about, the end how it stands now.
+        // The beginning has the topic, the end the latest state: drop the middle.
         all.drain(head..all.len() - (MOST_SENTENCES - head));
     }
     all
 }
 
-/// True if JSON stands in the text, or more than a third of it is neither letters nor the spaces between them. A few
-/// characters say too little to tell.
+/// Returns whether the text contains JSON, or more than a third of it is neither letters nor spaces. Very short texts count as
+/// prose.
 fn is_data(text: &str) -> bool {
     if text.contains("{\"") {
         return true;
@@ -53,8 +53,8 @@ fn is_data(text: &str) -> bool {
     all > 24 && letters * 3 < all * 2
 }
 
-/// The end of the first sentence of `text`: after its mark and the closing quotes behind it. More than zero where there
-/// is text.
+/// Returns the end of the first sentence of `text`: after its mark and the closing quotes that follow. The result is positive if
+/// `text` is not empty.
 fn sentence_end(text: &str) -> usize {
     let mut chars = text.char_indices().peekable();
     let mut before = ' ';

@@ -93,7 +93,7 @@ fn ephemeral() -> Value {
     json!({"type": "ephemeral"})
 }
 
-/// The model's own most, where the node says nothing: the protocol wants a figure.
+/// Returns the model's maximum, used if the node sets none: the protocol requires a value.
 pub(super) fn most_tokens(model: &str) -> u64 {
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is(&["3-opus", "3-haiku"]) {
@@ -107,7 +107,7 @@ pub(super) fn most_tokens(model: &str) -> u64 {
     }
 }
 
-/// Newer models are told how hard to think, older ones with how many tokens: fewer than the reply may have.
+/// Sets the thinking effort: newer models take a level, older ones a number of tokens, which must be less than the reply's maximum.
 fn think(effort: Effort, model: &str, most: u64, body: &mut Value) {
     if effort == Effort::None {
         return;
@@ -228,7 +228,8 @@ fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
     }
 }
 
-/// The input that is reported is without what was cached. Thinking counts as output, and is not told apart.
+/// Records the reported usage. Its input count excludes cached tokens, and its output count includes thinking without a separate
+/// figure.
 fn usage(usage: Option<&Value>, said: &mut Said) {
     let Some(usage) = usage else { return };
     let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);

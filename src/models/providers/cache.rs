@@ -1,4 +1,4 @@
-//! The things that a provider's cache is told of a request.
+//! Hints about a request for the provider's cache.
 
 use pirn_actors::ports::ModelCall;
 
@@ -8,11 +8,11 @@ const LONGEST_KEY: usize = 64;
 /// For one request.
 #[derive(Clone, Copy)]
 pub(super) struct CacheHints<'a> {
-    /// The thread: its requests begin alike. Of a long id the end, which tells threads of a run apart.
+    /// The thread, whose requests share a prefix. A long id is shortened to its end, which distinguishes the threads of a run.
     pub(super) key: &'a str,
-    /// The request before had a mark after so many messages.
+    /// Number of messages after which the preceding request had a cache mark.
     pub(super) repeated: usize,
-    /// So many messages come before the pinned context, which stands elsewhere in the next request; all where nothing is pinned.
+    /// Number of messages before the pinned context, which moves in the next request; all messages if nothing is pinned.
     pub(super) stable: usize,
 }
 

@@ -24,7 +24,7 @@ use super::said::{Said, spending};
 /// Bytes of an answer that is taken in one piece, or of one frame.
 const LONGEST: usize = 64 << 20;
 
-/// Bytes of a stream, what says nothing included.
+/// Maximum bytes of a stream, including frames without content.
 const LONGEST_STREAM: usize = 256 << 20;
 
 /// A client that follows no redirect: a key goes to the endpoint and nowhere else.
@@ -42,7 +42,7 @@ pub(super) fn client(endpoint: &Url, timeouts: Timeouts) -> Result<Client, Strin
     client.build().map_err(|error| error.to_string())
 }
 
-/// True if the endpoint is on this machine: no proxy stands before it.
+/// Returns whether the endpoint is on this machine: then no proxy is used.
 fn is_near(endpoint: &Url) -> bool {
     match endpoint.host_str().map(|host| host.trim_matches(['[', ']'])) {
         Some("localhost") => true,
@@ -64,7 +64,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Sends it and takes the reply. One that broke off costs what was reported of it until then.
+    /// Sends the request and receives the reply. A reply that breaks off costs the usage reported up to then.
     pub(super) async fn run(&self, request: RequestBuilder) -> Result<ModelReply, RunError> {
         let mut said = Said::default();
         let taken = self.take(request, &mut said).await;
@@ -96,7 +96,7 @@ impl Exchange<'_> {
         if kind.starts_with("text/html") {
             return Err(Failure::malformed(format!("the reply is {kind:?}, not JSON")));
         }
-        // Some servers have no streams, whatever they are asked for.
+        // Some servers do not stream, even if requested.
         let is_whole = !self.streams || (kind.starts_with("application/json") && self.protocol != Protocol::Ollama);
         if is_whole {
             let body = self.body(answer, &wait).await?;
@@ -111,7 +111,7 @@ impl Exchange<'_> {
         while !said.is_over() {
             let bytes = match wait.or(answer.chunk()).await {
                 Ok(Ok(bytes)) => bytes,
-                // It has said why it ends: what may still come is no part of the reply.
+                // The finish reason has arrived: later data is not part of the reply.
                 Ok(Err(_)) | Err(_) if said.is_finished() => break,
                 Ok(Err(error)) => return Err(of_transport(&error)),
                 Err(stalled) => return Err(stalled),
@@ -196,7 +196,7 @@ impl<'a> Wait<'a> {
         };
     }
 
-    /// The output of `next`; an error where it takes too long.
+    /// Returns the output of `next`, or an error if it exceeds the time limit.
     async fn or<F: Future + Send>(&self, next: F) -> Result<F::Output, Failure> {
         let Some(until) = self.until else {
             return Ok(next.await);

@@ -32,12 +32,12 @@ impl Failure {
         }
     }
 
-    /// The reply is not what the protocol says.
+    /// Failure for a reply that violates the protocol.
     pub(super) fn malformed(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Malformed, message)
     }
 
-    /// The same, of another kind.
+    /// Returns this failure with another kind.
     pub(super) fn of_kind(mut self, kind: FailureKind) -> Self {
         self.cause.kind = kind;
         self
@@ -61,7 +61,7 @@ impl Failure {
     }
 }
 
-/// The connection failed. Addresses are left out: they may hold what is nobody's business.
+/// Failure of the connection. Addresses are omitted: they may contain secrets.
 pub(super) fn of_transport(error: &reqwest::Error) -> Failure {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {
@@ -166,8 +166,8 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// `retry-after-ms`, or `Retry-After` in seconds or as a date; a date is measured from the answer's own `Date`, so no
-/// clock of ours is asked.
+/// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date. A date is compared with the response's `Date` header, so the
+/// local clock is not needed.
 fn retry_after(headers: &HeaderMap) -> Option<Millis> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let whole = |name: &str, scale: f64| {

@@ -48,7 +48,7 @@ impl Frames {
     /// # Errors
     /// They are no UTF-8.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, std::str::Utf8Error> {
-        // Only what is new may hold the end: a long line is not searched again with each of its pieces.
+        // Search only the new bytes for the end, so that a long line in many pieces takes linear time.
         let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {

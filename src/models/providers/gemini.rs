@@ -57,7 +57,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     Ok(body)
 }
 
-/// Newer models are told how hard to think, older ones with how many tokens.
+/// Returns the thinking setting: newer models take a level, older ones a number of tokens.
 fn thinking(effort: Effort, model: &str) -> Option<Value> {
     let takes_level = ["gemini-3", "gemma-4"].iter().any(|name| model.contains(name));
     if !takes_level {
@@ -73,7 +73,7 @@ fn thinking(effort: Effort, model: &str) -> Option<Value> {
     Some(json!({ "thinkingLevel": level }))
 }
 
-/// A frame of a stream and a whole reply look the same.
+/// Reads a frame of a stream or a whole reply, which have one format.
 pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
     if let Some(usage) = frame.get("usageMetadata") {
         let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);

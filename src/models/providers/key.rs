@@ -1,4 +1,4 @@
-//! A provider's key: read when it is needed, shown to nobody.
+//! A provider's API key: read when it is needed, and never displayed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::models::ChooseKey;
 
-/// Characters that a header's value has at least where it is taken for a secret: a version or a word is none.
+/// Minimum length of a header value that is treated as a secret: versions and plain words are shorter.
 const LEAST: usize = 8;
 
 /// The source of keys, by the name of an environment variable.
@@ -27,14 +27,14 @@ pub(super) fn from_environment() -> KeySource {
 
 /// The source of a call's key.
 pub(super) struct Keys {
-    /// For calls whose metadata names none.
+    /// Environment variable for calls whose metadata selects none.
     pub(super) variable: Option<String>,
     pub(super) by: Option<KeysBy>,
     pub(super) variables: KeySource,
     pub(super) choose: Option<Arc<ChooseKey>>,
 }
 
-/// Variables by what a run's metadata says: `{by = "tenant", names = {acme = "ACME_KEY"}}`.
+/// Environment variables selected by an entry of the run's metadata: `{by = "tenant", names = {acme = "ACME_KEY"}}`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeysBy {
@@ -90,7 +90,7 @@ fn name_of(value: &Value) -> String {
 #[derive(Clone)]
 pub(super) struct Key {
     text: Option<String>,
-    /// Secrets that go out beside it.
+    /// Other secrets that the request contains.
     others: Vec<String>,
 }
 
@@ -112,8 +112,7 @@ impl Key {
         })
     }
 
-    /// The same key beside the values of headers from the environment, which are no less secret: a gateway may want its key
-    /// there.
+    /// Adds the values of headers from the environment, which are also secret: a gateway may expect its key there.
     pub(super) fn and<'a>(mut self, headers: impl Iterator<Item = &'a HeaderValue>) -> Self {
         let secrets = headers.filter_map(|value| value.to_str().ok());
         // `Bearer` and its like are no part of a secret.

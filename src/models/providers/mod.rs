@@ -1,9 +1,9 @@
 //! Models across the network: OpenAI's protocols, Anthropic's, Gemini's, Ollama's (feature `providers`).
 //!
-//! 1. A request is one attempt; trying again, limits and fallbacks are decided outside ([`super::guarded`]).
-//! 2. Every failure says its kind in the error's details, see [`pirn_core::model_call::ModelFailure`].
-//! 3. The key is read from the environment for each request. It is in no `Debug`, event, log or error, also where the
-//!    provider quotes it back. It goes to the endpoint and nowhere else: redirects are not followed.
+//! 1. A request is one attempt; retries, limits and fallbacks are decided outside ([`super::guarded`]).
+//! 2. Every failure records its kind in the error's details, see [`pirn_core::model_call::ModelFailure`].
+//! 3. The key is read from the environment for each request. It never appears in `Debug` output, events, logs or errors, even if
+//!    the provider quotes it. It is sent only to the endpoint: redirects are not followed.
 //! 4. Dropping the call closes its connection.
 
 mod anthropic;
@@ -76,7 +76,7 @@ struct Shared {
     client: OnceLock<Result<Client, String>>,
 }
 
-/// The fields that a profile of these providers may have beside those of every profile.
+/// Fields of a profile that are specific to these providers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {
@@ -89,7 +89,7 @@ struct Written {
     headers_env: BTreeMap<String, String>,
     query: BTreeMap<String, String>,
     api_key_envs: Option<KeysBy>,
-    /// The provider's cache is told what the next request will begin with.
+    /// If true, requests contain hints about the prefix of the next request for the provider's cache.
     prompt_cache: Option<bool>,
 }
 
@@ -117,15 +117,15 @@ impl Remote {
     /// Reads a profile whose provider is `openai`, `anthropic`, `gemini` or `ollama`.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All faults of the profile.
     pub fn new(profile: &Profile) -> Result<Self, Vec<ProfileFault>> {
         Self::with_keys(profile, None)
     }
 
-    /// As [`Remote::new`]; `choose` is asked for the key of each call first.
+    /// Like [`Remote::new`]; `choose` is called first for the key of each call.
     ///
     /// # Errors
-    /// As there.
+    /// All faults of the profile.
     pub fn with_keys(profile: &Profile, choose: Option<Arc<ChooseKey>>) -> Result<Self, Vec<ProfileFault>> {
         Self::with_variables(profile, key::from_environment(), choose)
     }
@@ -222,7 +222,7 @@ impl Remote {
                         variables,
                         choose,
                     },
-                    // Others who speak the protocol may not know the words.
+                    // Other servers of the protocol may not support cache hints.
                     tells_cache: written.prompt_cache.unwrap_or(profile.endpoint.is_none()),
                     written,
                     timeouts: policy.timeouts,
@@ -251,7 +251,7 @@ impl Written {
     }
 }
 
-/// Parameters of a profile that its provider has no place for, and does without: not wrong, and not what was meant.
+/// Returns warnings about parameters that are valid and have no equivalent at the provider, which ignores them.
 pub(super) fn warnings(profile: &Profile) -> Vec<ProfileFault> {
     let parameters = Parameters::read(&profile.parameters.clone().unwrap_or_default()).unwrap_or_default();
     let is_responses = profile.rest.get("api").and_then(Value::as_str) == Some("responses");
@@ -338,7 +338,7 @@ impl Shared {
             value.set_sensitive(true);
             request = request.header(name, value);
         }
-        // Over the protocol's own: a gateway may want its key elsewhere.
+        // Configured headers replace those of the protocol: a gateway may expect its key elsewhere.
         let key = key.and(headers.iter().skip(self.written.headers.len()).map(|(_, value)| value));
         let mut headers: HeaderMap = headers.into_iter().collect();
         headers::add_idempotency_key(&mut headers, call.idempotency_key());
@@ -368,8 +368,8 @@ impl Shared {
     }
 }
 
-/// The profile's own variable; the provider's usual one only where the endpoint is the provider's own, and nobody has a key of
-/// his own.
+/// Returns the environment variable of the key: the profile's, or else the provider's usual one if the profile sets neither an
+/// endpoint nor keys by metadata.
 fn key_variable(profile: &Profile, protocol: Protocol, written: &Written) -> Option<String> {
     match (&profile.api_key_env, &profile.endpoint, &written.api_key_envs) {
         (Some(variable), _, _) => Some(variable.clone()),

@@ -22,7 +22,7 @@ const NAMES: Names = Names {
     stop: Some("stop"),
 };
 
-/// Parameters of a model, which stand in `options`.
+/// Model parameters that the request contains in `options`.
 const OPTIONS: [&str; 20] = [
     "num_ctx",
     "min_p",
@@ -52,7 +52,7 @@ const FIELDS: [&str; 4] = ["keep_alive", "think", "truncate", "shift"];
 pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     let parameters = asked.parameters;
     let mut body = json!({"model": asked.model, "stream": asked.streams});
-    // It can not be told to leave the tools alone.
+    // The protocol has no option that forbids tools, so leave them out.
     if !asked.tools.is_empty() && !parameters.forbids_tools() {
         let tool = |tool: &ToolSpec| json!({"type": "function", "function": function(tool)});
         body["tools"] = asked.tools.iter().map(tool).collect();
@@ -162,7 +162,7 @@ fn messages(messages: &[Arc<Message>]) -> Result<Vec<Value>, FormatError> {
     Ok(written)
 }
 
-/// A line of a stream and a whole reply look the same.
+/// Reads a line of a stream or a whole reply, which have one format.
 pub(super) fn hear(line: &Value, said: &mut Said) {
     let message = line.get("message").unwrap_or(&Value::Null);
     let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -83,7 +83,7 @@ fn max_tokens(model: &str) -> &'static str {
     if is_new { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// Merges parameters that only the provider knows over what is there: fields of objects beside each other.
+/// Merges provider-specific parameters into the request; objects are merged field by field.
 pub(super) fn merge(body: &mut Value, rest: &serde_json::Map<String, Value>) {
     for (name, value) in rest {
         match (&mut body[name], value) {
@@ -123,7 +123,7 @@ fn usage(frame: &Value, said: &mut Said) {
         let most = |pointers: &[&str]| pointers.iter().map(|pointer| of(pointer)).max().unwrap_or(0);
         let (input, output, total) = (of("/prompt_tokens"), of("/completion_tokens"), of("/total_tokens"));
         let reasoning = of("/completion_tokens_details/reasoning_tokens");
-        // Some count it beside the rest: then the total says so.
+        // Some servers exclude reasoning from the output count: then the total is at least the sum of all three.
         let is_beside = total >= input.saturating_add(output).saturating_add(reasoning);
         said.spent(Reported {
             input,
@@ -169,7 +169,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
         .into_iter()
         .flatten()
     {
-        // The text of the others stands in `reasoning`.
+        // Reasoning in other formats is also in `reasoning`.
         if detail.get("type").and_then(Value::as_str) == Some("reasoning.encrypted") {
             said.reasoning_block(detail);
         }
@@ -203,7 +203,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
                 .and_then(Value::as_str),
         });
     }
-    // Some say "" until they have a reason.
+    // Some servers send "" until there is a reason.
     let reason = choice.get("finish_reason").and_then(Value::as_str);
     match reason.filter(|reason| !reason.is_empty()) {
         Some("error") => Err(Failure::new(
@@ -234,7 +234,7 @@ fn content_part(part: &Value, said: &mut Said) {
     }
 }
 
-/// Words of the protocol, and of those who speak it in their own way.
+/// Maps finish reasons of the protocol and of its dialects.
 fn finish(reason: &str) -> FinishReason {
     let reason = reason.to_ascii_lowercase();
     if reason.contains("malformed_function_call") {

@@ -15,7 +15,7 @@ pub(super) struct Parameters {
     pub(super) stop: Vec<String>,
     pub(super) effort: Option<Effort>,
     pub(super) tool_choice: Option<ToolChoice>,
-    /// Parameters that only the provider knows.
+    /// Provider-specific parameters.
     pub(super) rest: Map<String, Value>,
 }
 
@@ -70,10 +70,10 @@ pub(super) enum ToolChoice {
 }
 
 impl Parameters {
-    /// Reads them.
+    /// Reads the parameters.
     ///
     /// # Errors
-    /// The parameter that is of the wrong kind, and what is wrong with it.
+    /// The first parameter of a wrong type, and a description of the fault.
     pub(super) fn read(written: &Map<String, Value>) -> Result<Self, (String, String)> {
         let mut read = Self::default();
         for (name, value) in written {

@@ -1,4 +1,4 @@
-//! The protocols: what each is called, where it listens, and which file speaks it.
+//! Protocols: their names, their endpoints, and the modules that implement them.
 
 use std::sync::Arc;
 
@@ -39,13 +39,13 @@ pub(super) struct Asked<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) format: Option<&'a ResponseFormat>,
     pub(super) streams: bool,
-    /// For the provider's cache; none where it is told nothing.
+    /// Hints for the provider's cache, or `None` if it gets no hints.
     pub(super) cache: Option<CacheHints<'a>>,
 }
 
 impl<'a> Asked<'a> {
-    /// The reasoning that goes back with a message: what this model said in the current turn, which is what came after the
-    /// last assistant message without tool calls.
+    /// Returns a function that yields the reasoning to send back with a message: the reasoning of this model in the current turn,
+    /// which starts after the last assistant message without tool calls.
     pub(super) fn recall(&self, provider: &'static str) -> impl Fn(&'a Message) -> Recalled + use<'a> {
         let said = |message: &Arc<Message>| message.role == Role::Assistant && !message.asks_for_tools();
         let turn = self.messages.iter().rposition(said).map_or(0, |last| last + 1);
@@ -88,8 +88,8 @@ impl Protocol {
         }
     }
 
-    /// The variable that holds the key for the provider itself. Never used for an endpoint of the profile's own: a key
-    /// goes only where it was meant to go.
+    /// Returns the environment variable with the key of the provider. It is not used for an endpoint set in the profile: a key is
+    /// sent only to the server for which it was issued.
     pub(super) fn key_variable(self) -> Option<&'static str> {
         match self {
             Self::OpenAi | Self::Responses => Some("OPENAI_API_KEY"),
@@ -125,7 +125,7 @@ impl Protocol {
         url
     }
 
-    /// The headers that a request has, beside those of the profile.
+    /// Returns the protocol's headers, to which those of the profile are added.
     pub(super) fn headers(self, key: &Key) -> Vec<(&'static str, String)> {
         let key = key.expose();
         match self {

@@ -1,5 +1,5 @@
-//! OpenAI's Responses. Nothing is kept at the provider: every request has the whole conversation, and reasoning comes and
-//! goes encrypted.
+//! OpenAI's Responses API without stored state: every request contains the whole conversation, and reasoning is sent and received
+//! in encrypted form.
 
 use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
@@ -68,7 +68,7 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
         "response.output_text.delta" | "response.refusal.delta" => {
             said.text(frame.get("delta").and_then(Value::as_str).unwrap_or_default());
         }
-        // Its text has come by then.
+        // The text has already arrived in deltas.
         "response.output_item.done" => item(frame.get("item").unwrap_or(&Value::Null), false, said),
         "response.completed" | "response.incomplete" | "response.failed" => {
             ended(frame.get("response").unwrap_or(&Value::Null), said)?;

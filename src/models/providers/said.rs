@@ -1,8 +1,8 @@
-//! A reply as far as it has come, whatever protocol it comes in, and as it is when it has ended.
+//! A reply as received so far in any protocol, and its final form.
 //!
-//! 1. The figures of its tokens are those of the whole reply so far: the largest count.
-//! 2. A reply is whole when the provider has said why it ends. One that does not is cut off, and no reply.
-//! 3. One that ends for tool calls and has none is malformed.
+//! 1. Token counts are those of the whole reply so far: the largest report counts.
+//! 2. A reply is complete when the provider has sent a finish reason. One without it is truncated and is an error.
+//! 3. A reply that finishes for tool calls and contains none is malformed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ use crate::formats::reasoning::{self, Recalled, Thought};
 /// The longest reply that is taken, bytes: what never ends must not fill the memory.
 const LONGEST: usize = 32 << 20;
 
-/// Bytes that each call and each piece of reasoning counts for beside its texts: also those without any must end.
+/// Bytes charged for each call and each piece of reasoning in addition to its text, so that empty ones are bounded too.
 const EACH: usize = 256;
 
-/// Everything that was said.
+/// All content received so far.
 #[derive(Default)]
 pub(super) struct Said {
     text: String,
-    /// The length of the text that has been handed on.
+    /// Length of the text already forwarded.
     handed_on: usize,
     reasoning: Vec<Reasoned>,
     /// Indexes into `reasoning` by place, and below into `calls` by number, the last of each: a reply of many is not searched for
@@ -41,8 +41,7 @@ pub(super) struct Said {
     size: usize,
 }
 
-/// The tokens of a request as protocols report them: what was cached counts within the input, what was reasoned within the
-/// output.
+/// Token counts as protocols report them: cached tokens are part of the input, reasoning tokens part of the output.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reported {
     pub(super) input: u64,
@@ -67,7 +66,7 @@ impl Reported {
         }
     }
 
-    /// Every kind by itself. Gateways that report more as a part than as the whole mean it beside the whole.
+    /// Returns the counts as disjoint kinds. Gateways that report a part greater than the whole mean it in addition to the whole.
     fn apart(self) -> Spent {
         let without = |whole: u64, part: u64| whole.checked_sub(part).unwrap_or(whole);
         let spent = Spent {
@@ -125,7 +124,7 @@ impl Said {
         self.size += piece.len();
     }
 
-    /// The text that has come since this was asked last.
+    /// Returns the text received since the last call.
     pub(super) fn take_new_text(&mut self) -> Option<&str> {
         let new = self.text.get(self.handed_on..).filter(|new| !new.is_empty());
         self.handed_on = self.text.len();
@@ -163,8 +162,8 @@ impl Said {
         });
     }
 
-    /// A piece of a call. One that has a number goes on with the call of that number, one that has none with the last call,
-    /// unless it begins another one: by an id of its own, or by a name where the last call has its arguments.
+    /// Adds a piece of a call. A piece with a number continues the call with that number; one without continues the last call,
+    /// unless it starts another: with a different id, or with a name and no id.
     pub(super) fn call(&mut self, piece: &CallPiece<'_>) {
         self.size += piece.written.len() + piece.name.len() + piece.id.len() + piece.signature.map_or(0, str::len);
         let known = match piece.place {
@@ -218,7 +217,7 @@ impl Said {
         self.finish.get_or_insert(reason);
     }
 
-    /// The reason is another one than the provider said: a refusal ends as any other reply does.
+    /// Records a refusal: its finish reason on the wire is that of any other reply.
     pub(super) fn refused(&mut self) {
         self.finish = Some(FinishReason::Refusal);
     }
@@ -233,7 +232,7 @@ impl Said {
         self.is_over
     }
 
-    /// True once the provider has said why the reply ends.
+    /// Returns whether the provider has sent a finish reason.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
@@ -261,7 +260,7 @@ impl Said {
         }
         let signatures: Vec<Option<String>> = self.calls.iter().map(|call| call.signature.clone()).collect();
         let tool_calls = told_apart(self.calls.into_iter().map(Call::whole).collect());
-        // Providers want it back with the results of tools, and nowhere else.
+        // Providers require the reasoning with the results of tools only.
         let metadata = if tool_calls.is_empty() {
             None
         } else {
@@ -317,7 +316,7 @@ impl Call {
     }
 }
 
-/// Every call gets an id of its own: results are told apart by nothing else.
+/// Gives every call a distinct id, because results refer to calls only by id.
 fn told_apart(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let mut seen = BTreeSet::new();
     for (place, call) in calls.iter_mut().enumerate() {
@@ -331,7 +330,7 @@ fn told_apart(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
     calls
 }
 
-/// An error that a frame or a body holds in its `error`, where there is one.
+/// Returns the error in the `error` field of a frame or a body, if there is one.
 pub(super) fn check_error(frame: &Value) -> Result<(), Failure> {
     let is_error = frame.get("object").and_then(Value::as_str) == Some("error");
     match frame.get("error") {
@@ -340,7 +339,7 @@ pub(super) fn check_error(frame: &Value) -> Result<(), Failure> {
     }
 }
 
-/// A failed reply that has cost something all the same.
+/// Adds usage to a failure: a failed reply may have cost tokens.
 pub(super) fn spending(failure: ModelFailure, spent: Spent) -> ModelFailure {
     ModelFailure { spent, ..failure }
 }
@@ -407,7 +406,7 @@ mod tests {
                 piece(None, "", "", ": 1}"),
                 piece(None, "b", "t", "{\"n\": 2}"),
             ],
-            // The same number for each.
+            // Each piece has an equal number.
             vec![
                 piece(Some(0), "a", "t", "{\"n\": 1}"),
                 piece(Some(0), "b", "t", "{\"n\": 2}"),
@@ -468,7 +467,7 @@ mod tests {
             ..Spent::new(15, 20, 150)
         };
         assert_eq!(said.reported(), expected);
-        // Parts that are larger than the whole are beside it.
+        // Parts greater than the whole are counted in addition to it.
         let mut said = Said::default();
         said.spent(Reported {
             input: 10,

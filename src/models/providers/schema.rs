@@ -1,12 +1,12 @@
-//! A JSON Schema as a provider takes it where it holds a model to one.
+//! Converts a JSON Schema to the form in which a provider enforces it.
 //!
-//! OpenAI's strict schemas have every property required and no others: a property that is optional becomes one that may be
-//! null, and its null is taken out of the reply again (see [`super::super::structured`]). Anthropic's keep optional
-//! properties, and have no bounds. The reply is checked against the schema as it was written.
+//! OpenAI's strict schemas require every property and allow no others: an optional property becomes a nullable one, and its null is
+//! removed from the reply (see [`super::super::structured`]). Anthropic's schemas allow optional properties and have no bounds. The
+//! reply is checked against the original schema.
 
 use serde_json::{Map, Value, json};
 
-/// Keywords under which no strict schema stands.
+/// Keywords that prevent a strict schema.
 const LOOSE: [&str; 11] = [
     "allOf",
     "oneOf",
@@ -21,7 +21,7 @@ const LOOSE: [&str; 11] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords that Anthropic refuses: what they say is checked when the reply has come.
+/// Keywords that Anthropic rejects: they are checked in the reply.
 const BOUNDS: [&str; 12] = [
     "minimum",
     "maximum",
@@ -37,7 +37,7 @@ const BOUNDS: [&str; 12] = [
     "maxProperties",
 ];
 
-/// The strict form; none where there is none, such as of an object that may have any property.
+/// Returns the strict form, or `None` if there is none, for example for an object with arbitrary properties.
 pub(super) fn strict(schema: &Value) -> Option<Value> {
     rewrite(schema, &|object| {
         if LOOSE.iter().any(|word| object.contains_key(*word)) {
@@ -69,7 +69,7 @@ pub(super) fn unbounded(schema: &Value) -> Option<Value> {
     })
 }
 
-/// An object's `additionalProperties` are false; none where they are not to be.
+/// Sets `additionalProperties` of an object to false. Returns `None` if the schema allows them.
 fn closed(object: &mut Map<String, Value>) -> Option<()> {
     let is_object = object.contains_key("properties") || object.get("type").is_some_and(is_object_type);
     if !is_object {
