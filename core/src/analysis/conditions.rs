@@ -1,22 +1,22 @@
-//! Conditions that their text alone decides.
+//! Conditions with a constant value.
 
 use std::collections::BTreeSet;
 
 use crate::graph::{Edge, Graph, NodeIx, SnippetIx};
 use crate::script::{Plain, is_truthy};
 
-/// The truth of a condition, as far as its text decides it.
+/// Truth of a condition, as far as its text determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Truth {
-    /// In every run.
+    /// True in every run.
     Always,
-    /// In no run.
+    /// False in every run.
     Never,
-    /// It depends.
+    /// Depends on the run.
     Open,
 }
 
-/// The truth of a text: only a literal decides it.
+/// Returns the truth of a condition: only a literal determines it.
 pub(super) fn truth(text: &str) -> Truth {
     match Plain::read(text).as_ref().and_then(Plain::literal) {
         Some(value) if is_truthy(value) => Truth::Always,
@@ -25,12 +25,12 @@ pub(super) fn truth(text: &str) -> Truth {
     }
 }
 
-/// The truth of the text of an edge or trigger; always true without a condition.
+/// Returns the truth of an optional condition; an absent one is always true.
 pub(super) fn truth_of(text: Option<&str>) -> Truth {
     text.map_or(Truth::Always, truth)
 }
 
-/// True if the text has the same value when it is evaluated twice in a row.
+/// True if two evaluations in succession return equal values.
 pub(super) fn is_steady(text: &str) -> bool {
     let text = without_comparisons(text);
     !["random", "Date", "++", "--", "="]
@@ -38,23 +38,23 @@ pub(super) fn is_steady(text: &str) -> bool {
         .any(|sign| text.contains(sign))
 }
 
-/// The text without `==`, `!=`, `<=`, `>=` and `=>`, so that a `=` that is left assigns.
+/// Returns the text without `==`, `!=`, `<=`, `>=` and `=>`, so that a remaining `=` is an assignment.
 fn without_comparisons(text: &str) -> String {
     ["===", "!==", "==", "!=", "<=", ">=", "=>"]
         .iter()
         .fold(text.to_owned(), |text, sign| text.replace(sign, " "))
 }
 
-/// The choices out of a node that some run takes.
+/// The transitions out of a node that some run takes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Choices {
-    /// Their targets, in the order they are tried.
+    /// Targets, in the order of evaluation.
     pub(super) targets: Vec<NodeIx>,
-    /// True if choosing can fail: a condition that must be evaluated, or none that holds.
+    /// True if the choice can fail: a condition must be evaluated, or no condition is certain to be true.
     pub(super) can_fail: bool,
 }
 
-/// Of transitions that are tried in order, the first that holds is taken.
+/// Returns the possible choices among transitions, of which the first with a true condition is taken.
 pub(super) fn choices(
     graph: &Graph,
     transitions: impl Iterator<Item = (Option<SnippetIx>, NodeIx)>,
@@ -86,7 +86,7 @@ pub(super) fn choices(
     found
 }
 
-/// The choices among a node's edges.
+/// Returns the choices among a node's edges.
 pub(super) fn edge_choices(graph: &Graph, edges: &[Edge]) -> Choices {
     choices(graph, edges.iter().map(|edge| (edge.condition, edge.target)), None)
 }

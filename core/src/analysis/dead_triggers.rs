@@ -1,4 +1,4 @@
-//! `TRIGGER_NEVER_FIRES`: nothing that happens is what the trigger waits for.
+//! `TRIGGER_NEVER_FIRES`: no event matches the trigger.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::{Analysis, WorkflowSet};
 use crate::definition::FaultCode;
 use crate::event::EventType;
 
-/// Reports each such trigger that is enabled.
+/// Reports each such enabled trigger.
 pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
-    // what each workflow may raise is asked once an event type
+    // cache: whether each workflow may raise an event type
     let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
     for placed in set
         .every_trigger()

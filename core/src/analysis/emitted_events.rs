@@ -1,4 +1,4 @@
-//! The events that the threads of a workflow raise, and those that follow from a trigger's action.
+//! Events that the threads of a workflow raise, and those that a trigger's action causes.
 
 use super::Flow;
 use super::conditions::{Truth, truth_of};
@@ -6,7 +6,7 @@ use crate::definition::{TriggerAction, TriggerDefinition};
 use crate::event::EventType;
 use crate::graph::{ContextNode, Graph, NodeKind};
 
-/// True if a thread of the workflow may ever raise such an event. Where the nodes do not tell, it may.
+/// True if a thread of the workflow may raise such an event. If the nodes do not determine it, the result is true.
 pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
     let any = |wanted: fn(&NodeKind) -> bool| graph.nodes.iter().any(|node| wanted(&node.kind));
     let has_llm = || any(|kind| matches!(kind, NodeKind::Llm(_)));
@@ -30,7 +30,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::InteractionAnswered
         | EventType::InteractionWithdrawn
         | EventType::InteractionTimedOut => {
-            // A tool's call may need a person's consent.
+            // A tool call may need a person's consent.
             has_llm() || any(|kind| matches!(kind, NodeKind::UserInteraction(_) | NodeKind::Tool { .. }))
         }
         EventType::ThreadStarted
@@ -62,7 +62,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
     }
 }
 
-/// The events of a run in which all goes well; of its own threads, not of those it calls.
+/// Returns the events of a run without failures, raised by its own threads, excluding those of called workflows.
 pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
     let mut events = vec![
         EventType::ThreadStarted,
@@ -94,7 +94,7 @@ pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
     events
 }
 
-/// The events a trigger's action emits in the thread that raised its event; `target` is what it starts.
+/// Returns the events that a trigger's action emits in the thread that raised its event; `target` is the started workflow.
 pub(super) fn emitted_by_action(trigger: &TriggerDefinition, target: Option<&Flow<'_>>) -> Vec<EventType> {
     let event = trigger.condition.event_type;
     let is_over = matches!(
@@ -132,7 +132,7 @@ pub(super) fn emitted_by_action(trigger: &TriggerDefinition, target: Option<&Flo
     }
 }
 
-/// The workflow a trigger's action starts.
+/// Returns the workflow that a trigger's action starts.
 pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
     match action {
         TriggerAction::StartWorkflow { workflow_id, .. } => Some(workflow_id),
@@ -146,7 +146,7 @@ pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
     }
 }
 
-/// True if it watches, and may match.
+/// True if the trigger is enabled and may match.
 pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
     trigger.enabled
         && trigger.schedule.is_none()
@@ -154,8 +154,8 @@ pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
         && (trigger.condition.event_name.is_none() || trigger.condition.event_type == EventType::Custom)
 }
 
-/// True if it fires at every event of its type, for ever. A trigger inside a workflow counts for each run by itself,
-/// so `maxTriggers` bounds nothing where it starts another run.
+/// True if the trigger fires at every event of its type without limit. A trigger in a workflow counts its firings for each run
+/// separately, so `maxTriggers` does not limit an action that starts another run.
 pub(super) fn is_unbounded(trigger: &TriggerDefinition, stands_inside: bool) -> bool {
     let starts_a_run = matches!(trigger.action, TriggerAction::StartWorkflow { .. });
     let is_counted = trigger.max_triggers.is_some_and(|most| most > 0);

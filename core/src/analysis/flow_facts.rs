@@ -1,9 +1,9 @@
-//! Facts about what can happen in a workflow, as far as its text decides: which transitions some run takes, which nodes and paths can
-//! complete, which can fail.
+//! Facts about what can happen in a workflow, as far as its text determines it: which transitions some run takes, which nodes and
+//! paths can complete, and which can fail.
 //!
-//! Both are bounds from above. *Completes* and *fails* say "some run may", so a warning is built on their absence.
-//! Called workflows come before their callers, inner forks before outer ones; each region is searched backwards from
-//! its end, so every transition is looked at a few times in all.
+//! The facts are upper bounds. *Completes* and *fails* mean "some run may", so a warning is issued only if they are absent.
+//! Called workflows are analysed before their callers, and inner forks before outer ones. Each region is searched backwards from
+//! its end, so every transition is visited a constant number of times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,44 +14,43 @@ use super::{Flow, WorkflowSet};
 use crate::definition::TriggerAction;
 use crate::graph::{Fork, ForkIx, Graph, LoopNode, NodeIx, NodeKind, QuestionTimeout};
 
-/// Nodes a thread may enter where the workflow does not say.
 use crate::thread::DEFAULT_MAX_STEPS;
 
 /// A transition out of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transition {
     pub(super) to: NodeIx,
-    /// Taken after a failure (`onError`).
+    /// True if taken after a failure (`onError`).
     pub(super) is_error: bool,
 }
 
-/// The possible outcomes of a fork.
+/// Possible outcomes of a fork.
 #[derive(Debug, Default)]
 pub(super) struct ForkFacts {
     pub(super) paths: Vec<PathOutcomes>,
-    /// Why its JOIN cannot succeed.
+    /// Reason why the JOIN cannot succeed.
     pub(super) infeasible: Option<Infeasible>,
 }
 
 /// Facts about one workflow.
 #[derive(Debug)]
 pub(super) struct FlowFacts {
-    /// The transitions that conditions allow.
+    /// Transitions that the conditions allow.
     next: Vec<Vec<Transition>>,
     completes: Vec<bool>,
     fails: Vec<bool>,
-    /// Some run enters the node.
+    /// True for nodes that some run enters.
     pub(super) reached: Vec<bool>,
-    /// From the node some run reaches its region's end: END, or the JOIN.
+    /// True for nodes from which some run reaches the end of the region: END, or the JOIN.
     pub(super) live: Vec<bool>,
-    /// As [`Graph::forks`].
+    /// Indexed as [`Graph::forks`].
     pub(super) forks: Vec<ForkFacts>,
-    /// Some run completes.
+    /// True if some run completes.
     pub(super) can_complete: bool,
 }
 
 impl FlowFacts {
-    /// The facts of every workflow of the set; `work` counts what was looked at.
+    /// Computes the facts of every workflow of the set; `work` counts the visited items.
     pub(super) fn of_all(set: &WorkflowSet<'_>, work: &mut u64) -> Vec<Self> {
         let places = set.places();
         let calls: Vec<Vec<usize>> = set
@@ -74,7 +73,7 @@ impl FlowFacts {
         all.into_iter().flatten().collect()
     }
 
-    /// The transitions out of a node that some run takes.
+    /// Returns the transitions out of a node that some run takes.
     pub(super) fn taken(&self, node: NodeIx) -> impl Iterator<Item = Transition> {
         let (completes, fails) = (self.completes[node as usize], self.fails[node as usize]);
         let transitions = self.next[node as usize].iter().copied();
@@ -84,7 +83,7 @@ impl FlowFacts {
     fn of(flow: &Flow<'_>, is_stopped: bool, infeasible: &dyn Fn(&str) -> bool, work: &mut u64) -> Self {
         let graph = flow.graph;
         let count = graph.nodes.len();
-        // a thread that enters each of its nodes once does not run into the limit
+        // a thread that enters each node at most once cannot exceed the limit
         let is_short = graph.config.max_steps.unwrap_or(DEFAULT_MAX_STEPS) < count as u64;
         let mut facts = Self {
             next: Vec::with_capacity(count),
@@ -124,7 +123,7 @@ impl FlowFacts {
         facts
     }
 
-    /// Marks what some run enters.
+    /// Marks the nodes that some run enters.
     fn reach(&mut self, graph: &Graph, work: &mut u64) {
         let mut stack = vec![graph.start];
         self.reached[graph.start as usize] = true;
@@ -149,7 +148,7 @@ impl FlowFacts {
     }
 }
 
-/// An order in which every workflow comes after those it calls; calls have no circle.
+/// Returns an order in which every workflow is after those it calls; calls have no cycles.
 fn callees_first(calls: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::with_capacity(calls.len());
     let mut seen = vec![false; calls.len()];
@@ -173,7 +172,7 @@ fn callees_first(calls: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// The transitions of a node that has completed.
+/// Returns the transitions of a node that has completed.
 fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
     match &node.kind {
         NodeKind::Fork(fork) => Choices {
@@ -241,9 +240,9 @@ fn kind_can_fail(kind: &NodeKind) -> bool {
     }
 }
 
-/// The fork around each node, and the transitions backwards.
+/// The innermost fork around each node, and the reverse transitions.
 struct Regions {
-    /// The fork around the node; none: the main path, or nobody.
+    /// Innermost fork around the node; `None` for the main path and for unreachable nodes.
     of: Vec<Option<ForkIx>>,
     nodes: Vec<Vec<NodeIx>>,
     back: Vec<Vec<Transition>>,
@@ -279,7 +278,7 @@ impl Regions {
         regions
     }
 
-    /// Forks, the inner ones first.
+    /// Returns the forks, inner ones first.
     fn inner_first(&self, graph: &Graph) -> Vec<ForkIx> {
         let around = |fork: ForkIx| self.of[graph.fork(fork).fork_node as usize];
         let mut inside: Vec<u32> = vec![0; graph.forks.len()];
@@ -375,7 +374,7 @@ impl Regions {
     }
 }
 
-/// Adjacency backwards within one region.
+/// Reverse search within one region.
 struct BackwardSearch<'a> {
     regions: &'a Regions,
     graph: &'a Graph,
@@ -384,8 +383,8 @@ struct BackwardSearch<'a> {
 }
 
 impl BackwardSearch<'_> {
-    /// Marks every node of the region from which a run may come to one of `from`. `from` is a JOIN whose paths are
-    /// followed, not its FORK, where `into_branches`.
+    /// Marks every node of the region from which a run may reach one of `from`. For a JOIN in `from`, `into_branches` selects
+    /// whether the search continues in its paths or at its FORK.
     fn search(&mut self, from: &[NodeIx], into_branches: bool, facts: &FlowFacts, marked: &mut [bool]) {
         let mut stack: Vec<(NodeIx, bool)> = from.iter().map(|node| (*node, into_branches)).collect();
         while let Some((node, into_branches)) = stack.pop() {
@@ -397,7 +396,7 @@ impl BackwardSearch<'_> {
         }
     }
 
-    /// The transitions of the region that lead to a node, and that some run takes.
+    /// Returns the transitions of the region that lead to a node and that some run takes.
     fn before(&mut self, node: NodeIx, into_branches: bool, facts: &FlowFacts) -> Vec<Transition> {
         let transitions = &self.regions.back[node as usize];
         *self.work += 1 + transitions.len() as u64;
@@ -419,12 +418,12 @@ impl BackwardSearch<'_> {
     }
 }
 
-/// The least time to a region's end, milliseconds: what WAITs and inner JOINs take, everything else taking none.
+/// Minimum time to a region's end, in milliseconds: the durations of WAITs and inner JOINs; all other nodes count 0.
 struct EarliestEnds {
     of_node: Vec<u64>,
-    /// The time each node itself takes.
+    /// Duration of each node itself.
     cost: Vec<u64>,
-    /// True if any of it matters: some node waits, and some JOIN does not wait for ever.
+    /// True if the durations matter: some node waits, and some JOIN has a timeout.
     counts: bool,
 }
 
@@ -457,7 +456,7 @@ impl EarliestEnds {
                 self.of_node[node as usize] = after_ms;
             }
             for transition in back.before(node, node == fork.join_node, facts) {
-                // a node that fails may do so at once
+                // a failing node may fail at once
                 let own = if transition.is_error {
                     0
                 } else {
@@ -468,7 +467,7 @@ impl EarliestEnds {
         }
     }
 
-    /// Passing an inner fork takes as long as the last path that must complete.
+    /// The duration of an inner fork is that of the slowest path that must complete.
     fn join(&mut self, fork: &Fork, paths: &[PathOutcomes]) {
         let (counted, wanted) = wanted(fork);
         if !self.counts || counted != CountedEnd::Completed {

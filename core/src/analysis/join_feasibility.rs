@@ -1,46 +1,46 @@
-//! Feasibility of a JOIN: can it succeed, fail, or be decided before a path starts, given how each path can end?
+//! Feasibility of a JOIN: whether it can succeed, fail, or be decided before a path starts, given the possible ends of each path.
 //!
-//! A path that completes or fails as it likes is one of three kinds: it can only complete, only fail, or both. Every
-//! strategy is a threshold: `k` of one end. What follows is arithmetic on how many of each kind there are; an
-//! exhaustive search over the join machine itself is the oracle in `core/tests/analysis`.
+//! Each path is of one of three kinds: it can only complete, can only fail, or can do both. Every strategy is a threshold of `k`
+//! ends of one sort, so the results are arithmetic on the number of paths of each kind. The oracle in `core/tests/analysis` is an
+//! exhaustive search over the join machine.
 
 use crate::definition::{ForkStrategy, JoinStrategy};
 use crate::graph::Fork;
 
-/// The ways one path of a fork can end.
+/// Possible ends of one path of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PathOutcomes {
     pub(super) completes: bool,
     pub(super) fails: bool,
-    /// It does not complete before this many milliseconds.
+    /// Minimum time to completion, in milliseconds.
     pub(super) earliest_ms: u64,
 }
 
-/// The end a strategy counts.
+/// The sort of end that a strategy counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedEnd {
     Completed,
     Failed,
 }
 
-/// Why a JOIN cannot succeed.
+/// Reason why a JOIN cannot succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Infeasible {
-    /// Only so many paths can end as the strategy wants.
+    /// Fewer paths can end in the counted way than the strategy requires.
     TooFew {
         able: usize,
         wanted: usize,
         counted: CountedEnd,
     },
-    /// The main path is named and cannot complete.
+    /// The main path is explicit and cannot complete.
     MainNeverCompletes,
-    /// The main path is named, and the JOIN is decided before it starts.
+    /// The main path is explicit, and the JOIN is decided before it starts.
     MainTooLate,
-    /// As many paths as it takes cannot complete before the timeout.
+    /// The required number of paths cannot complete before the timeout.
     TooSlow { earliest_ms: u64, timeout_ms: u64 },
 }
 
-/// `k` ends of this sort decide for success.
+/// Returns the counted sort of end, and the number of such ends that decide for success.
 pub(super) fn wanted(fork: &Fork) -> (CountedEnd, usize) {
     let all = fork.paths.len();
     match fork.join.strategy {
@@ -52,7 +52,7 @@ pub(super) fn wanted(fork: &Fork) -> (CountedEnd, usize) {
     }
 }
 
-/// Paths that run at once.
+/// Returns the maximum number of concurrent paths.
 pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
     match fork.strategy {
         ForkStrategy::Serial => 1,
@@ -60,7 +60,7 @@ pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
     }
 }
 
-/// Checks that some run's ends let the JOIN succeed.
+/// Checks that the JOIN can succeed with some combination of ends.
 pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Result<(), Infeasible> {
     let (counted, wanted) = wanted(fork);
     let ends_so = |path: &&PathOutcomes| match counted {
@@ -94,7 +94,7 @@ pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> 
     }
 }
 
-/// True if some run's ends make the JOIN fail.
+/// True if the JOIN can fail with some combination of ends.
 pub(super) fn can_fail(fork: &Fork, paths: &[PathOutcomes]) -> bool {
     let (counted, wanted) = wanted(fork);
     let spoils = |path: &&PathOutcomes| match counted {
@@ -104,12 +104,12 @@ pub(super) fn can_fail(fork: &Fork, paths: &[PathOutcomes]) -> bool {
     paths.iter().filter(spoils).count() + wanted > paths.len() || fork.join.main_path_explicit
 }
 
-/// Counts of the first paths by how they can end, in the strategy's own terms.
+/// Numbers of the first paths by their possible ends, relative to the counted sort.
 #[derive(Clone, Copy, Debug, Default)]
 struct OutcomeCounts {
-    /// Only as the strategy wants.
+    /// Can end only in the counted way.
     good: usize,
-    /// Only otherwise.
+    /// Can end only in the other way.
     bad: usize,
     both: usize,
 }
@@ -127,7 +127,7 @@ impl OutcomeCounts {
         }
     }
 
-    /// True if `ended` of them can have ended with fewer than `wanted` good ones and at most `spare` bad ones.
+    /// True if `ended` of the paths can have ended with fewer than `wanted` good ends and at most `spare` bad ends.
     fn undecided(self, ended: usize, wanted: usize, spare: usize) -> bool {
         let least = ended.saturating_sub(spare.min(self.bad + self.both));
         let most = ended.min(wanted.saturating_sub(1)).min(self.good + self.both);
@@ -140,7 +140,7 @@ impl OutcomeCounts {
     }
 }
 
-/// For each path, whether some run starts it: the JOIN is still open when its turn comes.
+/// Returns for each path whether some run starts it, because the JOIN can be undecided at that point.
 pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Vec<bool> {
     let (counted, wanted) = wanted(fork);
     let spare = paths.len().saturating_sub(wanted);
@@ -154,7 +154,7 @@ pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Ve
     starts
 }
 
-/// True if the main path can be among the first `wanted` that complete.
+/// True if the main path can be among the first `wanted` paths that complete.
 fn main_is_in_time(paths: &[PathOutcomes], main: usize, wanted: usize, width: usize) -> bool {
     let spare = paths.len().saturating_sub(wanted);
     let ended = (main + 1).saturating_sub(width);
@@ -162,7 +162,7 @@ fn main_is_in_time(paths: &[PathOutcomes], main: usize, wanted: usize, width: us
     for path in &paths[..main] {
         before.add(path, CountedEnd::Completed);
     }
-    // of those that must have ended, as many as can fail do so first: they cannot help to complete anyway
+    // of the paths that must have ended, as many as possible fail: those cannot help to complete anyway
     let failed = ended.min(before.bad).min(spare);
     let rest = ended - failed;
     let completed = rest.min(before.good + before.both).min(wanted.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH`: whatever its paths do, the JOIN fails.
+//! `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH`: the JOIN fails whatever its paths do.
 
 use super::flow_facts::FlowFacts;
 use super::join_feasibility::{CountedEnd, Infeasible};

@@ -1,4 +1,4 @@
-//! `LOOP_WITHOUT_EXIT`: an exit is drawn, but no run takes it; only `config.maxSteps` ends the loop.
+//! `LOOP_WITHOUT_EXIT`: the loop has an exit that no run takes; only `config.maxSteps` ends it.
 
 use super::flow_facts::FlowFacts;
 use super::{Analysis, Flow};
@@ -24,7 +24,7 @@ pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
         }
     }
     for node in terminal_components(&dead, &back) {
-        // a node that nothing leads out of is no loop: why it stops is reported there
+        // a node without outgoing transitions is no loop; another check reports it
         if facts.taken(node).next().is_none() {
             continue;
         }

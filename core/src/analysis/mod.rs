@@ -1,11 +1,10 @@
-//! Static analysis: warnings about what is valid but cannot be meant, over definitions that compile (`pirn validate`).
+//! Static analysis (`pirn validate`): warnings about definitions that compile but cannot work as intended.
 //!
-//! 1. Nothing is guessed. A condition counts as decided only where its text is a literal; everything else may hold or
-//!    not. What is reported therefore holds in every run, as far as the files tell.
-//! 2. Each finding has its own file and its own stable codes; `docs/validation-codes.md` shows a bad and a mended
-//!    example of each.
-//! 3. The work is near-linear in the size of the definitions ([`Analysis::work`] counts it), and no depth of nesting
-//!    overflows the stack.
+//! 1. The analysis does not guess. A condition counts as decided only if its text is a literal; otherwise it may be true or
+//!    false. A warning therefore applies to every run, as far as the files determine it.
+//! 2. Each check has its own file and stable codes; `docs/validation-codes.md` shows a bad and a corrected example of each.
+//! 3. The work is near-linear in the size of the definitions ([`Analysis::work`] counts it), and no depth of nesting overflows
+//!    the stack.
 //!
 //! | file | codes |
 //! |---|---|
@@ -40,16 +39,16 @@ use crate::graph::{Compiled, Graph, Node};
 
 use self::flow_facts::FlowFacts;
 
-/// The findings of an analysis.
+/// Findings of an analysis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
-    /// The warnings, workflow by workflow, then the triggers outside.
+    /// The warnings, workflow by workflow, then those of outer triggers.
     pub warnings: Vec<Fault>,
-    /// Nodes, transitions and triggers looked at: what the cost is near-linear in.
+    /// Number of visited nodes, transitions and triggers, in which the cost is near-linear.
     pub work: u64,
 }
 
-/// Looks through what was loaded and compiled. Empty where anything is wrong: faults come first.
+/// Analyses loaded and compiled definitions. Empty if there are any faults, which must be corrected first.
 ///
 /// ```
 /// use pirn_core::analysis::analyse;
@@ -91,15 +90,15 @@ impl Analysis {
     }
 }
 
-/// Everything that is looked at together.
+/// The definitions that are analysed together.
 struct WorkflowSet<'a> {
     flows: Vec<Flow<'a>>,
-    /// Triggers outside a workflow.
+    /// Triggers outside of workflows.
     triggers: &'a [Located<TriggerDefinition>],
 }
 
 impl<'a> WorkflowSet<'a> {
-    /// Every trigger: the workflow it stands in, its place there, where it came from.
+    /// Returns every trigger, with its workflow, its index there and its origin.
     fn every_trigger(&self) -> impl Iterator<Item = PlacedTrigger<'a>> {
         let inner = self.flows.iter().enumerate().flat_map(|(flow, one)| {
             let triggers = one.definition.triggers.iter().enumerate();
@@ -125,7 +124,7 @@ impl<'a> WorkflowSet<'a> {
     }
 }
 
-/// A workflow: as it was written, and compiled. Nodes have the same places in both.
+/// A workflow as a definition and as a graph. Node indices are equal in both.
 struct Flow<'a> {
     definition: &'a WorkflowDefinition,
     origin: &'a Origin,
@@ -141,16 +140,16 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The workflows that its nodes call.
+    /// Returns the workflows that its nodes call.
     fn calls(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         self.graph.nodes.iter().filter_map(Node::calls)
     }
 }
 
-/// A trigger and where it stands.
+/// A trigger and its location.
 #[derive(Clone, Copy)]
 struct PlacedTrigger<'a> {
-    /// The workflow around it; none: it stands outside.
+    /// The workflow that contains it; `None` for an outer trigger.
     flow: Option<usize>,
     place: usize,
     trigger: &'a TriggerDefinition,
@@ -158,7 +157,7 @@ struct PlacedTrigger<'a> {
 }
 
 impl PlacedTrigger<'_> {
-    /// The pointer to a part of it in its text.
+    /// Returns the pointer to a part of the trigger in its text.
     fn pointer<const N: usize>(&self, steps: [&str; N]) -> Vec<Step> {
         let mut pointer = match (self.flow, self.origin.file()) {
             (Some(_), _) | (None, None) => crate::graph::diagnostics::pointer!["triggers", self.place],

@@ -1,12 +1,12 @@
-//! `UNCACHEABLE_PROMPT`: the system text, which a provider reads first, shows what is new each time; so its cache serves nothing
-//! of what comes after.
+//! `UNCACHEABLE_PROMPT`: the system prompt, which is the start of a request, contains a value that changes each time, so a
+//! provider's prompt cache cannot serve the rest.
 
 use super::{Analysis, Flow};
 use crate::definition::FaultCode;
 use crate::graph::NodeKind;
 use crate::graph::diagnostics::pointer;
 
-/// Names of what no two runs share, without signs and in lower case.
+/// Names of values that differ between runs, without punctuation and in lower case.
 const ALWAYS_NEW: [&str; 15] = [
     "clock",
     "currentdate",
@@ -25,7 +25,7 @@ const ALWAYS_NEW: [&str; 15] = [
     "uuid",
 ];
 
-/// Reports each LLM node whose system text shows one of them.
+/// Reports each LLM node with such a name in its system prompt.
 pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     for (place, node) in flow.graph.nodes.iter().enumerate() {
         found.work += 1;
@@ -44,7 +44,7 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     }
 }
 
-/// The first path between the braces of a template whose last name is one of [`ALWAYS_NEW`].
+/// Returns the first path of a template that ends with one of [`ALWAYS_NEW`].
 fn shown_anew(template: &str) -> Option<&str> {
     let expressions = template.split("{{").skip(1);
     let expressions = expressions.filter_map(|after| after.split_once("}}").map(|(expression, _)| expression));

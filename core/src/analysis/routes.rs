@@ -1,5 +1,5 @@
-//! `UNREACHABLE_ROUTE`: a route or an edge that no run takes, because one before it always holds, has the same
-//! condition, or because its own never holds.
+//! `UNREACHABLE_ROUTE`: a route or an edge that no run takes, because an earlier one is always true or has an equal condition, or
+//! because its condition is never true.
 
 use std::collections::BTreeSet;
 
@@ -31,17 +31,17 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     }
 }
 
-/// True if there is anything to choose among a node's edges: one without condition is always taken.
+/// True if the node has a choice of edges. An edge without a condition is always taken.
 fn chooses(node: &Node) -> bool {
     match node.edges.as_slice() {
-        // a ROUTE keeps its edges elsewhere
+        // a ROUTE has its transitions in `routes`
         [] => matches!(node.kind, NodeKind::Route { .. }),
         [edge] => edge.condition.is_some(),
         [..] => true,
     }
 }
 
-/// The node an edge leaves; none where no thread follows edges there.
+/// Returns the source node of an edge; `None` if threads do not follow edges there.
 fn leaves(flow: &Flow<'_>, edge: &EdgeDefinition) -> Option<usize> {
     let node = |id: &str| flow.graph.by_id.get(id).copied();
     let target = flow.graph.node(node(&edge.target_node_id)?);

@@ -1,5 +1,5 @@
-//! `TOKEN_LIMIT_WITHOUT_COMPRESSION`: the limit is announced, but nothing answers and nothing ever shrinks; or the
-//! workflow says how to compress, but nothing ever does.
+//! `TOKEN_LIMIT_WITHOUT_COMPRESSION`: a token limit is set and nothing reacts to it, or a compression is configured and nothing
+//! ever compresses.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::event::EventType;
 use crate::graph::diagnostics::pointer;
 use crate::graph::{ContextNode, NodeKind};
 
-/// Reports a `config.tokenLimit` or a `config.compression` of which that holds.
+/// Reports a `config.tokenLimit` or a `config.compression` without effect.
 pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysis) {
     let graph = flow.graph;
     let (limit, compression) = (graph.config.token_limit, graph.config.compression.as_ref());
@@ -57,7 +57,7 @@ pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysi
     found.warnings.push(fault.with_help(what_to_write(compression)));
 }
 
-/// A trigger and a workflow that compresses as the config says.
+/// Returns the JSON of a trigger and a workflow that compress with these parameters, for the help text.
 fn what_to_write(compression: Option<&CompressionConfig>) -> String {
     let default = || CompressionConfig {
         strategy: Some("summarize".to_owned()),

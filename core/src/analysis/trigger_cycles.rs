@@ -1,13 +1,13 @@
-//! `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING`: what a trigger starts emits the event it waits for, alone or through
-//! others. At run time the chain's depth limit ends it; where no thread is started, nothing may.
+//! `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING`: a trigger's action emits, directly or indirectly, the event that the trigger watches.
+//! At run time the maximum chain depth ends such a chain, but a cycle that starts no thread may be unbounded.
 //!
-//! A trigger counts where it fires at every event of its type: one with an expression that may not hold, a `threadId`
-//! or a `maxTriggers` that counts across what it starts is bounded by it. A failure is no event that "follows", and neither is a token event:
-//! inside what it starts the limit is not checked.
+//! Only triggers that fire at every event of their type count. An expression that may be false, a `threadId`, or a `maxTriggers`
+//! that counts across the started runs bounds the cycle. Failures do not count as consequences, and token events do not either:
+//! the token limit is not checked inside triggered workflows.
 //!
-//! The graph: a node an event of a workflow, one an event of any workflow, one a run of a workflow. A trigger is an
-//! edge from the event it waits for to what it starts, and to the events its action emits in the same thread. A
-//! trigger fires itself iff its edge lies in a component.
+//! The graph has a node for each event of a workflow, each event of any workflow, and each run of a workflow. A trigger is an
+//! edge from the event it watches to the workflow it starts, and to the events that its action emits in the source thread. A
+//! trigger fires itself if and only if its edge is in a strongly connected component.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,7 @@ fn report_cycle(set: &WorkflowSet<'_>, cycle: &[&UnboundedTrigger<'_>], found: &
 /// A trigger that fires at every event of its type.
 struct UnboundedTrigger<'a> {
     placed: PlacedTrigger<'a>,
-    /// The workflow it watches; none: every one.
+    /// The workflow that it watches; `None`: every workflow.
     scope: Option<usize>,
     starts: Option<usize>,
     emits: Vec<EventType>,
@@ -118,10 +118,10 @@ impl<'a> UnboundedTrigger<'a> {
     }
 }
 
-/// Numbers for the nodes: an event of a workflow, an event of any, a run.
+/// Node numbers: an event of a workflow, an event of any workflow, a run.
 struct EventGraph {
     flows: usize,
-    /// The event types that anybody watches.
+    /// Event types that at least one trigger watches.
     events: Vec<EventType>,
 }
 
@@ -167,7 +167,7 @@ impl EventGraph {
             let called = flow.calls().filter_map(|id| places.get(&**id));
             next[self.run(place) as usize].extend(called.map(|called| self.run(*called)));
         }
-        // triggers outside are many more than what they can do: equal edges stand once
+        // deduplicated, because many outer triggers can have equal edges
         let mut seen = BTreeSet::new();
         for one in watching {
             let key = (one.scope, one.event(), one.starts, one.emits.clone());
@@ -180,7 +180,7 @@ impl EventGraph {
         next
     }
 
-    /// A trigger's own edges.
+    /// Returns the edges of one trigger.
     fn edges_of<'a>(&'a self, one: &'a UnboundedTrigger<'_>) -> impl Iterator<Item = (NodeIx, NodeIx)> + 'a {
         let event = self.place(one.event());
         let started = event.zip(one.starts).map(|(event, starts)| {

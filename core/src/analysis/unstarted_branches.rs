@@ -1,4 +1,4 @@
-//! `BRANCH_NEVER_STARTS`: the JOIN is decided before the path's turn comes, however the earlier ones end.
+//! `BRANCH_NEVER_STARTS`: the JOIN is decided before the path starts, however the earlier paths end.
 
 use super::flow_facts::FlowFacts;
 use super::join_feasibility::{can_start, width};
@@ -6,7 +6,7 @@ use super::{Analysis, Flow};
 use crate::definition::FaultCode;
 use crate::graph::diagnostics::pointer;
 
-/// Reports the first such path of each fork; those after it do not start either.
+/// Reports the first such path of each fork; the paths after it do not start either.
 pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     for (fork, ends) in flow.graph.forks.iter().zip(&facts.forks) {
         found.work += fork.paths.len() as u64;

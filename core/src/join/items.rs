@@ -7,8 +7,8 @@ use super::path::PathStatus;
 use crate::error::RunError;
 use crate::value::Output;
 
-/// The output of a MAP, made when somebody looks at it: `{results: [output or null], completed: [index], failed: [{index,
-/// error}], cancelled: [index]}`, indices ascending. `failed` and `cancelled` hold what they hold in the output of a JOIN.
+/// The output of a MAP, built on first read: `{results: [output or null], completed: [index], failed: [{index, error}],
+/// cancelled: [index]}`, indices ascending. `failed` and `cancelled` have the meaning they have in the output of a JOIN.
 ///
 /// # Errors
 /// As [`within_limits`].
@@ -17,7 +17,7 @@ pub fn late_items_output(items: Vec<JoinedPath>) -> Result<Output, RunError> {
     Ok(Output::later_of((levels, memory(&items)), move || output(&items)))
 }
 
-/// The reports of items under these names.
+/// Returns the reports of items under these names.
 pub fn item_reports<'a>(names: &'a [String], run_id: &str, items: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
     reports_of(names.iter().map(String::as_str), run_id, items)
 }

@@ -1,4 +1,4 @@
-//! The machine of one fork: starts its paths, counts their ends, decides its join once.
+//! State machine of one fork: starts its paths, counts their ends, and decides its join once.
 //!
 //! | phase | Start | Ended | Deadline | Cancel |
 //! |---|---|---|---|---|
@@ -7,12 +7,12 @@
 //! | Decided | nothing | the last one: `AllEnded`, **Closed** | nothing | nothing |
 //! | Closed | nothing | nothing | nothing | nothing |
 //!
-//! Deciding leads to Decided while a started path has not ended, else to Closed. A word in `code` is a
-//! [`Rejected`]; a rejected input changes nothing and emits nothing.
+//! A decision leads to Decided while a started path has not ended, otherwise to Closed. A word in `code` is a [`Rejected`]; a
+//! rejected input changes nothing and emits nothing.
 //!
 //! Invariants:
-//! 1. At most one `Decided` is emitted, and every started path has ended when `AllEnded` is; each at most once.
-//! 2. Never more than the bound run at once before the verdict; serial is a bound of one.
+//! 1. At most one `Decided` is emitted. `AllEnded` is emitted at most once, after every started path has ended.
+//! 2. Before the verdict, never more paths than the bound run at once; a serial fork has a bound of one.
 //! 3. Paths start in path order, and no path starts after the verdict.
 
 use serde::{Deserialize, Serialize};
@@ -22,82 +22,82 @@ use super::rule::{self, Tally, Verdict};
 use crate::definition::{ForkStrategy, OnDecided};
 use crate::graph::{Fork, JoinRule};
 
-/// Something that happened to a fork.
+/// An input of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "input")]
 pub enum Input {
-    /// The parent is at FORK, and waits at JOIN from now on: the timeout's clock starts.
+    /// The parent is at the FORK and waits at the JOIN from now on. The timeout starts.
     Start,
     /// A path's thread ended.
     Ended {
-        /// Its place in the fork.
+        /// Index of the path in the fork.
         path: usize,
-        /// The end of its thread.
+        /// The way its thread ended.
         end: PathEnd,
     },
     /// A timer fired.
     Deadline {
-        /// The one named by [`Effect::StartTimer`].
+        /// The generation in [`Effect::StartTimer`].
         generation: u32,
     },
-    /// The parent is being cancelled. After the verdict this changes nothing: whoever cancels also cancels the paths
-    /// that [`ForkJoinMachine::live`] still names, detached ones included.
+    /// The parent is being cancelled. After the verdict this input changes nothing: the supervisor also cancels the paths that
+    /// [`ForkJoinMachine::live`] lists, including detached ones.
     Cancel,
 }
 
-/// Something the supervisor is to do.
+/// An action that the supervisor must perform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "effect")]
 pub enum Effect {
     /// Start the thread of this path.
     StartPath {
-        /// Its place in the fork.
+        /// Index of the path in the fork.
         path: usize,
     },
-    /// Cancel the thread of this path; its end is still to be reported.
+    /// Cancel the thread of this path; its end must still be reported.
     CancelPath {
-        /// Its place in the fork.
+        /// Index of the path in the fork.
         path: usize,
     },
-    /// Report [`Input::Deadline`] after a while.
+    /// Start a timer that reports [`Input::Deadline`].
     StartTimer {
-        /// Tells this timer from others.
+        /// Identifies the timer.
         generation: u32,
         /// Milliseconds.
         after_ms: u64,
     },
-    /// The timer is no longer needed.
+    /// Stop the timer.
     StopTimer {
         /// The one to stop.
         generation: u32,
     },
-    /// The join is decided: answer the parent now, the losers may still be winding down.
+    /// The join is decided: answer the parent now; cancelled paths may still be ending.
     Decided {
         /// The verdict.
         verdict: Verdict,
     },
-    /// Every started path has ended: the fork can be forgotten.
+    /// Every started path has ended: the fork's state can be dropped.
     AllEnded,
 }
 
-/// Why an input was refused. The machine is as it was.
+/// Reason why an input was refused. The machine is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// `Start` came twice.
+    /// A second `Start`.
     AlreadyStarted,
     /// An end for a path that is not running.
     NotRunning {
-        /// Its place in the fork.
+        /// Index of the path in the fork.
         path: usize,
     },
     /// An end for a path that the fork does not have.
     UnknownPath {
-        /// The place asked for.
+        /// Index in the input.
         path: usize,
     },
-    /// A deadline of a timer that does not run.
+    /// A deadline of a timer that is not running.
     NoSuchTimer {
-        /// The one that fired.
+        /// The generation in the input.
         generation: u32,
     },
 }
@@ -115,21 +115,21 @@ impl std::fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// The phase of a fork; the rows of the table above.
+/// Phase of a fork; the rows of the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// Made, not started.
+    /// Created, not started.
     Idle,
     /// Paths run, the parent waits at JOIN.
     Waiting,
-    /// The verdict is out, started paths have not all ended.
+    /// The join is decided, and some started paths have not ended.
     Decided,
-    /// The verdict is out and every started path has ended.
+    /// The join is decided, and every started path has ended.
     Closed,
 }
 
-/// A supervisor's decision for one fork instance. Feed it what happens, do what it says, in order:
+/// Decides one fork instance. The supervisor passes inputs and performs the effects in order:
 ///
 /// ```
 /// # use pirn_core::graph::Fork;
@@ -150,20 +150,20 @@ pub struct ForkJoinMachine {
     phase: Phase,
     paths: Vec<PathStatus>,
     tally: Tally,
-    /// By path: started and not ended, the verdict notwithstanding.
+    /// By path: started and not ended, before or after the verdict.
     live: Vec<bool>,
-    /// The number of live ones.
+    /// Number of live paths.
     live_count: usize,
-    /// The first path that has not been started.
+    /// Index of the first path that has not been started.
     next: usize,
-    /// The last timer's generation; 0 before the first.
+    /// Generation of the last timer; 0 before the first.
     timer: u32,
     verdict: Option<Verdict>,
 }
 
 impl ForkJoinMachine {
-    /// A machine for one instance of `fork`. `max_concurrent` bounds the paths that run at once (none: all of them;
-    /// 0 counts as 1); a serial fork runs one.
+    /// Creates a machine for one instance of `fork`. `max_concurrent` bounds the concurrent paths (`None`: unlimited; 0 counts as
+    /// 1); a serial fork runs one at a time.
     pub fn new(fork: &Fork, max_concurrent: Option<u32>) -> Self {
         let max_concurrent = match fork.strategy {
             ForkStrategy::Serial => Some(1),
@@ -172,7 +172,7 @@ impl ForkJoinMachine {
         Self::of_paths(fork.join.clone(), fork.paths.len(), max_concurrent)
     }
 
-    /// A machine for so many paths, which may be none.
+    /// Creates a machine for `paths` paths; 0 is allowed.
     pub fn of_paths(rule: JoinRule, paths: usize, max_concurrent: Option<u32>) -> Self {
         Self {
             rule,
@@ -192,18 +192,18 @@ impl ForkJoinMachine {
         }
     }
 
-    /// The phase the fork is in.
+    /// Returns the phase of the fork.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Every path's status in path order; frozen by the verdict.
+    /// Returns every path's status in path order; frozen by the verdict.
     pub fn paths(&self) -> &[PathStatus] {
         &self.paths
     }
 
-    /// The paths whose threads have been started and have not ended, in path order. After the verdict too: those
-    /// are winding down, or detached.
+    /// Returns the paths with threads that have been started and have not ended, in path order. After the verdict these are being
+    /// cancelled, or are detached.
     pub fn live(&self) -> impl Iterator<Item = usize> + '_ {
         self.live
             .iter()
@@ -211,8 +211,8 @@ impl ForkJoinMachine {
             .filter_map(|(path, is_live)| is_live.then_some(path))
     }
 
-    /// True if a verdict to come may ask for what the thread of this path leaves behind: its conversation, its
-    /// variables. Once it may not, it never will: what nobody takes over need not be kept until the join is decided.
+    /// True if a future verdict may use the conversation or the variables of this path's thread. Once the result is false it
+    /// stays false, so the thread's state can be dropped before the join is decided.
     pub fn may_take_over(&self, path: usize) -> bool {
         match self.phase {
             Phase::Idle | Phase::Waiting => rule::may_take_over(&self.rule, &self.paths, path),
@@ -220,20 +220,20 @@ impl ForkJoinMachine {
         }
     }
 
-    /// The verdict, once the join is decided.
+    /// Returns the verdict, once the join is decided.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    /// The JOIN's rule.
+    /// Returns the JOIN's rule.
     pub fn rule(&self) -> &JoinRule {
         &self.rule
     }
 
-    /// Takes one input and appends what is to be done to `out`, in order.
+    /// Handles one input and appends the effects to `out`, in order.
     ///
     /// # Errors
-    /// [`Rejected`] when the input does not fit the phase; nothing has changed. After the verdict every input fits.
+    /// [`Rejected`] if the input is not valid in this phase; nothing has changed. After the verdict every input is valid.
     pub fn step(&mut self, input: Input, out: &mut Vec<Effect>) -> Result<(), Rejected> {
         match self.phase {
             Phase::Idle | Phase::Waiting => self.step_open(input, out),
@@ -278,12 +278,12 @@ impl ForkJoinMachine {
         }
     }
 
-    /// 0 is no timeout, also where a caller built the rule by hand.
+    /// Returns the timeout. 0 is no timeout, even in a rule that was built in code.
     fn timeout_ms(&self) -> Option<u64> {
         self.rule.timeout_ms.filter(|after_ms| *after_ms > 0)
     }
 
-    /// Counts an end: at the same cost in a fork of 8 and of 10,000.
+    /// Counts an end, in constant time for forks of any size.
     fn count(&mut self, path: usize, end: PathEnd, out: &mut Vec<Effect>) -> Result<(), Rejected> {
         match self.live.get(path) {
             None => return Err(Rejected::UnknownPath { path }),
@@ -299,7 +299,7 @@ impl ForkJoinMachine {
         Ok(())
     }
 
-    /// Decides, or starts what may run. `gone` is the path that ended with this input.
+    /// Decides, or starts further paths. `gone` is the path that ended with this input.
     fn settle(&mut self, gone: Option<usize>, out: &mut Vec<Effect>) {
         match rule::decide(&self.rule, self.tally) {
             Some(true) => self.close(rule::success(&self.rule, &self.paths), gone, out),
@@ -366,8 +366,8 @@ impl ForkJoinMachine {
         self.close_when_all_ended(out);
     }
 
-    /// `onDecided: detach` spares the losers of a race. A timeout and a cancel leave nobody to run on for: a timeout
-    /// cancels the rest on expiry without exception, and a cancel goes down the whole tree.
+    /// Returns the status of the remaining paths. `onDecided: detach` applies only to a decided race: a timeout always cancels
+    /// the rest, and a cancel applies to the whole tree.
     fn rest_after(&self, verdict: &Verdict) -> PathStatus {
         match (verdict, self.rule.on_decided) {
             (Verdict::TimedOut | Verdict::Cancelled, _) => PathStatus::Stopped,

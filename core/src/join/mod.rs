@@ -1,8 +1,7 @@
-//! The decisions about one fork: which paths run, when its JOIN is decided and how, and what comes
-//! out of it.
+//! Decisions about one fork: which paths run, when and how its JOIN is decided, and the result.
 //!
-//! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into what
-//! the parent sees. All of it is pure: the supervisor carries the effects.
+//! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into the parent's
+//! output, error and variables. All of it is pure: the supervisor performs the effects.
 
 mod items;
 mod machine;

@@ -1,4 +1,4 @@
-//! The output or error that a JOIN gives its parent.
+//! Output or error of a JOIN.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use crate::graph::{Fork, ForkIx, Graph, JoinRule};
 use crate::thread::{Output, ThreadId};
 use crate::value::{MAX_LEVELS, levels, too_deep};
 
-/// Paths that an error's sentence names; its details always list every one.
+/// Maximum number of paths named in an error's sentence; its details always list all of them.
 const NAMED_IN_MESSAGE: usize = 8;
 
-/// One path as its join found it. Lists of reports are in path order, and hold every path of the fork.
+/// State of one path at its join. Lists of reports are in path order, and contain every path of the fork.
 #[derive(Clone, Debug)]
 pub struct PathReport<'a> {
-    /// The user's id.
+    /// Id from the definition.
     pub path_id: &'a str,
     /// Its status, from [`ForkJoinMachine::paths`](super::ForkJoinMachine::paths).
     pub status: PathStatus,
-    /// The thread that ran it; none if it was never started.
+    /// The thread of the path; `None` if it was never started.
     pub thread_id: Option<Arc<str>>,
-    /// Its last node's output, where it completed.
+    /// Output of its last node, if the path completed.
     pub output: Option<&'a Value>,
-    /// Why it failed, where it did.
+    /// Its error, if the path failed.
     pub error: Option<&'a RunError>,
 }
 
-/// A path as its join keeps it until somebody looks at the output.
+/// State of a path, stored by its join until the output is read.
 #[derive(Clone, Debug)]
 pub struct JoinedPath {
     /// As in [`PathReport`].
     pub status: PathStatus,
-    /// The number in the run of the thread that ran it; none if it was never started.
+    /// Number of the path's thread in the run; `None` if it was never started.
     pub thread: Option<u32>,
     /// As in [`PathReport`].
     pub output: Option<Output>,
@@ -43,13 +43,13 @@ pub struct JoinedPath {
     pub error: Option<RunError>,
 }
 
-/// The output of the JOIN of a graph's fork `ix`, of the same shape whatever the number of paths:
+/// The output of the JOIN of a graph's fork `ix`, in this form for any number of paths:
 /// `{strategy, outputs:{pathId: output}, completed:[pathId], failed:[{pathId,error}], cancelled:[pathId],
 /// childThreadIds:{pathId:id}}`.
 ///
-/// `failed` holds what counts as failed, so also paths that someone else cancelled; `cancelled` holds what the join
-/// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`. It is made when
-/// somebody looks at it: until then it costs a few counts a path.
+/// `failed` lists the paths that count as failed, including those that were cancelled from outside; `cancelled` lists the paths
+/// that the join itself cancelled or never started. A detached path is only in `childThreadIds`. The output is built on first
+/// read; until then it costs a few counters for each path.
 ///
 /// # Errors
 /// As [`within_limits`].
@@ -66,11 +66,11 @@ pub fn join_output(
     }))
 }
 
-/// Nesting depth of lists and objects in the output of a JOIN of these paths, or in its error's details.
+/// Returns the nesting depth of lists and objects in the output of a JOIN of these paths, or in its error's details.
 ///
 /// # Errors
-/// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: each JOIN nests what its branches leave, so a loop that hands them the
-/// last JOIN's output would nest without end.
+/// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: each JOIN nests the outputs of its branches, so a loop that passes them the
+/// output of the last JOIN would nest without end.
 pub fn within_limits(paths: &[JoinedPath]) -> Result<usize, RunError> {
     // `{outputs: {path: output}, failed: [{error}]}`
     let output = |path: &JoinedPath| 2 + path.output.as_ref().map_or(0, Output::levels);
@@ -82,9 +82,9 @@ pub fn within_limits(paths: &[JoinedPath]) -> Result<usize, RunError> {
     }
 }
 
-/// Bytes of memory that the output of a join of these paths takes.
+/// Returns the memory of the output of a join of these paths, in bytes.
 pub(super) fn memory(paths: &[JoinedPath]) -> u64 {
-    /// A path's id, its thread's, and its places in the lists.
+    /// A path's id, its thread's id, and its entries in the lists.
     const PATH: u64 = 256;
     let of = |path: &JoinedPath| PATH + path.output.as_ref().map_or(0, Output::memory);
     paths.iter().map(of).sum()
@@ -100,12 +100,12 @@ fn error_levels(error: &RunError) -> usize {
         .unwrap_or(0)
 }
 
-/// The reports of a fork's paths.
+/// Returns the reports of a fork's paths.
 pub fn path_reports<'a>(fork: &'a Fork, run_id: &str, paths: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
     reports_of(fork.paths.iter().map(|path| &*path.id), run_id, paths)
 }
 
-/// The reports of paths under these ids.
+/// Returns the reports of paths under these ids.
 pub(super) fn reports_of<'a>(
     ids: impl Iterator<Item = &'a str>,
     run_id: &str,
@@ -122,9 +122,9 @@ pub(super) fn reports_of<'a>(
         .collect()
 }
 
-/// The error of a JOIN that did not succeed; none for [`Verdict::Succeeded`]. Its details are the fields of
-/// [`join_output`] and `paths: [{pathId, status, threadId?, error?}]`, with `timeoutMs`, `threshold` or
-/// `mainPathId` where that is what failed. Its cause is the first failed path's error.
+/// Returns the error of a JOIN that did not succeed; `None` for [`Verdict::Succeeded`]. Its details are the fields of
+/// [`join_output`] and `paths: [{pathId, status, threadId?, error?}]`, with `timeoutMs`, `threshold` or `mainPathId` if that is
+/// the reason. Its cause is the first failed path's error.
 pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) -> Option<RunError> {
     let strategy = rule.strategy.as_str();
     let (code, message, fact) = match verdict {
@@ -185,7 +185,7 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
 }
 
 fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String, Value> {
-    // Gathered first and made objects at once: that is built bottom-up, not by a search for each path.
+    // Collected first and converted at once: the map is then built bottom-up, without a search for each path.
     let count = |is: fn(PathStatus) -> bool| paths.iter().filter(|path| is(path.status)).count();
     let completions = count(|status| status == PathStatus::Completed);
     let (mut outputs, mut completed) = (Vec::with_capacity(completions), Vec::with_capacity(completions));
@@ -219,7 +219,7 @@ fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String
     ])
 }
 
-/// Every failed path has an error to show, also one whose thread left none behind.
+/// Returns the error of a failed path; a thread that left no error gets a generated one.
 pub(super) fn error_of(error: Option<&RunError>, status: PathStatus) -> Value {
     let (code, message) = match (error, status) {
         (Some(error), _) => return json!(error),
@@ -253,7 +253,7 @@ fn listing(path: &PathReport<'_>) -> Value {
     Value::Object(fields)
 }
 
-/// `a COMPLETED, b FAILED, c CANCELLED`, shortened for a fork of many paths.
+/// Formats `a COMPLETED, b FAILED, c CANCELLED`, shortened for a fork of many paths.
 fn sentence(paths: &[PathReport<'_>]) -> String {
     let mut words: Vec<String> = paths
         .iter()

@@ -1,4 +1,4 @@
-//! The status of one path of a fork, as its join sees it.
+//! Status of one path of a fork, from the view of its join.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +8,18 @@ use crate::status::ThreadStatus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PathEnd {
-    /// It reached the paired JOIN.
+    /// The thread reached the paired JOIN.
     Completed,
-    /// It ended with an error, or could not be started.
+    /// The thread ended with an error, or could not be started.
     Failed,
-    /// Its own time limit stopped it.
+    /// The thread exceeded its time limit.
     Timeout,
-    /// Someone stopped it. After the verdict that is usually the join itself.
+    /// The thread was cancelled. After the verdict that is usually done by the join itself.
     Cancelled,
 }
 
 impl PathEnd {
-    /// The end a thread's status stands for; none while the thread can still go on.
+    /// Returns the end for a thread's status; `None` if the thread has not ended.
     pub fn of_thread(status: ThreadStatus) -> Option<Self> {
         match status {
             ThreadStatus::Created | ThreadStatus::Running | ThreadStatus::Paused => None,
@@ -31,11 +31,11 @@ impl PathEnd {
     }
 }
 
-/// A path as its join sees it. Frozen by the verdict: what a path does afterwards is not the join's business.
+/// Status of a path from the view of its join. The verdict freezes it: later ends of the path are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PathStatus {
-    /// Waits for its turn.
+    /// Not started yet.
     Pending,
     /// Started, not ended.
     Running,
@@ -43,21 +43,21 @@ pub enum PathStatus {
     Completed,
     /// Failed before the verdict.
     Failed,
-    /// Stopped by its own time limit before the verdict.
+    /// Exceeded its time limit before the verdict.
     Timeout,
-    /// Stopped before the verdict, by someone else than this join. It counts as failed.
+    /// Cancelled before the verdict, but not by this join. Counts as failed.
     Cancelled,
     /// Was running at the verdict and is cancelled by it.
     Stopped,
     /// Was never started; the verdict came first.
     Skipped,
-    /// Was running at the verdict and runs on, its result ignored (`onDecided: detach`).
+    /// Was running at the verdict and continues, its result ignored (`onDecided: detach`).
     Detached,
 }
 
 impl PathStatus {
-    /// The thread status that outputs and errors show. A path that its join stopped or never started is
-    /// CANCELLED, like one that someone else stopped.
+    /// Returns the thread status for outputs and errors. A path that its join cancelled or never started is CANCELLED, like one
+    /// that was cancelled from outside.
     pub fn thread_status(self) -> ThreadStatus {
         match self {
             Self::Pending => ThreadStatus::Created,
@@ -69,7 +69,7 @@ impl PathStatus {
         }
     }
 
-    /// True if it counts as failed: FAILED, TIMEOUT, or cancelled by someone else.
+    /// True if the path counts as failed: FAILED, TIMEOUT, or cancelled from outside.
     pub fn counts_as_failed(self) -> bool {
         match self {
             Self::Failed | Self::Timeout | Self::Cancelled => true,
@@ -77,7 +77,7 @@ impl PathStatus {
         }
     }
 
-    /// True if the join itself cancelled it, running or not.
+    /// True if the join itself cancelled the path, whether it was running or not.
     pub fn cancelled_by_join(self) -> bool {
         match self {
             Self::Stopped | Self::Skipped => true,

@@ -1,4 +1,4 @@
-//! Reducers: the one value of a variable that several paths have set.
+//! Reducers: combine the values that several paths gave one variable.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -10,11 +10,11 @@ use crate::definition::ReducerWord;
 use crate::error::ScriptFault;
 use crate::value::ValueBudget;
 
-/// The values of the paths, in path order, as one; none where they are not of a type that the reducer takes. Linear in what they
-/// hold together.
+/// Combines the values of the paths, in path order. Returns `None` if a value has a type that the reducer does not accept. Linear
+/// in the total size of the values.
 ///
 /// # Errors
-/// `SCRIPT_LIMIT_EXCEEDED` where the value becomes too large: a loop around the FORK may double it.
+/// `SCRIPT_LIMIT_EXCEEDED` if the value becomes too large: a loop around the FORK may double it.
 pub(super) fn reduce<'a>(
     reducer: ReducerWord,
     values: impl IntoIterator<Item = &'a Value>,
@@ -34,13 +34,13 @@ pub(super) fn reduce<'a>(
     })
 }
 
-/// Holds for an item that is equal to none before. The order of the set shows nowhere.
+/// Returns a predicate that is true for items without an equal predecessor. The set's order is never observable.
 fn first_of_each<'a, T: Hash + Eq + 'a>() -> impl FnMut(&&'a T) -> bool {
     let mut known: HashSet<&T, FixedState> = HashSet::default();
     move |item| known.insert(*item)
 }
 
-/// The items that are wanted of all lists; what is no list is an item.
+/// Concatenates the items of all lists that satisfy the predicate; a value that is not a list is an item.
 fn listed<'a>(
     values: impl Iterator<Item = &'a Value>,
     mut is_wanted: impl FnMut(&&'a Value) -> bool,
@@ -89,7 +89,7 @@ fn sum(a: &Value, b: &Value) -> Option<Value> {
     serde_json::Number::from_f64(sum).map(Value::Number)
 }
 
-/// Numbers by size, texts by their characters.
+/// Compares numbers by value, and strings by characters.
 fn is_less(a: &Value, b: &Value) -> Option<bool> {
     match (a, b) {
         (Value::String(a), Value::String(b)) => Some(a < b),

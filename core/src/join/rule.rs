@@ -1,4 +1,4 @@
-//! When a join is decided, and whose conversation and variables come back.
+//! Decision of a join, and the choice of the conversation and the variables that the parent takes over.
 //!
 //! | strategy | succeeds when | fails as soon as |
 //! |---|---|---|
@@ -14,23 +14,23 @@ use super::path::PathStatus;
 use crate::definition::{JoinStrategy, MergeVariables};
 use crate::graph::JoinRule;
 
-/// The decision of a join. There is one, for ever.
+/// The decision of a join. A join is decided exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE", tag = "verdict")]
 pub enum Verdict {
-    /// The strategy holds; the parent goes on after the JOIN.
+    /// The strategy is satisfied; the parent continues after the JOIN.
     #[serde(rename_all = "camelCase")]
     Succeeded {
-        /// The outcome for the parent's conversation.
+        /// The effect on the parent's conversation.
         conversation: Conversation,
-        /// The paths whose thread variables come back, in path order.
+        /// The paths with thread variables to merge, in path order.
         merge: Vec<usize>,
     },
-    /// The strategy can no longer hold (`JOIN_CONDITION_NOT_MET`).
+    /// The strategy cannot be satisfied with the remaining paths (`JOIN_CONDITION_NOT_MET`).
     ConditionNotMet,
-    /// The deadline passed first (`JOIN_TIMEOUT`).
+    /// The timeout expired first (`JOIN_TIMEOUT`).
     TimedOut,
-    /// The strategy holds, but the main path has no completed thread (`MAIN_THREAD_NOT_FOUND`).
+    /// The strategy is satisfied, but the main path has no completed thread (`MAIN_THREAD_NOT_FOUND`).
     MainThreadNotFound,
     /// The parent was cancelled first.
     Cancelled,
@@ -40,13 +40,13 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Conversation {
-    /// The snapshot of this path's conversation replaces it, atomically.
+    /// A snapshot of this path's conversation replaces it atomically.
     ReplaceWith(usize),
-    /// It stays as it was at FORK.
+    /// The conversation stays as it was at the FORK.
     Unchanged,
 }
 
-/// Counts of a fork's paths: all, completed, failed.
+/// Numbers of paths of a fork: all, completed, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tally {
     pub(super) paths: usize,
@@ -54,7 +54,7 @@ pub(super) struct Tally {
     pub(super) failed: usize,
 }
 
-/// True if the strategy holds, false if it no longer can; none while it is open.
+/// Returns true if the strategy is satisfied, false if it cannot be satisfied, and `None` while it is open.
 pub(super) fn decide(rule: &JoinRule, tally: Tally) -> Option<bool> {
     let Tally {
         paths,
@@ -76,7 +76,7 @@ pub(super) fn decide(rule: &JoinRule, tally: Tally) -> Option<bool> {
     }
 }
 
-/// The verdict of a join whose strategy holds: which conversation and which variables come back.
+/// Returns the verdict of a satisfied strategy: the conversation and the variables to take over.
 pub(super) fn success(rule: &JoinRule, paths: &[PathStatus]) -> Verdict {
     let Some(conversation) = conversation(rule, paths) else {
         return Verdict::MainThreadNotFound;
@@ -89,7 +89,7 @@ pub(super) fn success(rule: &JoinRule, paths: &[PathStatus]) -> Verdict {
     Verdict::Succeeded { conversation, merge }
 }
 
-/// None: `MAIN_THREAD_NOT_FOUND`.
+/// Returns the effect on the conversation; `None` means `MAIN_THREAD_NOT_FOUND`.
 fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
     if paths.is_empty() {
         return Some(Conversation::Unchanged);
@@ -107,8 +107,8 @@ fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
     }
 }
 
-/// True if what this path leaves behind may be asked for by a verdict still to come. Where any path may stand in
-/// for the main one, each is said to: which of them comes first in path order would cost a look at all.
+/// True if a future verdict may use the state of this path. If any path may replace the main path, the result is true for each:
+/// finding the first one in path order would cost a scan of all paths.
 pub(super) fn may_take_over(rule: &JoinRule, paths: &[PathStatus], path: usize) -> bool {
     let status = |path: usize| paths.get(path).copied();
     match status(path) {

@@ -1,8 +1,7 @@
-//! Thread variables that come back at a JOIN.
+//! Merge of thread variables at a JOIN.
 //!
-//! A branch *wrote* a variable when its value at the JOIN differs from the snapshot taken at FORK. So where one
-//! branch changed `x` and another left it alone, the change comes back; it is a conflict only when two branches
-//! changed it to different values.
+//! A branch *wrote* a variable if its value at the JOIN differs from the snapshot taken at the FORK. If one branch changed `x`
+//! and another did not, the change is taken over. Two branches conflict only if they changed `x` to different values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,20 +16,20 @@ use crate::thread::Fold;
 /// The thread variables of a branch at the JOIN.
 #[derive(Clone, Debug)]
 pub struct BranchVariables<'a> {
-    /// The user's path id.
+    /// Id from the definition.
     pub path_id: &'a str,
-    /// All of them, changed or not.
+    /// All variables, changed or not.
     pub variables: Vec<(&'a str, &'a Value)>,
 }
 
 /// Variables that branches set to different values.
 struct VariableConflict {
-    /// For each name the value that each path gave it, in path order.
+    /// For each name the value from each path, in path order.
     names: BTreeMap<String, Vec<(String, Value)>>,
 }
 
 impl From<VariableConflict> for RunError {
-    /// `VARIABLE_MERGE_CONFLICT` with details `{conflicts: {name: {pathId: value}}}`.
+    /// Converts to `VARIABLE_MERGE_CONFLICT` with details `{conflicts: {name: {pathId: value}}}`.
     fn from(conflict: VariableConflict) -> Self {
         let names: Vec<&str> = conflict.names.keys().map(String::as_str).collect();
         let message = format!("branches set {} to different values", names.join(", "));
@@ -43,21 +42,21 @@ impl From<VariableConflict> for RunError {
     }
 }
 
-/// The assignments that a parent takes over.
+/// Assignments that a parent takes over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedVariables {
     /// By name.
     pub variables: BTreeMap<String, Value>,
-    /// Those that an expression is to make one of.
+    /// Assignments that an expression must compute.
     pub folds: Vec<Fold>,
 }
 
-/// The assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path
-/// order. `snapshot` looks a thread variable up as it was at FORK, `reducer` the reducer of a name.
+/// Returns the assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path order.
+/// `snapshot` looks up a thread variable as of the FORK, `reducer` the reducer of a name.
 ///
 /// # Errors
-/// `VARIABLE_MERGE_CONFLICT` with every name that two branches changed to different values and that no reducer makes one of;
-/// `SCRIPT_LIMIT_EXCEEDED` where a reducer's value becomes too large.
+/// `VARIABLE_MERGE_CONFLICT` with every name that two branches changed to different values and that has no applicable reducer;
+/// `SCRIPT_LIMIT_EXCEEDED` if a reducer's value becomes too large.
 ///
 /// [`Verdict::Succeeded`]: super::Verdict::Succeeded
 pub fn merge_variables<'a>(

@@ -1,8 +1,8 @@
-//! An object as a list.
+//! Conversion of an object to a list.
 
 use serde_json::{Map, Value, json};
 
-/// The fields as `{key, value}`.
+/// Returns the fields as a list of `{key, value}`.
 pub(crate) fn entries(fields: &Map<String, Value>) -> Value {
     let entries = fields.iter().map(|(key, value)| json!({"key": key, "value": value}));
     entries.collect()

@@ -1,4 +1,4 @@
-//! JSON values as a run holds them: outputs that are made when they are read, and limits on size and nesting.
+//! JSON values of a run: lazily built outputs, and limits on size and nesting.
 
 mod entries;
 mod output;

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::size::{MAX_LEVELS, levels, memory, too_deep};
 use crate::error::RunError;
 
-/// The output of a node. One can be made when it is first read: the output of a JOIN of many branches is many texts, of
-/// which the nodes after it read a few or none.
+/// The output of a node. An output can be built on first read: the output of a JOIN of many branches has many strings, and the
+/// nodes after it usually read a few or none.
 ///
 /// ```
 /// # use pirn_core::value::Output;
@@ -25,7 +25,7 @@ pub struct Output(Representation);
 
 #[derive(Clone, Default)]
 enum Representation {
-    /// Null: what a thread has before it has anything allocates nothing.
+    /// Null, without an allocation: the initial output of a thread.
     #[default]
     Nothing,
     Value(Arc<Value>),
@@ -39,19 +39,19 @@ struct Later {
 }
 
 impl Output {
-    /// A value that is made when it is first looked at, once. So many lists and objects will stand inside each other in it,
-    /// at most.
+    /// Creates a value that is built once, when it is first read. `levels` is an upper bound of its nesting depth of lists and
+    /// objects.
     pub fn later(levels: usize, make: impl FnOnce() -> Value + Send + 'static) -> Self {
         Self::later_of((levels, 0), make)
     }
 
-    /// As [`Self::later`], of a value that takes so many bytes of memory.
+    /// As [`Self::later`], with the memory that the value takes, in bytes.
     pub(crate) fn later_of((levels, memory): (usize, u64), make: impl FnOnce() -> Value + Send + 'static) -> Self {
         let value = LazyLock::new(Box::new(|| Arc::new(make())) as Box<_>);
         Self(Representation::Later(Arc::new(Later { levels, memory, value })))
     }
 
-    /// Bytes of memory that it takes, made or not: whoever looks at it changes nothing of that.
+    /// Returns the memory of the value in bytes. The result does not depend on whether the value has been built.
     pub(crate) fn memory(&self) -> u64 {
         match &self.0 {
             Representation::Nothing => 0,
@@ -60,7 +60,7 @@ impl Output {
         }
     }
 
-    /// The address of what copies of it share; none where it is nothing.
+    /// Returns the address of the shared allocation; `None` for null, which has no allocation.
     pub(crate) fn address(&self) -> Option<usize> {
         match &self.0 {
             Representation::Nothing => None,
@@ -69,8 +69,8 @@ impl Output {
         }
     }
 
-    /// Nesting depth of lists and objects, or a bound on it; counted up to one more than [`MAX_LEVELS`]. What is made
-    /// later is not made for it.
+    /// Returns the nesting depth of lists and objects, or an upper bound; counted up to one more than [`MAX_LEVELS`]. A value
+    /// that has not been built is not built for this.
     pub fn levels(&self) -> usize {
         match &self.0 {
             Representation::Nothing => 0,
@@ -79,10 +79,10 @@ impl Output {
         }
     }
 
-    /// The same, where it may be a node's output.
+    /// Returns the output if it may be the output of a node.
     ///
     /// # Errors
-    /// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: a loop that wraps what it made before must not end the process.
+    /// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: a loop that wraps its earlier value must not overflow the stack.
     pub(crate) fn within_limits(self) -> Result<Self, RunError> {
         if self.levels() > MAX_LEVELS {
             return Err(too_deep().into());
@@ -90,7 +90,7 @@ impl Output {
         Ok(self)
     }
 
-    /// The value.
+    /// Returns the value, and builds it if necessary.
     pub fn value(&self) -> &Arc<Value> {
         static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
         match &self.0 {

@@ -1,28 +1,28 @@
-//! Limits on the values that expressions and templates build: a loop that wraps or doubles a value must end in an error,
-//! not in the end of the process.
+//! Limits on the values that expressions and templates build: a loop that wraps or doubles a value must end with an error, not
+//! with a crash of the process.
 
 use serde_json::Value;
 
 use crate::error::ScriptFault;
 
-/// Bytes that a template's text may come to.
+/// Maximum size of a template's text, in bytes.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// Levels of lists and objects that a value of a run may have: its input, an event, an answer, the arguments of a tool call,
+/// Maximum nesting depth of lists and objects in a value of a run: its input, an event, an answer, the arguments of a tool call,
 /// a script's or function's result, a node's output.
 ///
-/// serde_json reads JSON that is nested at most 127 levels deep. A record of a durable run has its value inside other objects and
-/// lists: values of 118 levels and more were written and never read again. The room between leaves 27 levels for records, sessions,
-/// reports and exported lines.
+/// serde_json refuses JSON that is nested more than 127 levels deep. A record of a durable run contains the value inside other
+/// objects and lists: values of 118 and more levels could be written, but not read again. The difference leaves 27 levels for
+/// records, sessions, reports and exported lines.
 pub const MAX_LEVELS: usize = 100;
 
-/// Bytes that an object of templates may come to.
+/// Maximum size of an object of templates, in bytes.
 const MAX_VALUE: usize = 64 << 20;
 
-/// Bytes that a list entry or a field counts beside its text.
+/// Bytes that a list entry or a field counts in addition to its text.
 const PART: usize = 64;
 
-/// Nesting depth of lists and objects in `value`, counted up to one more than [`MAX_LEVELS`].
+/// Returns the nesting depth of lists and objects in `value`, counted up to one more than [`MAX_LEVELS`].
 pub(crate) fn levels(value: &Value) -> usize {
     levels_up_to(MAX_LEVELS, value)
 }
@@ -36,13 +36,13 @@ fn levels_up_to(most: usize, value: &Value) -> usize {
     }
 }
 
-/// Bytes of memory that a value takes, estimated: the same on every machine and in every process.
+/// Estimates the memory of a value in bytes. The estimate is equal on all machines and in all processes.
 pub(crate) fn memory(value: &Value) -> u64 {
-    /// A value in its list, or behind its pointer.
+    /// An element of a list, or the target of a pointer.
     const VALUE: u64 = 32;
-    /// Bytes of an allocation beside its content.
+    /// Overhead of an allocation.
     const ALLOCATED: u64 = 16;
-    /// A field of an object, beside its value and the text of its name.
+    /// A field of an object, without its value and the text of its name.
     const FIELD: u64 = 48;
     VALUE
         + match value {
@@ -56,12 +56,12 @@ pub(crate) fn memory(value: &Value) -> u64 {
         }
 }
 
-/// The fault of a value that has more than [`MAX_LEVELS`].
+/// Returns the fault of a value that has more than [`MAX_LEVELS`].
 pub(crate) fn too_deep() -> ScriptFault {
     ScriptFault::limit(TOO_DEEP.to_string())
 }
 
-/// The reason why a value is refused that has more than [`MAX_LEVELS`].
+/// Message for a value that has more than [`MAX_LEVELS`].
 pub const TOO_DEEP: TooDeep = TooDeep;
 
 /// See [`TOO_DEEP`].
@@ -79,12 +79,12 @@ pub fn is_too_deep(value: &Value) -> bool {
     levels(value) > MAX_LEVELS
 }
 
-/// True if one of the values of `fields` does, with the object around it.
+/// True if one of the values of `fields`, with the object around it, has more than [`MAX_LEVELS`].
 pub fn has_too_deep(fields: &serde_json::Map<String, Value>) -> bool {
     fields.values().any(|value| levels(value) >= MAX_LEVELS)
 }
 
-/// The bytes left for a value that is put together from others.
+/// Remaining size in bytes of a value that is built from others.
 pub(crate) struct ValueBudget(usize);
 
 impl Default for ValueBudget {
@@ -94,10 +94,10 @@ impl Default for ValueBudget {
 }
 
 impl ValueBudget {
-    /// Takes room for `value`, which is to stand inside of so many lists and objects.
+    /// Subtracts the size of `value`, which will be nested in `inside` lists and objects.
     ///
     /// # Errors
-    /// `SCRIPT_LIMIT_EXCEEDED` where there is none.
+    /// `SCRIPT_LIMIT_EXCEEDED` if the remaining size is too small.
     pub(crate) fn take(&mut self, value: &Value, inside: usize) -> Result<(), ScriptFault> {
         let mut rest = Vec::new();
         self.take_one(value, inside, &mut rest)?;

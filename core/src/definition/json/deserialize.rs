@@ -1,4 +1,4 @@
-//! A tree as a source for serde: no copy into `Value`, keys in the order they stand.
+//! Tree as a serde deserialiser: without a copy into `Value`, and with the keys in source order.
 
 use std::fmt;
 
@@ -10,26 +10,26 @@ use serde::forward_to_deserialize_any;
 
 use super::{Json, Member, Tree};
 
-/// Words listed in a message; a longer list hides the point.
+/// Maximum number of valid words listed in a message.
 const MAX_LISTED: usize = 8;
 
-/// Types in which `null` is a value and not an absent field.
+/// Types in which `null` is a value, not an absent field.
 const NULLABLE: [&str; 1] = ["PinContext"];
 
-/// The reason why a tree does not fit a type.
+/// Reason why a tree does not fit a type.
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
     pub(crate) kind: MismatchKind,
     pub(crate) message: String,
 }
 
-/// The kind of mismatch.
+/// Kind of a mismatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchKind {
     Invalid,
     Missing(&'static str),
     UnknownField(String, &'static [&'static str]),
-    /// A field is given under two of its names.
+    /// A field is set under two of its names.
     DuplicateField(&'static str),
     UnknownWord(String, &'static [&'static str]),
 }
@@ -96,7 +96,7 @@ impl de::Error for Mismatch {
     }
 }
 
-/// serde's names of Rust types in words of JSON, for one who gave `found`.
+/// Formats serde's names of Rust types in JSON terms, given that `found` was read.
 struct Wanted<'a> {
     expected: &'a dyn Expected,
     found: Unexpected<'a>,
@@ -123,7 +123,7 @@ impl fmt::Display for Wanted<'_> {
     }
 }
 
-/// The largest number of a Rust type of whole numbers.
+/// Returns the maximum of a Rust integer type.
 fn most_of(wanted: &str) -> Option<u64> {
     match wanted {
         "u64" => Some(u64::MAX),
@@ -138,7 +138,7 @@ fn most_of(wanted: &str) -> Option<u64> {
 fn is_beyond(found: Unexpected<'_>, most: u64) -> bool {
     match found {
         Unexpected::Unsigned(found) => found > most,
-        // what has no room in 64 bits was read as a float
+        // integers that do not fit in 64 bits were read as floats
         Unexpected::Float(found) => found.fract() == 0.0 && found >= most as f64,
         _ => false,
     }
@@ -199,8 +199,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
-    /// A field that is `null` counts as absent. serde would read a list as an object's fields in order; a file never
-    /// means that.
+    /// A `null` field counts as absent. Lists are refused: serde would read one as an object's fields in order.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -226,7 +225,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
     }
 }
 
-/// Words are read in either case, and with `-` for `_`.
+/// Words are accepted in either case, and with `-` instead of `_`.
 fn is_same_word(known: &str, word: &str) -> bool {
     let fold = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
     known.bytes().map(fold).eq(word.bytes().map(fold))
@@ -245,7 +244,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 struct Members<'de> {
     rest: std::slice::Iter<'de, Member>,
     value: Option<&'de Tree>,
-    /// Members of these names that are `null` are passed over.
+    /// Members with these names are skipped if they are `null`.
     optional: &'static [&'static str],
 }
 

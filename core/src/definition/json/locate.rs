@@ -1,11 +1,11 @@
-//! From a byte of the text to its line and column, and to its JSON pointer.
+//! Conversion of a byte offset to line and column, and to a JSON pointer.
 
 use super::{Json, Span, Step, Tree, pointer_of};
 
-/// Bytes between two stored counts of characters.
+/// Bytes between two stored character counts.
 const BLOCK: usize = 256;
 
-/// The start of each line, and the characters that stand before every block: a place is found without reading its line,
+/// Start of each line, and the number of characters before every block. A column is computed without reading the whole line,
 /// which may be the whole text.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
@@ -31,7 +31,7 @@ impl Lines {
         Self { starts, before }
     }
 
-    /// Line and column of a byte, both from 1; the column counts characters.
+    /// Returns line and column of a byte, both from 1; the column counts characters.
     pub(crate) fn place(&self, text: &str, offset: usize) -> (u32, u32) {
         let line = self
             .starts
@@ -51,12 +51,12 @@ impl Lines {
     }
 }
 
-/// Characters that start in these bytes.
+/// Returns the number of characters that start in these bytes.
 fn characters(bytes: &[u8]) -> u32 {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u32
 }
 
-/// The JSON pointer of the innermost value whose key or value holds the byte `offset`.
+/// Returns the JSON pointer of the innermost value for which the key or the value contains the byte `offset`.
 pub(crate) fn pointer_at(root: &Tree, offset: u32) -> String {
     let mut steps = Vec::new();
     let mut here = root;
@@ -86,8 +86,8 @@ pub(crate) fn pointer_at(root: &Tree, offset: u32) -> String {
     }
 }
 
-/// The byte at which the character at `offset` of a JSON text begins as it is written, after its opening quote. None where it is
-/// written otherwise.
+/// Maps an offset in a decoded JSON string to the offset in its source, after the opening quote. Returns `None` if the source is
+/// not an encoding of the string.
 pub(crate) fn written_offset(written: &str, text: &str, offset: usize) -> Option<usize> {
     let (mut at, mut read) = (0, 0);
     while read < offset {

@@ -1,7 +1,7 @@
-//! JSON that remembers where it stood.
+//! JSON trees with source positions.
 //!
-//! 1. Every value keeps the bytes it was read from, also after the loader has renamed or moved it.
-//! 2. Nesting is bounded by [`MAX_DEPTH`], so every walk over a tree may recurse.
+//! 1. Every value retains the byte range it was read from, even after the loader has renamed or moved it.
+//! 2. Nesting is bounded by [`MAX_DEPTH`], so recursion over a tree is safe.
 
 mod deserialize;
 mod locate;
@@ -15,19 +15,19 @@ pub use strict::{JsonError, JsonErrorKind, json_from_slice, json_from_str, json_
 
 use super::aliases::aliases_of;
 
-/// Levels of nesting a text may have.
+/// Maximum nesting depth of a text.
 pub(crate) const MAX_DEPTH: usize = 128;
-/// Bytes a text may have.
+/// Maximum size of a text in bytes.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
-/// Bytes of the text: `start..end`.
+/// Byte range of the text: `start..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
-/// A value and where it stood.
+/// A value and its byte range.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) span: Span,
@@ -53,7 +53,7 @@ pub(crate) struct Member {
     pub(crate) value: Tree,
 }
 
-/// A step from a value into one of its parts.
+/// A step from a value to one of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// The first text at or below here in which `place` finds something, and what.
+    /// Returns the first string at or below here for which `place` returns a result, and the result.
     pub(crate) fn find_in_text<T>(&self, place: &dyn Fn(&str) -> Option<T>) -> Option<(&Tree, T)> {
         match &self.value {
             Json::Text(text) => place(text).map(|found| (self, found)),
@@ -139,7 +139,7 @@ impl Tree {
         Some(members.remove(place))
     }
 
-    /// Puts a member first, in the place of one of that key.
+    /// Inserts a member at the front, and removes an existing member with that key.
     pub(crate) fn put(&mut self, key: &str, value: Tree) {
         let Some(members) = self.members_mut() else { return };
         members.retain(|member| member.key != key);
@@ -153,7 +153,7 @@ impl Tree {
         );
     }
 
-    /// The part that `steps` lead to, or the deepest one before it that exists.
+    /// Returns the part at `steps`, or its deepest ancestor that exists.
     pub(crate) fn deepest(&self, steps: &[Step]) -> &Tree {
         let mut here = self;
         for step in steps {
@@ -171,7 +171,7 @@ impl Tree {
         here
     }
 
-    /// The part that `steps` lead to.
+    /// Returns the part at `steps`.
     fn part_mut(&mut self, steps: &[Step]) -> Option<&mut Tree> {
         let mut here = self;
         for step in steps {
@@ -186,14 +186,14 @@ impl Tree {
         Some(here)
     }
 
-    /// Takes the members out of the object at `steps` whose keys are not among `known`.
+    /// Removes the members with keys other than `known` from the object at `steps`, and returns them.
     pub(crate) fn take_unknown(&mut self, steps: &[Step], known: &[&str]) -> Vec<Member> {
         let members = self.part_mut(steps).and_then(Tree::members_mut);
         let is_unknown = |member: &mut Member| !known.contains(&member.key.as_str());
         members.map_or_else(Vec::new, |members| members.extract_if(.., is_unknown).collect())
     }
 
-    /// Takes out the part that `steps` lead to. Whether there was one.
+    /// Removes the part at `steps`. Returns whether it existed.
     pub(crate) fn remove(&mut self, steps: &[Step]) -> bool {
         let Some((last, parent)) = steps.split_last() else {
             return false;
@@ -215,7 +215,7 @@ impl Tree {
         }
     }
 
-    /// The kind of value, for messages.
+    /// Returns the kind of the value, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Json::Null => "null",
@@ -228,7 +228,7 @@ impl Tree {
     }
 }
 
-/// Steps as a JSON pointer: `/nodes/3/config`.
+/// Formats steps as a JSON pointer: `/nodes/3/config`.
 pub(crate) fn pointer_of(steps: &[Step]) -> String {
     let mut pointer = String::new();
     for step in steps {

@@ -1,9 +1,9 @@
-//! Text to tree. Strict JSON, with messages for what people write by mistake.
+//! Parser of strict JSON, with messages for common mistakes.
 
 use super::{Json, MAX_BYTES, MAX_DEPTH, Member, Span, Tree};
 use crate::definition::FaultCode;
 
-/// A tree, and the keys that appear twice in an object.
+/// A tree, and the duplicate keys of its objects.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) root: Tree,
@@ -26,7 +26,7 @@ pub(crate) struct SyntaxError {
     pub(crate) span: Span,
 }
 
-/// Reads a text.
+/// Parses a text.
 pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     if text.len() > MAX_BYTES {
         let message = format!("the text has {} bytes; at most {MAX_BYTES} are read", text.len());
@@ -59,7 +59,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     })
 }
 
-/// Members of an object up to which every key is compared with every other; more are sorted.
+/// Objects with at most this number of members compare keys pairwise; larger ones are sorted.
 const MAX_UNSORTED: usize = 8;
 
 fn repeats_a_key(members: &[Member]) -> bool {
@@ -71,15 +71,14 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// Members of the objects that are open, each object's behind those of the one around it: so that a list of members is
-    /// made when it is known how long it is.
+    /// Members of the open objects, as a stack, so that each object's list is allocated once with its final length.
     members: Vec<Member>,
-    /// Items of the lists that are open, likewise.
+    /// Items of the open lists, as a stack.
     items: Vec<Tree>,
     duplicates: Vec<DuplicateKey>,
 }
 
-/// The text between quotes.
+/// Content of a quoted string.
 enum Quoted<'a> {
     Plain(&'a str),
     Escaped(String),
@@ -161,7 +160,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// After an element: whether another follows.
+    /// After an element: returns whether another one follows.
     fn another(&mut self, close: u8, expected: &str) -> Result<bool, SyntaxError> {
         self.skip_space();
         match self.peek() {
@@ -194,7 +193,7 @@ impl<'a> Parser<'a> {
         }
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|a, b| members[*a].key.cmp(&members[*b].key).then(a.cmp(b)));
-        // where a key stands before, by the place of each that repeats it
+        // position of the first key, for each member that repeats a key
         let mut firsts: Vec<Option<Span>> = vec![None; members.len()];
         for pair in order.windows(2) {
             let (before, after) = (&members[pair[0]], &members[pair[1]]);
@@ -357,7 +356,7 @@ fn span(start: usize, end: usize) -> Span {
     }
 }
 
-/// `5.0` and `5e0` are the integer 5, as they are in JavaScript.
+/// Converts `5.0` and `5e0` to the integer 5, as JavaScript does.
 fn integral(number: serde_json::Number) -> serde_json::Number {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match number.as_f64() {
@@ -366,7 +365,7 @@ fn integral(number: serde_json::Number) -> serde_json::Number {
     }
 }
 
-/// serde_json's message without its own "at line 1 column 2", which counts from the wrong start.
+/// Removes the suffix "at line 1 column 2" from serde_json's message, because it counts from the wrong start.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()

@@ -1,5 +1,5 @@
-//! JSON from outside (requests, arguments, files of data) into a type, by the rules of JSON and not of Rust: no list is an object,
-//! no key stands twice, no integer loses digits, and an error says what is wrong in words of JSON, and where.
+//! Strict deserialisation of external JSON (requests, arguments, data files), by the rules of JSON and not of Rust: lists are not
+//! read as objects, duplicate keys are refused, integers are never rounded, and errors are in JSON terms with a position.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use super::deserialize::{Mismatch, MismatchKind};
 use super::{Json, Lines, Member, Span, Step, Tree, parse, pointer_at, pointer_of};
 use crate::definition::load::nearest;
 
-/// The reason why a JSON text is refused, and the place in it.
+/// Reason why a JSON text is refused, and the position in it.
 #[derive(Clone, Debug)]
 pub struct JsonError {
     kind: JsonErrorKind,
@@ -30,11 +30,11 @@ pub struct JsonError {
 pub enum JsonErrorKind {
     /// The text is not JSON.
     Syntax,
-    /// A field is not known.
+    /// An unknown field.
     UnknownField,
     /// A field is missing.
     MissingField,
-    /// A value is of the wrong type or out of range, or a key stands twice.
+    /// A value has the wrong type or is out of range, or a key is duplicated.
     Invalid,
 }
 
@@ -44,12 +44,12 @@ impl JsonError {
         self.kind
     }
 
-    /// Description of the fault, without its place.
+    /// Description of the fault, without its position.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Returns the fault as a sentence about the value, which is called `root` where no pointer leads into it.
+    /// Returns the fault as a sentence about the value, which is called `root` if the pointer is empty.
     pub fn sentence(&self, root: &str) -> String {
         let subject = match self.pointer.as_deref() {
             None | Some("") => root,
@@ -62,12 +62,12 @@ impl JsonError {
         }
     }
 
-    /// JSON pointer to the value that is wrong. None where the text is not JSON.
+    /// JSON pointer to the faulty value; `None` if the text is not JSON.
     pub fn pointer(&self) -> Option<&str> {
         self.pointer.as_deref()
     }
 
-    /// Line and column, from 1. None where there is no text.
+    /// Line and column, from 1; `None` if the value was not read from text.
     pub fn place(&self) -> Option<(u32, u32)> {
         self.place
     }
@@ -109,8 +109,8 @@ pub fn json_from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError
 
 /// Reads a value from a JSON text.
 ///
-/// A list is no object, also where serde would take its items as fields in order. An integer below -2^63 or above 2^64-1 is refused;
-/// a decimal is the nearest 64-bit float.
+/// Lists are not read as objects, even if serde would read their items as fields in order. An integer below -2^63 or above 2^64-1
+/// is refused; a decimal is rounded to the nearest 64-bit float.
 ///
 /// ```
 /// let refused = pirn_core::definition::json_from_str::<serde_json::Value>(r#"{"a": 1, "a": 2}"#).unwrap_err();
@@ -118,7 +118,7 @@ pub fn json_from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError
 /// ```
 ///
 /// # Errors
-/// The text is not JSON, a key stands twice in an object, an integer has no room in 64 bits, or the value does not fit the type.
+/// The text is not JSON, an object has a duplicate key, an integer does not fit in 64 bits, or the value does not fit the type.
 pub fn json_from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     let place = |span: Span| Some(Lines::of(text).place(text, span.start as usize));
     let mut parsed = parse(text).map_err(|error| JsonError {
@@ -134,7 +134,7 @@ pub fn json_from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
         place: place(span),
     };
     if let Some(twice) = parsed.duplicates.iter().min_by_key(|twice| twice.other.start) {
-        // The second one is not in the tree: the innermost value around it is its object.
+        // The second member is not in the tree: the innermost value around it is its object.
         let object = pointer_at(&parsed.root, twice.other.start);
         let pointer = format!("{object}{}", pointer_of(&[Step::Key(twice.key.clone())]));
         let message = format!("the key `{}` is given twice in one object", twice.key);
@@ -146,7 +146,7 @@ pub fn json_from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     T::deserialize(Strict(parsed.root)).map_err(|misfit| misfit.error(place))
 }
 
-/// Reads a value from a JSON value, by the same rules.
+/// Reads a value from a JSON value, by the rules of [`json_from_str`].
 ///
 /// # Errors
 /// The value does not fit the type.
@@ -174,8 +174,8 @@ fn tree_of(value: Value) -> Tree {
     Tree { span: nowhere, value }
 }
 
-/// Keys to which cargo features of serde_json (`raw_value`, `arbitrary_precision`) give a meaning, where the program has them: what
-/// stands under such a key would be another value, now or when the journal is read.
+/// Keys that have a special meaning in serde_json if its cargo features `raw_value` or `arbitrary_precision` are enabled. A value
+/// with such a key would be read as another value, now or from the journal.
 static TAKEN_KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let keys = ["$serde_json::private::RawValue", "$serde_json::private::Number"];
     let is_taken = |key: &&str| {
@@ -185,7 +185,7 @@ static TAKEN_KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
     keys.into_iter().filter(is_taken).collect()
 });
 
-/// Makes every number what is written, or says which can not be, and which key can not be read.
+/// Restores the exact notation of every number; returns an error for integers that do not fit, and for reserved keys.
 fn exact(tree: &mut Tree, text: Option<&str>) -> Result<(), (String, Span)> {
     let span = tree.span;
     match &mut tree.value {
@@ -200,7 +200,7 @@ fn exact(tree: &mut Tree, text: Option<&str>) -> Result<(), (String, Span)> {
                 return Err((message.to_owned(), span));
             }
             if is_decimal && !number.is_f64() {
-                // The parser of workflow files reads 5.0 as 5.
+                // The parser of workflow files has read 5.0 as 5.
                 *number = written
                     .parse()
                     .ok()
@@ -220,11 +220,11 @@ fn exact(tree: &mut Tree, text: Option<&str>) -> Result<(), (String, Span)> {
     }
 }
 
-/// A mismatch and where it is.
+/// A mismatch and its position.
 #[derive(Debug)]
 struct Misfit {
     mismatch: Mismatch,
-    /// The innermost step first.
+    /// Innermost step first.
     steps: Vec<Step>,
     span: Option<Span>,
 }
@@ -246,7 +246,7 @@ impl Misfit {
         })
     }
 
-    /// Seen from the value that has this part.
+    /// Prepends the step from the parent value.
     fn under(mut self, step: impl FnOnce() -> Step, span: Span) -> Self {
         self.steps.push(step());
         self.span.get_or_insert(span);
@@ -293,7 +293,7 @@ impl de::Error for Misfit {
         let message = if message.contains("did not match any variant") {
             "has none of the forms that it may have".to_owned()
         } else {
-            // The words of another parser, which a type of its own reading has passed on.
+            // Messages of a nested deserialiser, which a custom `Deserialize` implementation has forwarded.
             let foreign = ["invalid type: ", "invalid value: "];
             let rest = foreign.iter().find_map(|start| message.strip_prefix(start));
             match rest.and_then(|rest| rest.split_once(", expected ")) {
@@ -354,7 +354,7 @@ impl de::Error for Misfit {
     }
 }
 
-/// The expectation that serde states, in words of JSON.
+/// Returns serde's expectation in JSON terms.
 fn in_json(wanted: &str) -> String {
     let range = |least: i128, most: u128| format!("a whole number from {least} to {most}");
     match wanted {
@@ -392,7 +392,7 @@ fn in_json(wanted: &str) -> String {
     }
 }
 
-/// Returns a message of serde in JSON's words.
+/// Returns a message of serde in JSON terms.
 fn found_in_json(found: &str) -> String {
     let rest = |word: &str| found.strip_prefix(word).map(|rest| rest.trim_matches('`').to_owned());
     match found {
@@ -408,7 +408,7 @@ fn found_in_json(found: &str) -> String {
     }
 }
 
-/// A tree that is taken apart: its texts are moved into the value.
+/// Consuming deserialiser of a tree: strings are moved into the value.
 struct Strict(Tree);
 
 impl<'de> Deserializer<'de> for Strict {
@@ -535,7 +535,7 @@ impl<'de> MapAccess<'de> for Members {
     }
 }
 
-/// A key, which is a number where the type has numbers as keys.
+/// A key, which is read as a number if the type has numeric keys.
 struct Key<'a>(&'a str);
 
 macro_rules! numeric_keys {
@@ -589,7 +589,7 @@ impl<'de> Deserializer<'de> for Key<'_> {
     }
 }
 
-/// `{"WORD": value}`, a word with something beside it.
+/// `{"WORD": value}`: an enum variant with content.
 struct Variant(Member);
 
 impl<'de> EnumAccess<'de> for Variant {
@@ -603,7 +603,7 @@ impl<'de> EnumAccess<'de> for Variant {
     }
 }
 
-/// Member that holds the content of an enum value: its key is the variant.
+/// Content of an enum variant: the member's key is the variant.
 struct Beside(Member);
 
 impl Beside {

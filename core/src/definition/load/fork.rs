@@ -1,4 +1,4 @@
-//! The other forms of FORK and JOIN: `forkPaths`, and the legacy form with `forkId`.
+//! Other forms of FORK and JOIN: `forkPaths`, and the legacy form with `forkId`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -45,7 +45,7 @@ fn config_has(node: &Tree, key: &str) -> bool {
     node.get("config").is_some_and(|config| config.get(key).is_some())
 }
 
-/// Absent `childNodeIds` are where the FORK's edges lead, absent `forkPathIds` the ids of the children.
+/// Fills absent `childNodeIds` from the FORK's edges, and absent `forkPathIds` from the ids of the children.
 fn fill_fork(config: &mut Tree, targets: &[&str]) {
     let span = config.span;
     if config.get("childNodeIds").is_none() && !targets.is_empty() {
@@ -59,7 +59,7 @@ fn fill_fork(config: &mut Tree, targets: &[&str]) {
     }
 }
 
-/// A JOIN without `forkPathIds` takes those of the FORK whose branches come to it first.
+/// Fills a JOIN without `forkPathIds` from the FORK whose branches reach it first.
 fn fill_joins(nodes: &mut [Tree], edges: &[EdgeDefinition]) {
     let is_short = |node: &Tree| {
         is(node, "JOIN")
@@ -90,7 +90,7 @@ fn fill_joins(nodes: &mut [Tree], edges: &[EdgeDefinition]) {
     }
 }
 
-/// The nodes a thread may go to from each node, by what can be read so far.
+/// Returns the nodes that a thread may enter from each node, as far as they could be read.
 fn transitions(nodes: &[Tree], edges: &[EdgeDefinition]) -> Vec<Vec<usize>> {
     let ids = nodes.iter().enumerate();
     let places: BTreeMap<&str, usize> = ids
@@ -120,7 +120,7 @@ fn transitions(nodes: &[Tree], edges: &[EdgeDefinition]) -> Vec<Vec<usize>> {
     next
 }
 
-/// The first JOIN that the branches of a FORK come to, those of forks inside left out.
+/// Returns the first JOIN that the branches of a FORK reach, not counting those of nested forks.
 fn first_join(nodes: &[Tree], next: &[Vec<usize>], fork: usize) -> Option<usize> {
     let mut seen = BTreeSet::from([fork]);
     let mut open: VecDeque<(usize, u32)> = next[fork].iter().map(|child| (*child, 0)).collect();
@@ -138,7 +138,7 @@ fn first_join(nodes: &[Tree], next: &[Vec<usize>], fork: usize) -> Option<usize>
     None
 }
 
-/// `forkPaths: [{pathId, childNodeId}]` to the two lists.
+/// Converts `forkPaths: [{pathId, childNodeId}]` to the two lists.
 fn resolve_pairs(loader: &mut Loader, config: &mut Tree) {
     let Some(pairs) = config.take("forkPaths") else { return };
     if config.get("forkPathIds").is_some() || config.get("childNodeIds").is_some() {
@@ -165,7 +165,7 @@ fn resolve_pairs(loader: &mut Loader, config: &mut Tree) {
     config.put("forkPathIds", list(pairs.value.span, paths));
 }
 
-/// `forkId` with k children to `[forkId]` for k = 1, `[forkId#0, ...]` otherwise.
+/// Converts `forkId` with k children to `[forkId]` for k = 1, and to `[forkId#0, ...]` otherwise.
 fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy: &mut BTreeMap<String, Tree>) {
     let Some(member) = config.take("forkId") else { return };
     let Some(id) = member.value.as_text() else {
@@ -208,7 +208,7 @@ fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy
     config.put("forkPathIds", paths);
 }
 
-/// `joinId` or `forkId` to the list of the FORK of that `forkId`.
+/// Converts `joinId` or `forkId` to the list of the FORK with that `forkId`.
 fn resolve_join(loader: &mut Loader, config: &mut Tree, legacy: &BTreeMap<String, Tree>) {
     let members: Vec<_> = ["joinId", "forkId"]
         .into_iter()

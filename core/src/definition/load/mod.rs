@@ -1,8 +1,8 @@
-//! Text to definitions, generously.
+//! Loader: converts text to definitions and accepts aliases and legacy forms.
 //!
-//! 1. Everything wrong in a text is reported at once, at its place in the user's own text.
-//! 2. What can be read is given back even where something else is wrong, so that [`crate::graph`] can add its
-//!    own faults; it knows what is missing and does not echo it.
+//! 1. All faults of a text are reported at once, each at its position in the user's own text.
+//! 2. The readable parts are returned even if other parts have faults, so that [`crate::graph`] can add its own faults. It gets
+//!    the list of missing parts and does not report consequences of them.
 //! 3. No text makes the loader panic or recurse without bound.
 
 mod fork;
@@ -28,19 +28,19 @@ use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 pub use nearest::nearest;
 
-/// The field by which a file names the JSON Schema that editors complete it by.
+/// Key under which a file names its JSON Schema, for editors.
 pub(super) const SCHEMA_FIELD: &str = "$schema";
 
-/// The definitions read from a text.
+/// Definitions read from a text.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// The workflows that could be read, in the text's order.
+    /// The readable workflows, in the text's order.
     pub workflows: Vec<Located<WorkflowDefinition>>,
     /// Triggers outside a workflow.
     pub triggers: Vec<Located<TriggerDefinition>>,
     /// Model profiles.
     pub profiles: Vec<Located<Profile>>,
-    /// Ids of workflows that could not be read at all: naming one is no fault of its own.
+    /// Ids of workflows that could not be read at all. References to them are not reported as unknown.
     pub unreadable: Vec<String>,
     /// The faults.
     pub faults: Vec<Fault>,
@@ -58,7 +58,7 @@ impl Loaded {
         all
     }
 
-    /// Adds what another text defines.
+    /// Adds the definitions of another text.
     pub fn extend(&mut self, other: Loaded) {
         self.workflows.extend(other.workflows);
         self.triggers.extend(other.triggers);
@@ -69,8 +69,8 @@ impl Loaded {
     }
 }
 
-/// Reads a text: one workflow, one trigger, a list of workflows, or a bundle `{workflows[], triggers[],
-/// profiles[]}`. An object may name its JSON Schema as `$schema`.
+/// Reads a text: one workflow, one trigger, a list of workflows, or a bundle `{workflows[], triggers[], profiles[]}`. An object
+/// may name its JSON Schema as `$schema`.
 ///
 /// ```
 /// use pirn_core::definition::{SourceFile, load};
@@ -109,7 +109,7 @@ pub fn load(file: &SourceFile) -> Loaded {
     loader.out
 }
 
-/// A trigger as it is documented: `{id, name?, type: "EVENT", condition, action, ...}`, aliases and all.
+/// Reads a trigger in any accepted form: `{id, name?, type: "EVENT", condition, action, ...}`.
 ///
 /// ```
 /// use pirn_core::definition::TriggerDefinition;
@@ -132,7 +132,7 @@ impl FromStr for TriggerDefinition {
     }
 }
 
-/// One workflow as it is documented, aliases and all. What makes sense of it as a graph is checked by whoever compiles it.
+/// Reads a workflow in any accepted form. [`crate::graph::compile`] checks that it is a valid graph.
 ///
 /// ```
 /// use pirn_core::definition::WorkflowDefinition;
@@ -159,16 +159,16 @@ impl FromStr for WorkflowDefinition {
     }
 }
 
-/// One text being read.
+/// State of reading one text.
 struct Loader {
     source: Arc<Source>,
     out: Loaded,
-    /// Fields that were reported as something else than missing: where their object starts, and the field.
+    /// Fields that have another fault than being absent: the start of their object, and the field.
     reported: BTreeSet<(u32, &'static str)>,
 }
 
 impl Loader {
-    /// True if no more faults are looked for: a file of nothing but faults is not held in memory a second time as its faults.
+    /// True if the maximum number of faults is reached. The bound keeps a file full of faults from being held in memory twice.
     fn is_full(&self) -> bool {
         self.out.faults.len() > MAX_FAULTS
     }
@@ -223,7 +223,7 @@ impl Loader {
         self.read::<NoOtherLists>(&mut root, &[]);
     }
 
-    /// A definition that stands alone says by its fields what it is.
+    /// Reads a definition without a list or key around it: its fields determine its type.
     fn definition(&mut self, tree: Tree) {
         let has = |key: &str| tree.get(key).is_some();
         if has("nodes") || has("edges") {
@@ -283,14 +283,14 @@ impl Loader {
         self.out.profiles.push(Located { value, origin });
     }
 
-    /// Reads a `T`, reporting what does not fit. `parents` are the keys that lead to it.
+    /// Reads a `T` and reports mismatches. `parents` are the keys that lead to it.
     fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, pointer: &[&str]) -> Option<T> {
         let (value, problems) = read::read::<T>(tree);
         self.report(&problems, pointer);
         value
     }
 
-    /// Reports problems; a field that was misspelt is not reported as missing too.
+    /// Reports problems; a misspelt field is not also reported as missing.
     fn report(&mut self, problems: &[Problem], pointer: &[&str]) {
         for problem in problems {
             if self.is_full() {
@@ -320,7 +320,7 @@ impl Loader {
     }
 }
 
-/// A bundle, its lists taken out.
+/// A bundle without its lists.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoOtherLists {
@@ -337,7 +337,7 @@ fn is_bundle(root: &Tree) -> bool {
     !has("nodes") && !has("action") && (has("workflows") || has("triggers") || has("profiles"))
 }
 
-/// The fields of a profile that every provider shares.
+/// Fields of a profile that all providers share.
 const PROFILE_FIELDS: &[&str] = &[
     "id",
     "provider",
@@ -349,7 +349,7 @@ const PROFILE_FIELDS: &[&str] = &[
     "tokenizer",
 ];
 
-/// [`Profile`] without what only its provider knows.
+/// [`Profile`] without the fields that only its provider defines.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KnownProfile {

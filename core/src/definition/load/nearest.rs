@@ -1,11 +1,11 @@
-//! The known word nearest to a misspelt one.
+//! Search for the candidate word most similar to a misspelt one.
 
-/// Words longer than this are not compared: the cost grows with the square.
+/// Longer words are not compared, because the cost is quadratic in their length.
 const LONGEST: usize = 64;
-/// From this length on, a word that begins a known one is taken for it: `target` for `targetNodeId`.
+/// Minimum length of a prefix that counts as its word: `target` for `targetNodeId`.
 const SHORTEST_BEGINNING: usize = 4;
 
-/// The known word with the least edit distance, if it is near enough to be meant: for readers of other files too.
+/// Returns the candidate with the least edit distance, if it is similar enough.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded: Vec<char> = fold(word);
     if folded.len() > LONGEST {
@@ -16,7 +16,7 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|candidate| {
             let other = fold(candidate);
             let begins = folded.len() >= SHORTEST_BEGINNING && other.starts_with(&folded);
-            // no fewer edits than the lengths differ by
+            // at least as many edits as the lengths differ by
             let at_least = folded.len().abs_diff(other.len());
             let edits = if begins {
                 1
@@ -32,7 +32,7 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// `fork_path_ids`, `ForkPathIds` and `forkPathIds` are one word to a reader.
+/// Normalises a word: `fork_path_ids`, `ForkPathIds` and `forkPathIds` are equal.
 fn fold(word: &str) -> Vec<char> {
     word.chars()
         .filter(|c| *c != '_' && *c != '-')
@@ -40,7 +40,7 @@ fn fold(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours between two words.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

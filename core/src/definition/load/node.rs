@@ -1,4 +1,4 @@
-//! One node: its frame, then its config by its type.
+//! One node: its common fields, then its config by its type.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -15,7 +15,7 @@ use crate::definition::{
     RouteConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, WaitConfig,
 };
 
-/// Brings a node's type into upper case and its config under that name.
+/// Converts a node's type to upper case, and moves its config to `config`.
 pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree) {
     if !node.is_object() {
         return;
@@ -51,7 +51,7 @@ pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree) {
     members.push(config);
 }
 
-/// Reads a node in canonical form. `place` is where it will stand among the nodes.
+/// Reads a node in canonical form. `place` is its future index among the nodes.
 pub(super) fn read_node(
     loader: &mut Loader,
     tree: &mut Tree,
@@ -103,7 +103,7 @@ pub(super) fn read_node(
     })
 }
 
-/// A node, its config taken out.
+/// A node without its config.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Frame {
@@ -120,7 +120,7 @@ struct Frame {
     _config: Option<IgnoredAny>,
 }
 
-/// The config, and whether it is the user's: a stand-in keeps the node in the graph where its config cannot be read.
+/// Reads the config. If that fails, returns a placeholder and `false`, so that the node stays in the graph for later checks.
 fn read_config(
     loader: &mut Loader,
     node: &Tree,
@@ -187,7 +187,7 @@ fn unknown_type(loader: &mut Loader, node: &Tree, word: &str) {
     loader.out.faults.push(fault.with_help(help));
 }
 
-/// A JOIN whose strategy is missing or unknown is read with another one, for the sake of its other faults.
+/// Reads a JOIN. A missing or unknown strategy is replaced by another one, so that other faults are found.
 fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
     if !config.is_object() {
         return loader.read::<JoinConfig>(config, &["config"]);
@@ -220,7 +220,7 @@ const STRATEGIES: &str = "one of ALL_COMPLETED, ANY_COMPLETED, ALL_FAILED, ANY_F
 
 const OPERATIONS: [&str; 7] = ["insert", "replace", "truncate", "clear", "filter", "compress", "pin"];
 
-/// `{operation: "truncate", keepFirst: 2}`, or the same with the fields in an object of the operation's name.
+/// Reads `{operation: "truncate", keepFirst: 2}`, or the form with the fields in a nested object named after the operation.
 fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOperation> {
     let parents: &[&str] = &["config"];
     let Some(operation) = config.take("operation") else {

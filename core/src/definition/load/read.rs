@@ -1,4 +1,4 @@
-//! One object into one type, every mismatch reported: what does not fit is taken out and the rest is read again.
+//! Deserialises one object and reports every mismatch: each mismatched part is removed, and the rest is read again.
 
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned};
@@ -9,15 +9,15 @@ use crate::definition::fault::{Fault, FaultCode, MAX_FAULTS};
 use crate::definition::json::{Member, Mismatch, MismatchKind, Span, Step, Tree};
 use crate::definition::origin::Source;
 
-/// Known fields listed in the advice on an unknown one.
+/// Maximum number of valid fields listed in the advice for an unknown one.
 const MAX_LISTED: usize = 12;
-/// Mismatches reported for one object; more add nothing.
+/// Maximum number of mismatches reported for one object.
 const MAX_PROBLEMS: usize = 32;
 
 /// A mismatch, and its pointer from the object that was read.
 pub(crate) struct Problem {
     steps: Vec<Step>,
-    /// The start of the object that has the field, or lacks it.
+    /// Start of the object that contains the field, or lacks it.
     object: u32,
     span: Span,
     shown: Span,
@@ -25,13 +25,13 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The same problem, seen from the object that holds this one as `key`.
+    /// Prepends `key` to the pointer.
     pub(crate) fn under(mut self, key: &str) -> Self {
         self.steps.insert(0, Step::Key(key.to_owned()));
         self
     }
 
-    /// The start of the object in which a field is missing, and the field.
+    /// Returns the start of the object in which a field is missing, and the field.
     pub(crate) fn missing(&self) -> Option<(u32, &'static str)> {
         match self.mismatch.kind {
             MismatchKind::Missing(field) => Some((self.object, field)),
@@ -42,7 +42,7 @@ impl Problem {
         }
     }
 
-    /// The object in which a field was misspelt, and the field that was probably meant.
+    /// Returns the start of the object with a misspelt field, and the field that was probably meant.
     pub(crate) fn meant(&self) -> Option<(u32, &'static str)> {
         match &self.mismatch.kind {
             MismatchKind::UnknownField(word, known) => {
@@ -55,7 +55,7 @@ impl Problem {
         }
     }
 
-    /// As a fault. `parents` are the keys from the definition's root to the object that was read.
+    /// Converts the problem to a fault. `parents` are the keys from the definition's root to the object that was read.
     pub(crate) fn fault(&self, source: &Source, parents: &[&str]) -> Fault {
         let code = self.code(parents);
         let message = match (&self.mismatch.kind, self.steps.last()) {
@@ -123,13 +123,13 @@ impl Problem {
     }
 }
 
-/// The problems that keep `tree` from being a `T`; empty where there are none.
+/// Returns the mismatches between `tree` and a `T`.
 pub(crate) fn problems<T: DeserializeOwned>(tree: &Tree) -> Vec<Problem> {
     let mut copy = tree.clone();
     read::<T>(&mut copy).1
 }
 
-/// Reads a `T`. What does not fit is taken out of `tree`; nothing is read where something necessary is left missing.
+/// Reads a `T`. Mismatched parts are removed from `tree`; the result is `None` if a required part is then missing.
 pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Problem>) {
     let mut found = Vec::new();
     let mut removed: Vec<Vec<Step>> = Vec::new();
@@ -147,7 +147,7 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Prob
             if unknown.is_empty() {
                 return (None, found);
             }
-            // All are taken out, and no more are named than a file may have faults.
+            // All are removed, but at most as many are reported as a file may have faults.
             found.extend(unknown.into_iter().take(MAX_FAULTS + 1).map(|member| Problem {
                 mismatch: de::Error::unknown_field(&member.key, known),
                 steps: [&steps[..], &[Step::Key(member.key)]].concat(),
@@ -180,7 +180,7 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Prob
         if !taken {
             return (None, found);
         }
-        // the items behind it move up: what was known of its place is no longer of that place
+        // the following items move up, so recorded positions below this one are invalid
         removed.retain(|other| !other.starts_with(&steps));
         if matches!(steps.last(), Some(Step::Key(_))) {
             removed.push(steps);
@@ -189,7 +189,7 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Prob
     (None, found)
 }
 
-/// The second member of an object that gives the same field, under another name.
+/// Returns the second member of an object that sets a field which is set already, under another name.
 fn second_name<'a>(object: &'a Tree, kind: &MismatchKind) -> Option<&'a Member> {
     let MismatchKind::DuplicateField(field) = kind else {
         return None;
@@ -209,7 +209,7 @@ fn known_fields(known: &[&str]) -> String {
     format!("known fields: {}", listed.join(", "))
 }
 
-/// True if what is missing was taken out a moment ago, and reported as what it was.
+/// True if the missing field was removed by this function, which has reported its mismatch already.
 fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
     let MismatchKind::Missing(field) = mismatch.kind else {
         return false;
@@ -218,7 +218,7 @@ fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
     removed.iter().any(is_it)
 }
 
-/// Tracking the path costs a text for each key that is passed, so it is only done where something does not fit.
+/// Deserialises without tracking the path, which allocates for each key, and repeats with tracking only after a mismatch.
 fn attempt<T: DeserializeOwned>(tree: &Tree) -> Result<T, (Vec<Step>, Mismatch)> {
     if let Ok(value) = T::deserialize(tree) {
         return Ok(value);

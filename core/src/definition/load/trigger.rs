@@ -5,7 +5,7 @@ use crate::definition::TriggerDefinition;
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Tree};
 
-/// Reads a trigger; `tree` is left in canonical form.
+/// Reads a trigger; `tree` is converted to canonical form.
 pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<TriggerDefinition> {
     if !tree.is_object() {
         loader.fault_in(
@@ -53,7 +53,7 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
     loader.read::<TriggerDefinition>(tree, &["triggers"])
 }
 
-/// `status: "ENABLED" | "DISABLED"` to `enabled`.
+/// Converts `status: "ENABLED" | "DISABLED"` to `enabled`.
 fn resolve_status(loader: &mut Loader, tree: &mut Tree) {
     let status = tree
         .take("status")
@@ -83,7 +83,7 @@ fn resolve_status(loader: &mut Loader, tree: &mut Tree) {
     );
 }
 
-/// Puts `type` before `parameters`, and parameters where there are none.
+/// Moves `type` before `parameters`, and adds empty parameters if there are none.
 fn order_action(action: &mut Tree) {
     if action
         .get("parameters")

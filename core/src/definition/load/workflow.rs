@@ -15,7 +15,7 @@ use crate::definition::{
     EdgeDefinition, NodeDefinition, TriggerDefinition, VariableDefinition, WorkflowConfig, WorkflowDefinition,
 };
 
-/// Reads a workflow; what cannot be read is left out and reported.
+/// Reads a workflow; unreadable parts are reported and omitted.
 pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     if !tree.is_object() {
         loader.fault_in(
@@ -113,7 +113,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     });
 }
 
-/// A workflow, its lists and its config taken out.
+/// A workflow without its lists and its config.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -136,7 +136,7 @@ struct Head {
     _config: Option<IgnoredAny>,
 }
 
-/// Takes a member out; one that is `null` counts as absent.
+/// Removes a member; a `null` member counts as absent.
 fn take_given(tree: &mut Tree, key: &str) -> Option<Member> {
     tree.take(key)
         .filter(|member| !matches!(member.value.value, Json::Null))
@@ -164,7 +164,7 @@ fn check_list(
     Some(member)
 }
 
-/// Reads every item; items that cannot be read leave the list, so that places keep fitting.
+/// Reads every item. Unreadable items are removed from the list, so that its indices match those of the result.
 fn read_each<T>(member: &mut Option<Member>, mut read: impl FnMut(&mut Tree) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     if let Some(items) = member.as_mut().and_then(items_mut) {
