@@ -49,7 +49,7 @@ pub enum ConfigError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The reason, with the place where it is known.
+        /// The reason, with its location if known.
         message: String,
     },
 }
@@ -66,10 +66,10 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConfigText {
-    /// Reads a file. The name's ending says whether it is TOML or JSON; without one both are tried.
+    /// Reads a file as TOML or JSON, by the extension of its name; without an extension both are tried.
     ///
     /// # Errors
-    /// It can not be read, or is neither TOML nor JSON.
+    /// The file cannot be read, or is neither TOML nor JSON.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref().to_owned();
         let text = match File::open(&path).and_then(|file| read_text(file, MAX_BYTES)) {
@@ -106,7 +106,7 @@ impl ConfigText {
         &self.path
     }
 
-    /// All that it says.
+    /// Returns the parsed content.
     pub fn written(&self) -> &Value {
         &self.written
     }
@@ -129,10 +129,10 @@ impl ConfigText {
     }
 }
 
-/// A text that is not yet in memory, of at most `limit` bytes: what has no end (a device, a pipe) does not fill it.
+/// Reads text of at most `limit` bytes, so that an endless source (a device, a pipe) does not fill the memory.
 ///
 /// # Errors
-/// It can not be read, has more bytes, or is not UTF-8: said in words for a person.
+/// The source cannot be read, is longer, or is not UTF-8. The message is meant for display.
 pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -159,7 +159,7 @@ fn toml(text: &str) -> Result<(Value, bool), String> {
     Ok((read, true))
 }
 
-/// The bytes of what a pointer leads to, or of the deepest value on the way that is there.
+/// Returns the byte range of the value at a JSON pointer, or of its deepest existing ancestor.
 fn place_in_toml(text: &str, pointer: &str) -> Range<usize> {
     let Ok(root) = DeTable::parse(text) else { return 0..0 };
     let mut steps = pointer.split('/').skip(1);

@@ -25,7 +25,7 @@ pub(crate) fn of_request(
     Ok(headers)
 }
 
-/// `Idempotency-Key`: what is carried out, the same in every attempt. One that the config gives stays.
+/// Adds `Idempotency-Key`, which identifies an effect and is equal in all of its attempts. A configured header is not replaced.
 pub(crate) fn add_idempotency_key(headers: &mut HeaderMap, key: Option<String>) {
     if let Some(key) = key
         && let Ok(value) = HeaderValue::try_from(key)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Checks a value against a schema; the error says what is wrong with it.
+/// Checks a value against a schema; the error describes the mismatch.
 #[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
 pub(crate) fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     let validator = jsonschema::validator_for(schema).map_err(|error| format!("its schema {}", no_schema(&error)))?;
@@ -14,7 +14,7 @@ pub(crate) fn fits(schema: &Value, value: &Value) -> Result<(), String> {
         })
 }
 
-/// Returns what is wrong with a schema; none where it is one.
+/// Returns the fault of an invalid schema, or `None` if it is valid.
 #[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
 pub(crate) fn schema_fault(schema: &Value) -> Option<String> {
     let error = jsonschema::validator_for(schema).err()?;
@@ -29,7 +29,7 @@ fn no_schema(error: &jsonschema::ValidationError<'_>) -> String {
     }
 }
 
-/// The beginning of an error, which quotes what was given.
+/// Returns the beginning of an error message, which quotes the value.
 #[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
 fn shown(error: &jsonschema::ValidationError<'_>) -> String {
     const SHOWN: usize = 400;

@@ -1,4 +1,4 @@
-//! The limiter of what runs share, a profile's requests or a tool's calls: carries a [`Gate`].
+//! The limiter of resources that runs share, such as a profile's requests or a tool's calls, based on a [`Gate`].
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -10,7 +10,7 @@ use pirn_core::Millis;
 use pirn_core::model_call::{Gate, GateLimits, TicketId};
 use tokio::sync::Notify;
 
-/// Lets in as many at once, and a minute, as its limits say; runs take turns.
+/// Limits concurrent entries and entries per minute; runs take turns.
 pub(crate) struct Limiter {
     state: Mutex<State>,
 }
@@ -94,7 +94,7 @@ impl Limiter {
         self.state().gate.start(tokens, clock.now())
     }
 
-    /// Nobody is let in for `after` milliseconds: the provider asked for it.
+    /// Admits no entries for `after` milliseconds, as the provider has requested.
     pub(crate) fn close_for(&self, after: Millis, clock: &WorkClock) {
         self.state().gate.close_until(clock.now().saturating_add(after));
     }

@@ -1,4 +1,4 @@
-//! Reading profiles from a file: `pirn.toml` beside the workflow, or `--profiles FILE`.
+//! Reads profiles from a file: `pirn.toml` in the workflow's folder, or `--profiles FILE`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::config::{ConfigError, ConfigText};
 use crate::models::ProfileFault;
 
-/// The file looked for beside a workflow.
+/// Name of the file looked up in a workflow's folder.
 pub const FILE_NAME: &str = "pirn.toml";
 
 /// Fields of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`]).
@@ -62,16 +62,16 @@ impl ConfigText {
     }
 }
 
-/// The `pirn.toml` beside a workflow's file, where there is one.
+/// Returns the `pirn.toml` in the folder of a workflow's file, if it exists.
 pub fn beside(workflow: &Path) -> Option<PathBuf> {
     Some(workflow.with_file_name(FILE_NAME)).filter(|path| path.is_file())
 }
 
-/// Reads the profiles of a file: `[[profiles]]` in TOML, `{"profiles": [...]}` or a list in JSON. The name's ending
-/// says which; without one both are tried. Fields that no profile has are kept for its provider.
+/// Reads the profiles of a file: `[[profiles]]` in TOML, `{"profiles": [...]}` or a list in JSON. The extension of the name selects
+/// the format; without one both are tried. Unknown fields are preserved for the profile's provider.
 ///
 /// # Errors
-/// [`ProfilesError`]; a key in the file (`apiKey`) is an error: files name the environment variable that holds it.
+/// [`ProfilesError`]. A key in the file (`apiKey`) is an error: files contain the name of an environment variable instead.
 pub fn load_profiles(path: impl AsRef<Path>) -> Result<Vec<Profile>, ProfilesError> {
     ConfigText::read(path)?.profiles()
 }
@@ -179,7 +179,7 @@ mod tests {
         let profiles = profiles_of(read).unwrap();
         assert_eq!(profiles[0].api_key_env.as_deref(), Some("MY_KEY"));
         assert_eq!(profiles[0].token_limit, Some(4000));
-        // What a profile does not have is its provider's.
+        // Unknown fields are the provider's.
         assert_eq!(profiles[0].rest["responses"][0]["content"], json!("hi"));
     }
 

@@ -1,7 +1,7 @@
-//! An engine on the calling thread, on a host whose order the caller gives: for tests of what happens at once.
+//! An engine on the calling thread, on a host with an order that the caller chooses, for tests of concurrent requests.
 //!
-//! [`Engine`](crate::Engine) under virtual time takes one request from outside after another. Here requests are part of
-//! the order: what is put into a scene by [`Scene::soon`] happens at any point of it.
+//! [`Engine`](crate::Engine) under virtual time processes requests from outside one by one. Here requests are part of the order: a
+//! request added by [`Scene::soon`] can take effect at any point of it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Stage {
         builder.plan().map(|plan| Self { plan })
     }
 
-    /// Plays a scene: `set` puts into it what is to happen, then all of it happens in the order of `schedule`.
+    /// Plays a scene: `set` adds its requests, which are then executed in the order of `schedule`.
     ///
     /// # Errors
     /// Fails if `set` fails or the engine does not start.

@@ -1,8 +1,8 @@
-//! One workflow under many seeds: is there one under which it fails?
+//! Runs one workflow under many seeds to find one under which it fails.
 //!
-//! A seed names the order of what happens at the same time, the faults and what scripts draw
-//! ([`EngineBuilder::simulated`]). [`simulate`] plays a workflow under one seed after the other until a run fails, and
-//! says under which: that seed gives the same run again. See `docs/simulation.md`.
+//! A seed determines the order of concurrent events, the injected faults, and the random values of scripts
+//! ([`EngineBuilder::simulated`]). [`simulate`] runs a workflow under one seed after the other until a run fails, and reports the
+//! seed, which reproduces the run. See `docs/simulation.md`.
 //!
 //! ```
 //! use pirn::{Engine, simulate};
@@ -28,10 +28,10 @@ use serde_json::{Map, Value};
 
 use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport, input_of};
 
-/// Seeds that are played where nothing is said.
+/// Default number of seeds.
 pub const DEFAULT_SEEDS: u64 = 100;
 
-/// The check of a run that has ended; the error says in words what is wrong.
+/// Check of a run that has ended; the error describes the fault.
 type Check = Box<dyn FnMut(&RunReport) -> Result<(), String>>;
 
 /// The result of the seeds that were played.
@@ -40,17 +40,17 @@ type Check = Box<dyn FnMut(&RunReport) -> Result<(), String>>;
 pub struct Simulation {
     /// The first seed; the others follow it.
     pub first_seed: u64,
-    /// Seeds that were asked for.
+    /// Number of requested seeds.
     pub seeds: u64,
-    /// Seeds that were played.
+    /// Number of seeds that were run.
     pub played: u64,
     /// Runs by the status they ended with.
     pub statuses: BTreeMap<ThreadStatus, u64>,
     /// Runs that failed.
     pub failed: u64,
-    /// True if [`Simulator::stop_when`] said that it is enough.
+    /// True if [`Simulator::stop_when`] ended the simulation.
     pub interrupted: bool,
-    /// The first that failed.
+    /// The first failed run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
@@ -76,7 +76,7 @@ pub struct Progress {
     pub failed: u64,
 }
 
-/// Why there is nothing to tell.
+/// Errors that prevent a simulation.
 #[derive(Debug)]
 pub enum SimulateError {
     /// The workflows or profiles have faults.
@@ -203,18 +203,18 @@ impl Simulator {
         self
     }
 
-    /// Asked after every run whether that is enough; such a run does not count.
+    /// Sets a function that is called after every run and ends the simulation if it returns true; that run is not counted.
     #[must_use]
     pub fn stop_when(mut self, is_enough: impl FnMut() -> bool + 'static) -> Self {
         self.stop_when = Box::new(is_enough);
         self
     }
 
-    /// Plays seed after seed, each in an engine of its own. A run that waits for what can never come is cancelled, and
-    /// says so.
+    /// Runs seed after seed, each in a separate engine. A deadlocked run is cancelled, and the reason in its report states the
+    /// deadlock.
     ///
     /// # Errors
-    /// [`SimulateError`]. A run that fails is told, not an error.
+    /// [`SimulateError`]. A failed run is a result, not an error.
     pub fn run(mut self) -> Result<Simulation, SimulateError> {
         let mut told = Simulation {
             first_seed: self.seeds.start,

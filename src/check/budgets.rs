@@ -1,4 +1,4 @@
-//! Budgets whose calls can not be bounded: a call of them would be refused at once.
+//! Faults for calls that draw on a budget and have no upper bound: they would be refused at run time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::models::ModelRegistry;
 
-/// Model calls of workflows with a budget, and of those that they call, of which the most that they may use is not known.
+/// Returns faults for model calls without a known upper bound, in workflows with a budget and in the workflows that these call.
 pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Fault> {
     let by_id: BTreeMap<&str, usize> = loaded
         .workflows
@@ -77,7 +77,7 @@ fn called(node: &NodeConfig) -> Option<&str> {
     }
 }
 
-/// The bound of a node's model calls; none where it has none, or where what is asked is not known before.
+/// Returns the bound of a node's model calls, or `None` if it has no model calls or its request is unknown before the run.
 fn bound(node: &NodeConfig, models: &ModelRegistry) -> Option<CallBound> {
     let nothing = Map::new();
     match node {

@@ -9,7 +9,7 @@ pub(super) fn add(faults: &mut [Fault]) {
     }
 }
 
-/// One sentence; none where the message says what to do.
+/// Returns one sentence of help, or `None` if the message already contains it.
 fn of(code: FaultCode) -> Option<&'static str> {
     Some(match code {
         FaultCode::DuplicateWorkflowId | FaultCode::DuplicateNodeId | FaultCode::DuplicateTriggerId => {
@@ -65,7 +65,7 @@ fn of(code: FaultCode) -> Option<&'static str> {
             "bound it: an `expression` that does not hold for what it causes, or `maxTriggers`"
         }
         FaultCode::WorkflowRing => "break the ring: one trigger less, or an `expression` that comes to fail",
-        // The message, or the help that comes with it, says it.
+        // The message or a separate help text explains the fault.
         FaultCode::InvalidJson
         | FaultCode::LimitExceeded
         | FaultCode::DuplicateField

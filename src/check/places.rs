@@ -10,8 +10,8 @@ use super::Checked;
 use crate::script::{place, place_in_tags};
 
 impl Checked {
-    /// The place in the files of the text of a node that an error came from: the innermost one that says where. None where it came
-    /// from no text, or not from these files.
+    /// Returns the location in the files of the node's text that caused an error: of the innermost error that has a location.
+    /// Returns `None` if no text caused it, or the text is not in these files.
     pub fn place_of(&self, error: &RunError) -> Option<Fault> {
         let chain: Vec<&RunError> = std::iter::successors(Some(error), |error| error.cause.as_ref()).collect();
         chain.iter().enumerate().rev().find_map(|(depth, error)| {
@@ -33,8 +33,8 @@ impl Checked {
         })
     }
 
-    /// The place in the files of the text of a trigger that an error came from: of a trigger of this workflow, or of one that stands
-    /// outside of all. None as for [`Checked::place_of`].
+    /// Returns the location in the files of the trigger's text that caused an error; the trigger belongs to this workflow or to
+    /// none. Returns `None` as [`Checked::place_of`] does.
     pub fn place_in_trigger(&self, workflow_id: &str, trigger_id: &str, error: &RunError) -> Option<Fault> {
         let place = Place::of(error)?;
         let mut workflows = self.loaded().workflows.iter();
@@ -86,7 +86,7 @@ impl<'e> Place<'e> {
         origin.fault_in_text(FaultCode::InvalidExpression, pointers, &in_text, error.message.as_str())
     }
 
-    /// The bytes of a text that this is about; none where it is about another text.
+    /// Returns the byte range in a text to which this location refers, or `None` if it refers to another text.
     fn in_text(&self, text: &str, script: Option<&str>) -> Option<Range<usize>> {
         match self {
             Self::At {

@@ -57,7 +57,7 @@ enum End {
 impl Dice {
     fn fate(&self, rates: &Rates) -> Fate {
         let chance = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // 53 bits: every number between 0 and 1 that a float can tell apart there.
+        // 53 bits: the resolution of a double between 0 and 1.
         let drawn = || (chance.next() >> 11) as f64 / (1_u64 << 53) as f64;
         let (late, end) = (drawn(), drawn());
         let (from, to) = rates.late_ms;
@@ -77,7 +77,7 @@ impl Dice {
 }
 
 impl Fate {
-    /// Waits as long as it takes; the reason where the call is not to be made.
+    /// Waits for the injected delay. Returns an error if the call must not be made.
     async fn pass(self, clock: &WorkClock) -> Result<(), String> {
         if self.late_ms > 0 {
             clock.sleep(self.late_ms).await;

@@ -1,7 +1,7 @@
-//! Faults by configuration: models and tools that fail, stall and answer late, and so out of order.
+//! Fault injection by configuration: models and tools that fail, stall or answer late, and therefore out of order.
 //!
-//! A workflow's retries, timeouts and error edges are seldom taken in a test. With faults they are, and under a seed
-//! ([`EngineBuilder::simulated`](crate::EngineBuilder::simulated)) the same ones again:
+//! Tests seldom exercise a workflow's retries, timeouts and error edges. Injected faults do, and a seed
+//! ([`EngineBuilder::simulated`](crate::EngineBuilder::simulated)) reproduces them:
 //!
 //! ```toml
 //! [faults.models]
@@ -57,10 +57,10 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rates {
-    /// It fails: `MODEL_ERROR`, or a tool result that says so.
+    /// Probability of a failure: `MODEL_ERROR`, or a failed tool result.
     #[serde(default)]
     pub fail: f64,
-    /// It says nothing for `stall_ms` and fails then, as a client that gives up does.
+    /// Probability of no response for `stall_ms`, followed by a failure as of a client timeout.
     #[serde(default)]
     pub stall: f64,
     /// After how many milliseconds a stalled call fails (default ten minutes).
@@ -140,11 +140,11 @@ impl fmt::Display for FaultsError {
 
 impl std::error::Error for FaultsError {}
 
-/// Reads `[faults]` of a file, TOML or JSON as [`load_profiles`](crate::profiles::load_profiles) tells them apart; none
-/// where the file has none.
+/// Reads `[faults]` of a file, in TOML or JSON by the rules of [`load_profiles`](crate::profiles::load_profiles). Returns no faults
+/// if the file has no such section.
 ///
 /// # Errors
-/// The file can not be read, or its faults are not what they should be.
+/// The file cannot be read, or its faults are invalid.
 pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
     let config = ConfigText::read(path).map_err(|error| match error {
         ConfigError::Unreadable { path, error } => FaultsError {
@@ -169,7 +169,7 @@ impl ConfigText {
     }
 }
 
-/// The faults of what a file says.
+/// Reads the faults in a parsed file.
 fn faults_of(written: &Value) -> Result<Faults, String> {
     match written.get("faults") {
         None => Ok(Faults::default()),

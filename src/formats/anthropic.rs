@@ -87,7 +87,7 @@ fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// Thinking that is signed goes back whole; what has no signature is not taken.
+/// Returns signed thinking blocks unchanged; blocks without a signature are omitted, because the provider does not accept them.
 fn recalled_blocks(recalled: Recalled) -> Vec<Value> {
     let mut blocks = Vec::new();
     let mut text: Option<String> = None;
@@ -197,7 +197,7 @@ pub fn read(value: &Value) -> Result<Vec<Message>, FormatError> {
     Ok(read)
 }
 
-/// A turn is one message, or the results of tools and what the user says after them.
+/// Reads a turn: one message, or tool results followed by the user's message.
 fn turn(written: &Value, read: &mut Vec<Message>) -> Result<(), FormatError> {
     let role = match text_at(written, "role", "")? {
         "user" => Role::User,

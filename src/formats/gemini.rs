@@ -10,7 +10,7 @@ use super::openai::media_type;
 use super::reasoning::{Recalled, Thought};
 use super::{FormatError, add_turn, arguments, data_of, data_url, list_at, pieces, text_at};
 
-/// The beginning of the ids that this provider's calls get where it gives none; they are not sent back.
+/// Prefix of the ids generated for calls without an id; such ids are not sent back.
 pub(crate) const OWN_ID: &str = "call-";
 
 /// True if an id was given by the provider.
@@ -19,11 +19,11 @@ fn is_given(id: &str) -> bool {
     !id.is_empty() && !number.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '-'))
 }
 
-/// Writes `systemInstruction` and `contents`. Messages of one role that follow each other become one turn, the results of a
-/// block among them. `recall` gives the signatures of calls that go back to their model.
+/// Writes `systemInstruction` and `contents`. Consecutive messages of one role become one turn, including the results of a block.
+/// `recall` returns the signatures of calls that are sent back to their model.
 ///
 /// # Errors
-/// An image or file whose media type is not known.
+/// An image or file has an unknown media type.
 pub fn write<'a>(
     messages: &'a [Arc<Message>],
     recall: impl Fn(&'a Message) -> Recalled,
@@ -81,7 +81,7 @@ pub fn write<'a>(
     Ok(written)
 }
 
-/// The user's own turn stands apart from the results of tools: a call must be followed by nothing but its results.
+/// Adds the user's parts in a turn separate from tool results, because a call must be followed only by its results.
 fn user(turns: &mut Vec<Value>, parts: Vec<Value>) {
     let answers = |turn: &Value| turn.pointer("/parts/0/functionResponse").is_some();
     if turns.last().is_some_and(answers) && !parts.is_empty() {

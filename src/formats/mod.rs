@@ -1,8 +1,8 @@
-//! Conversations in the forms that people have them in: Pirn's own, OpenAI's, Anthropic's, Gemini's.
+//! Conversations in common formats: those of Pirn, OpenAI, Anthropic and Gemini.
 //!
-//! 1. Reading loses nothing that a model would see: texts, images, files, calls, results, reasoning.
-//! 2. Writing what was read gives the same again, but for spelling (a text and a list of one text are the same).
-//! 3. What one form can not say is an error that names it, never left out in silence.
+//! 1. Reading preserves everything visible to a model: text, images, files, calls, results, reasoning.
+//! 2. Writing a conversation that was read produces an equal one, except for spelling (a string equals a list of one text).
+//! 3. Content that the target format cannot express is an error with its location; it is never omitted silently.
 
 pub mod anthropic;
 pub mod gemini;
@@ -48,8 +48,8 @@ impl Format {
         }
     }
 
-    /// The form that a conversation is in, by what only that form has. A conversation of texts alone is the same in OpenAI's
-    /// form and in Pirn's.
+    /// Detects the format of a conversation by features that only this format has. Conversations of plain text are identical in
+    /// OpenAI's and Pirn's format.
     pub fn of(value: &Value) -> Self {
         let list = messages_of(value);
         let any = |is: &dyn Fn(&Value) -> bool| list.is_some_and(|list| list.iter().any(is));
@@ -279,7 +279,7 @@ fn pieces(message: &Message) -> Vec<pirn_core::message::Part> {
     }
 }
 
-/// Adds parts to the last turn where it has the same role, else begins one.
+/// Adds parts to the last turn if it has this role, otherwise starts a new turn.
 fn add_turn(turns: &mut Vec<Value>, role: &str, field: &str, parts: Vec<Value>) {
     if parts.is_empty() {
         return;

@@ -61,7 +61,7 @@ pub fn write<'a>(
     Ok(written)
 }
 
-/// The heading of what tools gave beside text, as the user's.
+/// Heading of the media from tool results, which are sent in a user message.
 pub(super) const FROM_TOOLS: &str = "From the tools' results:";
 
 fn flush(media: &mut Vec<Value>, written: &mut Vec<Value>) {
@@ -72,7 +72,7 @@ fn flush(media: &mut Vec<Value>, written: &mut Vec<Value>) {
     }
 }
 
-/// An assistant's message that says and asks for nothing is left out: providers refuse it.
+/// Returns an assistant's message, or `None` if it has neither text nor calls: providers reject such messages.
 fn assistant(message: &Message, mut recalled: Recalled) -> Option<Value> {
     let text = (!message.content.trim().is_empty()).then_some(&message.content);
     if text.is_none() && message.tool_calls.is_empty() {
@@ -260,7 +260,7 @@ fn part_of(part: &Value) -> Result<Part, FormatError> {
     })
 }
 
-/// The media type that a provider is told of an image or a file.
+/// Returns the media type to send with an image or a file.
 pub(super) fn media_type<'a>(given: Option<&'a str>, url: &'a str) -> Option<&'a str> {
     given
         .or_else(|| data_of(url).map(|(kind, _)| kind))

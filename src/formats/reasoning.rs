@@ -1,5 +1,5 @@
-//! Reasoning that a model must see again between the tool rounds of a turn: thinking blocks with their signatures,
-//! reasoning text, signatures of calls. It stands in the assistant message's `metadata.reasoning`, opaque to everybody else.
+//! Reasoning that a model needs again between the tool rounds of a turn: thinking blocks with their signatures, reasoning text, and
+//! signatures of calls. It is stored in the assistant message's `metadata.reasoning` and is opaque to all other code.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Recalled {
 }
 
 impl Recalled {
-    /// Text that came beside a reply, and its blocks.
+    /// Creates the reasoning of a reply from its text and its blocks.
     pub(super) fn of_parts<'a>(text: Option<&str>, blocks: impl IntoIterator<Item = &'a Value>) -> Self {
         let text = text
             .filter(|text| !text.is_empty())
@@ -78,7 +78,7 @@ impl Recalled {
         self.signatures.remove(call)?.into_iter().next()
     }
 
-    /// The text and the blocks, for a form that has them beside the reply.
+    /// Returns the text and the blocks, for a format that separates them from the reply.
     pub(super) fn beside(self) -> (Option<String>, Vec<Value>) {
         let (mut texts, mut blocks) = (Vec::new(), Vec::new());
         for thought in self.thoughts {
@@ -98,7 +98,7 @@ impl Recalled {
     }
 }
 
-/// The metadata that keeps it: of a reply of `provider`'s `model`.
+/// Returns message metadata that contains the reasoning of a reply of `provider`'s `model`.
 pub(crate) fn metadata(provider: &str, model: Option<&str>, recalled: Recalled) -> Option<Map<String, Value>> {
     if recalled.is_empty() {
         return None;
@@ -112,7 +112,7 @@ pub(crate) fn metadata(provider: &str, model: Option<&str>, recalled: Recalled) 
     Some(Map::from_iter([(FIELD.to_owned(), json!(kept))]))
 }
 
-/// Keeps it with a message that was read.
+/// Stores the reasoning in a message that was read.
 pub(super) fn note(message: &mut Message, provider: &str, recalled: Recalled) {
     if let Some(kept) = metadata(provider, None, recalled) {
         message.metadata.get_or_insert_default().extend(kept);
@@ -132,7 +132,7 @@ pub(super) fn of_format(message: &Message, format: Format) -> Recalled {
     kept(message).filter(is_its).map(recalled).unwrap_or_default()
 }
 
-/// Anybody may write metadata: what is not ours is nobody's.
+/// Returns the stored reasoning. Metadata of another shape, which anyone may write, is ignored.
 fn kept(message: &Message) -> Option<Kept> {
     let written = message.metadata.as_ref()?.get(FIELD)?;
     Kept::deserialize(written).ok()

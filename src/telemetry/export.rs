@@ -1,4 +1,4 @@
-//! Sends spans to a collector, in batches, on a thread of its own.
+//! Sends spans to a collector in batches, on a dedicated thread.
 #![allow(
     clippy::disallowed_methods,
     reason = "batches are sent by the real clock, on a runtime of their own"
@@ -28,7 +28,7 @@ const DELAY: Duration = Duration::from_secs(1);
 /// Time that the collector may take for a batch.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Options of the export: where spans are sent, and what stands in them.
+/// Options of the export: its destination and the content of spans.
 #[derive(Clone, Debug, Default)]
 pub struct TelemetryOptions {
     /// The collector's address for traces, such as `http://127.0.0.1:4318/v1/traces` (default: the environment's
@@ -36,7 +36,7 @@ pub struct TelemetryOptions {
     pub endpoint: Option<String>,
     /// `service.name` (default `pirn`).
     pub service_name: Option<String>,
-    /// True if replies, arguments and results of tools stand in the spans.
+    /// True if spans contain replies and the arguments and results of tools.
     pub has_contents: bool,
 }
 
@@ -78,7 +78,7 @@ impl Telemetry {
 
 fn run(options: &TelemetryOptions, engine: &WeakEngine, events: Events, told: &mpsc::Sender<Result<(), String>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // Whoever starts it waits to be told.
+    // The thread that starts the exporter waits for this message.
     let tell = |begun| told.send(begun).unwrap_or(());
     match runtime {
         Ok(runtime) => runtime.block_on(async {
@@ -116,7 +116,7 @@ async fn export(exporter: &SpanExporter, mut spans: Spans, engine: &WeakEngine, 
         match heard {
             Ok(Some(Heard::Event(event))) => {
                 if event.sequence > 1 && !spans.knows(&event.run_id) {
-                    // What an earlier process saw is what it exported.
+                    // An earlier process has already exported the spans of these events: observe them for their context only.
                     for event in before(engine, &event).await {
                         spans.observe(&event);
                     }
@@ -139,7 +139,8 @@ async fn export(exporter: &SpanExporter, mut spans: Spans, engine: &WeakEngine, 
     }
 }
 
-/// The events of a run before this one, out of the engine's store: the run goes on from an earlier process.
+/// Reads the events of a run before this one from the engine's store. There are none unless the run was resumed from an earlier
+/// process.
 async fn before(engine: &WeakEngine, event: &Event) -> Vec<Arc<Event>> {
     let engine = engine.upgrade().filter(|engine| engine.store().is_some());
     let Some(engine) = engine else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! Spans of runs, exported by OTLP over HTTP.
 //!
-//! A span is made from two events of a run: the one that begins something and the one that ends it. Its ids derive from the
-//! run's id and the sequence or thread of the first event, so whoever sees the same events makes the same spans.
+//! A span is built from two events of a run: its start and its end. Span ids are derived from the run's id and the sequence number
+//! or thread of the first event, so every observer of these events builds identical spans.
 //!
 //! | span | begins | ends |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `execute_tool` | a tool call starts; where a person is asked before, with the answer | it ends |
 //! | `wait` | a WAIT begins | it ends |
 //!
-//! A wait for a person has no span: it is only in those of the threads and runs around it.
+//! The wait for a person has no separate span; it is part of the spans of the enclosing threads and runs.
 
 mod export;
 pub mod names;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::names;
 
-/// Runs whose spans are open; beyond them the spans of one are given up.
+/// Maximum number of runs with open spans; beyond it, the spans of one run are dropped.
 const MAX_RUNS: usize = 100_000;
 
 /// The spans of all runs that are under way.
@@ -42,9 +42,9 @@ struct Thread {
     join: Option<Open>,
     chat: Option<Chat>,
     tools: BTreeMap<String, Open>,
-    /// A WAIT that it stands in.
+    /// The WAIT node in which the thread is.
     wait: Option<Wait>,
-    /// The tool calls that a person is asked about, by the question's id.
+    /// Tool calls that wait for a person's approval, by the question's id.
     asked: BTreeMap<String, String>,
 }
 
@@ -61,11 +61,11 @@ struct Open {
     attributes: Vec<KeyValue>,
 }
 
-/// A model request; its span waits for the usage, which is told with the node's end.
+/// A model request. Its span stays open until the node's end, whose event contains the usage.
 struct Chat {
     request: Open,
     ended: Option<u64>,
-    /// Of several requests of one node the usage is told in one sum.
+    /// True for the first request of a node: the node's event has only the sum of all its requests.
     is_first: bool,
 }
 
@@ -262,7 +262,7 @@ impl Spans {
                     call.began = event.timestamp;
                 }
             }
-            // One that is tried again goes on waiting.
+            // A retried WAIT continues the first wait.
             EventType::NodeStarted if text("nodeType") == "WAIT" && thread.wait.is_none() => {
                 thread.wait = Some(Wait {
                     open: open(Vec::new()),
@@ -320,10 +320,10 @@ impl Spans {
         let parent = thread.forked_by.clone().or(caller);
         let is_over = run.threads.is_empty();
         let error = event.raised.fields.get("error").filter(|error| error.is_object());
-        // What was cut off with its thread ends with it.
+        // Spans that the end of the thread interrupts end with it.
         let mut open: Vec<Shape<'_>> = Vec::new();
         open.extend(thread.chat.map(|chat| chat.shape(event, None, error)));
-        // A call that nobody has allowed did not begin.
+        // A call that was not approved did not start.
         thread
             .tools
             .retain(|id, _| !thread.asked.values().any(|asked| asked == id));
@@ -407,7 +407,7 @@ impl Spans {
     }
 }
 
-/// A tool's failure is told as text to the model, without a code.
+/// A failed tool returns text to the model and has no error code.
 static TOOL_ERROR: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({"code": "TOOL_ERROR"}));
 
 impl Open {
@@ -469,7 +469,7 @@ fn at(milliseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(milliseconds)
 }
 
-/// FNV-1a and a last mix: the same in every process and version, never 0, which means no id.
+/// Hashes strings by FNV-1a with a final mix: stable across processes and versions, and never 0, which denotes no id.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in parts.iter().flat_map(|part| part.bytes().chain([0xff])) {

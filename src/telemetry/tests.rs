@@ -1,4 +1,4 @@
-//! Spans of runs, and the request that carries them.
+//! Spans of runs, and the export request with them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -11,8 +11,9 @@ use std::sync::{Arc, LazyLock};
 use pirn_core::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
 use pirn_core::definition::{Profile, nearest};
 
-/// The tokenizer that `name` means: a tokenizer's own name (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model's
-/// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`]; a `claude` or `gemini` counts images by its provider's rule. It is one object however often it is asked for.
+/// Returns the tokenizer called `name`: a tokenizer (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model (`gpt-4o`). `None`
+/// and unknown names select the [`Estimator`]; for `claude` and `gemini` it counts images by the provider's rule. Calls with equal
+/// names return one shared object.
 ///
 /// ```
 /// assert_eq!(pirn::tokens::tokenizer(None).name(), "estimate");
@@ -28,8 +29,8 @@ pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
     })
 }
 
-/// The tokenizer of a profile that names none: text is estimated, images and files are counted by the provider's rule; by
-/// that of the model, where a gateway of another protocol stands before it.
+/// Returns the tokenizer of a profile that names none: text is estimated, and images and files are counted by the provider's rule.
+/// The model's family takes precedence, for gateways that translate protocols.
 pub fn of_provider(profile: &Profile) -> Arc<dyn Tokenizer> {
     static OPENAI: LazyLock<Arc<dyn Tokenizer>> = LazyLock::new(|| Arc::new(EstimatorOf(MediaRule::OpenAi)));
     let model = profile.model.as_deref().unwrap_or_default();
@@ -43,13 +44,13 @@ pub fn of_provider(profile: &Profile) -> Arc<dyn Tokenizer> {
     }
 }
 
-/// True if a name means a tokenizer that Pirn brings. Without the feature `tiktoken` every name passes: it may be known
-/// where the workflow runs.
+/// Returns whether a name denotes a built-in tokenizer. Without the feature `tiktoken`, every name passes, because the host that
+/// runs the workflow may have it.
 pub fn is_known(name: &str) -> bool {
     cfg!(not(feature = "tiktoken")) || name == Estimator::NAME || exact(name).is_some()
 }
 
-/// The message about a tokenizer that nobody knows, and what may be meant.
+/// Returns the message about an unknown tokenizer, and a suggestion.
 pub(crate) fn unknown(name: &str) -> (String, String) {
     let message = format!("unknown tokenizer `{name}`");
     let help = nearest(name, names()).map_or_else(
@@ -64,7 +65,7 @@ pub(crate) fn unknown(name: &str) -> (String, String) {
     (message, help)
 }
 
-/// The tokenizers that Pirn brings, by their own names.
+/// Returns the names of the built-in tokenizers.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     #[cfg(feature = "tiktoken")]
     let exact = tiktoken::names();

@@ -24,7 +24,7 @@ static R50K: Shared = Shared::new(|| Tiktoken::shared("r50k_base", tiktoken_rs::
 
 const ALL: [&Shared; 6] = [&O200K, &O200K_HARMONY, &CL100K, &P50K, &P50K_EDIT, &R50K];
 
-/// Their own names.
+/// Returns the names of the tokenizers.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|one| one.name)
 }
@@ -73,7 +73,7 @@ impl Tokenizer for Tiktoken {
 impl Tiktoken {
     fn count_piece(&self, piece: &str) -> u64 {
         let tables = (self.tables)();
-        // It panics where its regular expressions give up.
+        // The tokenizer panics if its regular expression exceeds the backtracking limit.
         catch_unwind(|| tables.count_ordinary(piece) as u64).unwrap_or_else(|_| {
             tracing::warn!(
                 tokenizer = self.name,
@@ -84,12 +84,12 @@ impl Tiktoken {
     }
 }
 
-/// Bytes that are counted at once. The tokenizers' regular expressions give up after a million steps back, which a run of
-/// one kind of character takes where it is long enough.
+/// Maximum bytes counted in one call. The tokenizers' regular expressions fail after a million backtracking steps, which a long run
+/// of one character class can reach.
 const PIECE: usize = 64 << 10;
 
-/// A text in pieces of at most [`PIECE`] bytes. Where it can be it is cut before a space that follows a word, which changes
-/// no count.
+/// Splits a text into pieces of at most [`PIECE`] bytes, if possible before a space that follows a word, which does not change the
+/// count.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if text.is_empty() {
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// One character of each class that the tokenizers' expressions know.
+    /// One character of each class in the tokenizers' regular expressions.
     const CLASSES: &[&str] = &[
         " ",
         "\t",

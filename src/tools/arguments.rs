@@ -1,15 +1,15 @@
-//! The check of arguments against a tool's schema.
+//! Checks arguments against a tool's schema.
 //!
-//! The commonest faults of models (kinds, what is required, lists of allowed values) are told in our own words, the
-//! rest of JSON Schema is checked by `jsonschema`, with the feature `tools`. A schema that it cannot read, or one that
-//! refers to another document, is checked by the first half only.
+//! Frequent errors of models (types, required fields, enumerations) get dedicated messages; `jsonschema` checks the remainder, with
+//! the feature `tools`. A schema that it cannot read, or one with references to other documents, is only checked for the frequent
+//! errors.
 
 use serde_json::Value;
 
 #[cfg(feature = "tools")]
 use super::schema_size::is_bounded;
 
-/// Characters of a fault that are shown: it quotes what was given, or the schema.
+/// Maximum characters of a displayed fault, which quotes the value or the schema.
 const SHOWN: usize = 400;
 
 /// Checks the arguments of one tool.
@@ -40,10 +40,10 @@ impl Checker {
         self.schema.clone()
     }
 
-    /// Checks what is given.
+    /// Checks arguments.
     ///
     /// # Errors
-    /// One sentence that names the place.
+    /// One sentence with the location of the fault.
     pub(super) fn check(&self, given: &Value) -> Result<(), String> {
         check(&self.schema, given)?;
         #[cfg(feature = "tools")]
@@ -118,7 +118,7 @@ fn is_kind(kind: &str, value: &Value) -> bool {
         "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
-        // A kind nobody knows says nothing about the value.
+        // Unknown types accept every value.
         _ => true,
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that are programs. No shell stands between: each argument reaches the program as it is.
+//! Tools that are programs. They are started without a shell: each argument is passed unchanged.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -22,7 +22,7 @@ use super::template::Template;
 /// Bytes of stderr's end, and of stdout's beginning, that a failure shows.
 const SHOWN: usize = 4 * 1024;
 
-/// The answer of a program that says nothing: providers refuse empty results.
+/// Result of a program without output: providers reject empty results.
 const SILENT: &str = "(no output)";
 
 /// A program behind a tool.
@@ -39,7 +39,7 @@ struct Call {
 }
 
 impl CommandTool {
-    /// The tool `spec`, whose result has at most `limit` bytes.
+    /// Creates the tool `spec`, with results of at most `limit` bytes.
     pub(super) fn new(spec: ToolSpec, config: CommandConfig, limit: usize) -> Self {
         Self { spec, config, limit }
     }
@@ -124,7 +124,7 @@ fn written(config: &CommandConfig, given: &Value) -> Result<Vec<String>, String>
     Ok(arguments)
 }
 
-/// True for what a program takes for an option. `-` alone is its input, and a number is a number.
+/// Returns whether a program would parse the value as an option. `-` alone denotes standard input, and numbers are no options.
 fn is_option(value: &Value) -> bool {
     matches!(value, Value::String(text) if text.starts_with('-') && text != "-")
 }

@@ -37,8 +37,7 @@ pub(super) fn of_program(set: &BTreeMap<String, String>, from: &[String]) -> Vec
     inherited.chain(set).collect()
 }
 
-/// True if a program can be found: in the PATH that it is given, where its name has no folder. Where the ending of a
-/// file says what can be run, an ending is tried.
+/// Returns whether a program exists: in the given PATH, if its name has no folder. The extension `.exe` is tried too.
 pub(super) fn has_program(program: &Path, set: &BTreeMap<String, String>, cwd: Option<&Path>) -> bool {
     let is_there = |path: &Path| is_runnable(path) || is_runnable(&path.with_extension("exe"));
     if program.components().count() > 1 {

@@ -52,7 +52,7 @@ pub(super) struct HttpTool {
 }
 
 impl HttpTool {
-    /// The tool `spec`, whose result has at most `limit` bytes.
+    /// Creates the tool `spec`, with results of at most `limit` bytes.
     pub(super) fn new(spec: ToolSpec, config: HttpConfig, limit: usize, shared: Shared) -> Self {
         Self {
             spec,
@@ -73,7 +73,7 @@ impl Tool for HttpTool {
         async move {
             let request = request(&config, &arguments)?;
             let host = request.url().host_str().unwrap_or_default().to_owned();
-            // Without the URL: it may hold what is nobody else's business.
+            // Without the URL, which may contain secrets.
             let broken =
                 |error: reqwest::Error| format!("{host} did not answer: {}", with_causes(&error.without_url()));
             let response = shared.client()?.execute(request).await.map_err(broken)?;
@@ -172,8 +172,8 @@ fn hex(digit: u8) -> char {
         .to_ascii_uppercase()
 }
 
-/// The body and its kind: the one of the config, or, where a request has one by its method, the arguments that stand
-/// nowhere else.
+/// Returns the request body with its media type: the configured body, or, for methods with a body, the arguments that occur nowhere
+/// else.
 fn body(config: &HttpConfig, arguments: &Value) -> Option<(&'static str, Vec<u8>)> {
     const JSON: &str = "application/json";
     match &config.body {
@@ -228,7 +228,7 @@ async fn read(mut response: Response, limit: usize) -> Result<String, String> {
     let elsewhere = elsewhere.map(|place| String::from_utf8_lossy(place.as_bytes()).into_owned());
     let mut body = Head::new(limit);
     let is_whole = loop {
-        // What is over the limit is not waited for: dropping the response ends it.
+        // Do not wait for data beyond the limit: dropping the response closes it.
         if body.is_cut() {
             break false;
         }

@@ -1,7 +1,7 @@
 //! Tools by name: from Rust functions, and from a config file as programs and HTTP requests (docs/tools.md).
 //!
-//! A tool that is unknown, refused, fails, panics, is called wrongly or takes too long answers the model with a text that
-//! says so; none of that ends a run.
+//! A tool call that is refused, invalid, fails, panics or exceeds its time limit returns an explanatory text to the model, and so
+//! does the call of an unknown tool. None of these ends a run.
 #![cfg_attr(feature = "tools", doc = include_str!("../../docs/tools.md"))]
 
 mod approval;

@@ -1,4 +1,4 @@
-//! The kept beginning of an output that may be of any length.
+//! The retained beginning of an output of any length.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -14,7 +14,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Keeps the first `limit` bytes.
+    /// Creates a buffer for the first `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -34,7 +34,7 @@ impl Head {
         self.total > self.bytes.len() as u64
     }
 
-    /// Reads all there is; what is over the limit is read and dropped, so that the writer is not held up.
+    /// Reads until the end. Data beyond the limit is read and discarded, so that the writer is not blocked.
     pub(super) async fn read(mut self, mut from: impl AsyncRead + Unpin) -> std::io::Result<Self> {
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -45,7 +45,7 @@ impl Head {
         }
     }
 
-    /// The text, with a last line that says so where it was cut. `is_whole`: all there was has been counted.
+    /// Returns the text. A truncated text ends with a line about that. `is_whole`: the total size is known.
     pub(super) fn into_text(self, is_whole: bool) -> String {
         let is_cut = self.is_cut();
         let mut bytes = self.bytes;

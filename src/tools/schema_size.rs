@@ -1,5 +1,5 @@
-//! The size of a JSON Schema with every reference replaced by what it refers to: forty definitions, each of which refers twice to
-//! the next, are looked through a million million times for one value.
+//! Computes the size of a JSON Schema with all references expanded. Forty definitions that each refer twice to the next expand to
+//! 10^12 checks for one value.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::tools::arguments::Checker;
 
-    /// Definitions each of which refers twice to the next.
+    /// Creates definitions that each refer twice to the next.
     fn doubling(levels: usize) -> Value {
         let both =
             |next: usize| json!({"allOf": [{"$ref": format!("#/$defs/{next}")}, {"$ref": format!("#/$defs/{next}")}]});

@@ -1,7 +1,7 @@
 //! Templates over a call's arguments: text with `{{path}}`.
 //!
-//! A path begins with the name of an argument; `{{input}}` is all of them, where none has that name. An argument that is
-//! absent or null makes the whole template nothing: what stands around an optional argument goes with it.
+//! A path starts with the name of an argument; `{{input}}` is the object of all arguments, unless one has that name. An absent or
+//! null argument makes the whole template empty, so text around an optional argument is omitted with it.
 
 use std::borrow::Cow;
 
@@ -21,10 +21,10 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads one. `\{{` is a literal `{{`.
+    /// Parses a template. `\{{` is a literal `{{`.
     ///
     /// # Errors
-    /// A sentence that names what is no path.
+    /// A sentence that quotes the invalid path.
     pub(super) fn parse(source: &str) -> Result<Self, String> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut text = String::new();
@@ -103,7 +103,7 @@ impl Template {
         self.render_with(arguments, |value| value)
     }
 
-    /// The argument itself where it is nothing but one path, else the text; none as in [`Template::render`].
+    /// Returns the argument itself if the template is a single path, else the text, or `None` as [`Template::render`] does.
     pub(super) fn value(&self, arguments: &Value) -> Option<Value> {
         match self.pieces.as_slice() {
             [Piece::Path(path)] => value_at(path, arguments).cloned(),

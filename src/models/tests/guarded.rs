@@ -34,7 +34,7 @@ fn failing(kind: &str, more: &Value) -> Value {
     json!({ "error": error })
 }
 
-/// Asks profile `a` once, as a thread does.
+/// Calls profile `a` once, as a thread does.
 fn ask(registry: &ModelRegistry, caller: &Caller) -> Result<ModelReply, RunError> {
     let (profile, model) = registry.choose(Some("a"));
     let call = ModelCall {
@@ -253,7 +253,7 @@ fn so_many_tokens_a_minute_by_what_the_model_reports() {
             caller.host.host().now()
         })
         .collect();
-    // A hundred tokens each, known only when it has ended: the third takes it over the limit, the fourth waits.
+    // A hundred tokens each, reported only at the end: the third exceeds the limit, so the fourth waits.
     assert_eq!(times, [1_000, 2_000, 3_000, 61_000, 62_000]);
 }
 
@@ -268,7 +268,7 @@ fn a_fallback_that_does_not_exist_is_a_fault() {
     assert_eq!((faults.len(), faults[0].pointer.as_str()), (1, "/fallback/1"));
 }
 
-/// Remembers what it was asked.
+/// Records its requests.
 #[derive(Default)]
 struct Seer {
     calls: Mutex<Vec<ModelCall>>,

@@ -35,7 +35,7 @@ impl Caller {
         }
     }
 
-    /// A thread whose only user message is `text`.
+    /// Creates a call from a thread with `text` as its only user message.
     fn saying(text: &str) -> Self {
         Self {
             messages: vec![Message::new(Role::User, text)],

@@ -1,5 +1,5 @@
-//! Reading a table of a config file field by field: every fault is noted with its place, an unknown field with the
-//! nearest known one.
+//! Reads a table of a config file field by field. Every fault is recorded with its location, an unknown field with the most similar
+//! known one.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::ConfigFault;
 
-/// A table that is being read. [`Fields::finish`] says what was not asked for.
+/// A table in the process of reading. [`Fields::finish`] reports the fields that were not read.
 pub(super) struct Fields<'a> {
     entry: &'a str,
     pointer: String,
@@ -45,12 +45,12 @@ impl<'a> Fields<'a> {
         self.faults.push(ConfigFault::new(self.entry, pointer, message));
     }
 
-    /// True if something stands at `name`, and was not read yet.
+    /// Returns whether a field exists and was not read yet.
     pub(super) fn has(&self, name: &str) -> bool {
         self.left.contains_key(name)
     }
 
-    /// Leaves these alone: what is wrong with the table has been said.
+    /// Marks fields as read: the fault of the table was already reported.
     #[cfg(feature = "mcp")]
     pub(super) fn forget(&mut self, names: &[&'static str]) {
         self.known.extend(names);
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whatever stands at `name`.
+    /// Returns the value of a field.
     pub(super) fn value(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
         self.left.remove(name)
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
     #[cfg(feature = "mcp")]
     pub(super) fn variable(&mut self, name: &'static str) -> String {
         let text = self.required(name);
-        // An empty one is said to be missing.
+        // An empty name is already reported as missing.
         if let Some(fault) = variable_name_fault(&text).filter(|_| !text.is_empty()) {
             self.fault(name, fault);
         }
@@ -220,7 +220,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// Faults for what nothing asked for.
+    /// Records faults for all fields that were not read.
     pub(super) fn finish(mut self) {
         self.note_unknown();
     }

@@ -7,19 +7,19 @@ use serde::Deserialize;
 use super::fields::Fields;
 use crate::tools::Approval;
 
-/// Milliseconds a call may take where the entry does not say.
+/// Default timeout of a call, in milliseconds.
 const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
-/// Milliseconds a call may take at most: a day.
+/// Maximum timeout of a call, in milliseconds: one day.
 const MOST_TIMEOUT: Millis = 86_400_000;
 /// Milliseconds that a call waits for consent at most: 30 days.
 const MOST_APPROVAL: Millis = 30 * MOST_TIMEOUT;
-/// Bytes of a result where the entry does not say.
+/// Default maximum size of a result, in bytes.
 const DEFAULT_OUTPUT: u64 = 64 * 1024;
-/// Bytes of a result at most.
+/// Maximum configurable size of a result, in bytes.
 const MOST_OUTPUT: u64 = 16 * 1024 * 1024;
-/// Calls at once where the entry does not say.
+/// Default maximum number of concurrent calls.
 const DEFAULT_PARALLEL: u64 = 8;
-/// Calls at once at most.
+/// Maximum configurable number of concurrent calls.
 const MOST_PARALLEL: u64 = 1_024;
 
 /// The limits of a tool's calls.

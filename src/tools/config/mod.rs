@@ -1,7 +1,7 @@
 //! Tools from a config file: `[[tools]]` and `[[mcpServers]]` of `pirn.toml` (docs/tools.md has every field).
 //!
-//! Reading is strict: an unknown field is a fault that names the nearest known one, a template that names no argument of
-//! the schema too, and all faults are reported at once.
+//! Reading is strict: unknown fields are faults that suggest the most similar known field, and so are templates that refer to
+//! unknown arguments. All faults are reported at once.
 
 mod fields;
 mod limits;
@@ -35,15 +35,15 @@ pub(super) use tool::{Argument, Body, CommandConfig, HttpConfig, Kind, Shape};
 /// One thing that is wrong with an entry of a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
-    /// The entry's name, or its place (`tools #2`) where it has none.
+    /// The entry's name, or its position (`tools #2`) if it has no name.
     pub entry: String,
-    /// JSON pointer to the entry in its file: `/tools/2`; empty for what is no entry.
+    /// JSON pointer to the entry in its file, such as `/tools/2`; empty for faults outside of entries.
     pub place: String,
-    /// JSON pointer into the entry: `/command/args/2`.
+    /// JSON pointer into the entry, such as `/command/args/2`.
     pub pointer: String,
-    /// Line of the file, from 1; none for what was not read from a file.
+    /// Line of the file, from 1; `None` if it was not read from a file.
     pub line: Option<u32>,
-    /// One sentence for a person.
+    /// One sentence, for display.
     pub message: String,
 }
 
@@ -119,7 +119,7 @@ impl ConfigText {
         })
     }
 
-    /// Profiles that MCP servers may ask and that there are not.
+    /// Returns faults for undefined profiles that MCP servers may call.
     #[cfg(feature = "mcp")]
     pub(crate) fn unknown_sampling(&self, known: &BTreeSet<String>) -> Vec<Fault> {
         let servers = self.tools().map(|tools| tools.mcp_servers).unwrap_or_default();
@@ -160,8 +160,8 @@ pub struct ToolsConfig {
 }
 
 impl ToolsConfig {
-    /// The tool names for LLM nodes, as far as a file can say it: a name that ends with `*` stands for whatever an MCP
-    /// server has under that beginning.
+    /// Returns the tool names for LLM nodes, as far as the file determines them: a name that ends with `*` matches all tools of an
+    /// MCP server with that prefix.
     pub fn names(&self) -> BTreeSet<String> {
         let own = self.tools.iter().map(|tool| tool.name.clone());
         #[cfg(feature = "mcp")]
@@ -169,7 +169,7 @@ impl ToolsConfig {
         own.collect()
     }
 
-    /// The entries whose program is not on this machine, as it is looked for when they are called.
+    /// Returns the entries with a program that is not found on this machine, by the lookup that a call uses.
     pub fn missing_programs(&self) -> Vec<ConfigFault> {
         let is_missing = |program: &Path, env: &BTreeMap<String, String>, cwd: Option<&Path>| {
             (!environment::has_program(program, env, cwd)).then(|| {
@@ -210,11 +210,11 @@ pub fn load_tools(path: impl AsRef<Path>) -> Result<ToolsConfig, ToolsError> {
     ConfigText::read(path).map_err(ToolsError::File)?.tools()
 }
 
-/// Reads the tools of `{"tools": [...]}`, with `folder` for relative paths; fields that are not about tools are
-/// somebody else's.
+/// Reads the tools of `{"tools": [...]}`, with `folder` as the base of relative paths. Fields that do not concern tools are
+/// ignored.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All faults.
 pub fn tools_of(written: Value, folder: &Path) -> Result<ToolsConfig, Vec<ConfigFault>> {
     let Value::Object(mut file) = written else {
         return Ok(ToolsConfig::default());

@@ -9,13 +9,13 @@ use super::fields::Fields;
 use super::limits::CallLimits;
 use super::tool;
 
-/// Milliseconds until a server must have listed its tools, where the entry does not say.
+/// Default time for a server to start and list its tools, in milliseconds.
 const DEFAULT_START: Millis = 30_000;
-/// Milliseconds until then at most.
+/// Maximum configurable time for it.
 const MOST_START: Millis = 600_000;
-/// Times a server that has ended is started again, where the entry does not say.
+/// Default number of restarts of a server that has exited.
 const DEFAULT_RESTARTS: u64 = 3;
-/// Times at most.
+/// Maximum configurable number of restarts.
 const MOST_RESTARTS: u64 = 1_000_000;
 
 /// An MCP server as a config file describes it.
@@ -33,9 +33,9 @@ pub struct McpServerConfig {
     pub limits: CallLimits,
     /// Times it is started again when it has ended by itself.
     pub restarts: u64,
-    /// Folders that it is told to work in.
+    /// Folders that the server receives as its roots.
     pub roots: Vec<PathBuf>,
-    /// The profile whose model answers what the server asks models; none: it may ask none.
+    /// Profile that serves the server's sampling requests; `None`: such requests are refused.
     pub sampling: Option<String>,
     pub(in crate::tools) transport: Transport,
 }
@@ -182,7 +182,7 @@ fn oauth_of(fields: &mut Fields<'_>, server: &str) -> OauthConfig {
     }
 }
 
-/// True if others can read what is sent to a URL.
+/// Returns whether requests to a URL are unencrypted and leave this machine.
 fn is_in_the_clear(url: &str) -> bool {
     reqwest::Url::parse(url).is_ok_and(|url| {
         let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
@@ -208,7 +208,7 @@ impl McpServerConfig {
         format!("mcp {}", self.id)
     }
 
-    /// The names of its tools; where the entry does not say which it has, the beginning of their names and `*`.
+    /// Returns the names of the server's tools, or the prefix of their names with `*` if the entry does not list them.
     pub(super) fn names(&self) -> Vec<String> {
         match &self.tools {
             None => vec![format!("{}*", self.prefix)],
@@ -216,7 +216,7 @@ impl McpServerConfig {
         }
     }
 
-    /// The name here of the server's tool: with `_` for what a name may not have (MCP allows dots and slashes).
+    /// Returns the registered name of a server's tool: `_` replaces characters that are invalid here (MCP allows dots and slashes).
     pub(in crate::tools) fn name_of(&self, theirs: &str) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = theirs.chars().map(|c| if is_plain(c) { c } else { '_' });

@@ -1,4 +1,4 @@
-//! Config files: what they may say.
+//! Validation of config files.
 
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, a borrow at every call says nothing
 

@@ -55,7 +55,7 @@ pub(in crate::tools) enum Argument {
     Together(Vec<Template>),
 }
 
-/// A request, and where a call's arguments stand in it.
+/// An HTTP request, and the positions of a call's arguments in it.
 #[derive(Clone, Debug)]
 pub(in crate::tools) struct HttpConfig {
     pub(in crate::tools) method: Method,
@@ -156,13 +156,13 @@ fn schema(fields: &mut Fields<'_>) -> Value {
     schema
 }
 
-/// The names of the arguments; none where the schema does not say.
+/// Returns the names of the arguments, or `None` if the schema does not list them.
 fn properties(schema: &Value) -> Option<Vec<String>> {
     let properties = schema.get("properties")?.as_object()?;
     Some(properties.keys().cloned().collect())
 }
 
-/// Reads a template that may name the arguments in `known`.
+/// Parses a template that may refer to the arguments in `known`.
 fn template(fields: &mut Fields<'_>, place: &str, source: &str, known: Option<&[String]>) -> Option<Template> {
     let template = match Template::parse(source) {
         Ok(template) => template,
@@ -334,13 +334,13 @@ pub(super) fn header_tables(fields: &mut Fields<'_>) -> (BTreeMap<String, String
     tables.into()
 }
 
-/// The scheme and the host stand in the file: no argument chooses them.
+/// Requires a literal scheme and host, so that arguments cannot choose them.
 fn check_host(fields: &mut Fields<'_>, url: &Template) {
     let beginning = url.beginning();
     let after = ["http://", "https://"]
         .iter()
         .find_map(|scheme| beginning.strip_prefix(scheme));
-    // A parser skips slashes before a host, so the host must stand directly after the scheme's.
+    // URL parsers skip extra slashes before a host, so the host must follow the scheme directly.
     let host_end = after.and_then(|after| after.find(['/', '?', '#', '\\']));
     match (after, host_end) {
         (None, _) => fields.fault("url", "must begin with http:// or https://, and no argument in it"),

@@ -214,7 +214,7 @@ fn read_to_end(pipe: &std::path::Path) -> String {
     std::fs::read_to_string(pipe).expect("readable")
 }
 
-/// A program that starts another one; both hold `pipe` open for as long as they live.
+/// A program that starts another one; both hold `pipe` open until they exit.
 fn nest(folder: &Folder) -> (PathBuf, String) {
     let pipe = folder.0.join("pipe");
     let made = std::process::Command::new("mkfifo")

@@ -24,7 +24,7 @@ impl Seen {
     }
 }
 
-/// A server that gives these answers, one a connection, and tells what it was asked.
+/// A server that sends these responses, one per connection, and records the requests.
 struct Server {
     url: String,
     seen: JoinHandle<Vec<Seen>>,
@@ -80,7 +80,7 @@ fn answer(status: &str, body: &str) -> String {
     )
 }
 
-/// Calls a tool once, at a server that answers so; what it said and what it saw.
+/// Calls a tool once against a server with these responses; returns the result and the recorded requests.
 fn once(http: impl FnOnce(&str) -> Value, given: Value, answers: Vec<String>) -> (Result<String, String>, Vec<Seen>) {
     let server = Server::answering(answers);
     let tool = registry(

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::tools::{ToolRegistry, tools_of};
 
-/// Real time, on whatever runtime asks.
+/// Real time, on the runtime of the caller.
 struct RealTime(Instant);
 
 #[allow(clippy::disallowed_methods)] // The tools are real programs, so is their time.
@@ -31,7 +31,7 @@ pub(super) fn clock() -> WorkClock {
     WorkClock::new(std::sync::Arc::new(RealTime(Instant::now())))
 }
 
-/// The registry of one tool `t` whose arguments are `properties`, none required.
+/// Creates a registry of one tool `t` with the arguments `properties`, all optional.
 #[track_caller]
 pub(super) fn registry(properties: &Value, mut tool: Value) -> ToolRegistry {
     tool["name"] = json!("t");
