@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{CodeLimits, HostFunctions, Logs, StopFlag};
 
-/// The body of an async function, and everything it is run with. It can move to another thread.
+/// The body of an async function with all its inputs. It can be moved to another thread.
 ///
-/// The script sees the names that expressions see, and the host's functions by theirs. What it is given are copies;
-/// its return value is all that comes back.
+/// The script sees the names that expressions see, and the host's functions by name. Its inputs are copies; its return value is its
+/// only result.
 #[derive(Clone, Debug)]
 pub struct CodeJob {
     /// The body.
@@ -23,7 +23,7 @@ pub struct CodeJob {
     pub functions: Arc<HostFunctions>,
     /// Stops it.
     pub stop: StopFlag,
-    /// For `Math.random`, which throws where there is none.
+    /// Seed of `Math.random`, which throws if there is none.
     pub seed: Option<u64>,
 }
 
@@ -124,7 +124,7 @@ fn run(_: CodeJob) -> CodeOutcome {
     }
 }
 
-/// The answer to everything but plain paths where there is no JavaScript.
+/// The fault of everything except plain paths in a build without JavaScript.
 #[cfg(not(feature = "javascript"))]
 pub(super) fn built_without() -> ScriptFault {
     ScriptFault::error("this program was built without JavaScript")

@@ -38,7 +38,7 @@ fn context(arguments: Vec<Value>) -> Result<CompressionContext, String> {
         }
         Some(_) | None => return Err("it takes a CompressionContext, or messages, markMap and config".to_owned()),
     };
-    // What a workflow was not given is null or undefined in a script: that is, absent.
+    // Values that the workflow does not set are null or undefined in a script: treat them as absent.
     fields.retain(|_, value| !value.is_null());
     if !fields.contains_key("messages") {
         return Err("there are no `messages`".to_owned());

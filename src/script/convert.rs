@@ -1,15 +1,15 @@
 //! JSON to JavaScript and back.
 //!
-//! Into JavaScript nothing is lost but what a double cannot hold (integers beyond 2^53). Back, a result must be
-//! what JSON can hold: `undefined` is `null`, a member that is `undefined` is left out, and what would silently
-//! become something else (`NaN`, a function, a `Map`) is an error that says where it is.
+//! Conversion to JavaScript is lossless except for integers beyond 2^53, which a double cannot represent. Conversion back accepts
+//! JSON values only: `undefined` becomes `null`, members that are `undefined` are omitted, and values that would change silently
+//! (`NaN`, a function, a `Map`) are errors with their location.
 
 use rquickjs::{Ctx, Error, Function, IntoJs, Object, String as JsString, Value as JsValue, atom::PredefinedAtom};
 use serde_json::{Map, Number, Value};
 
 use super::interrupt::Interrupt;
 
-/// Levels of lists and objects in a result. What is deeper could not be read again from JSON text.
+/// Maximum nesting of lists and objects in a result. A deeper result could not be parsed from JSON text again.
 pub(super) const DEEPEST: usize = pirn_core::value::MAX_LEVELS;
 
 /// Integers beyond this have no exact double.
@@ -67,7 +67,7 @@ impl NotJson {
     }
 }
 
-/// Reads results: counts what they take, so that a small graph that is a huge tree is noticed.
+/// Converts results and counts their size, so that a small object graph that expands to a huge tree is detected.
 pub(super) struct Reader<'a, 'js> {
     /// Makes text whole that was cut in the middle of a character.
     well_formed: &'a Function<'js>,

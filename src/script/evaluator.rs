@@ -15,11 +15,11 @@ use super::deadline::now;
 use super::expressions::{Expressions, Script};
 use super::template::Template;
 
-/// Evaluates expressions and templates. One for each thread of the operating system, made there (it is not `Send`);
-/// it keeps what it compiled, by graph and snippet.
+/// Evaluates expressions and templates. Each operating system thread creates its own evaluator, which is not `Send` and caches
+/// compiled snippets by graph and snippet.
 ///
-/// A [plain](Plain) expression takes no JavaScript. An expression that hit a limit leaves nothing behind: its realm is made
-/// anew.
+/// A [plain](Plain) expression needs no JavaScript. The realm is replaced after an expression that exceeded a limit, so no state of
+/// it remains.
 pub struct JsEvaluator {
     limits: ExpressionLimits,
     expressions: Cache<Expression>,
@@ -30,9 +30,9 @@ pub struct JsEvaluator {
 }
 
 enum Place {
-    /// On a thread that others wait for: what is not certain to be short is left for later.
+    /// On a thread that other work waits for: snippets that may take long are deferred.
     Short,
-    /// On a thread of scripts.
+    /// On a script thread.
     #[cfg(feature = "javascript")]
     Whole(Box<dyn JavaScript>),
     #[cfg(not(feature = "javascript"))]
@@ -71,12 +71,12 @@ impl JsEvaluator {
         Self::with(limits, Place::Whole)
     }
 
-    /// An evaluator that leaves for later what is not certain to be short.
+    /// Creates an evaluator that defers snippets that may take long.
     pub fn in_place() -> Self {
         Self::with(ExpressionLimits::default(), Place::Short)
     }
 
-    /// An evaluator whose JavaScript runs elsewhere.
+    /// Creates an evaluator that delegates JavaScript to another implementation.
     #[cfg(feature = "javascript")]
     pub(super) fn through(limits: ExpressionLimits, javascript: Box<dyn JavaScript>) -> Self {
         Self::with(limits, Place::Whole(javascript))

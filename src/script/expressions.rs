@@ -67,7 +67,7 @@ impl Script {
     }
 }
 
-/// A realm, made when the first expression comes, and what was compiled in it.
+/// A realm, created with the first expression, and the snippets compiled in it.
 pub(super) struct Expressions {
     limits: ExpressionLimits,
     compiled: HashMap<u64, Result<Compiled, ScriptFault>>,
@@ -83,8 +83,8 @@ impl Expressions {
         }
     }
 
-    /// Runs a text. Where it finds no memory in a realm that others have used, it has a fresh one: what they left behind is
-    /// not its own fault.
+    /// Runs a snippet. If it runs out of memory in a realm that others have used, it is run again in a fresh one, because their
+    /// residue may be the cause.
     fn run<R>(
         &mut self,
         script: &Script,
@@ -99,7 +99,8 @@ impl Expressions {
         }
     }
 
-    /// One attempt. What was compiled goes with its realm, so nothing of it is held when this returns.
+    /// Runs one attempt. No handle to a compiled snippet outlives this call, because the next attempt may replace the realm that
+    /// owns it.
     fn attempt<R>(
         &mut self,
         script: &Script,
@@ -155,7 +156,7 @@ impl JavaScript for Expressions {
 
 impl Drop for Expressions {
     fn drop(&mut self) {
-        // What was compiled belongs to the realm's runtime and must go first.
+        // Compiled snippets belong to the realm's runtime and must be dropped first.
         self.compiled.clear();
     }
 }

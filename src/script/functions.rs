@@ -15,7 +15,7 @@ pub type HostFunction = Arc<dyn Fn(Vec<Value>) -> Result<Value, String> + Send +
 pub struct HostFunctions(BTreeMap<Arc<str>, HostFunction>);
 
 impl HostFunctions {
-    /// The same functions and this one: `functions.with("double", |arguments| ...)`.
+    /// Returns the functions with this one added: `functions.with("double", |arguments| ...)`.
     #[must_use]
     pub fn with(
         mut self,
@@ -26,7 +26,7 @@ impl HostFunctions {
         self
     }
 
-    /// Adds a function; one of the same name is replaced.
+    /// Adds a function, replacing one of equal name.
     pub fn insert(&mut self, name: impl Into<Arc<str>>, function: HostFunction) {
         self.0.insert(name.into(), function);
     }
@@ -39,7 +39,7 @@ impl HostFunctions {
     /// Calls a function.
     ///
     /// # Errors
-    /// Fails if the function fails, or there is none of that name.
+    /// Fails if the function fails or does not exist.
     pub fn call(&self, name: &str, arguments: Vec<Value>) -> Result<Value, String> {
         match self.0.get(name) {
             Some(function) => function(arguments),
@@ -63,12 +63,12 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Lines that are kept.
+    /// Maximum number of retained lines.
     pub const MOST_LINES: usize = 100;
-    /// Bytes that are kept.
+    /// Maximum number of retained bytes.
     pub const MOST_BYTES: usize = 64 << 10;
 
-    /// As an engine hears it.
+    /// Converts the logs to the form that the engine receives.
     pub(super) fn into_script_logs(self) -> ScriptLogs {
         ScriptLogs {
             lines: self.lines,
@@ -81,7 +81,7 @@ impl Logs {
         self.lines.iter().map(|(level, line)| (level.as_ref(), line.as_str()))
     }
 
-    /// Lines that were not kept.
+    /// Returns the number of dropped lines.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -96,7 +96,7 @@ impl Logs {
         self.lines.push((level.into(), line.to_owned()));
     }
 
-    /// So many more were not kept.
+    /// Adds to the number of dropped lines.
     #[cfg(feature = "javascript")]
     pub(super) fn drop_more(&mut self, lines: u64) {
         self.dropped = self.dropped.saturating_add(lines);

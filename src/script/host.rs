@@ -40,7 +40,7 @@ pub(super) fn host_object<'js>(
     host.set(
         "pause",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
-            // Whoever catches it is stopped at his next step.
+            // A script that catches this error is interrupted at its next poll.
             if polled.must_stop_after_much() {
                 Err(throw(&ctx, "its time is up"))
             } else {

@@ -28,8 +28,9 @@ pub(super) struct Interrupt {
 
 const NEVER: u64 = u64::MAX;
 
-/// Times the engine must have asked before time can be up, unless the thread has been computing for half of it. It asks after
-/// some ten thousand steps, which may be long ones: a short text that a busy machine keeps waiting is not taken for a long one.
+/// Minimum number of polls before the time limit applies, unless the thread has used CPU time for half of the limit. The engine
+/// polls about every ten thousand steps, which may be slow ones. This way a short snippet is not interrupted only because a busy
+/// machine delays it.
 const LEAST_ASKED: u32 = 20;
 
 impl Interrupt {
@@ -62,7 +63,7 @@ impl Interrupt {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// True if it is time to stop, asked by built-ins that looked at much: a call counts for several steps of a text.
+    /// Polled by built-in functions after much work; one call counts as several steps. Returns whether to stop.
     pub(super) fn must_stop_after_much(&self) -> bool {
         self.asked.fetch_add(LEAST_ASKED / 2, Ordering::Relaxed);
         self.must_stop()

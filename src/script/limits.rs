@@ -1,4 +1,4 @@
-//! Limits on texts, and where they run.
+//! Limits of snippets, and their isolation level.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub struct ExpressionLimits {
     pub memory: usize,
     /// Bytes of stack (default 256 KiB).
     pub stack: usize,
-    /// Compiled texts that are kept (default 4096); one more, and all are compiled anew when next used.
+    /// Maximum number of cached compiled snippets (default 4096). When it is exceeded, the cache is cleared.
     pub cached: usize,
 }
 
@@ -49,11 +49,11 @@ impl Default for CodeLimits {
     }
 }
 
-/// The isolation of JavaScript. `docs/security.md` says what each level keeps out.
+/// Isolation level of JavaScript. `docs/security.md` describes the protection of each level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScriptLevel {
-    /// On threads of this process. A script that sits in a built-in function which does not ask for the time keeps its
-    /// thread; the thread is given up and replaced.
+    /// On threads of this process. A script inside a built-in function that does not poll the time limit occupies its thread, which
+    /// is then abandoned and replaced.
     #[default]
     Thread,
     /// In worker processes, which are killed at the limit and replaced.
@@ -70,13 +70,13 @@ pub struct WorkerProgram {
 }
 
 impl WorkerProgram {
-    /// The argument that [`serve_worker`](super::serve_worker) knows a worker by.
+    /// Command-line argument by which [`serve_worker`](super::serve_worker) recognizes a worker process.
     pub const ARGUMENT: &str = "--pirn-script-worker";
 
-    /// This program once more.
+    /// Uses the current executable as the worker.
     ///
     /// # Errors
-    /// Fails if the operating system does not say which program this is.
+    /// Fails if the operating system cannot determine the executable's path.
     pub fn this_program() -> std::io::Result<Self> {
         Ok(Self::at(std::env::current_exe()?))
     }

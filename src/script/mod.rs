@@ -1,13 +1,13 @@
-//! Text that is evaluated: expressions and CODE in QuickJS, templates in handlebars.
+//! Evaluation of snippets: expressions and CODE in QuickJS, templates in handlebars.
 //!
-//! - [`JsEvaluator`] evaluates expressions and templates; one for each thread of the operating system.
-//! - [`CodeJob`] is the run of one CODE node.
-//! - [`ScriptPort`] runs both on threads of its own, or in worker processes ([`ScriptSettings`]).
-//! - [`TextSyntax`] checks texts when a workflow is loaded.
+//! - [`JsEvaluator`] evaluates expressions and templates; each operating system thread has one.
+//! - [`CodeJob`] is the execution of one CODE node.
+//! - [`ScriptPort`] runs both on dedicated threads, or in worker processes ([`ScriptSettings`]).
+//! - [`TextSyntax`] checks snippets when a workflow is loaded.
 //!
-//! [`pirn_core::script`] says what texts see. A text cannot reach files, the network, clocks or chance, and
-//! leaves nothing behind for the next one. Every text has limits on time, memory and stack. `docs/security.md` says what
-//! holds where QuickJS does not keep to them.
+//! [`pirn_core::script`] documents the names visible to snippets. A snippet cannot access files, the network, clocks or random
+//! numbers, and no state of it remains for the next one. Every snippet has limits on time, memory and stack. `docs/security.md`
+//! describes the guarantees if QuickJS fails to enforce them.
 
 mod code;
 mod compress;

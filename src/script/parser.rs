@@ -13,7 +13,7 @@ use super::ExpressionLimits;
 use super::interrupt::Interrupt;
 use super::realm::{Form, evaluate, fresh_label, function, out_of_memory, thrown};
 
-/// Compiling takes time too; a text is small, so this limit is only hit by a machine that stands still.
+/// Time limit of compilation. Snippets are small, so only a stalled machine reaches it.
 const TIME: Duration = Duration::from_secs(5);
 
 /// A runtime and a context that texts are read in.

@@ -5,14 +5,14 @@
 
 use pirn_core::script::Path;
 
-/// An expression without `{{path}}`s, and what they were.
+/// An expression with its `{{path}}`s replaced, and the replaced paths.
 pub(super) struct Rewritten {
     pub(super) source: String,
     pub(super) paths: Vec<Path>,
     pub(super) shifts: Shifts,
 }
 
-/// Offsets where the rewritten text goes on as it was: bytes of the new text and of the old one, ascending.
+/// Offsets at which the rewritten text matches the original again: byte offsets in the new and the old text, ascending.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shifts(Vec<(usize, usize)>);
 
@@ -26,7 +26,7 @@ impl Shifts {
     }
 }
 
-/// Rewrites an expression; `None` where it has no `{{path}}`. `call` gives the text that reads path number `n`.
+/// Rewrites an expression, or returns `None` if it has no `{{path}}`. `call` returns the text that reads path number `n`.
 pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Rewritten> {
     if !source.contains("{{") {
         return None;

@@ -1,4 +1,4 @@
-//! CODE and expressions as an engine asks for them.
+//! The engine's interface to CODE and expressions.
 
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ pub struct ScriptPort {
 /// Finds the tokenizer of a name.
 type TokenizerByName = Arc<dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync>;
 
-/// An evaluator for a thread where others wait, which leaves for later what is not certain to be short: what
-/// `Ports::evaluator` is made of.
+/// Creates an evaluator for a thread that other work waits for; it defers snippets that may take long. Used for `Ports::evaluator`.
 pub fn evaluator() -> Box<dyn Evaluator> {
     Box::new(JsEvaluator::in_place())
 }
@@ -43,14 +42,14 @@ impl ScriptPort {
         }
     }
 
-    /// The same port whose scripts can call these functions too.
+    /// Returns the port with additional functions for scripts.
     #[must_use]
     pub fn with_functions(mut self, functions: HostFunctions) -> Self {
         self.functions = Arc::new(functions);
         self
     }
 
-    /// The same port that counts with other tokenizers (for `compressMessages`; by the workflow's `config.tokenizer`).
+    /// Returns the port with other tokenizers for `compressMessages`, selected by the workflow's `config.tokenizer`.
     #[must_use]
     pub fn with_tokenizers(
         mut self,

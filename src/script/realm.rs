@@ -1,15 +1,15 @@
-//! A hardened QuickJS realm: one runtime, one context, its limits, and the names that texts in it see.
+//! A hardened QuickJS realm: one runtime, one context, its limits, and the names visible to snippets.
 //!
-//! The measures that keep a text in:
+//! Isolation measures:
 //!
-//! 1. It is the body of a strict function inside `with (scope)`: a bare name that JavaScript itself does not know is
-//!    a member of `scope`, read when the text reads it.
-//! 2. The function's body is a labelled block that ends in `break LABEL`, and nobody can guess the label: a text that
-//!    closes the brackets around it to get out does not parse.
-//! 3. What compiles text, tells the time or draws lots is taken away (`prelude.js`); in a realm that many texts share,
-//!    everything that is left is frozen.
-//! 4. Time is asked for by QuickJS as it runs, in regular expressions too, and its answer cannot be caught. A realm
-//!    that hit a limit is thrown away.
+//! 1. A snippet is the body of a strict function inside `with (scope)`: a bare name that JavaScript does not define is a member of
+//!    `scope`, read at the time of use.
+//! 2. The function's body is a labelled block that ends in `break LABEL`, with a random label. A snippet that closes the enclosing
+//!    brackets to escape does not parse.
+//! 3. Functions that compile code, read the clock or generate random numbers are removed (`prelude.js`). In a realm that several
+//!    snippets share, all remaining objects are frozen.
+//! 4. QuickJS polls the time limit while it runs, including in regular expressions, and scripts cannot catch the interruption. A
+//!    realm that exceeded a limit is discarded.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,7 @@ use super::{Logs, StopFlag};
 #[derive(Clone, Debug)]
 pub(super) struct Compiled(Persistent<Function<'static>>);
 
-/// A realm. Fields are dropped in order: what is saved of the runtime before the runtime.
+/// A realm. Fields are dropped in order: saved handles must be dropped before their runtime.
 pub(super) struct Realm {
     run: Persistent<Function<'static>>,
     truth: Persistent<Function<'static>>,
@@ -226,12 +226,12 @@ impl Realm {
             let forget = || self.forget.clone().restore(&ctx)?.call::<_, ()>(());
             (result, forget())
         });
-        // What it could not forget goes with it.
+        // If clearing fails, values of this run may remain, so discard the realm.
         self.spent |= forgotten.is_err();
         self.finished(result)
     }
 
-    /// Compiling takes time too; a text is small, so this limit is only hit by a machine that stands still.
+    /// Compiles with a fixed time limit. Snippets are small, so only a stalled machine reaches it.
     fn watched<R>(&mut self, body: impl FnOnce(&Self) -> Result<R, ScriptFault>) -> Result<R, ScriptFault> {
         self.interrupt.begin(Duration::from_secs(5), None);
         let result = body(self);
@@ -327,8 +327,8 @@ impl Realm {
     }
 }
 
-/// The fault of an exception; `interrupted` tells whether it was thrown because a limit was hit, `missing` which path
-/// was asked for last that leads nowhere.
+/// Converts an exception to a fault. `interrupted` returns the limit that caused it, if any; `missing` returns the last requested
+/// path that does not exist.
 pub(super) fn thrown(
     exception: &Exception<'_>,
     interrupted: impl FnOnce() -> Option<ScriptFault>,
@@ -402,14 +402,15 @@ pub(super) fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> r
 
 /// A function that gives the text's function, once it has the text's names.
 fn wrapped(source: &str, form: Form, label: &str) -> String {
-    // No brackets around the functions: QuickJS reads all that stands in round brackets twice, in search of an arrow.
+    // No parentheses around the functions: QuickJS parses everything in parentheses twice, in search of an arrow function.
     format!(
         "0, function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return {}; }} }}",
         function(source, form, label)
     )
 }
 
-/// The text's function. A text that closes more than it has opened leaves the labelled block that `break` must stand in.
+/// Returns the snippet's function. A snippet with surplus closing brackets leaves the labelled block, and then the `break` does not
+/// parse.
 pub(super) fn function(source: &str, form: Form, label: &str) -> String {
     let (before, after) = match form {
         Form::Expression => ("function () { \"use strict\"; {label}: { return (", "\n);"),
@@ -425,10 +426,10 @@ pub(super) fn placeholder_call(index: usize) -> String {
     format!("{PLACEHOLDER}({index})")
 }
 
-/// The function that reads a `{{path}}`. A text that calls it by name gets no more than its own paths.
+/// Name of the function that reads a `{{path}}`. A snippet that calls it directly can read only its declared paths.
 pub(super) const PLACEHOLDER: &str = "$pirn_at";
 
 pub(super) fn fresh_label() -> String {
-    // Keys of `RandomState` are random; nobody who writes a workflow can know them.
+    // The keys of `RandomState` are random, so the author of a workflow cannot predict the label.
     format!("$pirn_{:016x}", RandomState::new().hash_one(0_u8))
 }

@@ -13,7 +13,7 @@ use super::{compress, place};
 pub struct TextFault {
     /// One sentence for a person.
     pub message: String,
-    /// Line in the text, from 1, where the parser says so.
+    /// Line in the snippet, from 1, if the parser reports one.
     pub line: Option<u32>,
     /// Column in the line, from 1.
     pub column: Option<u32>,
@@ -39,7 +39,7 @@ impl Default for TextSyntax {
 }
 
 impl TextSyntax {
-    /// The same, where CODE can call these functions too.
+    /// Returns the checker with additional functions that CODE can call.
     #[must_use]
     pub fn with_functions(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.functions.extend(names);
@@ -57,7 +57,7 @@ impl TextSyntax {
         self.script_expression(text)
     }
 
-    /// True if `text` is one expression for certain, told without QuickJS.
+    /// Returns whether `text` is certainly one expression, determined without QuickJS.
     pub(super) fn is_plain(text: &str) -> bool {
         pirn_core::script::Plain::read(text).is_some()
     }
@@ -103,7 +103,7 @@ impl Syntax for TextSyntax {
 }
 
 impl TextFault {
-    /// With the place in the text, which is told in words too where the text has several lines.
+    /// Adds the position in the snippet, also to the message if the snippet has several lines.
     fn within(self, text: &str) -> SyntaxFault {
         let Some((line, column)) = self.line.zip(self.column) else {
             return SyntaxFault {
@@ -148,7 +148,7 @@ fn names_of_expression(text: &str) -> Vec<FreeName> {
 
 #[cfg(not(feature = "javascript"))]
 fn names_of_expression(text: &str) -> Vec<FreeName> {
-    // Without JavaScript a `{{path}}` is the only thing in an expression that is none of its own.
+    // Without JavaScript, the names in an expression with `{{path}}` are not determined.
     if text.contains("{{") {
         Vec::new()
     } else {
@@ -174,7 +174,7 @@ impl TextSyntax {
         let rewritten = super::placeholder::rewrite(text, placeholder_call);
         let source = rewritten.as_ref().map_or(text, |rewritten| rewritten.source.as_str());
         let parsed = match self.parse(source, Form::Expression) {
-            // Round brackets stand around it that are not the text's own, and square ones in the other form.
+            // The parentheses belong to the wrapper and not to the snippet; the other form wraps it in square brackets.
             Err(fault) if fault.message.contains("expecting ')'") => {
                 let other = self.parse(source, Form::BracketedExpression);
                 let is_outside = other.is_err_and(|other| other.message.contains("expecting ']'"));
@@ -252,7 +252,7 @@ impl TextFault {
         }
     }
 
-    /// Found in what stands around the text: it ends too early, or has closed more than it has opened.
+    /// Creates a fault found in the wrapper after the snippet: the snippet ends too early, or has surplus closing brackets.
     fn at_the_end(text: &str, form: super::realm::Form) -> Self {
         let (line, column) = place::line_and_column(text, text.trim_end().len());
         let message = match form {
@@ -285,8 +285,8 @@ impl TextFault {
     }
 }
 
-/// True if a text for certain closes no round bracket that it has not opened: then what parses in round brackets is one
-/// expression. Where a bracket may stand in a text, a comment or a regular expression, that is not certain.
+/// Returns whether the snippet certainly has no surplus closing parenthesis: then, if it parses in parentheses, it is one
+/// expression. With possible brackets in strings, comments or regular expressions the result is false.
 #[cfg(feature = "javascript")]
 fn keeps_its_brackets(text: &str) -> bool {
     if text.contains(['"', '\'', '`', '/', '\\']) || text.contains("--") {
@@ -319,7 +319,7 @@ impl From<pirn_core::script::ScriptFault> for TextFault {
     }
 }
 
-/// Without JavaScript nothing but plain paths can be evaluated, so nothing else is a good text.
+/// Without JavaScript, only plain paths can be evaluated, so everything else is a fault.
 #[cfg(not(feature = "javascript"))]
 impl TextSyntax {
     #[allow(clippy::unused_self)] // as with the feature

@@ -1,4 +1,4 @@
-//! One job of a script thread, and what carries it out.
+//! One job of a script thread, and its interpreter.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ pub(super) struct Done {
     pub(super) logs: Logs,
 }
 
-/// Stops what a thread does, from outside of it.
+/// Stops the work of a thread from another thread.
 #[derive(Default)]
 pub(super) struct Reins {
     stop: Mutex<Option<StopFlag>>,
@@ -34,7 +34,7 @@ pub(super) struct Reins {
     was_killed: AtomicBool,
 }
 
-/// Carries jobs out on a script thread, here or through a worker process.
+/// Executes jobs on a script thread, in this process or through a worker process.
 pub(super) struct Interpreter {
     settings: ScriptSettings,
     evaluator: JsEvaluator,
@@ -60,7 +60,7 @@ impl Reins {
         };
     }
 
-    /// Stops the job where it can be stopped.
+    /// Requests the stop of the current job.
     pub(super) fn stop(&self) {
         if let Some(stop) = &*locked(&self.stop) {
             stop.stop();
@@ -68,7 +68,7 @@ impl Reins {
         self.kill();
     }
 
-    /// Ends the worker process, where there is one.
+    /// Kills the worker process, if there is one.
     pub(super) fn kill(&self) {
         if let Some(process) = &mut *locked(&self.process) {
             // It may have ended by itself.
@@ -77,8 +77,8 @@ impl Reins {
         }
     }
 
-    /// True if the process was killed since this was asked last: its job may have been answered in the same moment, and the next
-    /// one needs another process.
+    /// Returns whether the process was killed since the last call. Its job may have been answered at that moment, and the next job
+    /// needs a new process.
     pub(super) fn was_killed(&self) -> bool {
         self.was_killed.swap(false, Ordering::Relaxed)
     }
@@ -181,7 +181,7 @@ impl Interpreter {
     }
 }
 
-/// An evaluator of a script thread leaves nothing for later.
+/// Result for a deferred snippet, which an evaluator of a script thread never returns.
 fn unevaluated() -> Outcome {
     Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated"))
 }

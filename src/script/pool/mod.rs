@@ -1,12 +1,12 @@
 //! The threads that scripts run on.
 //!
-//! 1. Every accepted job is answered once: by its thread, or by the warden when its time is over.
-//! 2. A thread that has not come back at a job's limit is late; one that is late for [`PATIENCE`] is stuck, and another
-//!    takes its place. A stuck thread that comes back ends.
-//! 3. While more threads are stuck than may be, every job is refused.
-//! 4. Runs take turns, and none has all threads.
+//! 1. Every accepted job is answered once: by its thread, or by the warden after the time limit.
+//! 2. A thread that has not returned at a job's limit is late. One that is late for [`PATIENCE`] is stuck and is replaced. A stuck
+//!    thread that returns ends.
+//! 3. While the number of stuck threads exceeds its maximum, every job is refused.
+//! 4. Runs take turns, and no run occupies all threads.
 //!
-//! One lock; nothing is called and nobody waited for under it, but for the condition variables.
+//! One lock protects the state. No callback is called and no wait happens under it, except on the condition variables.
 
 mod warden;
 
@@ -26,10 +26,10 @@ use super::deadline::now;
 use super::task::{Done, Interpreter, Reins, Task};
 use super::{Logs, ScriptSettings};
 
-/// Time after its limit until a job is answered by somebody else than its thread.
+/// Time after its limit until the warden answers a job.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Time that a thread may be late before it is given up.
+/// Time that a thread may be late before it is abandoned.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Time that the end of a pool waits for its threads.
@@ -221,7 +221,7 @@ impl Drop for JobGuard {
 }
 
 impl Thread {
-    /// True if somebody waits for it to come back.
+    /// Returns whether a caller waits for the thread to return.
     fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Running(_) | Phase::Late { .. })
     }
@@ -234,7 +234,7 @@ impl Job {
 }
 
 impl Shared {
-    /// The lock, also after a panic under it: every holder leaves the state whole.
+    /// Locks the state. A poisoned lock is usable: the state is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -299,7 +299,7 @@ impl Shared {
                 Done::failed(RunError::new(RunErrorCode::ScriptError, "the script's thread panicked"))
             });
             let (answer, goes_on) = self.finished(no);
-            // From here on nobody kills for this job.
+            // From here on, the worker is not killed for this job.
             if reins.was_killed() {
                 interpreter = Interpreter::new(&self.settings, reins);
             }
@@ -372,7 +372,7 @@ impl Shared {
         task
     }
 
-    /// A thread has come back: who is to be answered, and whether it goes on.
+    /// Records that a thread has returned. Returns the caller to answer, and whether the thread continues.
     fn finished(&self, no: u64) -> (Option<Answer>, bool) {
         let mut state = self.lock();
         let is_closed = state.is_closed;

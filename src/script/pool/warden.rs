@@ -1,4 +1,4 @@
-//! The warden: answers jobs whose time is over, and gives up threads that do not come back.
+//! The warden: answers jobs that exceed their time limit, and abandons threads that do not return.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{Answer, Done, GRACE, Job, PATIENCE, Phase, Running, Shared, State, Thread, too_many_stuck};
 use crate::script::deadline::now;
 
-/// The warden's work once it has let go of the lock.
+/// Work of the warden to do after it has released the lock.
 #[derive(Default)]
 struct Round {
     late: Vec<(Answer, Done)>,
@@ -89,7 +89,7 @@ impl Shared {
         round
     }
 
-    /// Starts threads in the place of those that were given up; where too many were, what waits is refused.
+    /// Starts replacements for abandoned threads. If too many were abandoned, waiting jobs are refused.
     fn replace(self: &Arc<Self>, state: &mut State, round: &mut Round) {
         if round.given_up == 0 {
             return;

@@ -5,12 +5,12 @@ use crate::script::{TextFault, place};
 /// Characters of a tag that are quoted.
 const QUOTED: usize = 40;
 
-/// A tag as it stands in a template.
+/// A tag in the source of a template.
 struct Tag<'t> {
     at: usize,
-    /// From its brackets to its brackets; to the end of the text where it does not end.
+    /// The tag with its braces; extends to the end of the template if it is not closed.
     text: &'t str,
-    /// The text between the brackets, without marks of white space.
+    /// The text between the braces, without whitespace control marks.
     inside: &'t str,
     is_closed: bool,
 }

@@ -99,7 +99,7 @@ impl Template {
         }
     }
 
-    /// The text, or the value where it is one `{{path}}`.
+    /// Returns the rendered text, or the value if the template is one `{{path}}`.
     pub(super) fn value(&self, scope: &dyn Scope, until: Option<Instant>) -> Result<Arc<Value>, ScriptFault> {
         match self {
             Self::Plain(plain) => plain.value(scope),
@@ -209,14 +209,14 @@ fn unrendered(error: &RenderError) -> ScriptFault {
     }
 }
 
-/// Something in a template that is not known here.
+/// An unknown element of a template.
 enum NotKnown {
     Helper { name: String, message: String },
     Tag(&'static str),
 }
 
-/// The paths a template names. A path inside `{{#each}}` or `{{#with}}` may be one of the item or one of the scope;
-/// it is noted as one of the scope, where it may not exist.
+/// The paths that a template uses. A path inside `{{#each}}` or `{{#with}}` may refer to the item or to the scope; it is recorded
+/// for the scope, where it may not exist.
 #[derive(Default)]
 struct Used {
     paths: BTreeSet<Vec<String>>,
@@ -230,7 +230,7 @@ impl Used {
                 TemplateElement::Expression(tag) | TemplateElement::HtmlExpression(tag) => self.tag(tag)?,
                 TemplateElement::HelperBlock(block) => self.block(block)?,
                 TemplateElement::RawString(_) | TemplateElement::Comment(_) => {}
-                // Decorators and partials, and what a later handlebars adds.
+                // Decorators and partials, and elements added by later versions of handlebars.
                 _ => return Err(NotKnown::Tag("partials and decorators are not known here")),
             }
         }
@@ -240,7 +240,7 @@ impl Used {
     fn tag(&mut self, tag: &mut HelperTemplate) -> Result<(), NotKnown> {
         let is_path = tag.params.is_empty() && tag.hash.is_empty();
         if is_path {
-            // Values are shown by our helper: handlebars shows an object as `[object]`. It is told the path, for errors.
+            // A helper formats values, because handlebars shows an object as `[object]`. It receives the path for its errors.
             let path = std::mem::replace(&mut tag.name, Parameter::Name(SHOW.into()));
             let shown = match &path {
                 Parameter::Path(BarPath::Relative((_, raw)) | BarPath::Local((_, _, raw))) => json!(raw),
@@ -258,7 +258,7 @@ impl Used {
         self.parameters(block)?;
         if let (true, Some(turn)) = (is_named(&block.name, "each"), &mut block.template) {
             turn.elements.splice(0..0, STEP_TAG.elements.iter().cloned());
-            // What it says of elements by their place.
+            // Source positions, which must correspond to the elements.
             turn.mapping.splice(0..0, STEP_TAG.mapping.iter().cloned());
         }
         for inside in [&mut block.template, &mut block.inverse].into_iter().flatten() {
@@ -316,7 +316,7 @@ fn length_of(parameter: &Parameter) -> Option<BarPath> {
 fn without_tails(paths: BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
     let mut kept: BTreeSet<Vec<String>> = BTreeSet::new();
     for path in paths {
-        // In order, a path comes directly after what it begins with.
+        // Sorted order places a path directly after its prefix.
         let has_head = kept.last().is_some_and(|last| path.starts_with(last));
         if !has_head && !path.is_empty() {
             kept.insert(path);

@@ -16,8 +16,8 @@ fn k_expressions_have_their_value() {
         ("K01", "user.age == 25", json!(true)),
         ("K02", "user.age != 25", json!(false)),
         ("K03", "user.age >= 26", json!(false)),
-        // K05 and K06 say that `in` looks among a list's values. SPEC: expressions are JavaScript, where it looks
-        // among its indices; what the cases mean is written with `includes`.
+        // K05 and K06 use `in` to search a list's values. SPEC: expressions are JavaScript, where `in` searches its indices;
+        // `includes` expresses the intent of these cases.
         ("K05", "user.role in ['admin', 'user']", json!(false)),
         ("K05", "['admin', 'user'].includes(user.role)", json!(true)),
         ("K06", "user.role in ['guest', 'user']", json!(false)),

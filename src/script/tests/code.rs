@@ -1,4 +1,4 @@
-//! CODE: what it sees, what it gives, how it ends.
+//! CODE: visible names, results, and failures.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;

@@ -252,7 +252,7 @@ fn written(parts: &[Part]) -> String {
     parts.iter().map(one).collect()
 }
 
-/// The value of a name; none where there is none.
+/// Returns the value of a name, or `None` if it is not defined.
 fn named(name: &str) -> Option<Value> {
     let scope = seen();
     let mut parts = name.split('.');
@@ -287,7 +287,7 @@ fn holds(value: &Value) -> bool {
     }
 }
 
-/// The text of a rendered template; none where it shows what is not there.
+/// Returns the text of a rendered template, or `None` if it shows an undefined value.
 fn rendered(parts: &[Part]) -> Option<String> {
     let mut text = String::new();
     for part in parts {
@@ -360,7 +360,7 @@ proptest! {
     }
 }
 
-/// Deeper than any stack: what is nested must be refused or answered, the process must live.
+/// Nesting deeper than any stack must be refused or evaluated without a crash.
 #[test]
 fn nothing_is_nested_too_deeply_for_a_template_or_an_expression() {
     let around = |open: &str, middle: &str, close: &str, depth: usize| {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{ExpressionLimits, JsEvaluator};
 
-/// An evaluator whose time limit a busy machine does not reach.
+/// An evaluator with a time limit that a busy machine does not reach.
 fn patient() -> JsEvaluator {
     JsEvaluator::new(ExpressionLimits {
         time: std::time::Duration::from_mins(1),
@@ -46,7 +46,7 @@ fn value_in(evaluator: &mut JsEvaluator, expression: &str, scope: &ScopeValues) 
     value.map(|value| value.as_ref().clone())
 }
 
-/// The fault of an evaluator that leaves nothing for later.
+/// Returns the fault of an evaluator that defers nothing.
 fn fault(unevaluated: Unevaluated) -> ScriptFault {
     match unevaluated {
         Unevaluated::Fault(fault) => fault,

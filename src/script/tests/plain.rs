@@ -101,7 +101,7 @@ fn seen_by_all(values: &[Value]) -> ScopeValues {
     }
 }
 
-/// As a comparison sees it: what is stored as `1.0` is 1.
+/// Normalizes numbers for comparison: `1.0` equals 1.
 fn by_value(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),

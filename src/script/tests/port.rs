@@ -37,7 +37,7 @@ fn graph(code: &str) -> Arc<Graph> {
     })
 }
 
-/// A port whose time limit a busy machine does not reach.
+/// A port with a time limit that a busy machine does not reach.
 fn port() -> ScriptPort {
     ScriptPort::new(patient_settings())
 }
@@ -163,7 +163,7 @@ fn no_run_has_all_threads() {
     let greedy: Vec<_> = (0..1000)
         .map(|_| start_of(&port, "greedy", "return hold()", &ScopeValues::default()))
         .collect();
-    // The others' scripts are answered while the greedy run holds what it can, and has hundreds waiting.
+    // Scripts of other runs are answered while the greedy run uses its maximum and has hundreds waiting.
     for n in 0..20 {
         let (_handle, heard) = start_of(&port, "modest", &format!("return {n}"), &ScopeValues::default());
         assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(n))));
@@ -192,7 +192,8 @@ fn a_job_that_is_cancelled_before_its_turn_never_runs() {
     assert!(first.recv().unwrap().is_ok());
 }
 
-/// A port of short limits whose `stick()` never returns until the gate opens: a built-in that asks nobody for the time.
+/// A port with short limits. Its `stick()` does not return until the gate opens: a built-in function that never polls the time
+/// limit.
 fn hasty(gate: &Gate, max_stuck: usize) -> ScriptPort {
     let settings = ScriptSettings {
         threads: 2,
@@ -231,7 +232,7 @@ fn beyond_so_many_stuck_scripts_all_are_refused_until_one_comes_back() {
     let port = hasty(&gate, 0);
     let (_stuck, heard) = start_of(&port, "a", "return hold()", &ScopeValues::default());
     assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
-    // What waits when the thread is given up, and what comes later.
+    // Jobs that wait when the thread is abandoned, and later jobs.
     while port.stats().stuck == 0 {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! A text reaches nothing but its names, and leaves nothing behind.
+//! A snippet can access only its names, and no state of it remains.
 
 use super::*;
 
@@ -132,8 +132,8 @@ fn nothing_is_left_behind_for_the_next_text() {
     }
 }
 
-/// Texts that try to keep their input for later: under a getter that runs while the result is converted, on objects that
-/// every text of a realm can reach, in caches by name.
+/// Snippets that try to retain their input: under a getter that runs while the result is converted, on objects shared by all
+/// snippets of a realm, and in caches by name.
 const KEEPERS: &[&str] = &[
     "({ get a() { return input.secret } })",
     "({ toJSON() { return [input, variables.own, output] } })",
@@ -165,7 +165,7 @@ const KEEPERS: &[&str] = &[
     "(function () { return this.kept = input.secret })()",
 ];
 
-/// Texts that look for what another has kept.
+/// Snippets that look for data retained by another.
 const SEEKERS: &[&str] = &[
     "[input, 0]",
     "[output, variables.own, typeof own]",

@@ -188,7 +188,7 @@ fn of_many_variables_only_those_named_are_taken() {
     assert_eq!(value_in(&mut patient(), dynamic, &scope), Ok(json!(10_009)));
 }
 
-/// JSON whose numbers a double holds.
+/// JSON with numbers that a double can represent.
 pub(super) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

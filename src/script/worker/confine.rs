@@ -1,16 +1,15 @@
-//! The confinement of a worker process, before it reads its first script.
+//! Confinement of a worker process, applied before it reads its first script.
 //!
-//! 1. Everywhere on Unix: an upper bound of address space; no file may grow, nothing more be opened, no process be started
-//!    (where the user is not root), no memory be dumped; CPU time is bounded from job to job, so that a worker whose engine is
-//!    gone ends by itself.
-//! 2. On Linux it ends with its engine, and of the system calls it keeps those that QuickJS and an allocator need: reading
-//!    its standard input, writing its standard output, memory, clocks. Everything else fails with EPERM: files, network,
-//!    processes, signals to others.
+//! 1. On all Unix systems: a limit on address space; no file growth, no further open files, no new processes (unless the user is
+//!    root), no core dumps. CPU time is limited per job, so that a worker ends even if its engine is gone.
+//! 2. On Linux, the worker is killed with its engine, and a filter allows only the system calls that QuickJS and an allocator need:
+//!    reading standard input, writing standard output, memory, clocks. All others fail with EPERM: files, network, processes,
+//!    signals to other processes.
 
 use std::io::Result;
 use std::time::Duration;
 
-/// Address space of a worker beside what the values of its scripts take: the program, its stack, JSON on its way in and out.
+/// Address space of a worker in addition to its scripts' values: the program, its stack, and JSON being parsed or written.
 const PROGRAM: u64 = 512 << 20;
 
 #[cfg(unix)]
@@ -44,7 +43,7 @@ pub(super) fn allow_time(time: Duration) {
 
     let used = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec).unwrap_or(0);
     let most = used.saturating_add(time.as_secs()).saturating_add(3);
-    // Another bound holds still: the engine kills a worker whose time is over.
+    // If this fails, another limit still applies: the engine kills a worker that exceeds its time.
     let _: Result<()> = limit(Resource::Cpu, most, None);
 }
 
@@ -71,7 +70,7 @@ pub(super) fn confine(_: usize) -> Result<()> {
 #[cfg(not(unix))]
 pub(super) fn allow_time(_: Duration) {}
 
-/// Installs the filter of system calls, where the architecture is known.
+/// Installs the system call filter on supported architectures.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn filter_calls() -> Result<()> {
     use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-//! Messages between an engine and its worker: a head, and values that belong to it, each as JSON of its own, so that a value
-//! may be nested as deep as elsewhere.
+//! Messages between an engine and its worker: a head and its values, each a separate JSON document, so that a value may be nested
+//! as deeply as elsewhere.
 //!
-//! A frame is the number of its parts, then each part's length and bytes; numbers are 32 bits, little endian.
+//! A frame consists of the number of parts, and the length and bytes of each part; numbers are 32 bits, little endian.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl<H: Serialize + DeserializeOwned> Frame<H> {
         to.flush()
     }
 
-    /// Reads a frame of at most so many bytes.
+    /// Reads a frame of at most `most` bytes.
     pub(super) fn read(from: &mut impl Read, most: usize) -> Result<Self> {
         let count = number(from)?;
         if count == 0 || count > MAX_PARTS {

@@ -1,8 +1,8 @@
-//! Scripts in a worker process: the side of the engine.
+//! Scripts in a worker process: the engine's side.
 //!
-//! A thread of scripts has one worker, started with its first script and again where it ended. They speak over the worker's
-//! standard input and output, one request at a time ([`frame`]). The worker is killed from outside where a script does not
-//! stop ([`Reins`]); what it says is not trusted.
+//! Each script thread has one worker, which is started with its first script and restarted after it has exited. They communicate
+//! over the worker's standard input and output, one request at a time ([`frame`]). The engine kills a worker with a script that
+//! does not stop ([`Reins`]). Replies of a worker are not trusted.
 
 mod confine;
 mod frame;
@@ -26,7 +26,7 @@ use super::expressions::Script;
 use super::task::Reins;
 use super::{CodeJob, CodeOutcome, HostFunctions, Logs, ScriptSettings, WorkerProgram};
 
-/// Bytes that a worker's answer may have beside what its values may take.
+/// Bytes of a worker's reply in addition to the limit of its values.
 const SLACK: usize = 1 << 20;
 
 /// A worker process, and how to start another.
@@ -57,7 +57,7 @@ impl Worker {
         })))
     }
 
-    /// Sends a request, serves the calls of a script meanwhile, and gives its answer.
+    /// Sends a request, serves the script's function calls until the reply arrives, and returns it.
     fn ask(&mut self, request: &Frame<Request>, functions: &HostFunctions) -> Result<Frame<Reply>, ScriptFault> {
         if self.pipes.is_none() {
             self.pipes = Some(self.start()?);
@@ -156,7 +156,7 @@ fn converse(
     }
 }
 
-/// The fault of a script whose worker ended before it answered.
+/// Returns the fault of a script with a worker that exited before its reply.
 fn lost(status: Option<std::process::ExitStatus>, error: &std::io::Error) -> ScriptFault {
     if error.kind() == std::io::ErrorKind::InvalidData {
         return ScriptFault::limit(format!("its process gave an answer that can not be read: {error}"));
