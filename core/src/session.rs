@@ -86,6 +86,7 @@ impl<W> SessionQueues<W> {
     /// The maximum number of runs waits for the session.
     pub fn enter(&mut self, place: SessionPlace) -> Result<(), TooManyWait> {
         let before = self.by_id.get(&place.session).map_or(0, VecDeque::len);
+        // The first run of the queue does not count as waiting.
         if before > self.max_waiting {
             return Err(TooManyWait(self.max_waiting));
         }
@@ -130,6 +131,7 @@ impl<W> SessionQueues<W> {
             self.by_id.remove(session);
             return None;
         };
+        // A run that has not requested its turn gets it later, from `ask`.
         match std::mem::replace(&mut first.stage, Stage::HasTurn) {
             Stage::Waits(waiter) => Some(waiter),
             stage @ (Stage::Abandoned | Stage::Entered | Stage::HasTurn) => {

@@ -1,29 +1,29 @@
-//! Thread status.
+//! Status of a thread.
 
 use serde::{Deserialize, Serialize};
 
-/// The status of a thread. The last four are final.
+/// Status of a thread. The last four are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ThreadStatus {
-    /// Made, not yet started.
+    /// Created, not started.
     Created,
-    /// Between its first node and its end.
+    /// Executing nodes, or waiting inside one.
     Running,
-    /// Held at a safe point.
+    /// Paused at a safe point.
     Paused,
     /// Reached END, its JOIN, or CONTINUE_FROM_TRIGGER.
     Completed,
     /// Ended with an error.
     Failed,
-    /// Stopped by someone.
+    /// Cancelled by a person, a trigger, its parent or the engine.
     Cancelled,
-    /// Stopped by its time limit.
+    /// Exceeded its time limit.
     Timeout,
 }
 
 impl ThreadStatus {
-    /// True if nothing can follow.
+    /// True if no other status can follow.
     pub fn is_final(self) -> bool {
         match self {
             Self::Created | Self::Running | Self::Paused => false,
@@ -31,8 +31,8 @@ impl ThreadStatus {
         }
     }
 
-    /// True if `self -> next` is a legal change: CREATED to RUNNING (or straight to an end that comes before
-    /// the start), RUNNING to PAUSED or an end, PAUSED to RUNNING, CANCELLED or TIMEOUT.
+    /// True if `self -> next` is a legal transition: CREATED to RUNNING, CANCELLED or FAILED (if the thread ends before its start);
+    /// RUNNING to PAUSED or a final status; PAUSED to RUNNING, CANCELLED or TIMEOUT.
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Created => matches!(next, Self::Running | Self::Cancelled | Self::Failed),

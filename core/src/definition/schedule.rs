@@ -17,7 +17,7 @@ pub struct ScheduleDefinition {
     /// Policy for a time that is due while the run of an earlier one is under way (default `skip`).
     #[serde(default)]
     pub overlap: Overlap,
-    /// Which of the times that were missed while no engine ran are made up for (default `last`).
+    /// Policy for times that were missed while no engine ran (default `last`).
     #[serde(default)]
     pub catch_up: CatchUp,
     /// Maximum random delay of each run's start, in milliseconds.
@@ -67,7 +67,7 @@ pub enum Overlap {
     Allow,
 }
 
-/// Missed times of a schedule that are made up for.
+/// The missed times of a schedule that start a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

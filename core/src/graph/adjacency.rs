@@ -1,4 +1,4 @@
-//! Node ids to indices, and every transition between two of them: edges, routes, `onError`, the paths of a FORK.
+//! Node ids as indices, and the transitions between nodes: edges, routes, `onError`, and the paths of a FORK.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use super::model::NodeIx;
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, NodeConfig, NodeDefinition, NodeExits, WorkflowDefinition};
 
-/// The nodes by name and the transitions between them.
+/// The nodes by id, and the transitions between them.
 #[derive(Debug)]
 pub(super) struct Adjacency {
     pub(super) by_id: BTreeMap<Arc<str>, NodeIx>,
     /// Indices of the node's edges in the definition, in list order.
     pub(super) edges: Vec<Vec<usize>>,
-    /// The target of each edge of the definition; none for one that leads nowhere.
+    /// Target of each edge of the definition; `None` if its target does not exist.
     pub(super) targets: Vec<Option<NodeIx>>,
-    /// The nodes the thread may go to next, within its own path.
+    /// Nodes that the thread may enter next, within its own path.
     pub(super) next: Vec<Vec<NodeIx>>,
     /// The first nodes of a FORK's paths, or of a LOOP_START's iterations.
     pub(super) children: Vec<Vec<NodeIx>>,
@@ -24,11 +24,11 @@ pub(super) struct Adjacency {
     pub(super) declares: Vec<bool>,
 }
 
-/// True if a node names a workflow that is known to be a normal one.
+/// Predicate for nodes that call a normal workflow.
 pub(super) type CallsNormal<'a> = &'a dyn Fn(&NodeDefinition) -> bool;
 
 impl Adjacency {
-    /// Resolves every name; each that leads nowhere is a fault.
+    /// Resolves every name; each unknown name is a fault.
     pub(super) fn of(
         definition: &WorkflowDefinition,
         calls_normal: CallsNormal<'_>,
@@ -64,12 +64,12 @@ impl Adjacency {
         adjacency
     }
 
-    /// The node of that name.
+    /// Returns the node with this id.
     pub(super) fn find(&self, id: &str) -> Option<NodeIx> {
         self.by_id.get(id).copied()
     }
 
-    /// The ids of all nodes.
+    /// Returns the ids of all nodes.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         self.by_id.keys().map(|id| &**id)
     }
@@ -156,7 +156,7 @@ impl Adjacency {
                 next
             }
             NodeExits::Paths(fork) => {
-                // a drawn edge is not a transition of the parent; where it fits no path, it is followed like one
+                // a FORK's edge is not a transition of the parent; one that matches no path is treated as one
                 children.extend(
                     fork.child_node_ids
                         .iter()
@@ -165,7 +165,7 @@ impl Adjacency {
                 children.extend(drawn);
                 Vec::new()
             }
-            // the iterations are walked like branches, one after the other
+            // the iterations are traversed like branches, one after another
             NodeExits::Edges if matches!(node.config, NodeConfig::LoopStart(_)) => {
                 children.extend(drawn);
                 Vec::new()

@@ -1,4 +1,4 @@
-//! A set of definitions to graphs.
+//! Compiler from a set of definitions to graphs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::definition::{
 };
 use crate::event::is_kept;
 
-/// Bytes that every run needs.
+/// Minimum memory limit of a run, in bytes.
 const LEAST_RUN_BYTES: u64 = 65_536;
 
-/// The largest cost that a budget may allow: amounts are counted in millionths of a millionth.
+/// Maximum cost that a budget may allow: costs are integers in units of 10^-12.
 const MOST_COST: f64 = 1_000_000.0;
 
 /// The result of compiling a set of definitions.
 #[derive(Debug, Default)]
 pub struct Compiled {
-    /// The graphs, in the order of the definitions; none where anything is wrong.
+    /// The graphs, in the order of the definitions; empty if there are any faults.
     pub graphs: Vec<Arc<Graph>>,
     /// The faults.
     pub faults: Vec<Fault>,
@@ -40,7 +40,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The graphs, or everything that is wrong.
+    /// Returns the graphs, or all faults.
     pub fn into_result(self) -> Result<Vec<Arc<Graph>>, Vec<Fault>> {
         if self.faults.is_empty() {
             Ok(self.graphs)
@@ -50,7 +50,7 @@ impl Compiled {
     }
 }
 
-/// Checks and compiles what was loaded; the loader's faults and warnings stand with the others.
+/// Checks and compiles loaded definitions. The result includes the loader's faults and warnings.
 ///
 /// ```
 /// use pirn_core::definition::{SourceFile, load};
@@ -88,10 +88,10 @@ pub fn compile_loaded(loaded: &Loaded, context: &CompileContext<'_>) -> Compiled
     out
 }
 
-/// Checks and compiles workflows, and the triggers outside them, as one set: they may name each other.
+/// Checks and compiles workflows and outer triggers as one set, so that they may refer to each other.
 ///
-/// The definitions are not changed. A definition built in code comes in by [`Located::from`]. For what a loader gave,
-/// [`compile_loaded`] keeps the loader's faults in view.
+/// The definitions are not changed. A definition built in code is converted with [`Located::from`]. For loaded definitions, use
+/// [`compile_loaded`], which also reports the loader's faults.
 pub fn compile(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],
@@ -161,7 +161,7 @@ fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext
     }
 }
 
-/// The graph, where it can be built; it is only of use if nothing at all is wrong.
+/// Compiles a workflow. The graph is only valid if no fault of the set was reported.
 fn compile_one(
     definition: &WorkflowDefinition,
     uid: u64,
@@ -211,11 +211,11 @@ fn compile_one(
         let reducers = compiler.reducers();
         (nodes, forks, reducers, compiler.snippets)
     };
-    // The texts are checked all at once. Where one is wrong, the nodes are gone through once more, for its fault to stand
-    // among the others.
+    // All snippets are checked in one batch, which the syntax may distribute over threads. If one is faulty, the nodes are
+    // compiled once more, so that its fault is in order with the others.
     let mut found = Diagnostics::new(report.origin);
     let (nodes, forks, reducers, snippets) = compile(Snippets::unchecked(), &mut found);
-    // A name may be that of something which could not be read.
+    // An unknown name may be defined in a part that could not be read.
     let is_whole = !holes.nodes && holes.stand_ins.is_empty() && context.unreadable.is_empty();
     let known = if is_whole {
         KnownNames::of_workflow(variable_names, &adjacency.by_id)
@@ -256,7 +256,7 @@ fn compile_one(
     (graph, calls)
 }
 
-/// The CUSTOM events that WAIT nodes name, each once.
+/// Returns the CUSTOM events that WAIT nodes name, without duplicates.
 fn awaited_events(nodes: &[Node]) -> Vec<Arc<str>> {
     let words = nodes.iter().filter_map(|node| match &node.kind {
         NodeKind::WaitEvent { event, .. } => Some(event),
@@ -266,7 +266,7 @@ fn awaited_events(nodes: &[Node]) -> Vec<Arc<str>> {
     words.into_iter().cloned().collect()
 }
 
-/// Exactly one start, at least one end; for a triggered sub-workflow exactly one of each. The start, if there is one.
+/// Checks that there is one start and at least one end; in a triggered sub-workflow exactly one end. Returns the start, if any.
 fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mut Diagnostics<'_>) -> Option<u32> {
     let places = |wanted: fn(&NodeConfig) -> bool| -> Vec<usize> {
         (0..definition.nodes.len())
@@ -413,7 +413,7 @@ fn check_variables(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
     }
 }
 
-/// Checks the triggers outside workflows. Without any workflow at hand, an unknown reference is only a warning.
+/// Checks outer triggers. If no workflow is available, an unknown reference is only a warning.
 fn check_outer_triggers(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],

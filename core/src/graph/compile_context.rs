@@ -1,4 +1,4 @@
-//! The names that definitions may refer to: functions, profiles, tools, registered workflows.
+//! Names that definitions may refer to: functions, profiles, tools, registered workflows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,23 +11,22 @@ use super::syntax::{NoSyntax, Syntax};
 use crate::definition::json::Step;
 use crate::definition::{CompressionConfig, FaultCode, nearest};
 
-/// The world around the definitions: `CompileContext { syntax: &engine, ..CompileContext::default() }`.
+/// Environment of the definitions: `CompileContext { syntax: &engine, ..CompileContext::default() }`.
 #[derive(Clone, Copy)]
 pub struct CompileContext<'a> {
-    /// Reads expressions, templates and scripts.
+    /// Checks expressions, templates and scripts.
     pub syntax: &'a dyn Syntax,
-    /// Registered functions; absent: not known, any name passes.
+    /// Registered functions; `None` accepts any name.
     pub functions: Option<&'a BTreeSet<String>>,
-    /// Profiles that nodes may name; absent: not known, any name passes.
+    /// Profiles that nodes may name; `None` accepts any name.
     pub profiles: Option<&'a BTreeSet<String>>,
-    /// Tools that LLM nodes may name; one that ends with `*` stands for whatever begins so. Absent: not known, any name
-    /// passes.
+    /// Tools that LLM nodes may name; a trailing `*` matches any suffix. `None` accepts any name.
     pub tools: Option<&'a BTreeSet<String>>,
-    /// Workflows compiled earlier that these may name.
+    /// Workflows compiled earlier that the definitions may name.
     pub registered: &'a [Arc<Graph>],
     /// Ids of workflows that exist but could not be read ([`crate::definition::Loaded::unreadable`]).
     pub unreadable: &'a [String],
-    /// [`Graph::uid`] of the first graph; the following get the following numbers.
+    /// [`Graph::uid`] of the first graph; the next graphs get consecutive numbers.
     pub first_uid: u64,
 }
 
@@ -46,7 +45,7 @@ impl Default for CompileContext<'_> {
 }
 
 impl CompileContext<'_> {
-    /// A tool that something other than a model calls, or a model by a node's `tools`.
+    /// Checks the name of a tool, in a TOOL node or in a node's `tools`.
     pub(super) fn check_tool(&self, name: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {
         let Some(known) = self.tools else { return };
         if known.iter().any(|known| may_mean(name, known)) {
@@ -66,7 +65,7 @@ impl CompileContext<'_> {
         }
     }
 
-    /// The profile that summarizes, where the parameters of a compression name one.
+    /// Checks the profile for summaries, if the parameters of a compression name one.
     pub(super) fn check_compression(
         &self,
         compression: &CompressionConfig,
@@ -88,7 +87,7 @@ impl CompileContext<'_> {
     }
 }
 
-/// True if a node's name for tools can stand for a known one; either may be a beginning, with `*` behind it.
+/// True if a tool name in a node can match a registered name; either may be a prefix followed by `*`.
 fn may_mean(named: &str, known: &str) -> bool {
     match (named.strip_suffix('*'), known.strip_suffix('*')) {
         (None, None) => named == known,

@@ -1,4 +1,4 @@
-//! The faults and warnings of one definition, collected while it is checked.
+//! Faults and warnings of one definition, collected while it is checked.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::conversation::check as check_selection;
 use crate::definition::json::Step;
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, MAX_FAULTS, Origin, nearest};
 
-/// The faults and warnings found in a definition.
+/// Faults and warnings found in a definition.
 pub(super) struct Diagnostics<'a> {
     pub(super) origin: &'a Origin,
     pub(super) faults: Vec<Fault>,
@@ -19,7 +19,7 @@ macro_rules! pointer {
 }
 pub(crate) use pointer;
 
-/// A key or an index as a step.
+/// Converts a key or an index to a step.
 pub(crate) fn step(step: impl Into<StepWord>) -> Step {
     step.into().0
 }
@@ -39,14 +39,14 @@ impl From<usize> for StepWord {
     }
 }
 
-/// `pointer` and one step more.
+/// Returns `pointer` with one more step.
 pub(crate) fn child(pointer: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
     let mut longer = pointer.to_vec();
     longer.push(step(next));
     longer
 }
 
-/// The longest time anyone can mean: ten years.
+/// Maximum duration, in seconds: ten years.
 const LONGEST_SECONDS: f64 = 10.0 * 365.25 * 86_400.0;
 const LONGEST_MS: u64 = 315_576_000_000;
 
@@ -59,13 +59,13 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// Adds findings about the same definition.
+    /// Adds findings about this definition.
     pub(super) fn extend(&mut self, other: Self) {
         self.faults.extend(other.faults);
         self.warnings.extend(other.warnings);
     }
 
-    /// True if no more faults are looked for.
+    /// True if the maximum number of faults is reached.
     pub(super) fn is_full(&self) -> bool {
         self.faults.len() > MAX_FAULTS
     }
@@ -83,7 +83,7 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// A fault about a name that nothing has; help names the nearest that something has.
+    /// Adds a fault about an unknown name; the help suggests the most similar known one.
     pub(super) fn unknown<'n>(
         &mut self,
         code: FaultCode,
@@ -107,7 +107,7 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// Seconds to milliseconds; none for 0 and for what is no time.
+    /// Converts seconds to milliseconds; `None` for 0 and for invalid durations, which are reported.
     pub(super) fn seconds(&mut self, seconds: Option<f64>, pointer: impl FnOnce() -> Vec<Step>) -> Option<u64> {
         let seconds = seconds?;
         if !(0.0..=LONGEST_SECONDS).contains(&seconds) {
@@ -118,7 +118,7 @@ impl<'a> Diagnostics<'a> {
         (seconds > 0.0).then(|| ((seconds * 1000.0).round() as u64).max(1))
     }
 
-    /// Milliseconds; none for 0 and for what is no time.
+    /// Checks milliseconds; `None` for 0 and for invalid durations, which are reported.
     pub(super) fn milliseconds(&mut self, ms: Option<u64>, pointer: impl FnOnce() -> Vec<Step>) -> Option<u64> {
         let ms = ms?;
         if ms > LONGEST_MS {
@@ -132,7 +132,7 @@ impl<'a> Diagnostics<'a> {
         (ms > 0).then_some(ms)
     }
 
-    /// Checks a selection of messages: it selects something, and its bounds make sense.
+    /// Checks that a selection of messages is not empty and has valid bounds.
     pub(super) fn history(&mut self, options: &ConversationHistoryOptions, pointer: &[Step]) {
         match check_selection(options) {
             Ok(None) => {}
@@ -149,7 +149,7 @@ impl<'a> Diagnostics<'a> {
     }
 }
 
-/// True if a value nests deeper than the loader would let it.
+/// True if a value is nested deeper than the loader allows.
 pub(super) fn too_deep(value: &Value) -> bool {
     let mut rest = vec![(value, 0)];
     while let Some((value, depth)) = rest.pop() {

@@ -1,4 +1,4 @@
-//! The port to an engine for expressions and templates.
+//! Port to an engine for expressions and templates.
 
 use std::sync::Arc;
 
@@ -8,30 +8,29 @@ use super::model::{Graph, SnippetIx};
 use crate::error::ScriptFault;
 use crate::script::Scope;
 
-/// Evaluates the texts of a graph. One for each thread of the operating system; it may keep compiled forms,
-/// keyed by [`Graph::uid`] and the snippet's index. One that runs where others wait evaluates only what is certain to be
-/// short, and leaves the rest for a thread of scripts: [`Unevaluated::Later`].
+/// Evaluates the snippets of a graph. Each OS thread has its own evaluator, which may cache compiled snippets by [`Graph::uid`]
+/// and snippet index. An evaluator on a thread that must not block evaluates only snippets with a bounded, short evaluation, and
+/// returns [`Unevaluated::Later`] for the others.
 pub trait Evaluator {
-    /// The value of an expression. `undefined` is `null`; a plain path hands on the stored value itself.
+    /// Evaluates an expression. `undefined` becomes `null`; a plain path returns the stored value without a copy.
     ///
     /// # Errors
-    /// `SCRIPT_ERROR` where it throws or gives what JSON cannot hold, `SCRIPT_LIMIT_EXCEEDED`.
+    /// `SCRIPT_ERROR` if the expression throws or returns a value that JSON cannot represent; `SCRIPT_LIMIT_EXCEEDED`.
     fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated>;
 
-    /// True if an expression holds, as JavaScript sees it: `0`, `""`, `null`, `undefined` and `NaN` do not.
+    /// Evaluates an expression as a JavaScript condition: `0`, `""`, `null`, `undefined` and `NaN` are false.
     ///
     /// # Errors
     /// As [`Evaluator::value`].
     fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, Unevaluated>;
 
-    /// A template's text.
+    /// Renders a template.
     ///
     /// # Errors
-    /// `TEMPLATE_ERROR`; where a path is missing, `details` is `{"path": ...}`.
+    /// `TEMPLATE_ERROR`; for a missing path, `details` is `{"path": ...}`.
     fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, Unevaluated>;
 
-    /// As [`Evaluator::text`], but a template that is nothing but one `{{path}}` gives the value at the path as
-    /// it is.
+    /// As [`Evaluator::text`], but a template that consists of one `{{path}}` returns the value at the path unchanged.
     ///
     /// # Errors
     /// As [`Evaluator::text`].
@@ -42,31 +41,31 @@ pub trait Evaluator {
         scope: &dyn Scope,
     ) -> Result<Arc<Value>, Unevaluated>;
 
-    /// As [`Evaluator::value`], for a text that is in no graph: a trigger's that stands by itself.
+    /// As [`Evaluator::value`], for source text outside of a graph, such as that of an outer trigger.
     ///
     /// # Errors
     /// As [`Evaluator::value`].
     fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated>;
 
-    /// As [`Evaluator::truth`], for a text that is in no graph.
+    /// As [`Evaluator::truth`], for source text outside of a graph.
     ///
     /// # Errors
     /// As [`Evaluator::value`].
     fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, Unevaluated>;
 
-    /// As [`Evaluator::text`], for a text that is in no graph.
+    /// As [`Evaluator::text`], for source text outside of a graph.
     ///
     /// # Errors
     /// As [`Evaluator::text`].
     fn text_of(&mut self, source: &str, scope: &dyn Scope) -> Result<String, Unevaluated>;
 }
 
-/// Why an evaluator has no result.
+/// Reason why an evaluator has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unevaluated {
-    /// The text may take long: it is for another thread to evaluate.
+    /// The evaluation may take long and must run on another thread.
     Later,
-    /// It can not be evaluated.
+    /// The evaluation failed.
     Fault(ScriptFault),
 }
 

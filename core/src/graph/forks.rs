@@ -1,4 +1,4 @@
-//! FORK and JOIN, checked on their own and compiled; that they belong together is `pairing`'s to say.
+//! Checks and compiles FORK and JOIN nodes separately; `pairing` checks that they match.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl NodeCompiler<'_, '_> {
     }
 }
 
-/// `workflow/fork-node/path`, with `~` and `/` in an id escaped as in a JSON pointer, so that no two are one.
+/// Returns `workflow/fork-node/path`, with `~` and `/` in an id escaped as in a JSON pointer, so that the result is unique.
 fn global_id(workflow: &str, fork: &str, path: &str) -> Arc<str> {
     let escaped = [workflow, fork, path].map(|id| id.replace('~', "~0").replace('/', "~1"));
     Arc::from(escaped.join("/"))

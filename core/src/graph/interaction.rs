@@ -1,4 +1,4 @@
-//! USER_INTERACTION, checked and compiled.
+//! Checks and compiles USER_INTERACTION nodes.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl NodeCompiler<'_, '_> {
             }
             Some(OnTimeout::Target(target)) => match self.adjacency.find(&target.target_node_id) {
                 Some(target) => QuestionTimeout::GoTo(target),
-                // It is reported already.
+                // The fault is reported already.
                 None => QuestionTimeout::Fail,
             },
         };

@@ -1,4 +1,4 @@
-//! The names that the scripts of a workflow can use.
+//! Names that the scripts of a workflow can use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::definition::{
 };
 use crate::script::{FIXED_NAMES, FreeName, JS_GLOBALS, instead_of};
 
-/// The names that a text may use besides JavaScript's and those that every text sees. The default: not known, any name passes.
+/// Names that a snippet may use in addition to JavaScript's globals and [`FIXED_NAMES`]. The default accepts any name.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KnownNames<'a>(Option<Sources<'a>>);
 
@@ -23,7 +23,7 @@ struct Sources<'a> {
 }
 
 impl<'a> KnownNames<'a> {
-    /// Those of a workflow's nodes.
+    /// Returns the names in the scope of a workflow's nodes.
     pub(super) fn of_workflow(variables: &'a BTreeSet<Arc<str>>, nodes: &'a BTreeMap<Arc<str>, NodeIx>) -> Self {
         Self(Some(Sources {
             variables: Some(variables),
@@ -31,7 +31,7 @@ impl<'a> KnownNames<'a> {
         }))
     }
 
-    /// Those of a trigger, which sees its event alone.
+    /// Returns the names in the scope of a trigger, which has no variables or nodes.
     pub(super) fn of_trigger() -> Self {
         Self(Some(Sources {
             variables: None,
@@ -39,7 +39,7 @@ impl<'a> KnownNames<'a> {
         }))
     }
 
-    /// A fault for each unknown name of a text that parses.
+    /// Returns a fault for each unknown name of a snippet that parses.
     pub(super) fn unknown_in(&self, text: &Snippet, syntax: &dyn Syntax) -> Vec<TextFault> {
         let Some(sources) = &self.0 else {
             return Vec::new();
@@ -72,7 +72,7 @@ impl Sources<'_> {
     }
 }
 
-/// Advice for an unknown name: what is here instead, the nearest of the known names, or how to make it known.
+/// Returns advice for an unknown name: a replacement, the most similar known name, or how to declare it.
 pub fn name_advice<'n>(name: &str, known: impl Iterator<Item = &'n str>, is_assigned: bool) -> String {
     if let Some(instead) = instead_of(name) {
         return instead.to_owned();
@@ -86,7 +86,7 @@ pub fn name_advice<'n>(name: &str, known: impl Iterator<Item = &'n str>, is_assi
     }
 }
 
-/// The names of every variable that these workflows and triggers, and those that are registered, may assign.
+/// Returns the names of all variables that these workflows and triggers, and the registered workflows, may assign.
 pub(super) fn variable_names(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],
@@ -108,7 +108,7 @@ pub(super) fn variable_names(
     names
 }
 
-/// The variable that a node assigns.
+/// Returns the variable that a node assigns.
 fn assigned(config: &NodeConfig) -> Option<&str> {
     match config {
         NodeConfig::Variable(variable) => Some(&variable.variable_name),

@@ -12,7 +12,7 @@ use crate::definition::json::Step;
 use crate::definition::{BuiltInTool, FaultCode, LlmConfig, nearest};
 use crate::message::Part;
 
-/// Rounds of tool calls where a node says nothing.
+/// Default maximum number of tool rounds.
 const DEFAULT_TOOL_ROUNDS: u32 = 10;
 
 impl NodeCompiler<'_, '_> {
@@ -58,7 +58,8 @@ impl NodeCompiler<'_, '_> {
         }
     }
 
-    /// The tools of a node, and behind them the built-in ones that its workflow offers: a node that has any tool has those too.
+    /// Returns the tools of a node, followed by the built-in tools that its workflow enables. Built-in tools are only added to
+    /// nodes with tools.
     fn llm_tools(&mut self, place: usize, llm: &LlmConfig) -> Vec<Arc<str>> {
         let config = &self.definition.config;
         for (number, name) in llm.tools.iter().enumerate() {
@@ -100,7 +101,7 @@ impl NodeCompiler<'_, '_> {
         }
     }
 
-    /// A piece without templates is read here, once: an image in it is never copied.
+    /// Compiles a part. A part without templates is read once, here, so that an image in it is never copied.
     fn part(&mut self, item: &Value, pointer: &[Step]) -> Option<PartSpec> {
         const KINDS: [&str; 3] = ["text", "image", "file"];
         let kind = item.get("type").and_then(Value::as_str);
@@ -121,7 +122,7 @@ impl NodeCompiler<'_, '_> {
                     None
                 }
             },
-            // A whole part, or a list of them, may stand behind one template.
+            // One template may return a whole part, or a list of parts.
             computed => Some(PartSpec::Computed(computed)),
         }
     }

@@ -1,4 +1,4 @@
-//! LOOP_START and LOOP_END: their pairs, and their configs checked and compiled.
+//! Pairs LOOP_START and LOOP_END, and checks and compiles their configs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::nodes::NodeCompiler;
 use super::pairing::Partners;
 use crate::definition::{FaultCode, LoopEndConfig, LoopStartConfig, NodeConfig, WorkflowDefinition};
 
-/// Pairs by `loopId`.
+/// Pairs the nodes by `loopId`.
 pub(super) fn pair_loops(definition: &WorkflowDefinition, partners: &mut Partners, report: &mut Diagnostics<'_>) {
     let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, node) in definition.nodes.iter().enumerate() {
@@ -77,7 +77,7 @@ impl NodeCompiler<'_, '_> {
             NodeConfig::LoopEnd(end) => end.break_condition.is_some(),
             _ => false,
         });
-        // a data source that can not be read is reported as what it is
+        // an unreadable data source is reported as such
         let is_whole = !self.report.origin.holes().transitions;
         if is_whole && config.data_source.is_none() && config.max_iterations.is_none() && !breaks {
             let message = "this loop never ends: it needs `dataSource`, `maxIterations` or a `breakCondition`";
@@ -104,7 +104,7 @@ impl NodeCompiler<'_, '_> {
     }
 
     pub(super) fn loop_end(&mut self, place: usize, config: &LoopEndConfig) -> Option<NodeKind> {
-        // always evaluated, so that a loop of nodes that need nothing hands over after each iteration
+        // a constant condition is evaluated too, so that a loop of trivial nodes yields after each iteration
         let condition = config.break_condition.as_deref().unwrap_or("false");
         let break_condition = self.expression(condition, place, "breakCondition");
         Some(NodeKind::LoopEnd {

@@ -1,4 +1,4 @@
-//! MAP, checked and compiled.
+//! Checks and compiles MAP nodes.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::nodes::NodeCompiler;
 use crate::definition::{FaultCode, JoinStrategy, MapConfig, MergeVariables};
 use crate::script::is_reserved;
 
-/// Items at most where a MAP says nothing.
+/// Default maximum number of items of a MAP.
 const DEFAULT_MAX_ITEMS: u32 = 1000;
 
-/// The item's name where a MAP says nothing.
+/// Default name of the item in `input`.
 const DEFAULT_NAME: &str = "item";
 
-/// The name of an item's place in the list, in `input`.
+/// Name of the item's index in `input`.
 pub(crate) const ITEM_INDEX: &str = "index";
 
 impl NodeCompiler<'_, '_> {
@@ -37,7 +37,7 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, "itemName"), message);
         }
-        // What could not be read may assign any.
+        // A part that could not be read may assign any variable.
         let is_whole = !self.report.origin.holes().nodes && self.context.unreadable.is_empty();
         for (number, name) in map.assign.iter().enumerate().filter(|_| is_whole) {
             if !self.variable_names.contains(name.as_str()) {

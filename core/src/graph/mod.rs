@@ -1,7 +1,7 @@
-//! From definition to compiled graph: validation, pairing, derived ids.
+//! Compiler from definitions to graphs: validation, pairing of nodes, derived ids.
 //!
-//! 1. Nothing is guessed: a graph is built only where nothing is wrong, and everything wrong is reported at once.
-//! 2. The definition is never changed; a user's ids stay what events and errors show.
+//! 1. A graph is built only if there are no faults, and all faults are reported at once.
+//! 2. The definition is never changed; events and errors show the user's ids.
 //! 3. The work is near-linear in the size of the definitions, and no depth of nesting overflows the stack.
 
 mod adjacency;

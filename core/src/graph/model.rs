@@ -1,6 +1,6 @@
-//! The compiled graph: indices for names, every text to evaluate in one table, forks paired with joins.
+//! Compiled graph: indices instead of names, one table of snippets, and FORKs paired with JOINs.
 //!
-//! It is strict: what it holds has passed validation, and a machine that walks it needs no further checks.
+//! A graph has passed validation, so a machine that executes it needs no further checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::definition::{
 use crate::definition::{CompressionConfig, ConversationHistoryOptions, InDoubt};
 use crate::message::{Part, Role};
 
-/// A node's place in [`Graph::nodes`].
+/// Index in [`Graph::nodes`].
 pub type NodeIx = u32;
-/// A text's place in [`Graph::snippets`].
+/// Index in [`Graph::snippets`].
 pub type SnippetIx = u32;
-/// A fork's place in [`Graph::forks`].
+/// Index in [`Graph::forks`].
 pub type ForkIx = u32;
 
-/// A compiled workflow. Shared by every thread that walks it; nothing changes it.
+/// A compiled workflow, immutable and shared by all threads that execute it.
 #[derive(Debug)]
 pub struct Graph {
     /// The workflow's id.
     pub workflow_id: Arc<str>,
-    /// The workflow as it presents itself to who starts it.
+    /// Description of the workflow for its callers.
     pub about: About,
-    /// Number that no other graph of this process has: a key for caches of compiled scripts.
+    /// Number of the graph, unique in the process: a key for caches of compiled scripts.
     pub uid: u64,
     /// The nodes, in file order.
     pub nodes: Vec<Node>,
@@ -38,57 +38,57 @@ pub struct Graph {
     pub start: NodeIx,
     /// True if it is a triggered sub-workflow.
     pub triggered: bool,
-    /// Every expression, template and script in it.
+    /// All expressions, templates and scripts of the workflow.
     pub snippets: Vec<Snippet>,
     /// The FORK/JOIN pairs.
     pub forks: Vec<Fork>,
-    /// Variables that exist before the first node.
+    /// Variables declared before the first node runs.
     pub variables: Vec<VariableDefinition>,
-    /// The reducers of those that have one.
+    /// Reducers of the variables that have one.
     pub reducers: BTreeMap<Arc<str>, CompiledReducer>,
-    /// The names of all variables that may be assigned in a run of it, by whatever workflow or trigger.
+    /// Names of all variables that any workflow or trigger may assign in a run of this graph.
     pub variable_names: Arc<BTreeSet<Arc<str>>>,
-    /// The CUSTOM events that its WAIT nodes name: a run keeps them for those.
+    /// CUSTOM events that its WAIT nodes name; a run retains these events.
     pub awaited_events: Vec<Arc<str>>,
     /// Triggers defined in the workflow.
     pub triggers: Vec<TriggerDefinition>,
     /// Limits and settings.
     pub config: WorkflowConfig,
-    /// Node by the user's id.
+    /// Node index by the user's id.
     pub by_id: BTreeMap<Arc<str>, NodeIx>,
 }
 
-/// A workflow's name, version and description, and what its input is to be.
+/// A workflow's name, version, description and input schema.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// For people.
+    /// Shown to people.
     pub name: Option<String>,
-    /// For people.
+    /// Shown to people.
     pub version: Option<String>,
-    /// For people, and for models that may start it.
+    /// Shown to people, and to models that may start the workflow.
     pub description: Option<String>,
     /// JSON Schema of the input.
     pub input_schema: Option<Map<String, Value>>,
 }
 
 impl Graph {
-    /// The node at `ix`.
+    /// Returns the node at `ix`.
     pub fn node(&self, ix: NodeIx) -> &Node {
         &self.nodes[ix as usize]
     }
-    /// The fork at `ix`.
+    /// Returns the fork at `ix`.
     pub fn fork(&self, ix: ForkIx) -> &Fork {
         &self.forks[ix as usize]
     }
-    /// True if a node of it is an LLM node.
+    /// True if the graph has an LLM node.
     pub fn calls_models(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Llm(_)))
     }
-    /// The reducer of a variable.
+    /// Returns the reducer of a variable.
     pub fn reducer(&self, variable: &str) -> Option<CompiledReducer> {
         self.reducers.get(variable).copied()
     }
-    /// The text at `ix`.
+    /// Returns the snippet at `ix`.
     pub fn snippet(&self, ix: SnippetIx) -> &Snippet {
         &self.snippets[ix as usize]
     }
@@ -97,27 +97,27 @@ impl Graph {
 /// A compiled reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompiledReducer {
-    /// A ready-made one.
+    /// A built-in reducer.
     Word(ReducerWord),
     /// An expression over `a` and `b`.
     Expression(SnippetIx),
 }
 
-/// A text that is evaluated at run time.
+/// Source text that is evaluated at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snippet {
     /// Its kind.
     pub kind: SnippetKind,
-    /// As the user wrote it.
+    /// Source as the user wrote it.
     pub source: Arc<str>,
 }
 
-/// The kind of a text: how it is read.
+/// Kind of a snippet, which determines its parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnippetKind {
-    /// A JavaScript expression (with `{{path}}` allowed for a value).
+    /// A JavaScript expression (`{{path}}` is allowed as a value).
     Expression,
-    /// A template that gives text.
+    /// A template that renders to text.
     Template,
     /// The body of a JavaScript async function.
     Code,
@@ -128,24 +128,24 @@ pub enum SnippetKind {
 pub struct Node {
     /// The user's id.
     pub id: Arc<str>,
-    /// The user's name for it.
+    /// The user's display name.
     pub name: Option<Arc<str>>,
     /// Its type and compiled config.
     pub kind: NodeKind,
     /// The retry policy.
     pub retry: Option<RetryPolicy>,
-    /// One attempt's time limit, milliseconds.
+    /// Time limit of each attempt, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// The node to go on at after a failure.
+    /// The node where the thread continues after a failure.
     pub on_error: Option<NodeIx>,
-    /// The policy for a call of it that is in doubt after a crash.
+    /// Policy for a call of this node that is in doubt after a crash.
     pub in_doubt: Option<InDoubt>,
-    /// Adjacency out, in the order they are tried: heaviest first, then list order.
+    /// Outgoing edges in the order of evaluation: highest weight first, then list order.
     pub edges: Vec<Edge>,
 }
 
 impl Node {
-    /// The workflow that it runs in threads of its own. A SUBGRAPH without edges only declares one.
+    /// Returns the workflow that the node runs in separate threads. A SUBGRAPH without edges only declares one.
     pub fn calls(&self) -> Option<&Arc<str>> {
         match &self.kind {
             NodeKind::Subgraph { workflow_id, .. } if !self.edges.is_empty() => Some(workflow_id),
@@ -158,20 +158,20 @@ impl Node {
 /// A compiled edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// Absent: always satisfied.
+    /// `None` is always satisfied.
     pub condition: Option<SnippetIx>,
-    /// The node it leads to.
+    /// Target node.
     pub target: NodeIx,
 }
 
-/// A value with evaluated parts: what `input` of CODE and SUBGRAPH compiles to.
+/// A value with evaluated parts: the compiled `input` of CODE and SUBGRAPH.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueSpec {
     /// An expression.
     Expression(SnippetIx),
     /// A literal without templates.
     Literal(Arc<Value>),
-    /// Text with templates. Where the whole text is one `{{path}}`, the value at the path as it is.
+    /// Text with templates. If the text is a single `{{path}}`, the value at the path unchanged.
     Template(SnippetIx),
     /// A list.
     List(Vec<ValueSpec>),
@@ -197,11 +197,11 @@ pub enum NodeKind {
         name: Arc<str>,
         /// Its value.
         expression: SnippetIx,
-        /// Checked and converted.
+        /// The type, to which the value is converted.
         variable_type: Option<VariableType>,
         /// The thread's or the run's.
         scope: VariableScope,
-        /// True if it is the last assignment.
+        /// True to refuse later assignments.
         readonly: bool,
     },
     /// Calls a model.
@@ -222,14 +222,14 @@ pub enum NodeKind {
     },
     /// Chooses the next node.
     Route {
-        /// In the order they are tried.
+        /// Routes in the order of evaluation.
         routes: Vec<(SnippetIx, NodeIx)>,
-        /// The node to go to when none holds.
+        /// The node to continue at if no route matches.
         default: Option<NodeIx>,
     },
     /// Starts the paths of a fork.
     Fork(ForkIx),
-    /// Waits for a fork's paths; entered by the parent only, straight from its FORK.
+    /// Waits for a fork's paths. Only the parent enters the JOIN, directly from its FORK.
     Join(ForkIx),
     /// Runs another workflow and waits.
     Subgraph {
@@ -263,18 +263,18 @@ pub enum NodeKind {
         name: Arc<str>,
         /// Its arguments.
         arguments: ValueSpec,
-        /// The thread variable that takes the result.
+        /// Thread variable that receives the result.
         assign_to: Option<Arc<str>>,
     },
-    /// Asks a person.
+    /// Asks a person a question.
     UserInteraction(Box<InteractionNode>),
-    /// Begins a loop, or its next iteration.
+    /// Starts a loop, or its next iteration.
     LoopStart(LoopNode),
     /// Ends an iteration.
     LoopEnd {
         /// The LOOP_START.
         start: NodeIx,
-        /// Expression; the loop ends where it holds.
+        /// Expression; the loop ends if it is true.
         break_condition: SnippetIx,
     },
     /// Last node of a triggered sub-workflow.
@@ -292,15 +292,15 @@ pub struct MapNode {
     pub item_name: Arc<str>,
     /// The workflow's input; absent: the item.
     pub input: Option<ValueSpec>,
-    /// Threads at once; absent: as the workflow's forks.
+    /// Maximum number of concurrent threads; absent: the limit of the workflow's forks.
     pub concurrency: Option<u32>,
-    /// The join of its threads. The parent's conversation stays as it is.
+    /// The join of its threads. The parent's conversation is unchanged.
     pub join: JoinRule,
     /// The conversation of each thread.
     pub conversation: ItemConversation,
-    /// Variables of the items' threads that come back.
+    /// Variables of the items' threads to merge.
     pub assign: Vec<Arc<str>>,
-    /// Items at most.
+    /// Maximum number of items.
     pub max_items: u32,
 }
 
@@ -309,28 +309,28 @@ pub struct MapNode {
 pub struct InteractionNode {
     /// Template.
     pub question: SnippetIx,
-    /// Template: whom it is for.
+    /// Template: the addressee of the question.
     pub assignee: Option<SnippetIx>,
     /// JSON Schema of the answer.
     pub schema: Option<Arc<Map<String, Value>>>,
     /// The answers to choose from.
     pub choices: Option<Arc<Vec<Value>>>,
-    /// The thread variable that takes the answer.
+    /// Thread variable that receives the answer.
     pub assign_to: Option<Arc<str>>,
-    /// Milliseconds; none: it waits for ever.
+    /// Timeout in milliseconds; `None` waits for ever.
     pub timeout_ms: Option<u64>,
-    /// The policy for that timeout.
+    /// Policy after the timeout.
     pub on_timeout: QuestionTimeout,
 }
 
-/// The policy where nobody has answered in time.
+/// Policy if a question is not answered in time.
 #[derive(Debug)]
 pub enum QuestionTimeout {
     /// The node fails.
     Fail,
-    /// This is the answer.
+    /// The node completes with this answer.
     Default(Arc<Value>),
-    /// The thread goes on there.
+    /// The thread continues at this node.
     GoTo(NodeIx),
 }
 
@@ -341,16 +341,16 @@ pub struct LoopNode {
     pub end: NodeIx,
     /// The items; absent: the loop counts.
     pub iterable: Option<ValueSpec>,
-    /// The thread variable that takes each item.
+    /// Thread variable that receives each item.
     pub variable: Option<Arc<str>>,
-    /// Iterations at most.
+    /// Maximum number of iterations.
     pub max_iterations: Option<u64>,
-    /// The policy at that limit, with items left.
+    /// Policy at that limit if items are left.
     pub on_limit: LoopLimit,
 }
 
 impl NodeKind {
-    /// The type word users know: `CONTEXT_PROCESSOR`.
+    /// Returns the type word of workflow files: `CONTEXT_PROCESSOR`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Start => "START",
@@ -374,7 +374,7 @@ impl NodeKind {
         }
     }
 
-    /// True if a thread leaves it without waiting for anybody.
+    /// True if a thread leaves the node without waiting.
     pub fn is_in_place(&self) -> bool {
         match self {
             Self::Start
@@ -404,45 +404,45 @@ impl NodeKind {
 /// A compiled LLM node.
 #[derive(Debug)]
 pub struct LlmNode {
-    /// The profile's id, where it is no template.
+    /// The profile's id, if it is not a template.
     pub profile_id: Option<Arc<str>>,
     /// Template; joins the conversation as a user message.
     pub prompt: Option<SnippetIx>,
-    /// Template; the request's system message where the conversation has none.
+    /// Template; the request's system message if the conversation has none.
     pub system: Option<SnippetIx>,
-    /// WorkflowNames of tools.
+    /// Names of tools.
     pub tools: Vec<Arc<str>>,
-    /// Laid over the profile's parameters, where there are no templates in them.
+    /// Overrides the profile's parameters; absent if the parameters contain templates.
     pub parameters: Option<Arc<Map<String, Value>>>,
     /// The pieces of the user message, after the prompt.
     pub parts: Vec<PartSpec>,
-    /// The profile and the parameters, where they are evaluated.
+    /// The profile and the parameters, if they contain templates.
     pub choice: Option<Box<ChoiceSpec>>,
-    /// Rounds of tool calls.
+    /// Maximum number of tool rounds.
     pub max_tool_rounds: u32,
-    /// The policy once they are used up.
+    /// Policy after the last round.
     pub on_limit: ToolRoundLimit,
     /// Structured output.
     pub response_format: Option<Arc<Value>>,
 }
 
 impl LlmNode {
-    /// True if more than its prompt and its system text is evaluated.
+    /// True if parts other than the prompt and the system text are evaluated.
     pub fn is_computed(&self) -> bool {
         self.choice.is_some() || self.parts.iter().any(|part| matches!(part, PartSpec::Computed(_)))
     }
 }
 
-/// A piece of an LLM node's user message.
+/// A part of an LLM node's user message.
 #[derive(Debug)]
 pub enum PartSpec {
-    /// As it stands in the definition; every message shares it.
+    /// A literal part of the definition, shared by every message.
     Literal(Part),
-    /// A piece, or a list of them, with templates in its strings; or an expression that gives one.
+    /// A part, or a list of parts, with templates in its strings; or an expression that returns one.
     Computed(ValueSpec),
 }
 
-/// The profile and the parameters of an LLM node as they are evaluated.
+/// Profile and parameters of an LLM node that contain templates.
 #[derive(Debug)]
 pub struct ChoiceSpec {
     /// Template of the profile's id.
@@ -451,14 +451,14 @@ pub struct ChoiceSpec {
     pub parameters: Option<ValueSpec>,
 }
 
-/// A message whose content is a template.
+/// A message with a template as its content.
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateMessage {
     /// The speaker.
     pub role: Role,
     /// Template.
     pub content: SnippetIx,
-    /// Kept by every compression.
+    /// Retained by every compression.
     pub pin: bool,
 }
 
@@ -472,21 +472,21 @@ pub enum ContextNode {
         /// Index among the visible; negative from the end.
         position: i64,
     },
-    /// Puts messages in the place of others.
+    /// Replaces messages by others.
     Replace {
         /// The messages to replace; absent: all.
         target: Option<ConversationHistoryOptions>,
-        /// The messages put in their place.
+        /// The replacement.
         messages: Vec<TemplateMessage>,
     },
-    /// Keeps or removes from an end.
+    /// Retains or removes messages at one end.
     Truncate(TruncateContext),
     /// Removes all.
     Clear {
-        /// But not system messages.
+        /// True to retain system messages.
         keep_system: bool,
     },
-    /// Keeps what matches.
+    /// Retains the messages that match.
     Filter(FilterContext),
     /// Compresses.
     Compress(CompressionConfig),
@@ -517,7 +517,7 @@ pub struct Fork {
 /// One path of a fork.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkPath {
-    /// The user's id, shown everywhere.
+    /// The user's id, shown in outputs and errors.
     pub id: Arc<str>,
     /// `workflow/fork-node/path`: unique among all workflows of an engine.
     pub global_id: Arc<str>,
@@ -525,22 +525,22 @@ pub struct ForkPath {
     pub child: NodeIx,
 }
 
-/// The compiled config of a JOIN. Serialisable because the machine that follows it is.
+/// The compiled config of a JOIN. Serialisable, because it is part of the state of the fork's machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JoinRule {
-    /// When it succeeds.
+    /// When the JOIN succeeds.
     pub strategy: JoinStrategy,
     /// For SUCCESS_COUNT_THRESHOLD.
     pub threshold: u32,
-    /// Milliseconds; none: wait for ever.
+    /// Timeout in milliseconds; `None` waits for ever.
     pub timeout_ms: Option<u64>,
-    /// The main path's place in `paths`.
+    /// Index of the main path in `paths`.
     pub main_path: usize,
-    /// True if the user named it.
+    /// True if the user named the main path.
     pub main_path_explicit: bool,
-    /// The rest, once decided.
+    /// Policy for the paths that have not ended when the JOIN is decided.
     pub on_decided: OnDecided,
-    /// Thread variables that come back.
+    /// Branches whose thread variables are merged.
     pub merge_variables: MergeVariables,
 }

@@ -38,8 +38,8 @@ impl NodeCompiler<'_, '_> {
         declared.map_or(VariableScope::Thread, |variable| variable.scope)
     }
 
-    /// Compiles every node, and every FORK that has its JOIN. Places of nodes in `stand_ins` are passed over: they
-    /// are reported already, and nothing is built from a workflow with faults.
+    /// Compiles every node, and every FORK that has a JOIN. Nodes in `stand_ins` are skipped: their faults are reported already,
+    /// and a workflow with faults has no graph.
     pub(super) fn compile(&mut self, stand_ins: &[usize]) -> (Vec<Node>, Vec<Fork>) {
         let definition = self.definition;
         let mut forks = Vec::new();
@@ -189,7 +189,7 @@ impl NodeCompiler<'_, '_> {
         retry.clone()
     }
 
-    /// Heaviest first, then list order.
+    /// Returns the edges with the highest weight first, then in list order.
     fn edges(&mut self, place: usize) -> Vec<Edge> {
         let mut order = self.adjacency.edges[place].clone();
         let weight = |edge: &usize| self.definition.edges[*edge].weight;
@@ -209,7 +209,7 @@ impl NodeCompiler<'_, '_> {
         edges
     }
 
-    /// By `routes` and the default where there is one of them; by its edges where there is none.
+    /// Compiles a ROUTE from `routes` and the default if it has either, and otherwise from its edges.
     fn route(&mut self, place: usize, route: &RouteConfig, edges: &[Edge]) -> NodeKind {
         if route.routes.is_empty() && route.default_target_node_id.is_none() {
             let default = edges

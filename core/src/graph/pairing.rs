@@ -1,4 +1,4 @@
-//! Pairs of FORK and JOIN, by their path ids.
+//! Pairing of FORK and JOIN by their path ids.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,10 +7,10 @@ use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeIx;
 use crate::definition::{FaultCode, ForkConfig, WorkflowDefinition};
 
-/// For every FORK its JOIN, for every JOIN its FORK.
+/// The JOIN of every FORK, and the FORK of every JOIN.
 pub(super) type Partners = Vec<Option<NodeIx>>;
 
-/// Pairs by overlapping ids: identical lists first, then in file order.
+/// Pairs nodes with overlapping ids: identical lists first, then in file order.
 pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> Partners {
     let mut partners: Partners = vec![None; definition.nodes.len()];
     let mut joins = Joins::of(definition);
@@ -41,7 +41,7 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
                 let pointer = pointer!["nodes", join, "config", "forkPathIds"];
                 report.fault(FaultCode::ForkJoinMismatch, &pointer, message);
             }
-            // an empty list is reported as what it is
+            // an empty list is reported as such
             None if fork.fork_path_ids.is_empty() => {}
             None => {
                 let id = &definition.nodes[place].id;
@@ -60,7 +60,7 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
     partners
 }
 
-/// A FORK's own lists: not empty, of one length, every child a node that an edge of the FORK leads to.
+/// Checks a FORK's lists: not empty, of equal length, and every child is the target of an edge of the FORK.
 pub(super) fn check_fork(
     definition: &WorkflowDefinition,
     place: usize,
@@ -149,7 +149,7 @@ fn join_lists(definition: &WorkflowDefinition) -> impl Iterator<Item = (usize, &
         .filter_map(|(place, node)| Some((place, node.config.as_join()?.fork_path_ids.as_slice())))
 }
 
-/// The JOINs not yet paired. Each lookup drops what is taken already, so all of them together stay linear.
+/// The JOINs without a partner. Each lookup removes the taken ones it meets, so that all lookups together are linear.
 struct Joins<'a> {
     by_list: BTreeMap<&'a [String], VecDeque<usize>>,
     by_id: BTreeMap<&'a str, VecDeque<usize>>,

@@ -1,4 +1,4 @@
-//! The reducers of variables, checked and compiled.
+//! Checks and compiles the reducers of variables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::nodes::NodeCompiler;
 use crate::definition::{FaultCode, Reducer, ReducerWord};
 use crate::script::Path;
 
-/// The names that a reducer sees: what the paths before have come to, and the next one's value.
+/// Names in the scope of a reducer: the combined value of the earlier paths, and the value of the next path.
 pub(crate) const REDUCED: [&str; 2] = ["a", "b"];
 
 impl NodeCompiler<'_, '_> {
@@ -40,7 +40,7 @@ impl NodeCompiler<'_, '_> {
     }
 }
 
-/// True if a text is one name, and that neither of the values.
+/// True if a text is a single name other than `a` and `b`.
 fn is_word(text: &str) -> bool {
     let path = Path::of_template(text);
     path.is_some_and(|path| path.steps().is_empty() && !REDUCED.contains(&&**path.root()))

@@ -1,4 +1,4 @@
-//! References between workflows: unknown ones, cycles of calls, and how deep calls nest.
+//! References between workflows: unknown names, cycles of calls, and the nesting depth of calls.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::regions::Depths;
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition, nearest};
 
-/// Nesting a run allows where `config.maxDepth` says nothing.
+/// Default of `config.maxDepth`.
 const DEFAULT_MAX_DEPTH: u32 = 10;
 
 /// The kind of workflow that an id names.
@@ -18,11 +18,11 @@ const DEFAULT_MAX_DEPTH: u32 = 10;
 pub(super) enum WorkflowKind {
     Normal,
     Triggered,
-    /// It exists, but could not be read.
+    /// The workflow exists, but could not be read.
     Unreadable,
 }
 
-/// Every workflow that may be named.
+/// All workflows that may be referenced.
 pub(super) struct WorkflowNames<'a>(BTreeMap<&'a str, WorkflowKind>);
 
 impl<'a> WorkflowNames<'a> {
@@ -61,7 +61,7 @@ impl<'a> WorkflowNames<'a> {
             .is_some_and(|subgraph| self.find(&subgraph.subgraph_id) == Some(WorkflowKind::Normal))
     }
 
-    /// Reports a name that leads nowhere, or to the wrong kind of workflow.
+    /// Reports an unknown name, or one of the wrong kind of workflow.
     pub(super) fn check(&self, id: &str, wanted: WorkflowKind, pointer: &[Step], report: &mut Diagnostics<'_>) {
         match (self.find(id), wanted) {
             _ if id.is_empty() => report.fault(FaultCode::MissingField, pointer, "the id of a workflow is missing"),
@@ -86,7 +86,7 @@ impl<'a> WorkflowNames<'a> {
     }
 }
 
-/// True if a workflow is meant to be a triggered one.
+/// True if a workflow is meant as a triggered one.
 pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
     workflow.nodes.iter().any(|node| {
         matches!(
@@ -96,7 +96,7 @@ pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
     })
 }
 
-/// Reports what the SUBGRAPH and MAP nodes of a workflow name.
+/// Reports faulty references in the SUBGRAPH and MAP nodes of a workflow.
 pub(super) fn check_subgraphs(
     definition: &WorkflowDefinition,
     adjacency: &Adjacency,
@@ -135,7 +135,7 @@ pub(super) fn check_subgraphs(
     }
 }
 
-/// A workflow's calls: the node, how deep in forks it stands, and the workflow it names.
+/// Calls of a workflow: the node, the number of forks around it, and the called workflow.
 pub(super) struct Calls {
     pub(super) forks: u32,
     pub(super) calls: Vec<(usize, u32, String)>,
@@ -159,7 +159,7 @@ impl Calls {
     }
 }
 
-/// Reports cycles of calls, and nesting above `config.maxDepth`.
+/// Reports cycles of calls, and nesting deeper than `config.maxDepth`.
 pub(super) fn check_calls(
     workflows: &[Located<WorkflowDefinition>],
     calls: &[Calls],
@@ -237,14 +237,15 @@ fn nesting(
     called.max().unwrap_or_default().max(calls.forks)
 }
 
-/// At least how deep the calls of the registered workflows nest. They are compiled, so free of cycles.
+/// Returns a lower bound of the nesting depth of the registered workflows' calls. These workflows are compiled, so free of
+/// cycles.
 fn registered_depths<'a>(context: &CompileContext<'a>) -> BTreeMap<&'a str, u32> {
     let mut depths: BTreeMap<&str, u32> = context
         .registered
         .iter()
         .map(|graph| (&*graph.workflow_id, 0))
         .collect();
-    // each was registered after those it calls, so one pass in order is enough
+    // each workflow was registered after those it calls, so one pass in order suffices
     for graph in context.registered {
         let called = graph.nodes.iter().filter_map(Node::calls);
         let inner = called

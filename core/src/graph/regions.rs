@@ -4,7 +4,7 @@
 //! 2. A region is entered through its FORK and left through its JOIN; regions nest, never cross. A loop is a region too,
 //!    between its LOOP_START and its LOOP_END.
 //! 3. From every node of a region its end can be reached: END, or the JOIN.
-//! 4. One walk forward and one backward, each with its own stack: linear, and no depth of nesting overflows.
+//! 4. One forward and one backward traversal, each with an explicit stack: linear, and no nesting depth overflows.
 
 use super::adjacency::{Adjacency, is_start};
 use super::diagnostics::{Diagnostics, pointer};
@@ -13,10 +13,10 @@ use super::pairing::Partners;
 use super::scc::terminal_components;
 use crate::definition::{FaultCode, NodeConfig, WorkflowDefinition};
 
-/// The depth of each node in forks; `None` where no thread comes.
+/// Number of forks around each node; `None` for unreachable nodes.
 pub(super) type Depths = Vec<Option<u32>>;
 
-/// Walks the graph and reports what no thread reaches, and where a thread cannot end.
+/// Traverses the graph and reports unreachable nodes, and nodes from which a thread cannot end.
 pub(super) fn check_regions(
     definition: &WorkflowDefinition,
     adjacency: &Adjacency,
@@ -55,11 +55,11 @@ struct RegionSearch<'a> {
     partners: &'a Partners,
     region: Vec<Option<Region>>,
     depth: Depths,
-    /// Adjacency that were taken, backwards.
+    /// Followed transitions, reversed.
     back: Vec<Vec<NodeIx>>,
-    /// Nodes whose region ends with them.
+    /// Nodes after which their region can end.
     ends: Vec<bool>,
-    /// Nodes with a fault of their own.
+    /// Nodes for which a fault was reported.
     reported: Vec<bool>,
     stack: Vec<NodeIx>,
 }
@@ -76,7 +76,7 @@ impl RegionSearch<'_> {
                 continue;
             };
             let config = &self.definition.nodes[node as usize].config;
-            // a SUBGRAPH without exit is reported by its reference
+            // a SUBGRAPH without exits is reported as a faulty reference
             let names_wrongly =
                 matches!(config, NodeConfig::Subgraph(_)) && self.adjacency.next[node as usize].is_empty();
             if is_end(config) || names_wrongly {
@@ -102,7 +102,7 @@ impl RegionSearch<'_> {
         }
     }
 
-    /// The JOIN of a FORK, the LOOP_END of a LOOP_START.
+    /// Returns the JOIN of a FORK, or the LOOP_END of a LOOP_START.
     fn partner_of_opening(&self, node: NodeIx) -> Option<NodeIx> {
         let config = &self.definition.nodes[node as usize].config;
         let opens = matches!(config, NodeConfig::Fork(_) | NodeConfig::LoopStart(_));
@@ -115,7 +115,7 @@ impl RegionSearch<'_> {
         self.stack.push(node);
     }
 
-    /// One transition from `from` to `to`, taken by a thread of `region`.
+    /// Handles one transition from `from` to `to`, taken by a thread of `region`.
     fn step(&mut self, from: NodeIx, to: NodeIx, region: Region, depth: u32, report: &mut Diagnostics<'_>) {
         let target = &self.definition.nodes[to as usize];
         let inside = matches!(region, Region::Inside(_));
@@ -237,7 +237,7 @@ impl RegionSearch<'_> {
 
     fn report_dead_ends(&self, triggered: bool, report: &mut Diagnostics<'_>) {
         if !self.definition.nodes.iter().any(|node| is_end(&node.config)) {
-            return; // reported as the missing END; every node would be one
+            return; // reported as the missing END; otherwise every node would be reported
         }
         let count = self.definition.nodes.len();
         let mut live: Vec<bool> = (0..count)

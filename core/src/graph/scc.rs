@@ -2,9 +2,9 @@
 
 use super::model::NodeIx;
 
-/// The first node of every strongly connected component of the `dead` nodes that no stack leaves, ascending.
+/// Returns the first node of every strongly connected component of the `dead` nodes without an outgoing transition, ascending.
 ///
-/// `back` holds the transitions backwards; only those between dead nodes count. Tarjan's algorithm with its own stack.
+/// `back` contains the reverse transitions; only those between dead nodes count. Tarjan's algorithm with an explicit stack.
 pub(crate) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<NodeIx> {
     let next = forwards(dead, back);
     let mut search = Search::new(&next);
@@ -34,7 +34,7 @@ pub(crate) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<No
     found
 }
 
-/// For every node the number of its strongly connected component. A node alone, without a stack to itself, has none.
+/// Returns for every node the number of its strongly connected component. A single node without a loop to itself has none.
 pub(crate) fn components(next: &[Vec<NodeIx>]) -> Vec<Option<usize>> {
     let mut search = Search::new(next);
     for node in 0..next.len() {
@@ -63,13 +63,13 @@ fn forwards(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<Vec<NodeIx>> {
 
 struct Search<'a> {
     next: &'a [Vec<NodeIx>],
-    /// When a node was found, from 1; 0: not yet.
+    /// Discovery order of each node, from 1; 0: not visited.
     order: Vec<usize>,
     low: Vec<usize>,
     component: Vec<Option<usize>>,
     open: Vec<usize>,
     visited: usize,
-    /// The least node of each component.
+    /// Least node of each component.
     firsts: Vec<NodeIx>,
 }
 

@@ -1,4 +1,4 @@
-//! The table of every text a graph evaluates; equal texts stand once.
+//! Table of all snippets of a graph, without duplicates.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,21 +14,21 @@ use super::text_fault::TextFault;
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
 
-/// Characters an expression may have; beyond it is a CODE node's work.
+/// Maximum length of an expression, in characters. Longer code needs a CODE node.
 const LONGEST_EXPRESSION: usize = 1000;
 
-/// Collects texts, each checked when it first comes: what is wrong with it is told wherever it stands.
+/// Collects snippets. Each is checked at its first occurrence, and its faults are reported at every occurrence.
 pub(super) struct Snippets<'a> {
     syntax: &'a dyn Syntax,
     all: Vec<Snippet>,
     known: [BTreeMap<Arc<str>, SnippetIx>; 3],
     wrong: WrongTexts,
     names: KnownNames<'a>,
-    /// Names that are known where texts now stand.
+    /// Additional names in the scope of the snippets that are being added.
     here: Vec<String>,
 }
 
-/// Faults by text.
+/// Faults by snippet.
 pub(super) type WrongTexts = BTreeMap<SnippetIx, Vec<TextFault>>;
 
 impl<'a> Snippets<'a> {
@@ -36,12 +36,12 @@ impl<'a> Snippets<'a> {
         Self::with(syntax, names, BTreeMap::new())
     }
 
-    /// Accepts every text.
+    /// Creates a table that accepts every snippet.
     pub(super) fn unchecked() -> Self {
         Self::with(&NoSyntax, KnownNames::default(), BTreeMap::new())
     }
 
-    /// For texts of which is known what is wrong with them.
+    /// Creates a table for snippets with known faults.
     pub(super) fn checked(wrong: WrongTexts) -> Self {
         Self::with(&NoSyntax, KnownNames::default(), wrong)
     }
@@ -57,7 +57,7 @@ impl<'a> Snippets<'a> {
         }
     }
 
-    /// Takes in texts that see these names too.
+    /// Adds snippets that have these additional names in scope.
     pub(super) fn over<R>(&mut self, names: &[&str], take_in: impl FnOnce(&mut Self) -> R) -> R {
         self.here = names.iter().map(|name| (*name).to_owned()).collect();
         let taken = take_in(self);
@@ -65,7 +65,7 @@ impl<'a> Snippets<'a> {
         taken
     }
 
-    /// The faults of the texts so far, for one who accepted every one of them.
+    /// Returns the faults of the snippets of a table that was created with [`Self::unchecked`].
     pub(super) fn check(&self, syntax: &dyn Syntax, names: &KnownNames<'_>) -> WrongTexts {
         let mut wrong: WrongTexts = syntax
             .wrong_of(&self.all)
@@ -112,7 +112,7 @@ impl<'a> Snippets<'a> {
                 message,
                 "put it into a CODE node",
             );
-            // no graph is made where anything is wrong
+            // a workflow with faults has no graph, so the index is never used
             return SnippetIx::MAX;
         }
         self.text(SnippetKind::Expression, text, pointer, report)
@@ -136,7 +136,7 @@ impl<'a> Snippets<'a> {
         self.text(SnippetKind::Code, text, pointer, report)
     }
 
-    /// Text is an expression, anything else is taken as it is with templates in its strings.
+    /// Adds an input: text is an expression, anything else is used literally, with templates in its strings.
     pub(super) fn input(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         match value {
             Value::String(text) => ValueSpec::Expression(self.expression(text, || pointer.to_vec(), report)),
@@ -146,7 +146,7 @@ impl<'a> Snippets<'a> {
         }
     }
 
-    /// A value with templates in its strings.
+    /// Adds a value with templates in its strings.
     pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         if too_deep(value) {
             report.fault(FaultCode::LimitExceeded, pointer, "the value is nested too deeply");

@@ -1,4 +1,4 @@
-//! The port to whatever reads expressions, templates and scripts; this crate reads none of them.
+//! Port to the parsers of expressions, templates and scripts; this crate has none.
 
 use std::ops::Range;
 
@@ -6,21 +6,21 @@ use super::model::{Snippet, SnippetKind};
 use crate::definition::MAX_FAULTS;
 use crate::script::FreeName;
 
-/// Parses texts, for their faults only.
+/// Parses snippets to find their faults.
 pub trait Syntax {
-    /// A JavaScript expression; `{{path}}` stands for a value in it.
+    /// Checks a JavaScript expression, in which `{{path}}` is a value.
     fn expression(&self, text: &str) -> Result<(), SyntaxFault>;
-    /// A template.
+    /// Checks a template.
     fn template(&self, text: &str) -> Result<(), SyntaxFault>;
-    /// The body of a JavaScript async function.
+    /// Checks the body of a JavaScript async function.
     fn script(&self, text: &str) -> Result<(), SyntaxFault>;
 
-    /// The names that a text takes from outside of itself, besides what every text of its kind can use. None for a template.
+    /// Returns the free names of a snippet, except those in scope of every snippet of its kind. Empty for a template.
     fn free_names(&self, _text: &Snippet) -> Vec<FreeName> {
         Vec::new()
     }
 
-    /// A text of any kind.
+    /// Checks a snippet of any kind.
     fn check(&self, text: &Snippet) -> Result<(), SyntaxFault> {
         match text.kind {
             SnippetKind::Expression => self.expression(&text.source),
@@ -29,28 +29,28 @@ pub trait Syntax {
         }
     }
 
-    /// Many texts: the places of those that do not parse, ascending. In no order of its own, so that it may be shared among
-    /// threads.
+    /// Returns the indices of the snippets that do not parse, ascending. The checks are independent, so an implementation may
+    /// distribute them over threads.
     fn wrong_of(&self, texts: &[Snippet]) -> Vec<(usize, SyntaxFault)> {
         let checked = texts.iter().map(|text| self.check(text)).enumerate();
         checked
             .filter_map(|(place, checked)| Some((place, checked.err()?)))
-            // No more are reported.
+            // No more faults are reported.
             .take(MAX_FAULTS + 1)
             .collect()
     }
 }
 
-/// Why a text does not parse.
+/// Reason why a snippet does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxFault {
     /// One sentence for a person.
     pub message: String,
-    /// The bytes of the text that are wrong, where they are known.
+    /// Byte range of the fault, if it can be determined.
     pub at: Option<Range<usize>>,
 }
 
-/// Accepts every text: for tests, and where no engine is at hand.
+/// Accepts every snippet: for tests, and for builds without a script engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSyntax;
 

@@ -1,4 +1,4 @@
-//! A fault within a text of a definition.
+//! Faults within a string of a definition.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use super::syntax::SyntaxFault;
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
 
-/// A fault of a text, and the bytes it is about.
+/// A fault of a snippet, and its byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextFault {
     pub(super) code: FaultCode,
     pub(super) message: String,
     pub(super) help: Option<String>,
     pub(super) at: Option<Range<usize>>,
-    /// The name that is unknown.
+    /// The unknown name.
     pub(super) name: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl TextFault {
         }
     }
 
-    /// Reports it as a fault of the text at `pointer`.
+    /// Reports the fault at `pointer`.
     pub(super) fn report(&self, pointer: &[Step], report: &mut Diagnostics<'_>) {
         let message = self.message.as_str();
         let fault = match &self.at {

@@ -1,4 +1,4 @@
-//! Triggers, inside a workflow and outside.
+//! Checks triggers in and outside of workflows.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::definition::{
 use crate::event::EventType;
 use crate::schedule::{Times, TimesFault};
 
-/// Checks one trigger. `seen` has the ids of the triggers beside it.
+/// Checks one trigger. `seen` contains the ids of the triggers with this owner.
 pub(super) fn check_trigger<'t>(
     trigger: &'t TriggerDefinition,
     pointer: &[Step],
@@ -23,7 +23,7 @@ pub(super) fn check_trigger<'t>(
     context: &CompileContext<'_>,
     report: &mut Diagnostics<'_>,
 ) {
-    // a table of its own: the workflow's is for what its threads evaluate
+    // a separate table, because the workflow's table is for its nodes
     let mut snippets = Snippets::new(context.syntax, KnownNames::of_trigger());
     if !seen.insert(&trigger.id) {
         let message = format!("another trigger is called `{}` too", trigger.id);

@@ -24,8 +24,9 @@
 //! - with `skip` and `queue`, one run executes at a time;
 //! - at most `maxTriggers` runs start.
 //!
-//! The invariants hold across processes if the `Keep` effects are persisted. A `Keep` follows every `Start` and lists the runs
-//! under way, so the next process starts them again. The host must not start a run of a time twice.
+//! The invariants hold across processes if the `Keep` effects are persisted. A step that starts
+//! runs also emits a `Keep` with the runs under way, and the next process emits `Start` for those again. The host must therefore
+//! resume the existing run of a time instead of starting a second one.
 
 use std::collections::{BTreeSet, VecDeque};
 

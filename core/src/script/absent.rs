@@ -1,6 +1,6 @@
-//! Names that other homes of JavaScript have and scripts here do not, and what is used instead.
+//! Names that exist in other JavaScript environments but not here, and their replacements.
 
-/// Advice for a name that is not here: `instead_of("fetch")`.
+/// Returns advice for a missing name: `instead_of("fetch")`.
 pub fn instead_of(name: &str) -> Option<&'static str> {
     Some(match name {
         "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" | "Request" | "Headers" => {

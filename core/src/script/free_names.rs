@@ -1,7 +1,7 @@
-//! The names that a script takes from outside of itself, found without running it.
+//! Free names of a script, found without running it.
 //!
-//! The answer may hold too few names, never one that the script has itself: where a name may be declared, it counts as
-//! declared; where a sign may mean two things, nothing is said of the whole text.
+//! The result may omit names, but never contains a name that the script declares: a possible declaration counts as one. If a
+//! token is ambiguous, the result is empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,18 +9,18 @@ use std::ops::Range;
 use super::is_reserved;
 use super::tokens::{Token, TokenKind, tokens};
 
-/// A name that a script takes from outside of itself.
+/// A free name of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeName {
     /// The name.
     pub name: String,
-    /// The bytes of the text at which it stands first.
+    /// Byte range of its first occurrence.
     pub at: Range<usize>,
-    /// True if it is assigned there.
+    /// True if the name is assigned there.
     pub is_assigned: bool,
 }
 
-/// Names of JavaScript that mean something at some places and are plain names at others.
+/// JavaScript words that are keywords in some positions and plain names in others.
 const CONTEXTUAL: [&str; 10] = [
     "__proto__",
     "as",
@@ -34,11 +34,11 @@ const CONTEXTUAL: [&str; 10] = [
     "undefined",
 ];
 
-/// Words before the round brackets of a statement.
+/// Keywords followed by the round brackets of a statement.
 const STATEMENTS: [&str; 6] = ["await", "for", "if", "switch", "while", "with"];
 
-/// The free names of an expression, or of the body of a function, each once and in the order of their first places. A name that
-/// the text asks for with `typeof` is none of them. Linear in the text's length; none where the text does not parse.
+/// Returns the free names of an expression, or of the body of a function, each once and in the order of their first occurrence.
+/// Names that the source tests with `typeof` are excluded. Linear in the length; empty if the source does not parse.
 ///
 /// ```
 /// use pirn_core::script::free_names;
@@ -57,7 +57,7 @@ pub fn free_names(source: &str) -> Vec<FreeName> {
         tokens: &tokens,
         partners: &partners,
     };
-    // What stands at the global object is there as a name.
+    // Properties of the global object are also names, and cannot be listed.
     if (0..tokens.len()).any(|at| reader.word(at) == Some("globalThis")) {
         return Vec::new();
     }
@@ -82,7 +82,7 @@ pub fn free_names(source: &str) -> Vec<FreeName> {
     free
 }
 
-/// The place of the bracket that each bracket belongs to.
+/// Returns the index of the matching bracket of each bracket.
 fn partners(tokens: &[Token]) -> Option<Vec<Option<usize>>> {
     let mut partners = vec![None; tokens.len()];
     let mut open = Vec::new();
@@ -106,11 +106,11 @@ struct Reader<'t> {
     partners: &'t [Option<usize>],
 }
 
-/// The words that name nothing outside of the text.
+/// Words that are not free names.
 #[derive(Default)]
 struct Outside<'t> {
     declared: BTreeSet<&'t str>,
-    /// Places of words that name members of classes and methods of objects.
+    /// Indices of words that name members of classes and methods of objects.
     members: BTreeSet<usize>,
 }
 
@@ -166,7 +166,8 @@ impl<'t> Reader<'t> {
         outside
     }
 
-    /// The names between `let` and the end of its statement: the first, and those after commas. Without a `;` that may be more.
+    /// Declares the names between `let` and the end of its statement: the first, and those after commas. Without a `;` that may
+    /// be more.
     fn declare_list(&self, first: usize, declared: &mut BTreeSet<&'t str>) {
         let mut at = first;
         let mut is_name = true;
@@ -189,7 +190,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Every word between the brackets that open at `begin`.
+    /// Declares every word between the brackets that open at `begin`.
     fn declare_group(&self, begin: usize, declared: &mut BTreeSet<&'t str>) {
         let end = self.partners.get(begin).copied().flatten();
         if let Some(end) = end.filter(|end| *end > begin) {
@@ -197,7 +198,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// `name(a, b) {`: a method, unless it is a statement.
+    /// Declares `name(a, b) {` as a method, unless it is a statement.
     fn declare_method(&self, end: usize, outside: &mut Outside<'t>) {
         let Some(begin) = self.partners[end] else { return };
         if STATEMENTS.contains(&self.before(begin)) {
@@ -207,7 +208,7 @@ impl<'t> Reader<'t> {
         outside.members.extend(begin.checked_sub(1));
     }
 
-    /// The words that stand directly in the body of a class: names of fields and methods.
+    /// Records the words directly in the body of a class, which are names of fields and methods.
     fn pass_over_members(&self, class: usize, members: &mut BTreeSet<usize>) {
         let Some(begin) = (class..self.tokens.len()).find(|at| self.text(*at) == "{") else {
             return;
@@ -223,11 +224,11 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// True if a word is the name of a value, not of a member or a label.
+    /// True if a word is a reference to a value, not a member or a label.
     fn is_reference(&self, at: usize) -> bool {
         let Some(word) = self.word(at) else { return false };
         let is_word_of_the_language = match word {
-            // They would reach out, and are not there.
+            // A call would load or compile code, which is not available: it counts as a use of a missing name.
             "import" | "eval" => self.text(at + 1) != "(",
             word => is_reserved(word) || CONTEXTUAL.contains(&word),
         };
@@ -243,7 +244,7 @@ impl<'t> Reader<'t> {
         !(self.text(at + 1) == ":" && may_begin_member)
     }
 
-    /// `typeof name`, `typeof (name)`.
+    /// True for `typeof name` and `typeof (name)`.
     fn is_asked_for(&self, at: usize) -> bool {
         let is_in_brackets = self.before(at) == "(" && at >= 2 && self.before(at - 1) == "typeof";
         self.before(at) == "typeof" || is_in_brackets
@@ -349,7 +350,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// A tower of declarations around uses, written in many ways: what is used and not declared is free.
+        /// Nested declarations around uses, in many notations: a name that is used and not declared is free.
         #[test]
         fn declared_names_are_never_free(
             names in proptest::collection::vec("[a-e]", 1..12),

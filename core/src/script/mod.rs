@@ -7,8 +7,8 @@
 //! 2. one of `input`, `output`, `result`, `event`;
 //! 3. a global of JavaScript (`Math`, `JSON`, ...); templates have none;
 //! 4. the output of the node with that id;
-//! 5. `undefined` in an expression where it is a node that has not run or a variable that is not assigned, else the error
-//!    `UNKNOWN_NAME`; an error that names the path in a template or a `{{path}}`.
+//! 5. `undefined` in an expression if it is a node that has not run or a variable that is not assigned, and otherwise the error
+//!    `UNKNOWN_NAME`; in a template or a `{{path}}`, an error with the path.
 //!
 //! Most expressions in a workflow are no more than a path; [`Plain`] evaluates those without JavaScript. The rest
 //! goes to the port [`Evaluator`](crate::graph::Evaluator).

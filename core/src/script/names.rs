@@ -1,13 +1,13 @@
-//! The names that a JavaScript text can reach, found without parsing it.
+//! Names that a JavaScript source can reach, found without parsing it.
 //!
-//! The answer may hold too many names (words in strings and comments, the program's own locals), never too few:
-//! it decides what is handed to the text, and the text itself decides what of that it reads.
+//! The result may contain too many names (words in strings and comments, local variables), never too few: these names are passed
+//! to the script, which reads the ones it uses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// JavaScript globals that a text can use, sorted. Whatever else an engine has is taken away: clocks, chance,
-/// compilers of text, and what shows when memory is collected.
+/// JavaScript globals that a script can use, sorted. All other globals of an engine are removed: clocks, random numbers,
+/// compilers, and objects that reveal garbage collection.
 pub const JS_GLOBALS: &[&str] = &[
     "AggregateError",
     "Array",
@@ -67,7 +67,7 @@ pub const JS_GLOBALS: &[&str] = &[
     "unescape",
 ];
 
-/// Words that are never a name, sorted.
+/// Words that are never names, sorted.
 const RESERVED: &[&str] = &[
     "arguments",
     "await",
@@ -120,27 +120,27 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// True if `word` is reserved in strict JavaScript (or bound by every function, as `arguments` is).
+/// True if `word` is reserved in strict JavaScript (or bound by every function, such as `arguments`).
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }
 
-/// True if `name` is a global of JavaScript that texts can use.
+/// True if `name` is a JavaScript global that scripts can use.
 pub(super) fn is_global(name: &str) -> bool {
     JS_GLOBALS.binary_search(&name).is_ok()
 }
 
-/// True if an identifier can begin with `c`.
+/// True if an identifier can start with `c`.
 pub(super) fn begins_name(c: char) -> bool {
     c == '_' || c == '$' || c.is_alphabetic()
 }
 
-/// True if an identifier can go on with `c`.
+/// True if an identifier can contain `c` after its first character.
 pub(super) fn continues_name(c: char) -> bool {
     begins_name(c) || c.is_alphanumeric() || c == '\u{200c}' || c == '\u{200d}' || (!c.is_ascii() && !c.is_whitespace())
 }
 
-/// The names a JavaScript text can reach.
+/// Names that a JavaScript source can reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bare: BTreeSet<Arc<str>>,
@@ -148,12 +148,12 @@ pub struct Names {
     nodes: Used,
 }
 
-/// The members of `variables` or `nodes` that a text uses.
+/// Members of `variables` or `nodes` that a source uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Used {
-    /// These, each named in the text.
+    /// These members, each named in the source.
     These(BTreeSet<Arc<str>>),
-    /// Possibly every one: the text uses it as a whole or with a computed name.
+    /// Possibly all: the source uses the object as a whole or with a computed name.
     All,
 }
 
@@ -164,8 +164,8 @@ impl Default for Used {
 }
 
 impl Names {
-    /// The names in `source`: `Names::of("a.b + variables.c")` has the bare names `a` and `variables`, and `c`
-    /// among the variables. Linear in the text's length.
+    /// Returns the names in `source`: `Names::of("a.b + variables.c")` has the bare names `a` and `variables`, and `c` among the
+    /// variables. Linear in the length.
     pub fn of(source: &str) -> Self {
         let mut names = Self::default();
         let mut rest = source;
@@ -193,32 +193,32 @@ impl Names {
         names
     }
 
-    /// Identifiers that are not members of something: in order, each once.
+    /// Returns the identifiers that are not members of another value: in order, each once.
     pub fn bare(&self) -> impl Iterator<Item = &Arc<str>> {
         self.bare.iter()
     }
 
-    /// The variables used as `variables.name`.
+    /// Returns the variables used as `variables.name`.
     pub fn variables(&self) -> &Used {
         &self.variables
     }
 
-    /// The nodes used as `nodes["id"]`.
+    /// Returns the nodes used as `nodes["id"]`.
     pub fn nodes(&self) -> &Used {
         &self.nodes
     }
 
-    /// Also the bare name `name`.
+    /// Adds the bare name `name`.
     pub fn add(&mut self, name: &Arc<str>) {
         self.bare.insert(name.clone());
     }
 
-    /// Also the variable `name`, as `variables.name`.
+    /// Adds the variable `name`, as `variables.name`.
     pub fn add_variable(&mut self, name: &str) {
         self.variables.note(Some(name));
     }
 
-    /// Also the node `id`, as `nodes["id"]`.
+    /// Adds the node `id`, as `nodes["id"]`.
     pub fn add_node(&mut self, id: &str) {
         self.nodes.note(Some(id));
     }
@@ -236,7 +236,7 @@ impl Used {
     }
 }
 
-/// The member directly after an object's name: `.x`, `?.x`, `["x"]`, `['x']`. Anything else may be any member.
+/// Returns the member directly after an object's name: `.x`, `?.x`, `["x"]`, `['x']`. Any other access may be to any member.
 fn member_after(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('[') {
         let quote = quoted.chars().next().filter(|c| matches!(c, '"' | '\''))?;
@@ -248,7 +248,7 @@ fn member_after(text: &str) -> Option<&str> {
         return None;
     }
     let end = member.find(|c| !continues_name(c)).unwrap_or(member.len());
-    // `\` would begin an escape that goes on with the name.
+    // A `\` would start an escape sequence that is part of the name.
     (!member[end..].starts_with('\\')).then_some(&member[..end])
 }
 

@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::names::continues_name;
 use super::{Names, Scope, bare_name};
 
-/// A root name and the members to follow from there.
+/// A root name and the members to follow from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     source: Arc<str>,
     root: Arc<str>,
     steps: Vec<Step>,
-    /// Places of the steps that follow `?.`: there the path ends where there is nothing before them.
+    /// Indices of the steps after `?.`: the path is `undefined` if the value before such a step is.
     optional: Vec<usize>,
 }
 
@@ -26,32 +26,32 @@ pub enum Step {
     Index(usize),
 }
 
-/// The value that a path leads to, as JavaScript would have it.
+/// Result of following a path with JavaScript's semantics.
 pub(super) enum Reached<R> {
-    /// The reader's result for the value there.
+    /// The reader's result for the value.
     Value(R),
-    /// Nothing: `undefined`.
+    /// The path is `undefined`.
     Undefined,
-    /// Something only JavaScript knows: a method of a prototype, a character of a string, the error of reading a
-    /// member of `undefined`.
+    /// Only JavaScript can evaluate the path: a method of a prototype, a character of a string, or the error of reading a member
+    /// of `undefined`.
     Unknown,
 }
 
-/// The value as a reader is shown it.
+/// The value that a reader receives.
 pub(super) enum Target<'v> {
-    /// A value as it is stored.
+    /// A stored value.
     Whole(&'v Arc<Value>),
-    /// A part of one.
+    /// A part of a stored value.
     Part(&'v Value),
-    /// `length` of a list or a text (in UTF-16 units, as JavaScript counts).
+    /// `length` of a list or a string (in UTF-16 units, as in JavaScript).
     Length(usize),
-    /// `variables` or `nodes` as a whole.
+    /// All of `variables` or `nodes`.
     All(Vec<(Arc<str>, Arc<Value>)>),
 }
 
 impl Path {
-    /// Reads a path as it stands in a template or a `{{path}}`: names may have hyphens, `a.0` is `a[0]`.
-    /// `None` where the text is not a path.
+    /// Parses a path in the notation of a template or a `{{path}}`: names may contain hyphens, and `a.0` is `a[0]`. Returns
+    /// `None` if the source is not a path.
     pub fn of_template(source: &str) -> Option<Self> {
         let template_name = |text: &str| {
             let end = text.find(|c| !continues_name(c) && c != '-').unwrap_or(text.len());
@@ -60,7 +60,7 @@ impl Path {
         Self::read(source.trim(), template_name)
     }
 
-    /// The path of an expression, written as `source`; `optional` are the places of the steps that follow `?.`.
+    /// Creates the path of an expression with the notation `source`; `optional` lists the indices of the steps after `?.`.
     pub(super) fn new(source: &str, root: Arc<str>, steps: Vec<Step>, optional: Vec<usize>) -> Self {
         Self {
             source: source.into(),
@@ -92,22 +92,22 @@ impl Path {
         })
     }
 
-    /// The path as it was written.
+    /// Returns the path as written.
     pub fn source(&self) -> &Arc<str> {
         &self.source
     }
 
-    /// The first name.
+    /// Returns the root name.
     pub fn root(&self) -> &Arc<str> {
         &self.root
     }
 
-    /// The members after it.
+    /// Returns the members after the root.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Notes what of a scope the path uses.
+    /// Records the names of a scope that the path uses.
     pub fn note(&self, names: &mut Names) {
         names.add(&self.root);
         if let (root @ ("variables" | "nodes"), Some(Step::Key(name))) = (self.root.as_ref(), self.steps.first()) {
@@ -119,8 +119,8 @@ impl Path {
         }
     }
 
-    /// The value at the path, shared where the path is one name; `None` where there is none. A `length` that is no
-    /// field is that of the list or text before it.
+    /// Returns the value at the path, or `None`. The value is shared if the path is a single name. `length` is a field if the
+    /// object has one, otherwise the length of the list or string.
     pub fn value(&self, scope: &dyn Scope) -> Option<Arc<Value>> {
         match self.reach(scope, owned) {
             Reached::Value(value) => Some(value),
@@ -128,7 +128,7 @@ impl Path {
         }
     }
 
-    /// Shows `read` what the path leads to.
+    /// Calls `read` with the value at the path.
     pub(super) fn reach<R>(&self, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
         let is_optional = |place: usize| self.optional.contains(&place);
         let (base, begin) = match (self.root.as_ref(), self.steps.first()) {
@@ -163,7 +163,7 @@ impl Path {
         self.follow(&base, begin, read)
     }
 
-    /// Follows the steps from the one at `begin`.
+    /// Follows the steps from index `begin`.
     fn follow<R>(&self, base: &Value, begin: usize, read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
         let mut at = base;
         for (place, step) in self.steps.iter().enumerate().skip(begin) {
@@ -198,7 +198,7 @@ impl Path {
     }
 }
 
-/// The value that a target shows, copied where it is only a part of what is stored.
+/// Returns the value of a target, copied if it is a part of a stored value.
 pub(super) fn owned(target: Target<'_>) -> Arc<Value> {
     match target {
         Target::Whole(value) => value.clone(),
@@ -213,7 +213,7 @@ pub(super) fn owned(target: Target<'_>) -> Arc<Value> {
     }
 }
 
-/// True if every object has a member of this name from its prototype.
+/// True if every object inherits a member of this name from its prototype.
 fn is_inherited(key: &str) -> bool {
     matches!(
         key,
@@ -232,13 +232,13 @@ fn is_inherited(key: &str) -> bool {
     )
 }
 
-/// `"12"` as 12; not `"012"`, which is a name like any other. Below 2^32 - 1, as the index of a list is.
+/// Parses `"12"` as 12, but not `"012"`, which is a plain name. The limit is that of a list index, below 2^32 - 1.
 pub(super) fn canonical_index(key: &str) -> Option<usize> {
     let is_canonical = key == "0" || (key.starts_with(|c: char| ('1'..='9').contains(&c)) && key.len() <= 9);
     is_canonical.then(|| key.parse().ok())?
 }
 
-/// `[0]`, `["name"]` or `['name']` at the start of `text`, and what follows it.
+/// Parses `[0]`, `["name"]` or `['name']` at the start of `text`, and returns the rest.
 fn bracketed(text: &str) -> Option<(Step, &str)> {
     let inside = text.strip_prefix('[')?;
     if let Some(quote) = inside.chars().next().filter(|c| matches!(c, '"' | '\'')) {

@@ -1,4 +1,4 @@
-//! The scope in which a text is evaluated, and an owned copy of the part that a text uses.
+//! The scope in which a snippet is evaluated, and an owned copy of the part that a snippet uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use serde_json::Value;
 use super::names::is_global;
 use super::{Names, Used};
 
-/// The names that a text can use while it is evaluated, and their values.
+/// Names and values that a snippet can use during its evaluation.
 ///
-/// Everything is looked up when it is used: evaluating a text costs in proportion to what it names, not to what
-/// there is. Values are shared, never copied.
+/// Values are looked up when they are used, so the cost of an evaluation depends on the names in the snippet and not on the size
+/// of the scope. Values are shared, never copied.
 pub trait Scope {
     /// The thread's input.
     fn input(&self) -> Arc<Value>;
-    /// The last node's output; `result` is another name for it. Where a thread begins: in a branch the last output before
-    /// its FORK, else `null`.
+    /// The last node's output; `result` is another name for it. At the start of a branch it is the last output before the FORK,
+    /// at the start of any other thread `null`.
     fn output(&self) -> Arc<Value>;
-    /// A variable; the thread's shadows the run's.
+    /// A variable; the thread's variable shadows the run's.
     fn variable(&self, name: &str) -> Option<Arc<Value>>;
-    /// Every variable, each name once; for `variables` used as a whole.
+    /// All variables, each name once; for `variables` used as a whole.
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)>;
     /// The output of a node, by the user's id.
     fn node(&self, id: &str) -> Option<Arc<Value>>;
-    /// Every node's output; for `nodes` used as a whole.
+    /// All node outputs; for `nodes` used as a whole.
     fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)>;
-    /// The event, in a trigger's texts and in what a trigger started.
+    /// The event, in a trigger's snippets and in threads that a trigger started.
     fn event(&self) -> Option<Arc<Value>>;
-    /// True if `name` is a name that may have no value yet: a node that has not run, a variable that is not assigned.
-    /// Any other name without a value is an error.
+    /// True if `name` may have no value yet: a node that has not run, or a variable that is not assigned. Any other name without
+    /// a value is an error.
     fn knows(&self, name: &str) -> bool;
 }
 
-/// The value of the bare name `name`, JavaScript's own globals aside: a variable, one of the fixed names, a node's
-/// output. `variables` and `nodes` are not values and give `None`.
+/// Returns the value of the bare name `name`, JavaScript's globals excluded: a variable, one of the fixed names, or a node's
+/// output. `variables` and `nodes` are not values and return `None`.
 pub fn bare_name(scope: &dyn Scope, name: &str) -> Option<Arc<Value>> {
     if name == "variables" || name == "nodes" {
         return None;
@@ -47,7 +47,7 @@ pub fn bare_name(scope: &dyn Scope, name: &str) -> Option<Arc<Value>> {
     })
 }
 
-/// An owned scope: what a text uses of another scope, to be evaluated later or on another thread.
+/// An owned scope: the names that a snippet uses of another scope, for evaluation later or on another thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopeValues {
     /// The thread's input.
@@ -65,8 +65,8 @@ pub struct ScopeValues {
 }
 
 impl ScopeValues {
-    /// Copies (by reference count) what a text with these names can reach: a script that uses two variables of
-    /// 10 000 takes two along.
+    /// Copies (by reference count) the values that a snippet with these names can reach: a script that uses two variables of 10
+    /// 000 captures two.
     pub fn capture(names: &Names, scope: &dyn Scope) -> Self {
         let mut values = Self::default();
         for name in names.bare() {
@@ -101,7 +101,7 @@ impl ScopeValues {
         values
     }
 
-    /// Of the bare names of a text those that mean nothing here. Some may be the text's own.
+    /// Returns the bare names of a script that are undefined in this scope. Some may be local variables of the script.
     pub fn unknown(&self, names: &Names) -> Vec<Arc<str>> {
         let bare = names.bare().filter(|name| &***name != "__proto__");
         let unknown = bare.filter(|name| !is_global(name) && !is_known(self, name));
@@ -142,10 +142,10 @@ impl Scope for ScopeValues {
     }
 }
 
-/// Names that every text sees, whatever there is: a bare one without a value is `undefined`.
+/// Names in scope of every snippet: without a value they are `undefined`.
 pub const FIXED_NAMES: [&str; 7] = ["event", "input", "loop", "nodes", "output", "result", "variables"];
 
-/// True if a bare name means something in a scope, if only `undefined`; JavaScript's own globals aside.
+/// True if a bare name is defined in a scope, even as `undefined`; JavaScript's globals excluded.
 pub fn is_known(scope: &dyn Scope, name: &str) -> bool {
     FIXED_NAMES.contains(&name) || scope.knows(name) || bare_name(scope, name).is_some()
 }

@@ -1,4 +1,4 @@
-//! Templates that are text and `{{path}}` only, and how a value reads in text.
+//! Templates that consist of text and `{{path}}` only, and the conversion of values to text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Path, Scope};
 use crate::error::{RunErrorCode, ScriptFault};
 use crate::value::MAX_TEXT;
 
-/// A template of text and `{{path}}`, rendered straight from the scope.
+/// A template of text and `{{path}}`, rendered directly from the scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainText {
     pieces: Vec<Piece>,
@@ -22,7 +22,7 @@ enum Piece {
 }
 
 impl PlainText {
-    /// Reads a template; `None` where it has more than paths (blocks, helpers, escapes): a template engine's work.
+    /// Parses a template. Returns `None` for templates with blocks, helpers or escapes, which need a template engine.
     pub fn read(source: &str) -> Option<Self> {
         let mut pieces = Vec::new();
         let mut rest = source;
@@ -44,10 +44,10 @@ impl PlainText {
         Some(Self { pieces })
     }
 
-    /// The text.
+    /// Renders the template.
     ///
     /// # Errors
-    /// `TEMPLATE_ERROR` naming a path that does not exist, `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_TEXT`].
+    /// `TEMPLATE_ERROR` with a path that does not exist, `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_TEXT`].
     pub fn render(&self, scope: &dyn Scope) -> Result<String, ScriptFault> {
         let mut text = String::new();
         for piece in &self.pieces {
@@ -59,7 +59,7 @@ impl PlainText {
         Ok(text)
     }
 
-    /// The text, or where it is nothing but one `{{path}}` the value there.
+    /// Renders the template; a template that consists of one `{{path}}` returns the value at the path.
     ///
     /// # Errors
     /// As [`PlainText::render`].
@@ -85,8 +85,8 @@ fn value_at(path: &Path, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
         .ok_or_else(|| ScriptFault::missing_path(RunErrorCode::TemplateError, path.source()))
 }
 
-/// A value as text: a string as it is, a number as JavaScript writes it (`30`, not `30.0`), `null` as
-/// nothing, lists and objects as JSON.
+/// Converts a value to text: a string unchanged, a number as in JavaScript (`30`, not `30.0`), `null` as the empty string, lists
+/// and objects as JSON.
 pub fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -99,7 +99,7 @@ pub fn text_of(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// True if a value counts as true in JavaScript.
+/// True if a value is truthy in JavaScript.
 pub fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

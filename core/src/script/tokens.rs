@@ -1,4 +1,4 @@
-//! The words and signs of a JavaScript text.
+//! Tokens of a JavaScript source.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::names::{begins_name, continues_name, is_reserved};
 pub(super) enum TokenKind {
     /// A name or a reserved word.
     Word,
-    /// A number, a text, a regular expression, a private name, the text of a template.
+    /// A number, a string, a regular expression, a private name, or the text of a template.
     Literal,
     /// `(`, `[`, `{`, and `${` of a template.
     Open,
@@ -19,23 +19,23 @@ pub(super) enum TokenKind {
     Sign,
 }
 
-/// A token and its place.
+/// A token and its byte range.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) at: Range<usize>,
-    /// True if a line ends between the token before and this one.
+    /// True if there is a line break between the previous token and this one.
     pub(super) begins_line: bool,
 }
 
-/// Signs of more than one character, those that others begin with last.
+/// Signs of more than one character; a sign is listed before its own prefixes.
 const SIGNS: [&str; 33] = [
     ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=", "<=", ">=", "&&",
     "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<", ">>", "**",
 ];
 
-/// The tokens of a text. None where a sign may mean two things (a `/` after a bracket, an escape in a name, HTML's comments) and
-/// where a literal does not end.
+/// Returns the tokens of a source. `None` if a sign is ambiguous (a `/` after a bracket, an escape in a name, HTML's comments) or
+/// a literal is not terminated.
 pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
     if source.contains("<!--") || source.contains("-->") {
         return None;
@@ -53,10 +53,10 @@ pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
     Some(lexer.tokens)
 }
 
-/// A regular expression literal of more than so many bytes: an engine compiles it while it parses, in more than linear time, and
-/// nothing interrupts it. Where the text has a `/` that may mean two things, a stretch between two of them counts as one.
+/// Returns a regular expression literal longer than `most` bytes. Engines compile a literal during parsing, in more than linear
+/// time and without interruption. If the source has an ambiguous `/`, the text between two slashes of a line counts as a literal.
 pub fn long_pattern(source: &str, most: usize) -> Option<Range<usize>> {
-    // A literal ends in its line.
+    // A literal cannot span lines.
     if source.len() <= most || source.split('\n').all(|line| line.len() <= most) {
         return None;
     }
@@ -88,7 +88,7 @@ struct Lexer<'s> {
     source: &'s str,
     at: usize,
     tokens: Vec<Token>,
-    /// Places, among the tokens, of brackets that are open.
+    /// Indices of the tokens of unclosed brackets.
     open: Vec<usize>,
     begins_line: bool,
 }
@@ -161,7 +161,7 @@ impl Lexer<'_> {
             }
             ')' | ']' | '}' => self.push(TokenKind::Close, 1),
             _ => {
-                // `?.5` is a choice and a number.
+                // `?.5` is a conditional operator and a number.
                 let is_choice = |sign: &str| sign == "?." && rest[2..].starts_with(|next: char| next.is_ascii_digit());
                 let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign) && !is_choice(sign));
                 let length = sign.map_or(letter.len_utf8(), |sign| sign.len());
@@ -176,7 +176,7 @@ impl Lexer<'_> {
         begin.is_some_and(|begin| &self.source[begin.at.clone()] == "${")
     }
 
-    /// The text of a template up to its end, or to the next `${`.
+    /// Reads the text of a template up to its end, or to the next `${`.
     fn template(&mut self) -> Option<()> {
         let rest = self.rest();
         let mut letters = rest.char_indices();
@@ -200,7 +200,7 @@ impl Lexer<'_> {
         None
     }
 
-    /// True if a `/` begins a regular expression, false if it divides; none where that takes a grammar to say.
+    /// True if a `/` starts a regular expression, false if it divides; `None` if only a full parser can decide.
     fn begins_pattern(&self) -> Option<bool> {
         let Some(before) = self.tokens.last() else {
             return Some(true);
@@ -223,7 +223,7 @@ fn word_end(text: &str) -> usize {
     text.find(|letter| !continues_name(letter)).unwrap_or(text.len())
 }
 
-/// The end of a number: digits, letters, a point within it, a sign after its `e`.
+/// Returns the end of a number: digits, letters, a decimal point, a sign after its `e`.
 fn number_end(text: &str) -> usize {
     let is_hex = text.starts_with("0x") || text.starts_with("0X");
     let mut had_point = false;

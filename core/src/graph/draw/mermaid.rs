@@ -56,7 +56,7 @@ fn node(place: usize, node_box: &NodeBox, indent: &str, out: &mut String) {
     put(out, format_args!("{indent}n{place}{open}\"{label}\"{close}\n"));
 }
 
-/// Mermaid reads `#name;` and `#35;` as characters; anything it could take for syntax is written so.
+/// Escapes characters with a meaning in Mermaid as `#name;` or `#35;`.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

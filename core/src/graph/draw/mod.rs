@@ -1,5 +1,5 @@
-//! Workflows as a drawing, for Mermaid, Graphviz and whatever else draws boxes and arrows. Works on definitions, so that
-//! broken ones can be looked at.
+//! Drawings of workflows, for Mermaid, Graphviz and other renderers. Drawn from definitions, so that invalid workflows can be
+//! drawn too.
 
 mod dot;
 mod mermaid;
@@ -14,41 +14,41 @@ use crate::definition::{
 pub use dot::dot;
 pub use mermaid::mermaid;
 
-/// Boxes and arrows: the workflows of some files, the triggers between them.
+/// Boxes and arrows: the workflows of some files, and the triggers between them.
 #[derive(Clone, Debug, Default)]
 pub struct Drawing {
-    /// Every box; arrows name them by their place.
+    /// All boxes; arrows refer to their indices.
     pub boxes: Vec<NodeBox>,
     /// The workflows, in order.
     pub groups: Vec<Group>,
-    /// Every arrow, by the box it starts at.
+    /// All arrows, by their source box.
     pub arrows: Vec<Arrow>,
 }
 
 /// A workflow in a drawing.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Its id, and its name where it has one.
+    /// The workflow's id, and its name if it has one.
     pub title: String,
-    /// Its boxes.
+    /// Indices of its boxes.
     pub boxes: std::ops::Range<usize>,
 }
 
 /// A node or a trigger in a drawing.
 #[derive(Clone, Debug)]
 pub struct NodeBox {
-    /// One or two lines: the id, the type and what it is best known by.
+    /// One or two lines: the id, the type, and the most descriptive field.
     pub label: String,
-    /// Its form.
+    /// Shape of the box.
     pub shape: Shape,
 }
 
-/// The form of a box.
+/// Shape of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// START and END.
     Terminal,
-    /// A node that does something.
+    /// A node of any other type.
     Box,
     /// ROUTE.
     Diamond,
@@ -58,38 +58,38 @@ pub enum Shape {
     Gather,
     /// SUBGRAPH.
     Frame,
-    /// A trigger, and the two ends of what it starts.
+    /// A trigger, START_FROM_TRIGGER or CONTINUE_FROM_TRIGGER.
     Trigger,
     /// LOOP_START and LOOP_END.
     Loop,
 }
 
-/// A way from one box to another.
+/// An arrow from one box to another.
 #[derive(Clone, Debug)]
 pub struct Arrow {
-    /// The box it starts at.
+    /// Index of the source box.
     pub from: usize,
-    /// The box it leads to.
+    /// Index of the target box.
     pub to: usize,
     /// Its label.
     pub label: Option<String>,
-    /// Its kind.
+    /// Line style.
     pub style: ArrowStyle,
 }
 
-/// The kind of an arrow.
+/// Line style of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrowStyle {
     /// An edge or a route.
     Plain,
     /// A path of a fork.
     Path,
-    /// On error, a call, or what a trigger starts.
+    /// An `onError` transition, a call, or a trigger's action.
     Dashed,
 }
 
 impl Drawing {
-    /// The drawing of these workflows and of the triggers beside them.
+    /// Draws these workflows and outer triggers.
     pub fn of(workflows: &[&WorkflowDefinition], triggers: &[&TriggerDefinition]) -> Self {
         let mut drawing = Self::default();
         let mut starts = BTreeMap::new();
@@ -162,7 +162,7 @@ impl Drawing {
     }
 }
 
-/// The word of an action, and the workflow it starts.
+/// Returns the type word of an action, and the workflow it starts.
 fn action(action: &TriggerAction) -> (&'static str, Option<&str>) {
     match action {
         TriggerAction::StartWorkflow { workflow_id, .. } => ("START_WORKFLOW", Some(workflow_id)),
@@ -219,7 +219,7 @@ fn label(node: &NodeDefinition, variables: &[VariableDefinition]) -> String {
     format!("{title}\n{type_name}{known_by}{}", merged(&node.config, variables))
 }
 
-/// The variables that a MAP brings back, each with its reducer; of a JOIN that merges all, those that have one.
+/// Returns the variables that a MAP merges, each with its reducer; for a JOIN that merges all, the variables with a reducer.
 fn merged(config: &NodeConfig, variables: &[VariableDefinition]) -> String {
     let reducer = |name: &str| variables.iter().find(|variable| variable.name == name)?.reduce.as_ref();
     let by = |name: &str| match reducer(name) {
@@ -241,7 +241,7 @@ fn merged(config: &NodeConfig, variables: &[VariableDefinition]) -> String {
     format!("\nmerges {}", names.join(", "))
 }
 
-/// A node's label, after its type.
+/// Returns the part of a node's label after the type.
 fn known_by(config: &NodeConfig) -> String {
     match config {
         NodeConfig::Join(join) => joined_by(join.join_strategy, join.threshold, join.timeout),
@@ -266,7 +266,7 @@ fn joined_by(strategy: JoinStrategy, threshold: Option<u32>, timeout: Option<f64
     format!(" {strategy}{threshold}{timeout}")
 }
 
-/// The loop's id and its LOOP_START's.
+/// Returns the loop id and the id of the LOOP_START.
 fn loop_start(node: &NodeDefinition) -> Option<(&str, &str)> {
     match &node.config {
         NodeConfig::LoopStart(config) => Some((&config.loop_id, &node.id)),
@@ -274,7 +274,7 @@ fn loop_start(node: &NodeDefinition) -> Option<(&str, &str)> {
     }
 }
 
-/// Every transition, in the order of the nodes; references to unknown nodes are left out.
+/// Returns all transitions, in the order of the nodes; references to unknown nodes are omitted.
 fn ways(definition: &WorkflowDefinition) -> Vec<Arrow> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, node) in definition.nodes.iter().enumerate() {

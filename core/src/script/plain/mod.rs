@@ -1,10 +1,10 @@
-//! Expressions that need no JavaScript: paths, literals, comparison, logic, arithmetic, and built-ins whose work is bounded
-//! by that of their arguments.
+//! Evaluator of simple expressions without JavaScript: paths, literals, comparison, logic, arithmetic, and built-ins with work
+//! bounded by the size of their arguments.
 //!
-//! 1. The result is exactly JavaScript's (a stored number keeps the notation it is stored in). Where that is not certain
-//!    there is no result, and the text is JavaScript's to evaluate.
-//! 2. An evaluation is short: it looks at no more than [`MAX_WORK`] bytes, besides a value that it hands on. So it may run
-//!    where others wait.
+//! 1. The result equals JavaScript's exactly (a stored number retains its notation). If that is not certain there is no result,
+//!    and JavaScript must evaluate the expression.
+//! 2. An evaluation is short: it reads at most [`MAX_WORK`] bytes, except for a value that it returns unchanged. It may therefore
+//!    run on a thread that must not block.
 
 mod ops;
 mod parse;
@@ -23,10 +23,10 @@ use super::{Path, Scope, is_known};
 use crate::error::{RunErrorCode, ScriptFault};
 use crate::value::{MAX_LEVELS, levels};
 
-/// Bytes that an evaluation may look at.
+/// Maximum number of bytes that an evaluation may read.
 const MAX_WORK: usize = 1 << 20;
 
-/// An expression that is evaluated without JavaScript.
+/// An expression that can be evaluated without JavaScript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plain(Node);
 
@@ -34,9 +34,9 @@ pub struct Plain(Node);
 enum Node {
     Literal(Arc<Value>),
     Undefined,
-    /// `input.items[0]?.name`: `undefined` where there is nothing.
+    /// `input.items[0]?.name`: `undefined` if the path does not exist.
     Path(Path),
-    /// `{{user.name}}`: an error where there is nothing.
+    /// `{{user.name}}`: an error if the path does not exist.
     Placeholder(Path),
     Unary(Op, Box<Node>),
     Binary(Op, Box<[Node; 2]>),
@@ -44,7 +44,7 @@ enum Node {
     Choice(Box<[Node; 3]>),
     Length(Box<Node>),
     Method(Method, Box<Node>, Vec<Node>),
-    /// A function by the name it begins with, which a variable may shadow.
+    /// A global function, with the root name in the source, which a variable may shadow.
     Global(Global, Arc<str>, Vec<Node>),
     List(Vec<Node>),
     Object(Vec<(Arc<str>, Node)>),
@@ -74,7 +74,7 @@ enum Op {
     Typeof,
 }
 
-/// A method of a text, two of them of lists too.
+/// A method of strings; two of the methods also exist for lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Includes,
@@ -133,20 +133,20 @@ impl Global {
     }
 }
 
-/// Why an evaluation ends without a value.
+/// Reason why an evaluation ends without a value.
 enum Stop {
-    /// Only JavaScript knows, or it takes too much work to be done here.
+    /// Only JavaScript can evaluate the expression, or the work limit is exceeded.
     Unknown,
     Fault(ScriptFault),
 }
 
 impl Plain {
-    /// Reads an expression; `None` where it takes JavaScript.
+    /// Parses an expression; `None` if it needs JavaScript.
     pub fn read(source: &str) -> Option<Self> {
         parse::read(source.trim()).map(Self)
     }
 
-    /// The value that the text alone says, whatever the scope.
+    /// Returns the value if the expression is a literal.
     pub fn literal(&self) -> Option<&Value> {
         match &self.0 {
             Node::Literal(value) => Some(value),
@@ -155,7 +155,7 @@ impl Plain {
         }
     }
 
-    /// The path, or `{{path}}`, that is the whole text.
+    /// Returns the path if the expression is a path or a `{{path}}`.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Node::Path(path) | Node::Placeholder(path) => Some(path),
@@ -163,10 +163,10 @@ impl Plain {
         }
     }
 
-    /// The value, `undefined` as `null`. `None` where only JavaScript knows: evaluate the text there.
+    /// Returns the value, with `undefined` as `null`. `None` means that JavaScript must evaluate the expression.
     ///
     /// # Errors
-    /// `SCRIPT_ERROR` naming the path where a `{{path}}` leads nowhere.
+    /// `SCRIPT_ERROR` with the path if a `{{path}}` does not exist.
     pub fn value(&self, scope: &dyn Scope) -> Option<Result<Arc<Value>, ScriptFault>> {
         known(match &self.0 {
             Node::Literal(value) => Ok(Arc::clone(value)),
@@ -177,7 +177,7 @@ impl Plain {
         })
     }
 
-    /// True if the value counts as true. `None` as for [`Plain::value`].
+    /// True if the value is truthy. `None` as for [`Plain::value`].
     ///
     /// # Errors
     /// As [`Plain::value`].
@@ -204,7 +204,7 @@ fn known<R>(result: Result<R, Stop>) -> Option<Result<R, ScriptFault>> {
     }
 }
 
-/// The value at a path of an expression; `None` for `undefined`.
+/// Reads the value at a path of an expression; `None` for `undefined`.
 fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<Option<R>, Stop> {
     let root = path.root();
     if is_global(root) && scope.variable(root).is_none() {
@@ -220,7 +220,7 @@ fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> 
     }
 }
 
-/// The value at a `{{path}}`.
+/// Reads the value at a `{{path}}`.
 fn expected<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<R, Stop> {
     match path.reach(scope, read) {
         Reached::Value(value) => Ok(value),
@@ -231,7 +231,7 @@ fn expected<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> 
     }
 }
 
-/// One evaluation, and the bytes that it may still look at.
+/// State of one evaluation, with the remaining number of bytes it may read.
 struct Evaluation<'s> {
     scope: &'s dyn Scope,
     work: Cell<usize>,
@@ -311,7 +311,7 @@ impl<'s> Evaluation<'s> {
         }
     }
 
-    /// A lone name that is not there, for which one may ask.
+    /// True for a single undefined name, which JavaScript allows as the operand of `typeof`.
     fn is_unknown(&self, node: &Node) -> bool {
         match node {
             Node::Path(path) => {
@@ -343,7 +343,7 @@ impl<'s> Evaluation<'s> {
 
     fn method<'a>(&self, method: Method, of: &'a Node, arguments: &[Node]) -> Result<Val<'a>, Stop> {
         let of = self.value(of)?;
-        // Where there is no such method JavaScript does not look at the arguments.
+        // Checked before the arguments: on a value without methods only JavaScript can give the result, usually an error.
         let has_methods = match &of {
             Val::Text(_) | Val::Made(Value::Array(_)) => true,
             Val::At(path) => self.list(path, |_| Some(()))?.is_some(),
@@ -363,7 +363,7 @@ impl<'s> Evaluation<'s> {
                 ops::method(method, &text, argument.as_ref())
             }
             Val::At(path) => self.list(path, |items| ops::method_of_list(method, items, argument.as_ref()))?,
-            // A `null` in it may be an `undefined`, which JavaScript tells apart and JSON does not.
+            // A `null` in the list may be an `undefined`, which JavaScript distinguishes and JSON does not.
             Val::Made(Value::Array(items)) if items.contains(&Value::Null) => None,
             Val::Made(Value::Array(items)) => ops::method_of_list(method, &items, argument.as_ref()),
             _ => None,
@@ -371,7 +371,7 @@ impl<'s> Evaluation<'s> {
         found.ok_or(Stop::Unknown)
     }
 
-    /// The result of `read` for the list at a path; nothing where there is none, or a long one.
+    /// Returns the result of `read` for the list at a path; `None` if the value is not a list.
     fn list<R>(&self, path: &Path, read: impl FnOnce(&[Value]) -> Option<R>) -> Result<Option<R>, Stop> {
         let listed = |target: Target<'_>| {
             let items = match &target {
@@ -407,7 +407,7 @@ impl<'s> Evaluation<'s> {
         }
     }
 
-    /// A stored value; a list or an object by the path it stands at.
+    /// Converts a stored value; a list or an object is represented by its path.
     fn shown<'a>(&self, value: &Value, path: Option<&'a Path>) -> Result<Val<'a>, Stop> {
         Ok(match value {
             Value::Null => Val::Null,
@@ -421,7 +421,7 @@ impl<'s> Evaluation<'s> {
         })
     }
 
-    /// As a result, or a part of one; `None` for `undefined`.
+    /// Converts to JSON; `None` for `undefined`.
     fn json(&self, value: Val<'_>) -> Result<Option<Value>, Stop> {
         Ok(Some(match value {
             Val::Undefined => return Ok(None),
@@ -627,7 +627,7 @@ mod tests {
         assert_eq!(Plain::read(&sum), None);
     }
 
-    /// More than an expression may have.
+    /// Larger than the limit of an expression.
     const MAX_NODES_OF_A_TEST: usize = 100_000;
 
     #[test]

@@ -1,4 +1,4 @@
-//! The results of operators and built-ins, where JavaScript's answer is certain.
+//! Results of operators and built-ins for which JavaScript's result is certain.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use super::{Global, Method, Op};
 use crate::script::Path;
 
-/// A value while an expression is evaluated.
+/// A value during an evaluation.
 #[derive(Clone, Debug)]
 pub(super) enum Val<'a> {
     Undefined,
@@ -16,16 +16,16 @@ pub(super) enum Val<'a> {
     Bool(bool),
     Number(f64),
     Text(Cow<'a, str>),
-    /// The list or object at a path: it is copied where it is the result.
+    /// The list or object at a path, copied only if it is the result.
     At(&'a Path),
-    /// A list or object that the expression makes.
+    /// A list or object that the expression creates.
     Made(Value),
 }
 
-/// Integers beyond this have no exact double.
+/// Larger integers have no exact double.
 const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A number as a result; `None` for what JSON does not have.
+/// Converts a number to JSON; `None` for numbers that JSON cannot represent.
 pub(super) fn json_number(number: f64) -> Option<Value> {
     if number.fract() == 0.0 && number.abs() <= LARGEST_EXACT {
         return Some(Value::from(number as i64));
@@ -54,7 +54,7 @@ impl Val<'_> {
         }
     }
 
-    /// As arithmetic takes it; `None` for texts, lists and objects.
+    /// Converts for arithmetic; `None` for strings, lists and objects.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Self::Undefined => Some(f64::NAN),
@@ -65,7 +65,7 @@ impl Val<'_> {
         }
     }
 
-    /// As a text takes it; `None` for lists, objects and numbers that JavaScript writes with an exponent.
+    /// Converts to a string; `None` for lists, objects and numbers that JavaScript writes with an exponent.
     pub(super) fn text(&self) -> Option<Cow<'_, str>> {
         Some(match self {
             Self::Undefined => "undefined".into(),
@@ -82,7 +82,7 @@ impl Val<'_> {
         })
     }
 
-    /// `===`; `None` where both are lists or objects.
+    /// Evaluates `===`; `None` if both are lists or objects.
     fn is_same(&self, other: &Self) -> Option<bool> {
         Some(match (self, other) {
             (Self::At(_) | Self::Made(_), Self::At(_) | Self::Made(_)) => return None,
@@ -95,7 +95,7 @@ impl Val<'_> {
         })
     }
 
-    /// `==`; `None` where JavaScript would convert one of them.
+    /// Evaluates `==`; `None` if JavaScript would convert an operand.
     fn is_equal(&self, other: &Self) -> Option<bool> {
         let is_nothing = |value: &Self| matches!(value, Self::Undefined | Self::Null);
         if is_nothing(self) || is_nothing(other) {
@@ -107,8 +107,7 @@ impl Val<'_> {
         None
     }
 
-    /// True if the order of both is as `<`, `>` or their like want it; NaN has none. `None` where JavaScript would
-    /// convert a text.
+    /// Evaluates an ordering operator such as `<`; NaN is false. `None` if JavaScript would convert a string.
     fn is_ordered(&self, other: &Self, holds: fn(Ordering) -> bool) -> Option<bool> {
         if let (Self::Text(one), Self::Text(other)) = (self, other) {
             return Some(holds(one.encode_utf16().cmp(other.encode_utf16())));
@@ -118,7 +117,7 @@ impl Val<'_> {
     }
 }
 
-/// The result of an operator of two operands, other than those that may leave the second alone.
+/// Evaluates a binary operator, except those that may skip the second operand.
 pub(super) fn binary<'a>(op: Op, left: &Val<'a>, right: &Val<'a>) -> Option<Val<'a>> {
     let truth = |truth: bool| Some(Val::Bool(truth));
     let ordered = |holds: fn(Ordering) -> bool| Some(Val::Bool(left.is_ordered(right, holds)?));
@@ -144,7 +143,7 @@ pub(super) fn binary<'a>(op: Op, left: &Val<'a>, right: &Val<'a>) -> Option<Val<
     }
 }
 
-/// The result of an operator of one operand.
+/// Evaluates a unary operator.
 pub(super) fn unary<'a>(op: Op, value: &Val<'a>) -> Option<Val<'a>> {
     match op {
         Op::Not => Some(Val::Bool(!value.is_truthy())),
@@ -155,7 +154,7 @@ pub(super) fn unary<'a>(op: Op, value: &Val<'a>) -> Option<Val<'a>> {
     }
 }
 
-/// The result of a method of a text; `None` where Unicode has a say, or an argument would be converted.
+/// Calls a method of a string; `None` if the result depends on Unicode tables, or an argument would be converted.
 pub(super) fn method<'a>(method: Method, text: &str, argument: Option<&Val<'_>>) -> Option<Val<'a>> {
     let truth = |truth: bool| Some(Val::Bool(truth));
     match (method, argument) {
@@ -176,7 +175,7 @@ pub(super) fn method<'a>(method: Method, text: &str, argument: Option<&Val<'_>>)
     }
 }
 
-/// The result of `includes` or `indexOf` on a list; `None` where it is not certain.
+/// Calls `includes` or `indexOf` on a list; `None` if the result is not certain.
 pub(super) fn method_of_list<'a>(method: Method, items: &[Value], argument: Option<&Val<'_>>) -> Option<Val<'a>> {
     let wanted = argument?;
     if matches!(wanted, Val::At(_) | Val::Made(_)) {
@@ -200,7 +199,7 @@ pub(super) fn method_of_list<'a>(method: Method, items: &[Value], argument: Opti
     }
 }
 
-/// The result of a function of JavaScript, lists aside.
+/// Calls a JavaScript function, except those for lists.
 pub(super) fn global<'a>(global: Global, arguments: &[Val<'a>]) -> Option<Val<'a>> {
     let numbers = || arguments.iter().map(Val::number).collect::<Option<Vec<f64>>>();
     match (global, arguments) {

@@ -1,8 +1,8 @@
-//! Reads the expressions that need no JavaScript.
+//! Parser of the expressions that can be evaluated without JavaScript.
 //!
-//! The grammar is a small part of JavaScript's: what is read here means there what it means here; what is not may be an
-//! expression all the same. Left out on purpose: backslashes, templates, regular expressions, comments, assignment,
-//! functions, spread, `++` and `--` (which can begin a comment), `**`, and `??` mixed with `&&` or `||`.
+//! The grammar is a subset of JavaScript's: an accepted expression has its JavaScript meaning, and a refused one may still be
+//! valid JavaScript. Excluded on purpose: backslashes, templates, regular expressions, comments, assignment, functions, spread,
+//! `++` and `--` (which can start a comment), `**`, and `??` mixed with `&&` or `||`.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::{Global, Method, Node, Op};
 use crate::script::names::{begins_name, continues_name, is_reserved};
 use crate::script::path::{Path, Step, canonical_index};
 
-/// Brackets and signs within each other.
+/// Maximum nesting of brackets and unary operators.
 const MAX_DEPTH: usize = 64;
 
-/// Operands and operators: an expression's evaluation takes as many steps, and goes as deep.
+/// Maximum number of operands and operators, which bounds the steps and the depth of an evaluation.
 const MAX_NODES: usize = 1_000;
 
-/// Binary operators by how tightly they bind; longer ones stand before those they begin with.
+/// Binary operators by increasing precedence; longer operators are listed before their prefixes.
 const LEVELS: [&[(&str, Op)]; 4] = [
     &[
         ("===", Op::Same),
@@ -37,7 +37,7 @@ const LEVELS: [&[(&str, Op)]; 4] = [
     &[("*", Op::Multiply), ("/", Op::Divide), ("%", Op::Remainder)],
 ];
 
-/// The expression that `source` is; `None` where it takes JavaScript to say.
+/// Parses an expression; `None` if it needs JavaScript.
 pub(super) fn read(source: &str) -> Option<Node> {
     if ["--", "++", "**"].iter().any(|sign| source.contains(sign)) {
         return None;
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `a ?? b`, or what `&&` and `||` join; JavaScript forbids both beside each other without brackets.
+    /// Parses `a ?? b`, or operands of `&&` and `||`; JavaScript does not allow both without brackets.
     fn coalesced(&mut self) -> Option<Node> {
         let (mut first, is_joined) = self.joined()?;
         while self.take("??") {
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         Some(first)
     }
 
-    /// Operands between `&&` and `||`, and whether there is more than one.
+    /// Parses operands of `&&` and `||`, and returns whether there is more than one.
     fn joined(&mut self) -> Option<(Node, bool)> {
         let (mut first, mut is_joined) = self.conjunction()?;
         while self.take("||") {
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A method or the length of something that is more than a path.
+    /// Parses a method call or the length of an expression other than a path.
     fn member_of(&mut self, value: Node) -> Option<Node> {
         self.expect(".")?;
         let name = self.word()?;
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
         Some(fields)
     }
 
-    /// The text between quotes; nothing in it is escaped.
+    /// Parses a quoted string without escapes.
     fn quoted(&mut self) -> Option<&'a str> {
         let quote = self.rest.chars().next()?;
         let inside = &self.rest[1..];
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         Some(&inside[..end])
     }
 
-    /// A text; with `{{path}}`s in it a sum of texts and values.
+    /// Parses a string; one that contains `{{path}}` becomes a sum of strings and values.
     fn text(&mut self) -> Option<Node> {
         let mut rest = self.quoted()?;
         let mut sum: Option<Node> = None;
@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
-        // `1n`, `1e3`, `0x1`, `1a`, `1.2.3`.
+        // Refuses `1n`, `1e3`, `0x1`, `1a`, `1.2.3`.
         if self.rest.starts_with(|next| continues_name(next) || next == '.') {
             return None;
         }
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
         digits
     }
 
-    /// A literal by name, a path, or a call of a method of one.
+    /// Parses a named literal, a path, or a method call on a path.
     fn name(&mut self) -> Option<Node> {
         let start = self.rest;
         let root = self.word()?;
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A call of a method of a path, or of a function of JavaScript's.
+    /// Parses a method call on a path, or a call of a JavaScript function.
     fn call(&mut self, (path, root, steps, optional): (&str, &str, Vec<Step>, Vec<usize>), name: &str) -> Option<Node> {
         if let Some(global) = Global::named(root, Some(name)).filter(|_| steps.is_empty()) {
             let arguments = self.arguments()?;
