@@ -64,7 +64,7 @@ run_error_codes! {
     TokenBudgetExceeded = "TOKEN_BUDGET_EXCEEDED",
     /// The run holds more memory than its `limits.runBytes`.
     MemoryLimitExceeded = "MEMORY_LIMIT_EXCEEDED",
-    /// The model answered with an error.
+    /// A model call failed.
     ModelError = "MODEL_ERROR",
     /// A tool failed in a way that ends the node.
     ToolError = "TOOL_ERROR",
@@ -198,7 +198,7 @@ pub struct ScriptFault {
     /// One sentence for a person.
     pub message: String,
     /// Facts for a program: `{"path"}` of a missing path, `{"name"}` of an unknown name, `{"line", "column"}` of a thrown error,
-    /// and `{"expression"}` where an expression threw it.
+    /// and `{"expression"}` if an expression threw it.
     pub details: Option<Value>,
 }
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Waiting items by run, each under a number that rises with every push.
+/// Waiting items by run; each item has a number that increases with every push.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FairQueue<T> {
     waiting: BTreeMap<Arc<str>, VecDeque<(u64, T)>>,
-    /// The runs that have something waiting, each once; the first is next.
+    /// Runs with waiting items, each once, in the order of their turns.
     turns: VecDeque<Arc<str>>,
     len: usize,
 }

@@ -58,7 +58,7 @@ fault_codes! {
     UnreachableNode = "UNREACHABLE_NODE",
     /// No END can be reached from the node.
     DeadEnd = "DEAD_END",
-    /// A FORK's paths and children do not fit each other or the graph.
+    /// A FORK's paths and children do not match each other or the graph.
     InvalidForkPathIds = "INVALID_FORK_PATH_IDS",
     /// A path id appears twice in a workflow.
     DuplicateForkPathId = "DUPLICATE_FORK_PATH_ID",
@@ -92,7 +92,7 @@ fault_codes! {
     SubgraphCycle = "SUBGRAPH_CYCLE",
     /// A workflow does not have the form of a triggered sub-workflow, or a normal workflow is used as one.
     InvalidTriggeredWorkflow = "INVALID_TRIGGERED_WORKFLOW",
-    /// A selection of messages that selects nothing or makes no sense.
+    /// A selection of messages that is empty or contradictory.
     InvalidHistoryOptions = "INVALID_HISTORY_OPTIONS",
     /// A callback of CONTINUE_FROM_TRIGGER that contradicts itself.
     InvalidCallback = "INVALID_CALLBACK",
@@ -108,7 +108,7 @@ fault_codes! {
     InvalidSchema = "INVALID_SCHEMA",
     /// A function that is not registered.
     UnknownFunction = "UNKNOWN_FUNCTION",
-    /// A model profile that no engine is built with.
+    /// A model profile that an engine would refuse.
     InvalidProfile = "INVALID_PROFILE",
     /// An undefined profile; a warning if no profiles are configured.
     UnknownProfile = "UNKNOWN_PROFILE",
@@ -134,15 +134,15 @@ fault_codes! {
     JoinNeverSucceeds = "JOIN_NEVER_SUCCEEDS",
     /// Warning: fewer paths can complete than `threshold` requires.
     ThresholdOutOfReach = "THRESHOLD_OUT_OF_REACH",
-    /// Warning: the JOIN is decided before the path's turn comes.
+    /// Warning: the JOIN is decided before the path starts.
     BranchNeverStarts = "BRANCH_NEVER_STARTS",
     /// Warning: a loop without an exit that a run can take.
     LoopWithoutExit = "LOOP_WITHOUT_EXIT",
     /// Warning: a route or an edge that no run takes.
     UnreachableRoute = "UNREACHABLE_ROUTE",
-    /// Warning: the event that the trigger waits for never happens.
+    /// Warning: the event that the trigger watches is never raised.
     TriggerNeverFires = "TRIGGER_NEVER_FIRES",
-    /// Warning: the trigger's action raises the event it waits for.
+    /// Warning: the trigger's action raises the event that the trigger watches.
     TriggerFiresItself = "TRIGGER_FIRES_ITSELF",
     /// Warning: triggers start workflows in a cycle.
     WorkflowRing = "WORKFLOW_RING",

@@ -186,7 +186,7 @@ pub enum VariableType {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum VariableScope {
-    /// The thread's own; a branch gets a copy.
+    /// The thread's; a branch starts with a copy.
     #[default]
     Thread,
     /// The run's; the last write is seen by all.
@@ -221,10 +221,10 @@ pub struct VariableConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LlmConfig {
-    /// A profile's id, or a template that gives one; absent: the default profile.
+    /// A profile's id, or a template of it; absent: the default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_id: Option<String>,
-    /// Template; joins the conversation as a user message.
+    /// Template; appended to the conversation as a user message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Further parts of the same user message, after the prompt: a list of `{type: text | image | file, ...}` with templates in
@@ -240,7 +240,7 @@ pub struct LlmConfig {
     /// Overrides the profile's parameters; strings are templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
-    /// Rounds of tool calls (default 10).
+    /// Maximum number of rounds of tool calls (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tool_rounds: Option<u32>,
     /// Policy if the model requests tools after the last round (default `fail`).
@@ -285,7 +285,7 @@ pub struct CodeConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RouteConfig {
-    /// Tried by priority (highest first), then list order.
+    /// Routes; evaluated by priority (highest first), then in list order.
     #[serde(default)]
     pub routes: Vec<Route>,
     /// The node to continue at if no route matches.
@@ -302,7 +302,7 @@ pub struct Route {
     pub condition: String,
     /// The node to continue at if the condition is true.
     pub target_node_id: String,
-    /// Higher is tried first (default 0).
+    /// Routes with a higher priority are evaluated first (default 0).
     #[serde(default)]
     pub priority: f64,
 }

@@ -27,7 +27,7 @@ pub struct WorkflowDefinition {
     /// JSON Schema of the run's input. A run with another input is refused with `INVALID_INPUT` at admission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Map<String, Value>>,
-    /// Variables that exist before the first node.
+    /// Variables declared before the first node runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<VariableDefinition>,
     /// The nodes, in file order.
@@ -334,7 +334,7 @@ pub struct WorkflowConfig {
     /// Pinned context of every model request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<Pinned>,
-    /// N of the pinned block's position (default 5).
+    /// Number of messages after the pinned block (default 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_end: Option<usize>,
     /// Tokens above which a tool's result is replaced by a preview, and the tool `read_artifact` returns any part of it; at least
@@ -368,7 +368,7 @@ impl WorkflowConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of memory that a run may hold: its variables, outputs and conversations (default 256 MiB, or the engine's).
+    /// Maximum memory of a run in bytes: its variables, outputs and conversations (default 256 MiB, or the engine's).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_bytes: Option<u64>,
 }

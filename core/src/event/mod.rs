@@ -50,7 +50,7 @@ event_types! {
     ThreadResumed = "THREAD_RESUMED",
     /// A FORK started its paths.
     ThreadForkStarted = "THREAD_FORK_STARTED",
-    /// Every path a FORK started has ended.
+    /// Every path that a FORK started has ended.
     ThreadForkCompleted = "THREAD_FORK_COMPLETED",
     /// A JOIN started to wait.
     ThreadJoinStarted = "THREAD_JOIN_STARTED",
@@ -62,7 +62,7 @@ event_types! {
     NodeCompleted = "NODE_COMPLETED",
     /// A node failed (each attempt).
     NodeFailed = "NODE_FAILED",
-    /// A message joined a conversation.
+    /// A message was appended to a conversation.
     MessageAdded = "MESSAGE_ADDED",
     /// A model request was built; with its estimated tokens and the position of the pinned block.
     RequestPrepared = "REQUEST_PREPARED",
@@ -92,7 +92,7 @@ event_types! {
     ToolCallStarted = "TOOL_CALL_STARTED",
     /// A tool call completed.
     ToolCallCompleted = "TOOL_CALL_COMPLETED",
-    /// A tool call failed; the model receives the error as its result.
+    /// A tool call failed. A model that requested the call receives the error as its result.
     ToolCallFailed = "TOOL_CALL_FAILED",
     /// A thread asked a person a question.
     InteractionRequested = "INTERACTION_REQUESTED",

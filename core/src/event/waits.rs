@@ -93,7 +93,7 @@ pub struct EventWaits {
     by_word: BTreeMap<Arc<str>, BTreeSet<WaitNo>>,
     /// Words with dropped events that [`Self::dropped`] has not reported.
     untold: BTreeSet<Arc<str>>,
-    /// Number of waits that events were matched with.
+    /// Number of waits that events were matched against.
     #[cfg(test)]
     visits: usize,
 }

@@ -406,7 +406,7 @@ impl NodeKind {
 pub struct LlmNode {
     /// The profile's id, if it is not a template.
     pub profile_id: Option<Arc<str>>,
-    /// Template; joins the conversation as a user message.
+    /// Template; appended to the conversation as a user message.
     pub prompt: Option<SnippetIx>,
     /// Template; the request's system message if the conversation has none.
     pub system: Option<SnippetIx>,

@@ -138,7 +138,7 @@ impl Gate {
         }
     }
 
-    /// Starts no request before `until`, because the provider requested a pause.
+    /// Blocks new requests until `until`, because the provider requested a pause.
     pub fn close_until(&mut self, until: Millis) {
         self.closed_until = self.closed_until.max(until);
     }

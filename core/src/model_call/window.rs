@@ -52,7 +52,7 @@ impl Window {
             self.starts.pop_front();
             self.stale += 1;
         }
-        // Rebuilt once for as many removals as there are requests: amortised constant cost.
+        // A rebuild costs O(n log n) and follows at least n removals, so the amortised cost of a removal is O(log n).
         if self.stale > self.starts.len() {
             self.tokens.drop_first(self.stale);
             self.gone += self.stale as u64;

@@ -91,7 +91,7 @@ impl std::error::Error for JsonError {}
 /// Reads a value from the bytes of a JSON text.
 ///
 /// # Errors
-/// As [`json_from_str`], and where the bytes are not UTF-8.
+/// As [`json_from_str`], and if the bytes are not UTF-8.
 pub fn json_from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     match std::str::from_utf8(bytes) {
         Ok(text) => json_from_str(text),

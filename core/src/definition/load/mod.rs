@@ -132,7 +132,7 @@ impl FromStr for TriggerDefinition {
     }
 }
 
-/// Reads a workflow in any accepted form. [`crate::graph::compile`] checks that it is a valid graph.
+/// Reads a workflow in any accepted form. [`crate::graph`] checks that it is a valid graph.
 ///
 /// ```
 /// use pirn_core::definition::WorkflowDefinition;
