@@ -22,9 +22,14 @@ pub struct RunBuilder {
     pub(super) request: RunRequest,
     subscriptions: Vec<Subscription>,
     /// Reason why the input is invalid; returned when the run is started.
-    pub(super) invalid: Option<RunError>,
+    invalid: Option<RunError>,
+    keeps_on_failure: bool,
     answers: Option<Answers>,
 }
+
+/// Message for a run that is to keep its outcome on failure and has no session.
+const KEPT_NOWHERE: &str =
+    "keep_on_failure keeps what a run leaves in its session, and the run has none: name a session";
 
 impl RunBuilder {
     pub(super) fn new(engine: Engine, workflow_id: String) -> Self {
@@ -37,6 +42,7 @@ impl RunBuilder {
             },
             subscriptions: Vec::new(),
             invalid: None,
+            keeps_on_failure: false,
             answers: None,
         }
     }
@@ -124,19 +130,19 @@ impl RunBuilder {
     /// owner.
     #[must_use]
     pub fn session(mut self, id: impl Into<Arc<str>>) -> Self {
-        let keeps_on_failure = self.request.session.is_some_and(|session| session.keeps_on_failure);
         let id = id.into();
-        self.request.session = Some(SessionRequest { id, keeps_on_failure });
+        self.request.session = Some(SessionRequest {
+            id,
+            keeps_on_failure: false,
+        });
         self
     }
 
     /// Stores the outcome in the run's [session](Self::session) also if the run fails, is cancelled or times out. By default such a
-    /// run leaves the session unchanged.
+    /// run leaves the session unchanged. A run without a session is refused with `INVALID_INPUT`.
     #[must_use]
     pub fn keep_on_failure(mut self) -> Self {
-        if let Some(session) = &mut self.request.session {
-            session.keeps_on_failure = true;
-        }
+        self.keeps_on_failure = true;
         self
     }
 
@@ -212,11 +218,23 @@ impl RunBuilder {
         });
     }
 
-    /// Starts it.
-    pub fn start(mut self) -> Result<RunHandle, RunError> {
-        if let Some(invalid) = self.invalid {
+    /// Validates what the builder was given, independent of the order of its calls.
+    pub(super) fn settle(&mut self) -> Result<(), RunError> {
+        if let Some(invalid) = self.invalid.take() {
             return Err(invalid);
         }
+        if self.keeps_on_failure {
+            let Some(session) = &mut self.request.session else {
+                return Err(RunError::new(RunErrorCode::InvalidInput, KEPT_NOWHERE));
+            };
+            session.keeps_on_failure = true;
+        }
+        Ok(())
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Result<RunHandle, RunError> {
+        self.settle()?;
         let engine = self.engine;
         if engine.placement.is_virtual() {
             // Events without a subscriber are not built, and an event that is not sent takes no scheduling turn, so a subscriber

@@ -7,7 +7,7 @@ use futures::channel::oneshot;
 use futures::executor::block_on;
 use futures::future::{BoxFuture, FutureExt};
 use pirn::store::{MemoryStore, Store};
-use pirn::{Engine, EngineBuilder, Message, Role, RunHandle, RunReport, SessionState, ThreadStatus};
+use pirn::{Engine, EngineBuilder, Message, Role, RunErrorCode, RunHandle, RunReport, SessionState, ThreadStatus};
 use serde_json::{Value, json};
 
 use crate::failing::{Crash, Failing};
@@ -144,6 +144,19 @@ fn a_run_that_does_not_complete_leaves_its_session_as_it_was_unless_it_is_to_kee
             ["one", "one", "fail", "fail", "two", "two"],
             "{name}"
         );
+    }
+}
+
+#[test]
+fn what_is_kept_on_failure_is_kept_in_whatever_order_the_run_is_described() {
+    for (name, engine) in engines() {
+        let run = engine.run("chat").keep_on_failure().input("fail").session(SESSION);
+        let kept = run.start().expect("starts").outcome_blocking();
+        assert_eq!(kept.status, ThreadStatus::Failed, "{name}");
+        assert_eq!(state(&engine).version, 1, "{name}");
+        let nowhere = engine.run("chat").input("fail").keep_on_failure().start();
+        let refused = nowhere.expect_err("it has no session");
+        assert_eq!(refused.code, RunErrorCode::InvalidInput, "{name}");
     }
 }
 

@@ -28,11 +28,9 @@ impl RunBuilder {
     ///
     /// # Errors
     /// Fails if the engine has no store, the store fails, a run of this id exists in it, or the run cannot start.
-    pub async fn start_elsewhere(self) -> Result<Arc<str>, ResumeError> {
+    pub async fn start_elsewhere(mut self) -> Result<Arc<str>, ResumeError> {
         let durable = self.engine.durable()?;
-        if let Some(invalid) = self.invalid {
-            return Err(ResumeError::Refused(invalid));
-        }
+        self.settle().map_err(ResumeError::Refused)?;
         let begins = self
             .engine
             .shared()
