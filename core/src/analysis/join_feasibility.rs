@@ -154,7 +154,7 @@ pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Ve
     starts
 }
 
-/// True if the main path can be among the first `wanted` paths that complete.
+/// True if the main path can be one of the first `wanted` paths that complete.
 fn main_is_in_time(paths: &[PathOutcomes], main: usize, wanted: usize, width: usize) -> bool {
     let spare = paths.len().saturating_sub(wanted);
     let ended = (main + 1).saturating_sub(width);

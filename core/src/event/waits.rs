@@ -71,7 +71,7 @@ pub fn is_named(word: &str, event: &Event) -> bool {
 /// Returns the event that ends a wait for `word` which was open when its process ended: the first of that name among `later`, the
 /// events that the run raised after the wait began.
 ///
-/// Returns `None` for a word whose events are retained ([`is_kept`]): [`EventWaits`] finds those when the wait is registered
+/// Returns `None` for a word with retained events ([`is_kept`]): [`EventWaits`] finds those when the wait is registered
 /// again, and a second answer would be a duplicate.
 pub fn missed_event<'a>(word: &str, later: &'a [Arc<Event>]) -> Option<&'a Arc<Event>> {
     if is_kept(word) {
@@ -194,7 +194,7 @@ impl EventWaits {
         first
     }
 
-    /// Closes a wait that timed out, or whose thread was stopped.
+    /// Closes a wait after its timeout, or after its thread was stopped.
     pub fn end(&mut self, wait: WaitNo) {
         let Some(word) = self.waiting.remove(&wait) else { return };
         if let Some(waits) = self.by_word.get_mut(&word) {
@@ -205,7 +205,7 @@ impl EventWaits {
         }
     }
 
-    /// Returns an EVENT_DROPPED for each word whose events were dropped since the last call.
+    /// Returns an EVENT_DROPPED for each word with events dropped since the last call.
     pub fn dropped(&mut self) -> Vec<RaisedEvent> {
         if self.untold.is_empty() {
             return Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! | the failure | the profile has attempts left | then |
 //! |---|---|---|
-//! | is passing | yes | retry the same profile after a delay, never before `Retry-After` |
+//! | is passing | yes | retry the profile after a delay, never before `Retry-After` |
 //! | is passing, `Retry-After` beyond the maximum delay | - | the next profile |
 //! | is passing | no | the next profile |
 //! | is permanent (key, rejected, late, format) | - | the next profile |
@@ -50,7 +50,7 @@ impl RetryRule {
 /// The step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Retry the same profile.
+    /// Retry the current profile.
     Retry {
         /// Delay in milliseconds.
         after: Millis,
@@ -125,7 +125,7 @@ fn wait(rule: &RetryRule, attempt: u32, failure: ModelFailure, random: u64) -> O
     match failure.retry_after {
         None => Some(own),
         Some(asked) if asked > rule.max_delay => None,
-        // All waiting clients received the same `Retry-After`, so the jitter is added to it.
+        // All waiting clients received one `Retry-After`, so the jitter is added to it.
         Some(asked) => Some(own.max(asked.saturating_add(random % (delay / 4 + 1)))),
     }
 }

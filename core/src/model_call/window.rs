@@ -21,7 +21,7 @@ pub(super) struct Window {
     tokens: PrefixSums,
     /// Number of removed requests that are still in `tokens`.
     stale: usize,
-    /// Number of removed requests that are no longer in `tokens`.
+    /// Number of removed requests that were also removed from `tokens`.
     gone: u64,
 }
 

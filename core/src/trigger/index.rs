@@ -31,7 +31,7 @@ pub(super) struct TriggerIndex {
 /// Triggers of one event type.
 #[derive(Clone, Debug, Default)]
 struct OfType {
-    /// Triggers whose conditions have no name.
+    /// Triggers with conditions without a name.
     unnamed: Tables,
     by_name: HashMap<SmolStr, Tables, FixedState>,
 }
@@ -230,7 +230,7 @@ fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
     conditions
 }
 
-/// Returns the workflow whose events a trigger watches, or `None` for all workflows.
+/// Returns the workflow that a trigger watches, or `None` for all workflows.
 pub(super) fn watched_workflow<'a>(owner: &'a Owner, definition: &'a TriggerDefinition) -> Option<&'a str> {
     match owner {
         Owner::Engine => definition.workflow_id.as_deref(),

@@ -59,7 +59,7 @@ fn fill_fork(config: &mut Tree, targets: &[&str]) {
     }
 }
 
-/// Fills a JOIN without `forkPathIds` from the FORK whose branches reach it first.
+/// Fills a JOIN without `forkPathIds` from a FORK: the first one, in file order, whose branches reach this JOIN before any other.
 fn fill_joins(nodes: &mut [Tree], edges: &[EdgeDefinition]) {
     let is_short = |node: &Tree| {
         is(node, "JOIN")

@@ -168,7 +168,7 @@ struct Loader {
 }
 
 impl Loader {
-    /// True if the maximum number of faults is reached. The bound keeps a file full of faults from being held in memory twice.
+    /// True if the maximum number of faults is reached. Without the bound, a file full of faults would be in memory twice.
     fn is_full(&self) -> bool {
         self.out.faults.len() > MAX_FAULTS
     }
