@@ -20,7 +20,7 @@ use crate::models::{ModelRegistry, ProfileFault};
 use crate::profiles::ProfilesError;
 use crate::script::TextSyntax;
 
-/// The world that files are checked in.
+/// Names and config against which files are checked.
 ///
 /// ```
 /// use pirn::check::{SourceFile, World, check};
@@ -39,7 +39,7 @@ pub struct World<'a> {
     pub functions: Option<&'a BTreeSet<String>>,
     /// Functions that scripts can call besides the built-in ones.
     pub script_functions: Option<&'a BTreeSet<String>>,
-    /// The tokenizers that the program registers besides the built-in ones.
+    /// Tokenizers that the program registers in addition to the built-in ones.
     pub tokenizers: Option<&'a BTreeSet<String>>,
 }
 
@@ -53,7 +53,7 @@ struct Parts {
     compiled: Compiled,
 }
 
-/// Checks files as one set. Every fault and warning is reported, in the order of the files and of the places in them.
+/// Checks files as one set. All faults and warnings are reported, ordered by file and location.
 pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let loaded = Loaded::of(files);
     let mut defined = world
@@ -111,7 +111,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     Checked(Arc::new(Parts { loaded, compiled }))
 }
 
-/// Strategies of compressions that are not built in: a run would compress nothing, in silence.
+/// Returns faults for compression strategies that are not built in: a run would silently compress nothing.
 pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
     let mut found = Vec::new();
     for workflow in &loaded.workflows {
@@ -172,7 +172,7 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
     found
 }
 
-/// Tokenizers that workflows name and that are neither built in nor among those that the program registers.
+/// Returns faults for tokenizers in workflows that are neither built in nor registered by the program.
 pub fn unknown_tokenizers(loaded: &Loaded, registered: Option<&BTreeSet<String>>) -> Vec<Fault> {
     let named = loaded
         .workflows
@@ -224,7 +224,7 @@ fn unknown_tokenizers_of_profiles(
     found
 }
 
-/// The schemas of inputs, replies and answers that are none.
+/// Returns faults for invalid JSON Schemas of inputs, replies and answers.
 pub fn schema_faults(loaded: &Loaded) -> Vec<Fault> {
     let mut found = Vec::new();
     for workflow in &loaded.workflows {
@@ -256,7 +256,8 @@ pub fn schema_faults(loaded: &Loaded) -> Vec<Fault> {
     found
 }
 
-/// The profiles that nodes name where none is configured: the config may still be to come, and without one their calls fail.
+/// Returns warnings about profiles named by nodes while none is configured: the config may follow later; without it their calls
+/// fail.
 fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fault> {
     let mut found = Vec::new();
     for workflow in &loaded.workflows {
@@ -272,7 +273,7 @@ fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fa
     found
 }
 
-/// Parameters of nodes that the providers of their profiles have no place for.
+/// Returns warnings about parameters of nodes that have no equivalent at their profiles' providers.
 fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
     let default = profiles.iter().find(|profile| profile.id == "default");
     let default = default.or(profiles.first());
@@ -331,7 +332,7 @@ fn unknown_sampling(_: Option<&ConfigText>, _: &BTreeSet<String>) -> Vec<Fault> 
     Vec::new()
 }
 
-/// The programs of tools and MCP servers that this machine does not have: a call of one fails.
+/// Returns warnings about programs of tools and MCP servers that are not found on this machine: calls of them fail.
 #[cfg(feature = "tools")]
 fn missing_programs(config: Option<&ConfigText>) -> Vec<Fault> {
     config.map_or_else(Vec::new, ConfigText::missing_programs)
@@ -343,33 +344,33 @@ fn missing_programs(_: Option<&ConfigText>) -> Vec<Fault> {
 }
 
 impl Checked {
-    /// The faults; none: the files can be run.
+    /// Returns the faults; without any, the files can be run.
     pub fn faults(&self) -> &[Fault] {
         &self.0.compiled.faults
     }
 
-    /// Things that work but deserve a word.
+    /// Returns warnings: valid content that is probably a mistake.
     pub fn warnings(&self) -> &[Fault] {
         &self.0.compiled.warnings
     }
 
-    /// The contents of the files, also where some of it is wrong.
+    /// Returns the parsed files, even if they have faults.
     pub fn loaded(&self) -> &Loaded {
         &self.0.loaded
     }
 
-    /// The compiled workflows, in the order of the files; none where anything is wrong.
+    /// Returns the compiled workflows in the order of the files, or an empty list if there are faults.
     pub fn graphs(&self) -> &[Arc<Graph>] {
         &self.0.compiled.graphs
     }
 
-    /// The contents of the files, compiled.
+    /// Returns the result of compilation.
     pub fn compiled(&self) -> &Compiled {
         &self.0.compiled
     }
 }
 
-/// The first of `count` graph numbers that no other graph of the process has.
+/// Reserves `count` consecutive graph numbers, unique in the process, and returns the first.
 pub(crate) fn next_uids(count: usize) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
@@ -415,7 +416,7 @@ pub fn budget_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault>
     ModelRegistry::new(profiles).map_or_else(|_| Vec::new(), |models| budgets::budget_faults(loaded, &models))
 }
 
-/// Parameters of profiles that their providers have no place for, each at its place.
+/// Returns warnings about parameters of profiles that have no equivalent at their providers, each with its location.
 pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
     let configured = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
     let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
@@ -457,7 +458,7 @@ fn said(fault: &ProfileFault) -> String {
     }
 }
 
-/// The ids of a config's profiles, in order, also of those that are wrong, and the way to the list.
+/// Returns the ids of a config's profiles in order, including invalid profiles, and the pointer to their list.
 fn profile_ids(config: &ConfigText) -> (&'static str, Vec<Option<&str>>) {
     let (way, list) = match config.written() {
         Value::Array(list) => ("", Some(list)),

@@ -1,5 +1,5 @@
-//! A config file (`pirn.toml`, docs/models.md and docs/tools.md), read once, and the places in it. Its sections are read by
-//! [`profiles`](crate::profiles), [`tools`](crate::tools) and [`faults`](crate::faults).
+//! A config file (`pirn.toml`, docs/models.md and docs/tools.md), read once, with locations of its values.
+//! [`profiles`](crate::profiles), [`tools`](crate::tools) and [`faults`](crate::faults) read its sections.
 
 use std::fmt;
 use std::fs::File;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Bytes that a config file may have.
+/// Maximum size of a config file in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A config file as it is written.
+/// A parsed config file with its source.
 ///
 /// ```
 /// use pirn::config::ConfigText;
@@ -35,17 +35,17 @@ pub struct ConfigText {
     written: Value,
 }
 
-/// The reason why a config file can not be used.
+/// Errors of a config file.
 #[derive(Debug)]
 pub enum ConfigError {
-    /// The file can not be read.
+    /// The file cannot be read.
     Unreadable {
         /// The file.
         path: PathBuf,
         /// The reason.
         error: io::Error,
     },
-    /// It is neither TOML nor JSON, or not `{profiles: [...]}`.
+    /// The file is neither TOML nor JSON, or not `{profiles: [...]}`.
     Malformed {
         /// The file.
         path: PathBuf,
@@ -96,12 +96,12 @@ impl ConfigText {
         }
     }
 
-    /// The text and its name, for messages that show it.
+    /// Returns the source and its name, for messages that quote it.
     pub fn source(&self) -> &SourceFile {
         &self.source
     }
 
-    /// The file's place.
+    /// Returns the file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -111,7 +111,7 @@ impl ConfigText {
         &self.written
     }
 
-    /// A fault at the value that `pointer` leads to, or at the deepest one on the way.
+    /// Creates a fault at the value that `pointer` refers to, or at its deepest existing ancestor.
     pub(crate) fn fault(&self, code: FaultCode, pointer: &str, message: &str) -> Fault {
         if self.is_toml {
             let place = place_in_toml(&self.source.text, pointer);
@@ -121,7 +121,7 @@ impl ConfigText {
         }
     }
 
-    /// The line of the value that `pointer` leads to.
+    /// Returns the line of the value that `pointer` refers to.
     #[cfg(feature = "tools")]
     pub(crate) fn line_of(&self, pointer: &str) -> Option<u32> {
         let fault = self.fault(FaultCode::InvalidValue, pointer, "");

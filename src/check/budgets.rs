@@ -68,7 +68,7 @@ pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Faul
     found
 }
 
-/// The workflow that a node calls.
+/// Returns the id of the workflow that a node calls.
 fn called(node: &NodeConfig) -> Option<&str> {
     match node {
         NodeConfig::Subgraph(subgraph) => Some(&subgraph.subgraph_id),

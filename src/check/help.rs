@@ -1,8 +1,8 @@
-//! Advice on a fault, by its code, where the fault itself gives none.
+//! Help texts by fault code, for faults without a specific help text.
 
 use pirn_core::definition::{Fault, FaultCode};
 
-/// Gives help to the faults that have none.
+/// Adds a help text to faults without one.
 pub(super) fn add(faults: &mut [Fault]) {
     for fault in faults.iter_mut().filter(|fault| fault.help.is_none()) {
         fault.help = of(fault.code).map(str::to_owned);

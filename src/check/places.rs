@@ -1,4 +1,4 @@
-//! The place in the files of the script, expression or template that an error of a run came from.
+//! Maps an error of a run to the location in the files of the script, expression or template that caused it.
 
 use std::ops::Range;
 
@@ -54,9 +54,9 @@ impl Checked {
     }
 }
 
-/// A place in a text, as an error's details have it.
+/// A location in a snippet, as recorded in an error's details.
 enum Place<'e> {
-    /// A line and column, of this expression or, where none is named, of the node's script.
+    /// A line and column of this expression, or of the node's script if there is no expression.
     At {
         expression: Option<&'e str>,
         line: u32,

@@ -10,7 +10,7 @@ use pirn_core::thread::{Interaction, ToolConsent};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Gives an answer to a question, or none.
+/// Returns an answer to a question, or `None`.
 type GiveAnswer = dyn Fn(&Interaction) -> Option<Value> + Send + Sync;
 
 /// Callback for an answer that was refused.
@@ -21,7 +21,7 @@ type HearRefusal = dyn Fn(&Interaction, &AnswerRefused) + Send + Sync;
 pub(crate) struct Answers {
     give: Arc<GiveAnswer>,
     refused: Arc<HearRefusal>,
-    /// Set before the run takes a step.
+    /// Set before the run's first step.
     run: Arc<OnceLock<StartedRun>>,
 }
 
@@ -37,13 +37,13 @@ impl Answers {
         }
     }
 
-    /// The run that they are for.
+    /// Sets the run to which the answers belong.
     pub(crate) fn of_run(&self, run: &StartedRun) {
-        // They are for one run.
+        // An instance serves one run, so later calls have no effect.
         self.run.get_or_init(|| run.clone());
     }
 
-    /// To the questions after the event with this sequence.
+    /// Returns a subscription to the questions after the event with this sequence number.
     pub(crate) fn subscription(&self, after: u64) -> Subscription {
         Subscription {
             types: vec![EventType::InteractionRequested],
@@ -52,7 +52,7 @@ impl Answers {
         }
     }
 
-    /// A question waits.
+    /// Answers an open question.
     pub(crate) fn asked(&self, question: Interaction) {
         let (Some(run), Some(answer)) = (self.run.get(), (self.give)(&question)) else {
             return;
@@ -76,7 +76,7 @@ impl Deliver for Answers {
                     self.asked(question);
                 }
             }
-            // Nothing is missed by who takes everything.
+            // This subscriber accepts every event, so none is dropped.
             Delivery::Lagged(_) => {}
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Putting an engine together.
+//! Builder of engines.
 
 mod build;
 mod error;
@@ -30,7 +30,7 @@ use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 pub(crate) use build::Plan;
 pub use error::BuildError;
 
-/// The text of a panic, where it has one.
+/// Returns the message of a panic, if it has one.
 fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned
@@ -38,12 +38,12 @@ fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no text")
 }
 
-/// The JSON of a definition, which always has one: its maps have texts for keys.
+/// Serializes a definition, which cannot fail: its map keys are strings.
 fn written(definition: &impl Serialize) -> String {
     serde_json::to_string_pretty(definition).unwrap_or_else(|error| error.to_string())
 }
 
-/// An engine that is being put together. Every setting has a default.
+/// Builder of an engine. Every setting has a default.
 #[derive(Default)]
 pub struct EngineBuilder {
     files: Vec<SourceFile>,
@@ -74,7 +74,7 @@ pub struct EngineBuilder {
     max_run_bytes: Option<u64>,
 }
 
-/// Which clock an engine lives by.
+/// Clock of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Clock {
     #[default]
@@ -131,22 +131,22 @@ impl EngineBuilder {
         self
     }
 
-    /// The workflows (and triggers and profiles) of a JSON text.
+    /// Adds the workflows, triggers and profiles of JSON source.
     #[must_use]
     pub fn workflows(self, text: impl Into<String>) -> Self {
         let name = format!("workflows-{}", self.files.len() + 1);
         self.file(name, text)
     }
 
-    /// As [`EngineBuilder::workflows`], with a name for errors.
+    /// Like [`EngineBuilder::workflows`], with a name for error messages.
     #[must_use]
     pub fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.files.push(SourceFile::new(name.into(), text.into()));
         self
     }
 
-    /// The workflows (and triggers and profiles) of a JSON file, which is read now; that it can not be is an error of
-    /// [`build`](Self::build).
+    /// Adds the workflows, triggers and profiles of a JSON file, which is read now. If it cannot be read, [`build`](Self::build)
+    /// returns the error.
     ///
     /// ```no_run
     /// let engine = pirn::Engine::builder().path("workflows/greet.json").build()?;
@@ -172,22 +172,22 @@ impl EngineBuilder {
         self.file(name, written(workflow))
     }
 
-    /// A trigger that is a value, and watches every run.
+    /// Adds a trigger built in Rust that watches every run.
     #[must_use]
     pub fn trigger(self, trigger: &TriggerDefinition) -> Self {
         let name = format!("trigger {}", trigger.id);
         self.file(name, written(trigger))
     }
 
-    /// Workflows that were [checked](crate::check) already, which are not loaded and compiled again; those of
-    /// [`workflows`](Self::workflows) may name them. The last set given counts.
+    /// Adds workflows that were [checked](crate::check) already, without loading and compiling them again. Those of
+    /// [`workflows`](Self::workflows) may refer to them. A later call replaces the set.
     #[must_use]
     pub fn checked(mut self, checked: Checked) -> Self {
         self.checked = Some(checked);
         self
     }
 
-    /// Compresses every conversation that outgrows its token limit.
+    /// Compresses every conversation that exceeds its token limit.
     #[must_use]
     pub fn compression(mut self, compression: &Compression) -> Self {
         self.speculative_at = compression.begins_early_at();
@@ -207,8 +207,8 @@ impl EngineBuilder {
         self
     }
 
-    /// A function for CODE nodes and CUSTOM triggers that takes its time: its future runs on the work runtime, and is dropped
-    /// when its node is stopped. A panic in it fails the node, with the panic's text.
+    /// Adds an async function for CODE nodes and CUSTOM triggers. Its future runs on the work runtime and is dropped when its node
+    /// is stopped. A panic fails the node with the panic's message.
     ///
     /// ```
     /// # use serde_json::{Value, json};
@@ -258,7 +258,7 @@ impl EngineBuilder {
         self
     }
 
-    /// A tool that LLM nodes may name.
+    /// Adds a tool that LLM nodes can name.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.register(tool);
@@ -328,7 +328,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Counts with this where `config.tokenizer` of a workflow names it. A panic in it ends the thread that counts, FAILED.
+    /// Adds a tokenizer that `config.tokenizer` of a workflow can name. If it panics, the thread that counts tokens ends FAILED.
     #[must_use]
     pub fn tokenizer(mut self, name: impl Into<String>, tokenizer: Arc<dyn Tokenizer>) -> Self {
         self.tokenizers.insert(name.into(), tokenizer);
@@ -342,7 +342,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Runs at once; one more is `OVERLOADED` (default 100,000).
+    /// Sets the maximum number of concurrent runs; further ones are refused with `OVERLOADED` (default 100,000).
     #[must_use]
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = Some(runs);
@@ -358,7 +358,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Runs that may wait for one [session](super::RunBuilder::session); one more is `SESSION_BUSY` (default 64).
+    /// Sets the maximum number of runs that wait for one [session](super::RunBuilder::session); further ones are refused with
+    /// `SESSION_BUSY` (default 64).
     #[must_use]
     pub fn max_waiting(mut self, runs: usize) -> Self {
         self.max_waiting = Some(runs);
@@ -423,7 +424,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The runtime for models, tools and async functions (default: threads of the engine's own).
+    /// Sets the runtime for models, tools and async functions (default: threads of the engine).
     #[must_use]
     pub fn work_on(mut self, handle: tokio::runtime::Handle) -> Self {
         self.work = Some(handle);
@@ -453,7 +454,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Has calls of models and tools fail, stall and come late ([`crate::faults`]).
+    /// Injects failures, stalls and delays into calls of models and tools ([`crate::faults`]).
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
@@ -468,7 +469,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Called with the text and channel of every SEND_NOTIFICATION.
+    /// Sets a function that is called with the text and channel of every SEND_NOTIFICATION.
     #[must_use]
     pub fn on_notification(mut self, notify: impl Fn(&str, Option<&str>) + Send + Sync + 'static) -> Self {
         self.notify = Some(Arc::new(notify));

@@ -1,11 +1,11 @@
-//! Ready-made compression: a triggered sub-workflow and its trigger, in one line.
+//! Built-in compression: a triggered sub-workflow and its trigger.
 
 use serde_json::{Value, json};
 
-/// The id of the ready-made workflow.
+/// Id of the built-in compression workflow.
 const WORKFLOW: &str = "pirn-compression";
 
-/// The id of its trigger, as events and firing records name it.
+/// Id of its trigger in events and firing records.
 const TRIGGER: &str = "pirn-compression-trigger";
 
 /// Compression of a conversation that exceeds its token limit. Use it with [`EngineBuilder::compression`]: every workflow of the
@@ -36,13 +36,13 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// A model writes a summary of all but the recent messages: the built-in offline `extractive` one, or that of a
+    /// A model summarizes all but the recent messages: the built-in offline model `extractive`, or the model of a
     /// [`profile`](Self::profile).
     pub fn summarize() -> Self {
         Self::of("summarize")
     }
 
-    /// The system messages and the last `count` others stay.
+    /// Retains the system messages and the last `count` others.
     pub fn keep_system_recent(count: u32) -> Self {
         Self::of("keep_system_recent").with("count", json!(count))
     }
@@ -52,7 +52,7 @@ impl Compression {
         Self::of("sliding_window").with("maxTokens", json!(max_tokens))
     }
 
-    /// Which profile's model writes the summary.
+    /// Sets the profile of the model that writes the summary.
     #[must_use]
     pub fn profile(self, id: impl Into<String>) -> Self {
         self.with("profileId", Value::String(id.into()))
@@ -92,7 +92,7 @@ impl Compression {
         self
     }
 
-    /// The workflow and the trigger, as a bundle that can be printed and changed.
+    /// Returns the workflow and the trigger as a bundle, for printing or editing.
     pub fn bundle(&self) -> Value {
         let mut bundle = json!({
             "workflows": [{

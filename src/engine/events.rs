@@ -32,7 +32,7 @@ impl From<Delivery> for Heard {
     }
 }
 
-/// Events as an async stream; it ends with the run, or the engine.
+/// Events as an async stream, which ends with the run or the engine.
 #[derive(Debug)]
 pub struct Events {
     receiver: mpsc::Receiver<Heard>,
@@ -51,7 +51,7 @@ impl Stream for Events {
 }
 
 impl Events {
-    /// The next one; none when nothing more can come.
+    /// Returns the next item, or `None` after the end.
     pub async fn next(&mut self) -> Option<Heard> {
         futures::StreamExt::next(self).await
     }
@@ -68,7 +68,7 @@ pub struct BlockingEvents {
     tag: Option<ThreadTag>,
 }
 
-/// The last item, once: how many events at the end did not fit the buffer.
+/// Returns the number of events dropped at the end, once, as the last item.
 fn last(missed: &AtomicU64) -> Option<Heard> {
     match missed.swap(0, Ordering::AcqRel) {
         0 => None,

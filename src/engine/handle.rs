@@ -29,7 +29,7 @@ impl RunHandle {
         Self { started, placement }
     }
 
-    /// Names the run.
+    /// Returns the run's id.
     pub fn run_id(&self) -> &str {
         &self.started.run_id
     }
@@ -61,9 +61,9 @@ impl RunHandle {
             .map(|outcome| outcome.unwrap_or_else(|lost| self.lost(lost)))
     }
 
-    /// Waits until everything the run started has ended too: detached branches among them.
+    /// Waits until everything that the run started has ended too, including detached branches.
     pub async fn settled(&self) {
-        // A lost one has settled for good.
+        // An error means that the run's actor is gone, so the run has settled.
         let _: Result<(), Lost> = self.started.settled.wait().await;
     }
 
@@ -88,7 +88,7 @@ impl RunHandle {
         self.placement.wake();
     }
 
-    /// A guard that stops the run with this reason when it is dropped: for a request whose client may go away.
+    /// Returns a guard that cancels the run with this reason on drop: for a request with a client that may disconnect.
     ///
     /// ```
     /// # let engine = pirn::Engine::builder()
@@ -138,7 +138,7 @@ impl RunHandle {
         self.placement.wake();
     }
 
-    /// The questions that wait for a person; none once the run has settled.
+    /// Returns the questions that wait for a person, or an empty list once the run has settled.
     pub async fn interactions(&self) -> Vec<Interaction> {
         let (setter, open) = completion();
         self.started.interactions(move |open| setter.set(open));
@@ -200,7 +200,7 @@ impl RunHandle {
         }
     }
 
-    /// The status of the run; none once it has settled.
+    /// Returns the status of the run, or `None` once it has settled.
     pub async fn status(&self) -> Option<RunStatus> {
         let (setter, status) = completion();
         self.started.status(move |status| setter.set(status));
@@ -234,7 +234,7 @@ impl RunHandle {
     }
 }
 
-/// Stops a run when it is dropped, see [`RunHandle::cancel_on_drop`]. A run that has ended stays as it is.
+/// Cancels a run on drop, see [`RunHandle::cancel_on_drop`]. Has no effect on a run that has ended.
 #[derive(Debug)]
 #[must_use = "dropping it stops the run"]
 pub struct CancelOnDrop {

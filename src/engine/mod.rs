@@ -1,4 +1,4 @@
-//! The engine: workflows in, runs out.
+//! The engine, which registers workflows and executes runs.
 
 mod answers;
 mod builder;
@@ -60,7 +60,7 @@ pub use run::RunBuilder;
 pub(crate) use run::input_of;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
-/// Time that the engine's own actors, or a virtual clock's thread, may take to begin.
+/// Time within which the engine's actors, or a virtual clock's thread, must start.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs workflows. A cheap handle: clones share the engine. The engine stops on [`Engine::shutdown`], or without grace when the
@@ -104,7 +104,7 @@ pub(crate) struct WeakEngine {
 
 #[cfg(feature = "otel")]
 impl WeakEngine {
-    /// The engine, unless its last handle is gone.
+    /// Returns the engine, unless its last handle was dropped.
     pub(crate) fn upgrade(&self) -> Option<Engine> {
         Some(Engine {
             shared: self.shared.upgrade()?,
@@ -120,9 +120,9 @@ impl WeakEngine {
 /// Report of an engine's shutdown: the runs that had to be cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Runs that had not ended by themselves when the grace was over; they were cancelled.
+    /// Runs that had not ended when the grace was over; they were cancelled.
     pub runs_cancelled: usize,
-    /// Runs that did not even end when they were cancelled.
+    /// Runs that did not end even after cancellation.
     pub runs_left: usize,
     /// Actors and other tasks that were dropped.
     pub tasks_left: usize,
@@ -131,7 +131,7 @@ pub struct ShutdownReport {
 }
 
 impl Engine {
-    /// An engine with nothing registered, to be filled.
+    /// Returns a builder of an engine.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
@@ -181,13 +181,13 @@ impl Engine {
             compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
         if has_triggers && self.placement.may_wait() {
             for in_place in self.shared.triggers_in_place() {
-                // Where a matcher is gone, no trigger will ever watch.
+                // Without a matcher no trigger can fire, so an error is ignored.
                 let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
             }
         }
     }
 
-    /// The ids of the registered workflows.
+    /// Returns the ids of the registered workflows.
     pub fn workflow_ids(&self) -> Vec<String> {
         self.shared
             .graphs()
@@ -196,7 +196,7 @@ impl Engine {
             .collect()
     }
 
-    /// The registered workflows as they present themselves, by id.
+    /// Returns descriptions of the registered workflows, by id.
     pub fn workflows(&self) -> Vec<WorkflowInfo> {
         let graphs = self.shared.graphs();
         graphs.iter().map(|graph| WorkflowInfo::of(graph)).collect()
@@ -222,7 +222,8 @@ impl Engine {
         self.run(workflow_id).input(input).start()
     }
 
-    /// A run with more than an input: a conversation to start with, pinned context, events from its first one on.
+    /// Returns a builder of a run with more options than an input: a conversation to start with, pinned context, events from the
+    /// first one on.
     pub fn run(&self, workflow_id: impl Into<String>) -> RunBuilder {
         RunBuilder::new(self.clone(), workflow_id.into())
     }
@@ -251,14 +252,14 @@ impl Engine {
         self.shared.history(workflow_id, messages)
     }
 
-    /// Has each run that a trigger or a schedule starts handed to `watch` from now on, before its first step. None: no more of
-    /// them.
+    /// Passes each run that a trigger or a schedule starts from now on to `watch`, before its first step. When `watch` returns
+    /// `None`, no further runs are passed.
     #[cfg(feature = "service")]
     pub(crate) fn watch_started(&self, watch: impl Fn() -> Option<Watch> + Send + Sync + 'static) {
         self.shared.watch_started(Box::new(watch));
     }
 
-    /// Events of every run, as an async stream with a buffer of `capacity`.
+    /// Returns events of every run as an async stream with a buffer of `capacity`.
     pub fn events(&self, filter: EventFilter, capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
         self.shared.subscribe(filter, deliver);
@@ -289,7 +290,7 @@ impl Engine {
         is_there.then(|| changed.into_iter().flatten().any(|changed| changed))
     }
 
-    /// The triggers of a workflow, or of the engine.
+    /// Returns the triggers of a workflow, or of the engine.
     pub async fn triggers(&self, workflow_id: Option<&str>) -> Vec<TriggerState> {
         let mut by_arbiter = answers(self.shared.triggers(&owner(workflow_id))).await.into_iter();
         let mut states = by_arbiter.next().unwrap_or_default();
@@ -336,12 +337,12 @@ impl Engine {
         self.placement.names().models.now().usage()
     }
 
-    /// The run of this id, where one is under way.
+    /// Returns the run of this id, if this engine executes it.
     pub fn find(&self, run_id: &str) -> Option<RunHandle> {
         self.shared.find(run_id).map(|started| self.handle(started))
     }
 
-    /// The state of a session: its version is 0 where no run has left anything in it.
+    /// Returns the state of a session; its version is 0 if no run has stored a result in it.
     ///
     /// # Errors
     /// `STORE_ERROR`: the store can not be read.
@@ -454,12 +455,12 @@ impl Engine {
         Ok(Stored::read(&durable, run_id).await?.definition)
     }
 
-    /// A new run that shares what another of the engine's store went through, up to this step.
+    /// Returns a builder of a fork: a new run that shares the steps of a stored run up to this one.
     pub fn fork(&self, run_id: impl Into<String>, step: u64) -> ForkBuilder {
         ForkBuilder::new(self.clone(), run_id.into(), step)
     }
 
-    /// The difference between two runs of the engine's store.
+    /// Returns the difference between two runs of the engine's store.
     pub async fn diff(&self, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
         let durable = self.durable()?;
         diff(self, &durable, a, b).await
@@ -510,7 +511,7 @@ impl Engine {
         self.placement.tag()
     }
 
-    /// Runs under way.
+    /// Returns the number of runs in progress.
     pub fn live_runs(&self) -> usize {
         self.shared.live_runs()
     }
@@ -521,7 +522,7 @@ impl Engine {
         self.shared.mailbox_depths()
     }
 
-    /// Counts of the scripts' threads: how many wait, run, and are stuck.
+    /// Returns the numbers of waiting, running and stuck jobs of the script threads.
     pub fn script_stats(&self) -> ScriptStats {
         self.shared.script_stats()
     }
@@ -533,7 +534,7 @@ impl Engine {
         self.carry_no_more();
         match self.begin_shutdown(grace) {
             Some(report) => report.wait().await.unwrap_or_default(),
-            // No thread to wait on: it is done here, in the caller's.
+            // No thread could be started, so shut down on the caller's.
             None => self.shutdown_blocking(grace),
         }
     }
@@ -587,7 +588,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// The names that the workflows of an engine may use.
+/// The names that an engine's workflows may refer to.
 struct Names {
     functions: BTreeSet<String>,
     models: Arc<ModelsOfRuns>,
@@ -634,7 +635,7 @@ fn compiled(
     }
 }
 
-/// The answers of the arbiters; those that are gone give none.
+/// Collects the answers of the arbiters, without those that have stopped.
 async fn answers<T: Clone>(asked: Vec<Completion<T>>) -> Vec<T> {
     let mut answers = Vec::with_capacity(asked.len());
     for answer in asked {

@@ -13,7 +13,7 @@ use pirn_sync::Lost;
 
 use super::{Names, ShutdownReport};
 
-/// Time that cancelled runs may take to wind down at a shutdown.
+/// Time within which cancelled runs must end at a shutdown.
 const WIND_DOWN: Duration = Duration::from_secs(5);
 
 /// Time within which actors must stop after a stop request.
@@ -45,7 +45,7 @@ struct Inner {
 }
 
 enum Kind {
-    /// Arbiters, or a thread that is not the engine's own.
+    /// Arbiters, or a thread that the engine does not own.
     Real(HostRuntime),
     Simulated(Simulated),
 }
@@ -60,7 +60,7 @@ enum Job {
     Stop,
 }
 
-/// Arbiters, or the caller's own thread, as work is started on them.
+/// Spawner on arbiters, or on the caller's thread.
 struct RealSpawner(HostRuntime);
 
 impl Spawner for RealSpawner {
@@ -152,12 +152,12 @@ impl Placement {
         }
     }
 
-    /// True if the clock is a virtual one.
+    /// Returns whether the clock is virtual.
     pub(super) fn is_virtual(&self) -> bool {
         matches!(self.inner.kind, Kind::Simulated(_))
     }
 
-    /// The names that workflows may use.
+    /// Returns the names that workflows may refer to.
     pub(super) fn names(&self) -> &Names {
         &self.inner.names
     }
@@ -180,7 +180,7 @@ impl Placement {
         }
     }
 
-    /// True if the tag is the calling thread's.
+    /// Returns whether the tag is that of the calling thread.
     pub(super) fn is_here(&self) -> bool {
         self.tag().is_some_and(ThreadTag::is_here)
     }
@@ -201,10 +201,10 @@ impl Placement {
         }
     }
 
-    /// Something was sent to an actor from outside: a virtual clock's thread looks at it.
+    /// Wakes a virtual clock's thread to process a message sent from outside.
     pub(super) fn wake(&self) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
-            // Refused only when it has stopped, and then nothing is left to look.
+            // Sending fails only after the thread has stopped; then there is nothing to process.
             simulated.jobs.send(Job::Run(Box::new(|_, _| ()))).unwrap_or(());
         }
     }
@@ -241,7 +241,7 @@ impl Placement {
 }
 
 impl Simulated {
-    /// True if the calling thread is the virtual clock's.
+    /// Returns whether the calling thread is the virtual clock's.
     fn is_here(&self) -> bool {
         HERE.with_borrow(Option::is_some) && {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,7 +264,7 @@ impl Simulated {
 impl Drop for Inner {
     fn drop(&mut self) {
         match &self.kind {
-            // Runs hold the runtime too, so it would not stop by itself while one is under way.
+            // Runs hold the runtime too, so dropping this handle would not stop it while a run is in progress.
             Kind::Real(runtime) => runtime.end(),
             Kind::Simulated(_) => {}
         }
@@ -278,7 +278,7 @@ impl Drop for Simulated {
 }
 
 thread_local! {
-    /// The host, on a virtual clock's own thread.
+    /// The host, set on a virtual clock's thread.
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
@@ -290,7 +290,7 @@ pub(crate) fn spawn_here<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> 
     result
 }
 
-/// Runs one job after another, each until nothing is left that could happen without another.
+/// Executes jobs in order; after each, runs the simulation until it is idle.
 fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
     let simulated = SimulatedHost::new(seed);
     let host = simulated.host();
@@ -316,7 +316,7 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
     }
     let runs_left = shared.live_runs();
     for flushed in shared.stop() {
-        // A bus that is gone has nothing to flush.
+        // A bus that has stopped has nothing to flush.
         let _: Option<Result<(), Lost>> = flushed.wait_timeout(WIND_DOWN);
     }
     let report = placement.stop(QUIET);
@@ -332,7 +332,7 @@ fn stopped() -> RunError {
     RunError::new(RunErrorCode::Cancelled, "the engine has stopped")
 }
 
-/// A number that differs from process to process.
+/// Returns a number that differs from process to process.
 pub(super) fn process_seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }

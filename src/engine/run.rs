@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{Answers, BlockingEvents, Engine, Events, History, RunHandle, events};
 
-/// A run that is being prepared: `engine.run("id").input(json!({})).start()?`.
+/// Builder of a run: `engine.run("id").input(json!({})).start()?`.
 pub struct RunBuilder {
     pub(super) engine: Engine,
     pub(super) run_id: Arc<str>,
@@ -66,14 +66,15 @@ impl RunBuilder {
         self
     }
 
-    /// The start of the main thread's conversation. Messages are counted here; an [`Engine::history`] is already.
+    /// Sets the start of the main thread's conversation. The tokens of messages are counted here; those of an [`Engine::history`]
+    /// already were.
     #[must_use]
     pub fn conversation(mut self, messages: impl Into<History>) -> Self {
         self.request.conversation = self.engine.history(&self.request.workflow_id, messages);
         self
     }
 
-    /// Pinned context, laid over the workflow's.
+    /// Sets pinned context in addition to the workflow's; its sections take precedence.
     #[must_use]
     pub fn pinned(mut self, pinned: Pinned) -> Self {
         self.request.pinned = pinned;
@@ -146,8 +147,8 @@ impl RunBuilder {
         self
     }
 
-    /// Stops the run when it has taken so long, on the engine's clock: its status is TIMEOUT then. Where the workflow has a
-    /// `config.timeoutMs` too, the earlier of both counts.
+    /// Stops the run after this duration on the engine's clock, with status TIMEOUT. If the workflow has a `config.timeoutMs` too,
+    /// the earlier limit applies.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -195,14 +196,14 @@ impl RunBuilder {
         self
     }
 
-    /// The run's events from its first one on, as an async stream; no types: all.
+    /// Returns a stream of the run's events from the first one on. An empty `types` selects all types.
     pub fn events(&mut self, types: &[EventType], capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
         self.subscribe(types, deliver);
         events
     }
 
-    /// The run's events from its first one on, for a thread that blocks; no types: all.
+    /// Returns the run's events from the first one on, for a thread that blocks. An empty `types` selects all types.
     pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
         let (deliver, events) = events::blocking(capacity, self.engine.placement.tag());
         self.subscribe(types, deliver);
@@ -259,7 +260,7 @@ impl RunBuilder {
     }
 }
 
-/// The JSON of a run's input; INVALID_INPUT where JSON has no room for it.
+/// Serializes a run's input; INVALID_INPUT if it cannot be represented as JSON.
 pub(crate) fn input_of(input: impl Serialize) -> Result<Value, RunError> {
     serde_json::to_value(input).map_err(|error| RunError::new(RunErrorCode::InvalidInput, error.to_string()))
 }

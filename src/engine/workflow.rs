@@ -16,13 +16,13 @@ pub struct WorkflowInfo {
     /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// For people, and for models that may start it.
+    /// The description, for display and for models that may start the workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Map<String, Value>>,
-    /// True for a triggered sub-workflow, which no run can start with.
+    /// True for a triggered sub-workflow, which cannot be started directly.
     #[serde(skip)]
     pub is_triggered: bool,
     /// Its nodes, in file order.
@@ -33,9 +33,9 @@ pub struct WorkflowInfo {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeInfo {
-    /// Names it in the workflow.
+    /// The node's id in the workflow.
     pub node_id: String,
-    /// The upper-case word, as in a definition.
+    /// The node type in upper case, as in a definition.
     #[serde(rename = "type")]
     pub node_type: &'static str,
 }

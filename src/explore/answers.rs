@@ -1,11 +1,11 @@
-//! The answers that a question may get while orders are explored.
+//! Possible answers to questions during an exploration.
 
 use std::collections::BTreeMap;
 
 use pirn_core::thread::Interaction;
 use serde_json::{Map, Value, json};
 
-/// Those that were given, by node.
+/// The configured answers, by node.
 #[derive(Default)]
 pub(super) struct Answers(BTreeMap<String, Vec<Value>>);
 

@@ -49,9 +49,9 @@ pub const DEFAULT_SAMPLES: u64 = 1_000;
 /// The result of an exploration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Exploration {
-    /// Every different outcome, the one with the shortest order first.
+    /// All distinct outcomes, the one with the shortest order first.
     pub outcomes: Vec<Outcome>,
-    /// Schedules that were run.
+    /// Number of schedules that were run.
     pub schedules: u64,
     /// True if every order, or an equivalent one, was run; otherwise the remainder was sampled.
     pub complete: bool,
@@ -62,9 +62,9 @@ pub struct Exploration {
 pub struct Progress {
     /// Schedules run so far.
     pub schedules: u64,
-    /// Different outcomes so far.
+    /// Number of distinct outcomes so far.
     pub outcomes: usize,
-    /// True once the bound was reached and schedules are drawn at random.
+    /// True after the maximum was reached: further schedules are random.
     pub is_sampling: bool,
 }
 
@@ -124,7 +124,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
     }
 }
 
-/// An exploration to run, and its options.
+/// Builder of an exploration.
 pub struct Explorer {
     builder: EngineBuilder,
     workflow: Option<String>,
@@ -139,7 +139,7 @@ pub struct Explorer {
     stop_when: Box<dyn FnMut() -> bool>,
 }
 
-/// The rules for what counts as a choice, and as different.
+/// Rules that determine choices and distinct outcomes.
 #[derive(Clone, Copy)]
 struct Rules {
     seed: u64,
@@ -150,28 +150,28 @@ struct Rules {
 }
 
 impl Explorer {
-    /// The workflow (default: the first of the files that is not a triggered sub-workflow).
+    /// Sets the workflow (default: the first of the files that is not a triggered sub-workflow).
     #[must_use]
     pub fn workflow(mut self, id: impl Into<String>) -> Self {
         self.workflow = Some(id.into());
         self
     }
 
-    /// The run's input (default null): a JSON value, or anything that becomes one.
+    /// Sets the run's input (default null): a JSON value, or anything that serializes to one.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         self.input = input_of(input);
         self
     }
 
-    /// The start of the main thread's conversation.
+    /// Sets the start of the main thread's conversation.
     #[must_use]
     pub fn conversation(mut self, messages: impl Into<History>) -> Self {
         self.conversation = messages.into();
         self
     }
 
-    /// Pinned context, laid over the workflow's.
+    /// Sets pinned context in addition to the workflow's; its sections take precedence.
     #[must_use]
     pub fn pinned(mut self, pinned: Pinned) -> Self {
         self.pinned = pinned;
@@ -197,14 +197,14 @@ impl Explorer {
         self
     }
 
-    /// The number of schedules to run in order, one at least (default [`DEFAULT_SCHEDULES`]).
+    /// Sets the maximum number of schedules to run in order, at least 1 (default [`DEFAULT_SCHEDULES`]).
     #[must_use]
     pub fn max_schedules(mut self, schedules: u64) -> Self {
         self.max_schedules = schedules.max(1);
         self
     }
 
-    /// The number of schedules to draw at random past that (default [`DEFAULT_SAMPLES`]).
+    /// Sets the number of random schedules beyond the maximum (default [`DEFAULT_SAMPLES`]).
     #[must_use]
     pub fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
@@ -225,7 +225,7 @@ impl Explorer {
         self
     }
 
-    /// Makes WAITs end in the order of their lengths (default: a WAIT takes any time, like everything else).
+    /// Makes WAITs end in the order of their durations (default: a WAIT takes any time, like all other work).
     #[must_use]
     pub fn keep_time(mut self, keeps_time: bool) -> Self {
         self.rules.keeps_time = keeps_time;
@@ -247,7 +247,7 @@ impl Explorer {
         self
     }
 
-    /// Called after every schedule.
+    /// Sets a function that is called after every schedule.
     #[must_use]
     pub fn on_progress(mut self, call: impl FnMut(Progress) + 'static) -> Self {
         self.on_progress = Some(Box::new(call));
@@ -262,7 +262,7 @@ impl Explorer {
         self
     }
 
-    /// Explores, on the calling thread.
+    /// Runs the exploration on the calling thread.
     ///
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
@@ -313,7 +313,7 @@ impl Explorer {
     }
 }
 
-/// True if anything in it waits for events.
+/// Returns whether a node or trigger waits for events.
 fn listens(plan: &Plan) -> bool {
     use pirn_core::graph::NodeKind;
     let waits = |node: &pirn_core::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });

@@ -1,4 +1,4 @@
-//! The outcome of a run, as far as one differs from another.
+//! The outcome of a run, reduced to what distinguishes outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 
 use super::Exploration;
 
-/// One way a workflow can end.
+/// One possible outcome of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The shortest order that leads to this outcome: the events at choices and in branches, in order.
     pub order: Vec<String>,
     /// Status of the run; RUNNING if the run is deadlocked.
     pub status: ThreadStatus,
-    /// Its output, with the ids of threads replaced by their paths.
+    /// The run's output, with thread ids replaced by their paths.
     pub output: Value,
-    /// Why it did not complete.
+    /// The error, if the run did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OutcomeError>,
 }
 
-/// A run's error in short.
+/// A summary of a run's error.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeError {
     /// Its code.
@@ -69,7 +69,7 @@ pub(super) fn outcome_of(report: &RunReport, order: Vec<String>, is_strict: bool
     (key.to_string(), outcome)
 }
 
-/// The outcome of a run that waits for ever.
+/// Returns the outcome of a deadlocked run.
 pub(super) fn stuck(order: Vec<String>) -> (String, Outcome) {
     let outcome = Outcome {
         order,
@@ -91,7 +91,7 @@ impl Names {
             let name = thread.path_id.clone().unwrap_or_else(|| thread.workflow_id.clone());
             (thread.thread_id.to_string(), format!("thread of {name}"))
         };
-        // The longest first: one id may begin like another.
+        // Longest first, because one id may be a prefix of another.
         let mut by_id: Vec<(String, String)> = report.threads.iter().map(name).collect();
         by_id.sort_by_key(|(id, _)| std::cmp::Reverse(id.len()));
         Self { by_id }
@@ -120,14 +120,14 @@ impl Names {
     }
 }
 
-/// Characters of an output that a table shows.
+/// Maximum characters of an output in the table.
 const SHOWN: usize = 36;
 
-/// Characters of a table's line.
+/// Maximum width of the table in characters.
 const WIDTH: usize = 80;
 
 impl fmt::Display for Exploration {
-    /// A small table, for a person.
+    /// Formats a table for display.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, noun) = match self.outcomes.len() {
             1 => (1, "outcome"),

@@ -18,7 +18,7 @@ use super::search::End;
 use super::{ExploreError, Prefix, Rules};
 use crate::engine::{Plan, spawn_here};
 
-/// The start of every schedule.
+/// The common start of all schedules.
 pub(super) struct ScheduleRun {
     plan: Plan,
     request: RunRequest,
@@ -52,7 +52,7 @@ impl ScheduleRun {
         }
     }
 
-    /// Runs the schedule that `prefix` begins.
+    /// Runs the schedule that starts with `prefix`.
     pub(super) fn play(&self, prefix: &Prefix) -> Result<Played, ExploreError> {
         let outcome = Rc::new(RefCell::new(None));
         let chooser = UntilOutcome {
@@ -118,7 +118,7 @@ impl ScheduleRun {
     }
 }
 
-/// Follows a prefix until the run has its outcome: what losers still do after it changes nothing.
+/// Follows a prefix until the run has its outcome: later work of losing branches does not change it.
 struct UntilOutcome {
     prefix: Prefix,
     outcome: Rc<RefCell<Option<Completion<Arc<RunReport>>>>>,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use pirn_actors::host::{Chance, Chooser, Pending};
 
-/// The search, shared with the chooser that follows it.
+/// The search state, shared with the chooser of each schedule.
 pub(super) struct Search {
     state: Rc<RefCell<State>>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Prefix {
 
 struct State {
     is_reduced: bool,
-    /// The fewest choices that led to each state so far.
+    /// Minimum number of choices that led to each state so far.
     visited: BTreeMap<u64, usize>,
     /// The choices to follow before free choices.
     prefix: Vec<usize>,
@@ -38,18 +38,18 @@ pub(super) struct Made {
     chosen: usize,
     /// Its description.
     pub(super) what: String,
-    /// True if it belongs to an order that is shown: there was a choice, or it happened in a branch.
+    /// True if the choice is part of a displayed order: there were alternatives, or the event is in a branch.
     pub(super) is_shown: bool,
 }
 
-/// The end of a schedule's choices.
+/// Reason for the end of a schedule's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The run ended, or can go no further.
+    /// The run ended or is deadlocked.
     Complete,
-    /// A state was met that was met before.
+    /// The schedule reached a state that was reached before.
     Visited,
-    /// A choice was not there the second time.
+    /// A choice of the prefix did not exist in the repetition.
     Diverged,
 }
 
@@ -68,12 +68,12 @@ impl Search {
         }
     }
 
-    /// The next schedule.
+    /// Returns the prefix of the next schedule.
     pub(super) fn next_prefix(&self) -> Prefix {
         self.prefix(None)
     }
 
-    /// A schedule that `seed` draws.
+    /// Returns the prefix of a random schedule with this seed.
     pub(super) fn random_prefix(&mut self, seed: u64) -> Prefix {
         self.state.borrow_mut().prefix.clear();
         self.prefix(Some(Chance::new(seed)))
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Plays the orders of `names`, with a state that is the set of those that are over.
+    /// Plays the orders of `names`; the state is the set of completed ones.
     fn play(names: &[&str], prefix: &mut Prefix) -> bool {
         let mut left: Vec<&str> = names.to_vec();
         while !left.is_empty() {
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn every_state_is_gone_into_once_with_it() {
-        // 2^4 states and 4 * 2^3 steps between them: one schedule for the first order, one for each other step. At the end
-        // nothing is left to choose, so each of the four states before it is gone out of.
+        // 2^4 states and 4 * 2^3 steps between them: one schedule for the first order, and one for each other step. The last state
+        // has no choices, so each of the four states before it is left once.
         assert_eq!(schedules(&["1", "22", "333", "4444"], true), (4 * 8 - 16 + 2, 4));
     }
 

@@ -1,4 +1,4 @@
-//! Models and tools with faults around them.
+//! Wrappers that inject faults into models and tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::{Faults, Rates};
 
-/// Puts faults around the models and tools of an engine; `seed` names which calls go wrong, in the order they are made.
+/// Wraps the models and tools of an engine; `seed` determines which calls fail, in the order of the calls.
 pub(crate) fn inject(ports: &mut Ports, faults: Faults, seed: u64) {
     if faults.is_empty() {
         return;
@@ -36,11 +36,11 @@ pub(crate) fn inject(ports: &mut Ports, faults: Faults, seed: u64) {
     });
 }
 
-/// Drawn from when a call is made, so under virtual time in an order that the seed names.
+/// Random generator, used when a call is made: under virtual time the order is determined by the seed.
 #[derive(Clone)]
 struct Dice(Arc<Mutex<Chance>>);
 
-/// The fate of one call.
+/// The injected faults of one call.
 #[derive(Clone, Copy)]
 struct Fate {
     late_ms: Millis,

@@ -40,20 +40,19 @@ use crate::config::{ConfigError, ConfigText};
 
 pub(crate) use inject::inject;
 
-/// Which calls go wrong, by profile id and tool name; `*` is for those that are not named.
+/// Fault rates by profile id and tool name; `*` applies to names without an entry.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Faults {
-    /// By profile id.
+    /// Rates by profile id.
     #[serde(default)]
     pub models: BTreeMap<String, Rates>,
-    /// By tool name.
+    /// Rates by tool name.
     #[serde(default)]
     pub tools: BTreeMap<String, Rates>,
 }
 
-/// The chances, between 0 and 1, that a call goes wrong. At most one of failing and stalling happens to a call; it may
-/// be late as well.
+/// Probabilities of faults, between 0 and 1. A call either fails or stalls, not both; it may also be late.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rates {
@@ -63,13 +62,13 @@ pub struct Rates {
     /// Probability of no response for `stall_ms`, followed by a failure as of a client timeout.
     #[serde(default)]
     pub stall: f64,
-    /// After how many milliseconds a stalled call fails (default ten minutes).
+    /// Milliseconds after which a stalled call fails (default ten minutes).
     #[serde(default = "ten_minutes")]
     pub stall_ms: Millis,
-    /// It is made late. Calls that are late by different times end out of order.
+    /// Probability of a delay before the call. Calls with different delays complete out of order.
     #[serde(default)]
     pub late: f64,
-    /// By how many milliseconds, from and up to (default up to five seconds).
+    /// Minimum and maximum delay in milliseconds (default 0 to 5 seconds).
     #[serde(default = "up_to_five_seconds")]
     pub late_ms: (Millis, Millis),
 }
@@ -95,7 +94,7 @@ fn up_to_five_seconds() -> (Millis, Millis) {
 }
 
 impl Faults {
-    /// True if nothing goes wrong.
+    /// Returns whether no faults are configured.
     pub fn is_empty(&self) -> bool {
         self.models.is_empty() && self.tools.is_empty()
     }
@@ -123,12 +122,12 @@ impl Faults {
     }
 }
 
-/// Why a file gives no faults.
+/// Reason why a file's faults cannot be read.
 #[derive(Debug)]
 pub struct FaultsError {
     /// Which file.
     pub path: PathBuf,
-    /// Why, in words.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -157,10 +156,10 @@ pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
 }
 
 impl ConfigText {
-    /// The file's `[faults]`, as [`load_faults`] gives them.
+    /// Returns the file's `[faults]`, as [`load_faults`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Like [`load_faults`].
     pub fn faults(&self) -> Result<Faults, FaultsError> {
         faults_of(self.written()).map_err(|message| FaultsError {
             path: self.path().to_owned(),

@@ -1,4 +1,4 @@
-//! An engine from its settings.
+//! Construction of an engine from its settings.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

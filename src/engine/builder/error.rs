@@ -1,4 +1,4 @@
-//! The ways in which an engine can not be built.
+//! Errors of building an engine.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use pirn_core::error::RunError;
 
 use crate::models::ProfileFault;
 
-/// Why an engine could not be built.
+/// Reasons why an engine could not be built.
 #[derive(Debug)]
 pub enum BuildError {
-    /// The workflows have faults: all of them.
+    /// All faults of the workflows.
     Workflows(Vec<Fault>),
-    /// The profiles have faults: all of them.
+    /// All faults of the profiles.
     Profiles(Vec<ProfileFault>),
-    /// Files that could not be read: all of them.
+    /// All files that could not be read.
     Files(Vec<(PathBuf, std::io::Error)>),
-    /// The operating system gave no threads.
+    /// The operating system could not start threads.
     Threads(std::io::Error),
     /// The engine was to be [local](super::EngineBuilder::local), and the calling thread cannot run it.
     Local(NotLocalContext),
     /// Two settings that exclude each other, by name.
     Settings(&'static str, &'static str),
-    /// Tools that have the name of a built-in one: all of them.
+    /// All tools that have the name of a built-in one.
     ReservedTools(Vec<String>),
     /// The engine stopped while it started.
     Engine(RunError),

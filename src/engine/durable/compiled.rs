@@ -1,4 +1,4 @@
-//! Definitions that were compiled for runs of the store: those that were used last, each compiled once.
+//! Cache of compiled definitions of stored runs: the most recently used ones, each compiled once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pirn_actors::journal::Graphs;
 use pirn_store::ContentHash;
 
-/// Definitions that are retained; of more the one that was used longest ago is compiled again.
+/// Maximum number of cached definitions; the least recently used one is evicted.
 const MOST: usize = 16;
 
-/// See the module.
+/// Cache of compiled definitions by hash.
 #[derive(Default)]
 pub(crate) struct CompiledDefinitions {
     by_hash: Mutex<VecDeque<(ContentHash, Cell)>>,

@@ -14,7 +14,7 @@ pub(crate) struct Definitions(Mutex<Texts>);
 
 #[derive(Default)]
 struct Texts {
-    /// By the graph's number.
+    /// Workflows by graph number.
     workflows: BTreeMap<u64, String>,
     /// Triggers outside of workflows, by id.
     triggers: BTreeMap<String, String>,

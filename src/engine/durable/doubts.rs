@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 
 use super::resume::ResumeError;
 
-/// An effect in doubt that a person is to decide.
+/// An effect in doubt that a person must decide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DoubtQuestion {
     /// Its run.
     pub run_id: Arc<str>,
-    /// Its idempotency key.
+    /// The effect's idempotency key.
     pub effect_id: String,
     /// Its node.
     pub node_id: Arc<str>,
@@ -34,14 +34,14 @@ pub struct DoubtQuestion {
     pub asked: Value,
 }
 
-/// A person's answer about an effect in doubt.
+/// A person's decision on an effect in doubt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DoubtAnswer {
-    /// It was not done, or doing it again does no harm.
+    /// Repeat the effect: it was not performed, or repeating it is harmless.
     Repeat,
-    /// It was done, with this result.
+    /// The effect was performed, with this result.
     Done(Value),
-    /// It counts as failed.
+    /// Treat the effect as failed.
     Fail,
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn settle(
     Ok(told)
 }
 
-/// Ends the calls of triggers in a run that is cancelled: nothing that is open is done.
+/// Returns the messages that end the trigger calls of a cancelled run: no open effect is performed.
 pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message> {
     let calls = std::mem::take(&mut rebuilt.open.calls);
     let given_up = calls.into_keys().map(|call| {
@@ -137,7 +137,7 @@ pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message>
     given_up.collect()
 }
 
-/// An effect in doubt that is to be decided.
+/// An undecided effect in doubt.
 struct InDoubtOf {
     thread: ThreadNo,
     effect: EffectId,
@@ -189,7 +189,7 @@ impl InDoubtOf {
     }
 }
 
-/// The effect that the call's idempotency key names.
+/// Returns the effect identified by the call's idempotency key.
 fn key_of(effect: &Effect) -> Option<EffectId> {
     match effect {
         Effect::Model { key, .. }
@@ -210,7 +210,7 @@ fn node_of(effect: &Effect) -> Option<NodeIx> {
     }
 }
 
-/// A tool's own word counts before its node's.
+/// Returns the policy of an effect; a tool's setting takes precedence over its node's.
 fn policy(ports: &Ports, node: &Node, kind: DoubtKind, effect: &Effect) -> InDoubt {
     let of_tool = match effect {
         Effect::Tool { call, is_consented, .. } => ports.tools.in_doubt(&call.name, *is_consented),
@@ -240,7 +240,7 @@ fn asked_by_trigger(call: &TriggerCall) -> Value {
     }
 }
 
-/// The answer about an effect: `{"done": false}`, or `{"done": true, "result": ...}`.
+/// Reply of a reconciling tool or function: `{"done": false}`, or `{"done": true, "result": ...}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -296,7 +296,7 @@ async fn reconcile(shared: &EngineShared, name: &str, question: &DoubtQuestion) 
     })
 }
 
-/// A result as the effect's outcome.
+/// Converts a result to the effect's outcome.
 fn done(kind: DoubtKind, result: Value) -> Outcome {
     let text = |result: Value| match result {
         Value::String(text) => text,

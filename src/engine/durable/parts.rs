@@ -16,7 +16,7 @@ use pirn_core::run::{SessionLeft, StoredConversation};
 use pirn_store::{Content, ContentHash, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of messages in a part, at most; a larger message is a part by itself.
+/// Maximum bytes of messages in a part; a larger message is a separate part.
 const PART_BYTES: usize = 512 << 10;
 
 /// Maximum bytes of the parts whose conversations are cached. The most recently used one is always cached.
@@ -26,19 +26,19 @@ const CACHED_BYTES: usize = 32 << 20;
 const FIRST_NAMES: usize = 16;
 const MOST_NAMES: usize = 4_096;
 
-/// Parts that are read at once.
+/// Number of parts read in one request.
 const TEXTS: usize = 64;
 
-/// A part, as it is written.
+/// A stored part.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Part {
     /// Hash of the part before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<Arc<str>>,
-    /// Messages of the conversation before that stay.
+    /// Number of messages of the preceding conversation that remain.
     keeps: usize,
-    /// Their cost, where another tokenizer has counted them since; empty: as before.
+    /// Token counts of the remaining messages, if another tokenizer has counted them since; empty if unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     recounted: Vec<u64>,
     messages: Vec<Arc<Message>>,
@@ -50,7 +50,7 @@ struct Part {
     marks: Option<MarksAfter>,
 }
 
-/// Marks, as far as they differ from those before.
+/// Marks, as a difference from those of the preceding part.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct MarksAfter {
@@ -61,7 +61,7 @@ struct MarksAfter {
     current: u64,
 }
 
-/// A list, as far as it differs from the one before.
+/// A list, as a difference from the preceding one.
 #[derive(Serialize, Deserialize)]
 struct Tail<T> {
     keeps: usize,
@@ -101,10 +101,10 @@ impl MarksAfter {
     }
 }
 
-/// The parts that a run adds to the conversation of its session.
+/// The parts that a run adds to its session's conversation.
 pub(super) struct Added {
     pub(super) parts: Vec<Content>,
-    /// The last part of the whole; none only where the run began with none and a message can not be written.
+    /// The last part of the chain. `None` only if the run started without one and a message cannot be serialized.
     pub(super) last: Option<StoredConversation>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
         .map(|last| std::mem::take(&mut last.tokens))
         .unwrap_or_default();
     if last.is_none() {
-        // Nothing is stored that could be gone on from.
+        // There is no stored part to continue from.
         keeps = 0;
     }
     recounted.truncate(keeps);
@@ -163,7 +163,7 @@ pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
     }
 }
 
-/// Bytes of a message, roughly.
+/// Returns the approximate size of a message in bytes.
 fn size_of(message: &Message) -> usize {
     let calls = message.tool_calls.iter().map(|call| call.arguments.to_string().len());
     let media = message.parts.iter().map(|part| match part {
@@ -173,7 +173,7 @@ fn size_of(message: &Message) -> usize {
     message.content.len() + calls.chain(media).sum::<usize>()
 }
 
-/// Why a conversation can not be read.
+/// Reasons why a conversation cannot be read.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     Store(StoreError),
@@ -195,7 +195,7 @@ impl From<StoreError> for Unreadable {
     }
 }
 
-/// The conversations of sessions that were used last.
+/// Cache of the most recently used conversations of sessions.
 #[derive(Default)]
 pub(crate) struct Conversations(Mutex<Cached>);
 
@@ -207,7 +207,7 @@ struct Cached {
     bytes: usize,
 }
 
-/// A conversation up to a part, and the bytes of its parts.
+/// A conversation up to a part, and the size of its parts in bytes.
 #[derive(Clone)]
 struct Known {
     part: Arc<str>,
@@ -232,12 +232,12 @@ impl Conversations {
     ) {
         let mut cached = self.cached();
         let before = cached.by_session.get(session).map_or(0, |known| known.bytes);
-        // Shared: else each run that begins with it would copy the messages that came last.
+        // Mark as shared, so that runs which start from it need not copy the latest messages.
         let conversation = conversation.clone().stored(last.memory);
         cached.put(session, last.part, conversation, before + added_bytes);
     }
 
-    /// Reads a conversation, as far as it is not in memory.
+    /// Reads a conversation, except for the parts in the cache.
     pub(super) async fn load(
         &self,
         store: &dyn Store,
@@ -255,7 +255,7 @@ impl Conversations {
                 let mut most = FIRST_NAMES;
                 'all: while let Some(last) = next.take() {
                     let page = store.chain(last, most).await?;
-                    // The last of a whole page begins the next one.
+                    // The last name of a full page is the first of the next page.
                     next = (page.len() == most).then(|| page.last().copied()).flatten();
                     for hash in page.into_iter().filter(|hash| Some(*hash) != next) {
                         if Some(hash) == end {
@@ -338,10 +338,10 @@ fn recounted(conversation: Conversation, tokens: &[u64]) -> Result<Conversation,
     recounted.map_err(|error| error.to_string())
 }
 
-/// A conversation that is put together from its parts.
+/// A conversation being assembled from its parts.
 #[derive(Default)]
 struct Loading {
-    /// The first messages, which are in memory already, and how many of them stay.
+    /// The cached first messages, and how many of them remain.
     base: Conversation,
     length: usize,
     added: Vec<Counted>,

@@ -1,4 +1,4 @@
-//! The tools and model profiles that the workflows of a run name, and that an engine does not have.
+//! Determines the tools and model profiles that a run's workflows name and the engine lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ impl Resources {
                     .iter()
                     .filter(|name| self.tools.specs(std::slice::from_ref(name)).is_empty());
                 missing.extend(tools.map(|name| format!("tool {name}")));
-                // One that is not there has no provider.
+                // An undefined profile has an empty provider.
                 let profile = profile.filter(|id| models.choose(Some(id)).0.provider.is_empty());
                 missing.extend(profile.map(|id| format!("profile {id}")));
             }
@@ -64,7 +64,7 @@ impl Resources {
     }
 }
 
-/// The workflow and those that it calls or that its triggers run inside of the run.
+/// Returns the workflow with those that it calls or that its triggers run inside the run.
 fn reachable<'g>(graphs: &'g Graphs, workflow_id: &str) -> Vec<&'g Arc<Graph>> {
     let mut seen = BTreeSet::new();
     let mut left = vec![workflow_id.to_owned()];

@@ -22,7 +22,7 @@ pub(super) fn are_kept_apart(graphs: &Graphs) -> bool {
     graphs.values().any(|graph| graph.config.artifact_tokens.is_some())
 }
 
-/// A step without the large result that it is about, and that; none: any other step.
+/// Splits a step that contains a large result into the step without it and the result. Returns `None` for any other step.
 pub(super) fn without_result(told: &Told) -> Option<serde_json::Result<(String, Content)>> {
     let Message::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) = &told.message else {
         return None;

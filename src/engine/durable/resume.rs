@@ -68,7 +68,7 @@ pub enum ResumeError {
         /// The reason.
         why: String,
     },
-    /// Its workflows do not compile in this engine: a function is missing, say.
+    /// The run's workflows do not compile in this engine, for example because a function is missing.
     Definition {
         /// The run.
         run_id: String,
@@ -92,7 +92,7 @@ pub enum ResumeError {
         /// The most similar declared name.
         near: Option<String>,
     },
-    /// Its steps do not fit its workflows.
+    /// The run's steps do not fit its workflows.
     Diverged {
         /// The run.
         run_id: String,

@@ -1,4 +1,4 @@
-//! The memory of an engine's schedules, in its store.
+//! State of an engine's schedules, persisted in its store.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -7,12 +7,12 @@ use pirn_core::schedule::Kept;
 
 use super::Durable;
 
-/// The name that the store has a schedule's memory under.
+/// Key of a schedule's state in the store.
 fn name(schedule: &str) -> String {
     format!("schedule {schedule}")
 }
 
-/// Stores of earlier versions have the last time alone.
+/// Parses a schedule's state. Earlier versions stored only the last time.
 fn read(text: &str) -> Option<Kept> {
     let last = || {
         let last = text.parse().ok()?;

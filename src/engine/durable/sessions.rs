@@ -45,8 +45,8 @@ pub(super) fn write(
     Ok((write, written.parts))
 }
 
-/// A step in which a run has its turn in its session, without the messages that a store has already, and the part to be named
-/// for them; none: any other step.
+/// Splits a step in which a run gets its turn in its session: returns the step without the messages that the store already has, and
+/// the part that replaces them. Returns `None` for any other step.
 pub(super) fn without_conversation(told: &Told) -> Option<(Told, ContentHash)> {
     let stored = handed(&told.message)?.stored.as_ref()?;
     let part = ContentHash::parse(&stored.part)?;
@@ -66,7 +66,7 @@ fn handed(message: &Message) -> Option<&SessionState> {
     }
 }
 
-/// Puts the conversation back into a step in which a run has its turn in its session.
+/// Restores the conversation in a step in which a run gets its turn in its session.
 pub(super) async fn with_conversation(
     told: &mut Told,
     session: Option<&Arc<str>>,
@@ -179,7 +179,7 @@ impl SessionKeeper for StoredSessions {
     }
 
     fn left(&self, _: SessionLeft) {
-        // It is in the commit of the run's end.
+        // The commit of the run's end contains the session's state.
     }
 
     fn keeps_places(&self) -> bool {
