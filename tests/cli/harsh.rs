@@ -223,3 +223,61 @@ fn a_config_that_is_not_there_is_asked_for() {
         says(&ended, 2, "help: name a config file with --profiles FILE");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_no_text_is_wrong_usage() {
+    use std::os::unix::ffi::OsStrExt;
+    for format in ["text", "json"] {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_pirn"))
+            .args(["run", "--output", format])
+            .arg(std::ffi::OsStr::from_bytes(b"flow\xff.json"))
+            .output()
+            .expect("the binary is built");
+        let said = [ended.stdout, ended.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(said.contains("invalid UTF-8"), "{said}");
+    }
+}
+
+#[test]
+fn a_store_that_can_be_none_is_refused_and_leaves_nothing() {
+    let folder = folder("harsh-stores");
+    let names = || {
+        let entries = std::fs::read_dir(folder.path()).expect("readable");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    for (store, part) in [
+        ("binary", "the file is not a database of SQLite"),
+        ("flow.json", "the file is not a database of SQLite"),
+        ("absent/", "its folder: "),
+        ("absent/runs.db", "its folder: "),
+        ("", "no file's name"),
+    ] {
+        for command in [
+            &["run", "flow.json"][..],
+            &["serve", "flow.json", "--listen", "127.0.0.1:0"],
+        ] {
+            let ended = pirn_in(folder.path(), &[command, &["--store", store]].concat(), &[]);
+            says(&ended, 2, part);
+            assert_eq!(names(), before, "{store}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_where_the_socket_of_a_store_would_be_stays() {
+    let folder = folder("harsh-socket").with("app.sock", "mine");
+    let ended = pirn_in(
+        folder.path(),
+        &["run", "flow.json", "--input", "1", "--store", "app"],
+        &[],
+    );
+    says(&ended, 0, "app.sock is there, and no socket");
+    assert_eq!(folder.read("app.sock"), "mine");
+}

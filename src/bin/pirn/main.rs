@@ -189,7 +189,7 @@ fn unparsed(error: &clap::Error) -> ExitCode {
 
 /// True if the arguments, though wrong, ask for JSON.
 fn wants_json() -> bool {
-    let words: Vec<_> = std::env::args().collect();
+    let words: Vec<_> = std::env::args_os().collect();
     words.iter().any(|word| word == "--output=json")
         || words.windows(2).any(|pair| pair[0] == "--output" && pair[1] == "json")
 }

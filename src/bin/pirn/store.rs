@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// The file of a store that is named so.
+/// The file of a store that is named so. A name that ends with a separator is a folder's, also where there is none.
 pub(crate) fn file(named: &str) -> PathBuf {
     let path = Path::new(named);
-    if path.is_dir() {
+    if path.is_dir() || named.ends_with(std::path::is_separator) {
         path.join("runs.db")
     } else {
         path.to_owned()

@@ -17,6 +17,9 @@ use crate::sqlite::tables::LAYOUT;
 /// The longest file that is read for its checksum, in bytes: looking at one takes a few times as long.
 const MAX_FILE: u64 = 1 << 30;
 
+/// The first word of a line that says how a store was closed.
+pub(super) const WORD: &str = "closed";
+
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
@@ -60,7 +63,7 @@ impl Closed {
     /// A line of text.
     pub(super) fn written(&self) -> String {
         let Self { bytes, sum, next_key } = self;
-        let words = format!("closed {LAYOUT} {bytes} {sum} {next_key}");
+        let words = format!("{WORD} {LAYOUT} {bytes} {sum} {next_key}");
         format!("{words} {}\n", checksum(&[words.as_bytes()]))
     }
 

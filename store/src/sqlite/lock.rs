@@ -2,12 +2,16 @@
 //! the process that holds it, or how the store was closed.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::StoreError;
-use crate::sqlite::closed::Closed;
+use crate::sqlite::closed::{self, Closed};
+use crate::sqlite::path::{beside, plain_length, read_short};
+
+/// The most bytes of a lock file.
+const LONGEST: u64 = 256;
 
 /// Held until it is dropped.
 #[derive(Debug)]
@@ -18,37 +22,42 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Takes hold of the store `file`, or says who has it.
-    pub(super) fn take(file: &Arc<str>) -> Result<Self, StoreError> {
+    /// Takes hold of the store at `store`, which errors call `file`, or says who has it.
+    pub(super) fn take(store: &Path, file: &Arc<str>) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| StoreError::Failed {
             file: file.clone(),
             run: None,
             why: format!("its lock file: {error}"),
         };
-        let path = format!("{file}.lock");
+        let path = beside(store, ".lock");
+        let refused = |why: String| StoreError::Unreadable {
+            file: file.clone(),
+            why: format!("its lock file {}: {why}", path.display()),
+        };
+        plain_length(&path).map_err(refused)?;
         let mut lock = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(Path::new(&path));
+            .open(&path);
         let lock = lock.as_mut().map_err(|error| failed(error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
                 // Where it can not be read, the store is held all the same.
-                let read = lock.read_to_string(&mut holder);
+                let holder = read_short(lock, LONGEST).ok();
                 return Err(StoreError::Held {
                     file: file.clone(),
-                    pid: read.ok().and_then(|_| holder.trim().parse().ok()),
+                    pid: holder.and_then(|holder| holder.trim().parse().ok()),
                 });
             }
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
-        let mut found = String::new();
-        // Where it can not be read, nothing is known of how the store was closed.
-        let closed = lock.read_to_string(&mut found).ok().and_then(|_| Closed::read(&found));
+        let found = read_short(lock, LONGEST).ok().filter(|found| is_lock(found));
+        // `--store Cargo` must not overwrite a `Cargo.lock`.
+        let found = found.ok_or_else(|| refused("it is not a store's, and would be overwritten".to_owned()))?;
+        let closed = Closed::read(&found);
         let file = lock.try_clone().map_err(|error| failed(&error))?;
         let mut hold = Self { file, closed };
         hold.write(&format!("{}\n", std::process::id()))
@@ -66,4 +75,13 @@ impl Hold {
         self.file.rewind()?;
         self.file.write_all(text.as_bytes())
     }
+}
+
+/// True for all that a store's process, a version before this one or a power cut may have left: the id of a process, a line of
+/// [`Closed`], a part of either, zeros.
+fn is_lock(text: &str) -> bool {
+    let text = text.trim_end_matches('\n');
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == 0)
+        || text.starts_with(closed::WORD)
+        || closed::WORD.starts_with(text)
 }

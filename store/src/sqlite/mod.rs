@@ -9,6 +9,7 @@ mod fault;
 mod found;
 mod lock;
 mod open;
+mod path;
 mod read;
 mod recent;
 mod records;
@@ -48,7 +49,8 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store, or makes it. Its folder must exist. Beside the file stand `-wal`, the log, which is part of the store, and
     /// `.lock`, which says who holds it. Everything in the file is looked at once: [`StoreError::Damaged`] where something is not
-    /// what was written. [`StoreError::Held`] where another process has it.
+    /// what was written. [`StoreError::Held`] where another process has it. [`StoreError::Unreadable`], before anything is created,
+    /// where the path is no regular file with one name, the file is no store, or a file beside it is not what it should be.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Writer::start(open::open(path.as_ref(), None)?).map(|writer| Self { writer })
     }

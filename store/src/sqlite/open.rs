@@ -1,6 +1,6 @@
 //! Opening: the hold, the checks, the layout.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::lock::Hold;
+use crate::sqlite::path::{Files, beside, checked};
 use crate::sqlite::recent::Recent;
 use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
 use crate::sqlite::{PAGE_SIZE, wal};
@@ -25,14 +26,12 @@ pub(super) struct Opened {
     pub(super) tables: Tables,
     /// After the connection in the order of dropping.
     pub(super) hold: Option<Hold>,
+    /// None on a VFS that was registered.
+    pub(super) files: Option<Files>,
 }
 
 pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError> {
-    let path = if vfs.is_some() {
-        path.to_owned()
-    } else {
-        absolute(path)?
-    };
+    let path = if vfs.is_some() { path.to_owned() } else { checked(path)? };
     let file: Arc<str> = path.to_string_lossy().into();
     let unreadable = |why: String| StoreError::Unreadable {
         file: file.clone(),
@@ -44,10 +43,14 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
             rusqlite::version()
         )));
     }
-    let hold = if vfs.is_none() { Some(Hold::take(&file)?) } else { None };
+    let hold = if vfs.is_none() {
+        Some(Hold::take(&path, &file)?)
+    } else {
+        None
+    };
     let mut closed = None;
     if let Some(hold) = &hold {
-        let log = PathBuf::from(format!("{file}-wal"));
+        let log = beside(&path, "-wal");
         closed = hold.closed.filter(|closed| closed.is_still(&path, &log));
         let damage = wal::check(&log).map_err(|error| unreadable(format!("its write-ahead log: {error}")))?;
         if let Some(why) = damage {
@@ -56,27 +59,8 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
         }
     }
     let tables = connect(&path, vfs, (&file, closed)).map_err(|fault| fault.told(&file))?;
-    Ok(Opened { tables, hold })
-}
-
-/// Two ways to one file have one name here, and so one lock.
-fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
-    let refused = |why: String| StoreError::Unreadable {
-        file: path.to_string_lossy().into(),
-        why,
-    };
-    if let Ok(path) = path.canonicalize() {
-        return Ok(path);
-    }
-    let name = path.file_name().ok_or_else(|| refused("no file's name".to_owned()))?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let folder = folder
-        .canonicalize()
-        .map_err(|error| refused(format!("its folder: {error}")))?;
-    Ok(folder.join(name))
+    let files = hold.is_some().then(|| Files::of(&path));
+    Ok(Opened { tables, hold, files })
 }
 
 /// `closed`: the file is as it was closed.

@@ -5,8 +5,9 @@
 //! transaction is synced before the next one is written, so a bad frame with a whole frame behind it, of a later transaction, is
 //! damage. Only the last transaction's can not be told from one that was never acknowledged.
 
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::{fs, io};
 
 use crate::sqlite::PAGE_SIZE;
 
@@ -15,26 +16,32 @@ const FRAME_HEADER: usize = 24;
 const FRAME: usize = FRAME_HEADER + PAGE_SIZE as usize;
 const MAGIC: u32 = 0x377f_0682;
 
-/// Why the log can not be trusted, if so. A log that is not there, or empty, is fine.
+/// Why the log can not be trusted, if so. A log that is not there, or empty, is fine. Takes memory for a frame, however long the
+/// log is.
 pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
-    let log = match fs::read(path) {
+    let mut log = match File::open(path) {
         Ok(log) => log,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let Some((header, frames)) = log.split_at_checked(HEADER) else {
+    let mut header = [0; HEADER];
+    if !is_read(&mut log, &mut header)? {
         return Ok(None);
-    };
+    }
+    let header = &header[..];
     let big_endian = word(header, 0) & 1 == 1;
     let is_whole = word(header, 0) & !1 == MAGIC && sum(&header[..24], (0, 0), big_endian) == stored(header, 24);
-    let damaged = if is_whole {
-        damaged_frame(header, frames, big_endian)
+    let mut damaged = None;
+    if is_whole {
+        damaged = damaged_frame(header, Frames::of(&mut log)?, big_endian)?;
     } else {
         // The order of bytes may be what is damaged.
-        [false, true]
-            .into_iter()
-            .find_map(|big_endian| has_whole_frame(header, frames, big_endian).then_some(0))
-    };
+        for big_endian in [false, true] {
+            if damaged.is_none() && has_whole_frame(header, Frames::of(&mut log)?, big_endian)? {
+                damaged = Some(0);
+            }
+        }
+    }
     Ok(damaged.map(|frame| {
         let what = if frame == 0 {
             "its header".to_owned()
@@ -45,33 +52,66 @@ pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
     }))
 }
 
+/// The frames of a log, one after the other.
+struct Frames<'a> {
+    log: BufReader<&'a mut File>,
+    frame: Vec<u8>,
+}
+
+impl<'a> Frames<'a> {
+    fn of(log: &'a mut File) -> io::Result<Self> {
+        log.seek(SeekFrom::Start(HEADER as u64))?;
+        let (log, frame) = (BufReader::with_capacity(1 << 16, log), vec![0; FRAME]);
+        Ok(Self { log, frame })
+    }
+
+    /// None where no whole one is left.
+    fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        let is_read = is_read(&mut self.log, &mut self.frame)?;
+        Ok(is_read.then_some(&self.frame))
+    }
+}
+
+/// False where fewer bytes are left than fit.
+fn is_read(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
+    match from.read_exact(into) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The first frame that is not what was written, though a later transaction is.
-fn damaged_frame(header: &[u8], frames: &[u8], big_endian: bool) -> Option<usize> {
+fn damaged_frame(header: &[u8], mut frames: Frames<'_>, big_endian: bool) -> io::Result<Option<usize>> {
     let mut before = stored(header, 24);
     // The first frame that is not whole, and whether its transaction has ended since.
     let mut bad: Option<(usize, bool)> = None;
-    for (number, frame) in frames.chunks_exact(FRAME).enumerate() {
+    let mut number = 0;
+    while let Some(frame) = frames.next()? {
+        number += 1;
         let is_ours = frame[8..16] == header[16..24];
         let is_whole = is_ours && follows(before, frame, big_endian) == stored(frame, 16);
         let ends = is_ours && word(frame, 4) != 0;
         match &mut bad {
             None if is_whole => {}
-            None => bad = Some((number + 1, ends)),
-            Some((damaged, true)) if is_whole => return Some(*damaged),
+            None => bad = Some((number, ends)),
+            Some((damaged, true)) if is_whole => return Ok(Some(*damaged)),
             Some((_, has_ended)) => *has_ended |= ends && is_whole,
         }
         before = stored(frame, 16);
     }
-    None
+    Ok(None)
 }
 
-fn has_whole_frame(header: &[u8], frames: &[u8], big_endian: bool) -> bool {
+fn has_whole_frame(header: &[u8], mut frames: Frames<'_>, big_endian: bool) -> io::Result<bool> {
     let mut before = stored(header, 24);
-    frames.chunks_exact(FRAME).any(|frame| {
-        let is_whole = follows(before, frame, big_endian) == stored(frame, 16);
+    while let Some(frame) = frames.next()? {
+        if follows(before, frame, big_endian) == stored(frame, 16) {
+            return Ok(true);
+        }
         before = stored(frame, 16);
-        is_whole
-    })
+    }
+    Ok(false)
 }
 
 /// The checksum that a frame should have.

@@ -15,6 +15,7 @@ use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::lock::Hold;
 use crate::sqlite::open::Opened;
+use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
 
 /// At most so many commands are made durable at once.
@@ -173,9 +174,14 @@ impl Drop for Writer {
 }
 
 fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
-    let Opened { tables, mut hold } = opened;
+    let Opened {
+        tables,
+        mut hold,
+        files,
+    } = opened;
     let mut thread = Thread {
         tables,
+        files,
         meter,
         stopped: None,
         transactions: 0,
@@ -210,6 +216,7 @@ fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
 
 struct Thread {
     tables: Tables,
+    files: Option<Files>,
     meter: Arc<StoreMeter>,
     /// The first failure after which nobody knows what is on the disk.
     stopped: Option<StoreError>,
@@ -269,7 +276,9 @@ impl Thread {
         let mut refused = Vec::with_capacity(jobs.len());
         let mut jobs = jobs;
         let (before, was_shrinking) = (self.tables.recent.mark(), self.tables.is_shrinking);
-        match self.transaction(&mut jobs, &mut refused) {
+        // After the commit: a file that goes later takes what was durable with it, and nothing can be said of that.
+        let written = self.transaction(&mut jobs, &mut refused);
+        match written.and_then(|()| self.in_place()) {
             Ok(()) => {
                 self.tables.recent.committed();
                 // Before anybody is told: who was answered finds the write counted.
@@ -367,15 +376,30 @@ impl Thread {
         }
     }
 
+    /// Refuses what was written to files that nobody will find again.
+    fn in_place(&mut self) -> Result<(), Fault> {
+        let Some(why) = self.files.as_ref().and_then(Files::is_gone) else {
+            return Ok(());
+        };
+        let (file, run) = (self.tables.file.clone(), None);
+        let failed = StoreError::Failed { file, run, why };
+        self.stopped = Some(self.stopped_by(&failed));
+        Err(failed.into())
+    }
+
+    fn stopped_by(&self, error: &StoreError) -> StoreError {
+        StoreError::Stopped {
+            file: self.tables.file.clone(),
+            why: error.to_string(),
+        }
+    }
+
     /// Says it, and stops where it must.
     fn failed(&mut self, fault: Fault) -> StoreError {
         let is_fatal = fault.is_fatal();
         let error = fault.told(&self.tables.file);
         if is_fatal {
-            self.stopped = Some(StoreError::Stopped {
-                file: self.tables.file.clone(),
-                why: error.to_string(),
-            });
+            self.stopped = Some(self.stopped_by(&error));
         }
         error
     }

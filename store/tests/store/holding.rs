@@ -104,3 +104,148 @@ fn a_copy_made_of_an_open_store_opens() {
     let copy = SqliteStore::open(copy).expect("opens");
     assert_eq!(block_on(copy.meta("a")), Ok(Some("1".into())));
 }
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("reads");
+    let names = entries.map(|entry| entry.expect("reads").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Refused as no store, with nothing created and nothing changed.
+#[track_caller]
+fn is_refused(file: &Path, part: &str) {
+    let folder = file.parent().expect("has a folder");
+    let before = names(folder);
+    let error = SqliteStore::open(file).map(drop).expect_err("refused");
+    assert!(matches!(error, StoreError::Unreadable { .. }), "{error}");
+    assert!(error.to_string().contains(part), "{part:?} is not in {error}");
+    assert_eq!(names(folder), before, "{error}");
+}
+
+#[test]
+fn a_path_that_is_no_store_is_refused_before_anything_is_created() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("folder")).expect("is created");
+    is_refused(&at("folder"), "is a folder");
+    for (name, text) in [
+        ("short", "no"),
+        ("text", &*"no database ".repeat(500)),
+        ("magic", "SQLite format 3\0"),
+    ] {
+        std::fs::write(at(name), text).expect("writes");
+        is_refused(&at(name), "not a database");
+        assert_eq!(std::fs::read_to_string(at(name)).expect("reads"), text);
+    }
+    let sql = rusqlite::Connection::open(at("other.db")).expect("opens");
+    sql.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(x); INSERT INTO t VALUES(1)")
+        .expect("writes");
+    drop(sql);
+    is_refused(&at("other.db"), "no store of Pirn's");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_a_fifo_and_a_socket_are_no_stores() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let made = Command::new("mkfifo").arg(at("fifo")).status().expect("starts");
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).expect("binds");
+    // By a link, so that nothing could be created beside the device itself.
+    std::os::unix::fs::symlink(at("fifo"), at("link")).expect("links");
+    for name in ["fifo", "socket", "link"] {
+        is_refused(&at(name), "is a device, a FIFO or a socket");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_beside_the_store_that_is_not_the_stores_is_neither_read_nor_written() {
+    use std::os::unix::fs::symlink;
+    for (suffix, part) in [("-wal", "-wal"), ("-journal", "-journal"), (".lock", "its lock file")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, other) = (folder.path().join("runs.db"), folder.path().join("other"));
+        let beside = folder.path().join(format!("runs.db{suffix}"));
+        std::fs::write(&other, "precious").expect("writes");
+        symlink(&other, &beside).expect("links");
+        is_refused(&store, part);
+        std::fs::remove_file(&beside).expect("is removed");
+        std::fs::hard_link(&other, &beside).expect("links");
+        is_refused(&store, "2 names");
+        std::fs::remove_file(&beside).expect("is removed");
+        let made = Command::new("mkfifo").arg(&beside).status().expect("starts");
+        assert!(made.success());
+        is_refused(&store, "a FIFO");
+        assert_eq!(std::fs::read_to_string(&other).expect("reads"), "precious");
+    }
+}
+
+#[test]
+fn a_lock_file_of_another_program_is_not_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, lock) = (folder.path().join("Cargo"), folder.path().join("Cargo.lock"));
+    for text in ["# This file is generated\n", &"1".repeat(10_000)] {
+        std::fs::write(&lock, text).expect("writes");
+        is_refused(&store, "would be overwritten");
+        assert_eq!(std::fs::read_to_string(&lock).expect("reads"), text);
+    }
+    for left in ["", "4711\n", "47", "clo", "closed 3 4096", "\0\0\0\0"] {
+        std::fs::write(&lock, left).expect("writes");
+        let opened = SqliteStore::open(&store).and_then(SqliteStore::close);
+        opened.unwrap_or_else(|error| panic!("{left:?}: {error}"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_has_one_name_and_one_lock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("data")).expect("is created");
+    // To a file that does not exist yet.
+    std::os::unix::fs::symlink("data/runs.db", at("link.db")).expect("links");
+    let store = SqliteStore::open(at("link.db")).expect("opens");
+    assert_eq!(names(folder.path()), ["data", "link.db"]);
+    assert_eq!(names(&at("data")), ["runs.db", "runs.db-wal", "runs.db.lock"]);
+    let error = SqliteStore::open(at("data/runs.db")).map(drop).expect_err("refused");
+    assert!(
+        matches!(&error, StoreError::Held { pid, .. } if *pid == Some(std::process::id())),
+        "{error}"
+    );
+    drop(store);
+    std::fs::hard_link(at("data/runs.db"), at("second.db")).expect("links");
+    is_refused(&at("second.db"), "2 names");
+    std::fs::remove_file(at("second.db")).expect("is removed");
+    std::os::unix::fs::symlink("ring.db", at("ring.db")).expect("links");
+    is_refused(&at("ring.db"), "link");
+    SqliteStore::open(at("link.db"))
+        .and_then(SqliteStore::close)
+        .expect("opens");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_write_to_a_store_that_was_removed_or_replaced_is_not_acknowledged() {
+    use futures::executor::block_on;
+    use pirn_store::Store;
+    for (name, replaces) in [("runs.db", false), ("runs.db", true), ("runs.db-wal", false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, gone) = (folder.path().join("runs.db"), folder.path().join(name));
+        let store = SqliteStore::open(&file).expect("opens");
+        block_on(store.set_meta("a", Some("1".into()))).expect("is set");
+        std::fs::rename(&gone, folder.path().join("moved")).expect("moves");
+        if replaces {
+            std::fs::copy(folder.path().join("moved"), &gone).expect("copies");
+        }
+        let error = block_on(store.set_meta("b", Some("2".into()))).expect_err("is lost");
+        assert_eq!(error.code(), "STORE_ERROR");
+        assert!(error.to_string().contains("removed or replaced"), "{error}");
+        let later = block_on(store.set_meta("c", Some("3".into()))).expect_err("is lost");
+        assert!(matches!(later, StoreError::Stopped { .. }), "{later}");
+        store.close().expect_err("was stopped");
+    }
+}

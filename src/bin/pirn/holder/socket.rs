@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,8 +79,12 @@ fn beside(store: &Path) -> PathBuf {
 }
 
 /// Made in a folder that only this user may enter, so that nobody else connects before its permissions are set; then put in
-/// the place of one that was left behind.
+/// the place of one that was left behind. What is there and no socket is somebody's file, and stays.
 fn bind(path: &Path) -> io::Result<UnixListener> {
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+        let why = format!("{} is there, and no socket", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
     let folder = path.with_file_name(format!(".{}.sock", std::process::id()));
     // Of a process that had this id and was killed.
     fs::remove_dir_all(&folder).unwrap_or(());

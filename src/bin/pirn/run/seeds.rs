@@ -71,7 +71,10 @@ fn report(args: &Args, simulated: &Simulation) -> ExitCode {
         (None, true) => INTERRUPTED,
         (None, false) => 0,
     };
-    let given: Vec<String> = std::env::args().skip(1).collect();
+    let given: Vec<String> = {
+        let given = std::env::args_os().skip(1);
+        given.map(|word| word.to_string_lossy().into_owned()).collect()
+    };
     let again = simulated
         .failure
         .as_ref()
