@@ -1,14 +1,14 @@
-//! Headers of a request, from the texts of a config file and from the environment.
+//! Headers of a request, from a config file and from environment variables.
 
 use std::collections::BTreeMap;
 
 use pirn_core::definition::shown_variable_name;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// `headers` as they are written, then `headersEnv`. All are marked as secrets, so that nothing shows them.
+/// Returns the headers of `headers`, then those of `headersEnv`. All are marked as sensitive, so that they are not displayed.
 ///
 /// # Errors
-/// A sentence that names the header, or the variable that is not set; never a value.
+/// A sentence with the name of the header, or of the variable that is not set; never a value.
 pub(crate) fn of_request(
     written: &BTreeMap<String, String>,
     from_environment: &BTreeMap<String, String>,
@@ -43,10 +43,10 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
     Ok((key, value))
 }
 
-/// The value of a `headersEnv` entry: `NAME`, or a text with `${NAME}` in it.
+/// Expands a `headersEnv` entry: `NAME`, or text that contains `${NAME}`.
 ///
 /// # Errors
-/// A sentence that names the variable that is not set; never a value.
+/// A sentence with the name of the variable that is not set; never a value.
 fn expanded(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let value_of = |name: &str| {
         let unset = || format!("the environment variable {} is not set", shown_variable_name(name));

@@ -1,6 +1,6 @@
 //! The face of Pirn: load workflows, run them, watch them.
 #![doc = include_str!("../README.md")]
-// A block of the README names the file that it shows, which a test compares.
+// A code block of the README names the file that it shows; a test compares both.
 #![allow(rustdoc::invalid_codeblock_attributes)]
 
 #[cfg(any(feature = "tools", all(feature = "otel", feature = "service")))]
@@ -63,7 +63,7 @@ pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, 
 pub use pirn_core::trigger::TriggerState;
 /// The store of durable runs.
 pub use pirn_store as store;
-/// The JSON of inputs, outputs and tool arguments, in the version that the signatures here have.
+/// The JSON library in the version that this crate's signatures use, for inputs, outputs and tool arguments.
 pub use serde_json;
 pub use simulate::simulate;
 pub use workflow::workflow;

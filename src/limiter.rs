@@ -20,13 +20,13 @@ struct State {
     waiting: BTreeMap<TicketId, Arc<Notify>>,
 }
 
-/// Leave to work, given back when it is dropped.
+/// Permission to work, released on drop.
 pub(crate) struct Permit {
     limiter: Arc<Limiter>,
     clock: WorkClock,
     run: Arc<str>,
     ticket: TicketId,
-    /// Tokens that it counts with from now on; none is the estimate.
+    /// Tokens to charge from now on; `None` charges the estimate.
     spent: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Limiter {
         })
     }
 
-    /// A limiter of nothing but how many are let in at once.
+    /// Creates a limiter of concurrent entries only.
     pub(crate) fn of_places(at_once: usize) -> Arc<Self> {
         Self::new(GateLimits {
             requests_at_once: Some(at_once),
@@ -48,7 +48,7 @@ impl Limiter {
         })
     }
 
-    /// Waits until a run may do what costs about `tokens`.
+    /// Waits until a run may do work that costs about `tokens`.
     pub(crate) async fn enter(self: &Arc<Self>, run: &Arc<str>, tokens: u64, clock: &WorkClock) -> Permit {
         let permit = |ticket, spent| Permit {
             limiter: Arc::clone(self),
@@ -67,7 +67,7 @@ impl Limiter {
             state.waiting.insert(ticket, Arc::clone(&called));
             ticket
         };
-        // Until it starts it costs nothing.
+        // Work that has not started costs nothing.
         let mut permit = permit(ticket, Some(0));
         loop {
             let wake_after = {
@@ -105,8 +105,8 @@ impl Limiter {
 }
 
 impl State {
-    /// Calls who may start, and the first of the others where time alone may make room for it: only the first waits by
-    /// the clock. `asking` looks for itself.
+    /// Notifies the callers that may start, and the first of the others, which waits by the clock: only the first one can be admitted
+    /// by the passage of time alone. `asking` is the caller itself, which needs no notification.
     fn admit(&mut self, now: Millis, asking: Option<TicketId>) {
         for ticket in self.gate.admit(now) {
             if let Some(called) = self.waiting.remove(&ticket) {
@@ -129,7 +129,7 @@ impl State {
 }
 
 impl Permit {
-    /// Sets the tokens that the provider reported.
+    /// Sets the number of tokens that the provider reported.
     pub(crate) fn spent(&mut self, tokens: u64) {
         self.spent = Some(tokens);
     }

@@ -12,19 +12,19 @@ use crate::models::ProfileFault;
 /// Name of the file looked up in a workflow's folder.
 pub const FILE_NAME: &str = "pirn.toml";
 
-/// Fields of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`]).
+/// Sections of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`]).
 const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults", "$schema"];
 
-/// Why a file gives no profiles.
+/// Reasons why profiles cannot be read.
 #[derive(Debug)]
 pub enum ProfilesError {
-    /// The file can not be used.
+    /// The file cannot be read or parsed.
     File(ConfigError),
-    /// Profiles in it are wrong.
+    /// Profiles in the file are invalid.
     Profiles {
         /// Which.
         path: PathBuf,
-        /// Everything that is wrong; a profile without an id is named by its place.
+        /// All faults; a profile without an id is identified by its position.
         faults: Vec<ProfileFault>,
     },
 }
@@ -50,10 +50,10 @@ impl From<ConfigError> for ProfilesError {
 }
 
 impl ConfigText {
-    /// The file's profiles, as [`load_profiles`] gives them.
+    /// Returns the file's profiles, as [`load_profiles`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Like [`load_profiles`].
     pub fn profiles(&self) -> Result<Vec<Profile>, ProfilesError> {
         let path = || self.path().to_owned();
         let list = list_of(self.written().clone());
@@ -122,7 +122,7 @@ fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
     if faults.is_empty() { Ok(profiles) } else { Err(faults) }
 }
 
-/// The pointer to a key in a profile: by any spelling, also among the parameters.
+/// Returns the pointer to an API key in a profile, in any spelling, including its parameters.
 fn key_in(profile: &Map<String, Value>) -> Option<String> {
     let key_among = |fields: &Map<String, Value>| fields.keys().find(|name| is_key(name)).cloned();
     if let Some(name) = key_among(profile) {

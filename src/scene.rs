@@ -11,22 +11,22 @@ use pirn_core::error::RunError;
 
 use crate::engine::{BuildError, EngineBuilder, Plan, spawn_here};
 
-/// Workflows that scenes are played with, compiled once.
+/// Compiled workflows with which scenes are played.
 pub struct Stage {
     plan: Plan,
 }
 
-/// A scene while it is set up.
+/// A scene during its setup.
 pub struct Scene {
     engine: Arc<EngineShared>,
     host: Host,
 }
 
 impl Stage {
-    /// The stage that `builder` describes; its clock and threads are not used.
+    /// Creates the stage that `builder` describes; its clock and threads are not used.
     ///
     /// # Errors
-    /// As [`EngineBuilder::build`].
+    /// Like [`EngineBuilder::build`].
     pub fn of(builder: EngineBuilder) -> Result<Self, BuildError> {
         builder.plan().map(|plan| Self { plan })
     }
@@ -83,12 +83,12 @@ impl Scene {
     /// Starts a run now.
     ///
     /// # Errors
-    /// OVERLOADED, CANCELLED, or no such workflow.
+    /// OVERLOADED, CANCELLED, or an unknown workflow.
     pub fn start(&self, request: RunRequest) -> Result<StartedRun, RunError> {
         start(&self.engine, request)
     }
 
-    /// Does something at some point of the order.
+    /// Adds an action that happens at any point of the order.
     pub fn soon(&self, act: impl FnOnce(&Arc<EngineShared>) + 'static) {
         let engine = Arc::clone(&self.engine);
         self.host.spawn(None, Box::pin(async move { act(&engine) }));
@@ -98,7 +98,7 @@ impl Scene {
 /// Starts a run in an engine of a scene.
 ///
 /// # Errors
-/// As [`Scene::start`].
+/// Like [`Scene::start`].
 pub fn start(engine: &Arc<EngineShared>, request: RunRequest) -> Result<StartedRun, RunError> {
     let (started, admitted) = engine.admit_run(engine.next_run_id(), request, Vec::new())?;
     admitted.go()?;

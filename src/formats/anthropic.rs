@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::reasoning::{Recalled, Thought};
 use super::{FormatError, add_turn, arguments, data_of, data_url, is_web, list_at, pieces, text_at};
 
-/// True if only this form has such a message.
+/// Returns whether the message can only be of this format.
 pub(super) fn is_its(message: &Value) -> bool {
     const KINDS: [&str; 5] = ["tool_use", "tool_result", "thinking", "redacted_thinking", "document"];
     let is_block = |block: &Value| {
@@ -20,11 +20,11 @@ pub(super) fn is_its(message: &Value) -> bool {
     blocks.is_some_and(|blocks| blocks.iter().any(is_block))
 }
 
-/// Writes `system` and `messages`. Messages of one role that follow each other become one turn. `recall` gives the
-/// reasoning of an assistant message that goes back to its model.
+/// Writes `system` and `messages`. Consecutive messages of one role become one turn. `recall` returns the reasoning of an assistant
+/// message that is sent back to its model.
 ///
 /// # Errors
-/// A part that this form has no place for.
+/// Fails if a part cannot be expressed in this format.
 pub fn write<'a>(
     messages: &'a [Arc<Message>],
     recall: impl Fn(&'a Message) -> Recalled,
@@ -106,11 +106,11 @@ fn recalled_blocks(recalled: Recalled) -> Vec<Value> {
     blocks
 }
 
-/// Ids of calls as this provider takes them: letters, digits, `_`, `-`, and none twice in a conversation.
+/// Generates ids of calls that this provider accepts: letters, digits, `_`, `-`, unique in a conversation.
 #[derive(Default)]
 struct Ids {
     used: BTreeSet<String>,
-    /// Of the block that is open, in order, by the id that the conversation has.
+    /// Generated ids of the open block, in order, by the id in the conversation.
     open: BTreeMap<String, VecDeque<String>>,
 }
 
@@ -170,7 +170,7 @@ fn block(part: &Part) -> Result<Value, FormatError> {
 /// Reads `{system?, messages}`, or a list of messages.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// The first fault, with its location.
 pub fn read(value: &Value) -> Result<Vec<Message>, FormatError> {
     let mut read = Vec::new();
     match value.get("system") {

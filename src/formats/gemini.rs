@@ -13,7 +13,7 @@ use super::{FormatError, add_turn, arguments, data_of, data_url, list_at, pieces
 /// Prefix of the ids generated for calls without an id; such ids are not sent back.
 pub(crate) const OWN_ID: &str = "call-";
 
-/// True if an id was given by the provider.
+/// Returns whether the provider generated the id.
 fn is_given(id: &str) -> bool {
     let number = id.strip_prefix(OWN_ID);
     !id.is_empty() && !number.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '-'))
@@ -109,7 +109,7 @@ fn of_part(part: &Part) -> Result<Value, FormatError> {
 /// Reads `{systemInstruction?, contents}`, or a list of contents.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// The first fault, with its location.
 pub fn read(value: &Value) -> Result<Vec<Message>, FormatError> {
     let mut reader = Reader::default();
     for name in ["systemInstruction", "system_instruction"] {
@@ -135,9 +135,9 @@ pub fn read(value: &Value) -> Result<Vec<Message>, FormatError> {
 #[derive(Default)]
 struct Reader {
     read: Vec<Message>,
-    /// Calls so far, for ids of those that have none.
+    /// Number of calls so far, from which ids are generated for calls without one.
     calls: usize,
-    /// Name and id of the calls that wait for their results.
+    /// Names and ids of the calls without a result so far.
     open: VecDeque<(String, String)>,
 }
 
@@ -169,7 +169,7 @@ impl Reader {
                 let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
                 recalled.thoughts.push(Thought::Text(text.to_owned()));
             } else if answered && part.get("text").is_none() {
-                // An image of the results before it.
+                // Images in this turn belong to the results before them.
                 if let Some(last) = self.read.last_mut() {
                     let mut with = pieces(last);
                     with.push(media(part, &place)?);
@@ -206,7 +206,7 @@ impl Reader {
         })
     }
 
-    /// The result of the call that its id names, else of the first open one of its name.
+    /// Returns the result of the call with this id, else of the first open call of this name.
     fn result(&mut self, response: &Value, place: &str) -> Result<Message, FormatError> {
         let name = text_at(response, "name", place)?;
         let given = response.get("id").and_then(Value::as_str);

@@ -21,7 +21,7 @@ use pirn_core::message::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A form of a conversation.
+/// A format of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A list of messages, `{messages, markMap?}`, or a run's report.
@@ -38,7 +38,7 @@ impl Format {
     /// Every form.
     pub const ALL: [Self; 4] = [Self::Pirn, Self::OpenAi, Self::Anthropic, Self::Gemini];
 
-    /// Its name: `pirn`, `openai`, `anthropic`, `gemini`.
+    /// Returns the format's name: `pirn`, `openai`, `anthropic`, `gemini`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pirn => "pirn",
@@ -68,26 +68,26 @@ impl Format {
     }
 }
 
-/// The list of messages or contents, wherever this form has it.
+/// Returns the list of messages or contents, at the location of any format.
 fn messages_of(value: &Value) -> Option<&Vec<Value>> {
     let field = ["messages", "contents"].into_iter().find_map(|name| value.get(name));
     field.unwrap_or(value).as_array()
 }
 
-/// A conversation as it was read: the complete history, and which part of it is visible.
+/// A conversation that was read: the complete history, and its visible part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
     /// The messages, archived ones included.
     pub messages: Vec<Message>,
-    /// Absent: all are visible.
+    /// `None` if all messages are visible.
     pub mark_map: Option<MarkMap>,
 }
 
 impl Read {
-    /// The history that a run can start from.
+    /// Returns the history, from which a run can start.
     ///
     /// # Errors
-    /// The mark map does not fit the messages.
+    /// Fails if the mark map does not fit the messages.
     pub fn history(self) -> Result<History, FormatError> {
         let marks = self.mark_map.unwrap_or_default();
         History::of_parts(self.messages, marks)
@@ -98,9 +98,9 @@ impl Read {
 /// A fault in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError {
-    /// JSON pointer to it.
+    /// JSON pointer to the fault.
     pub pointer: String,
-    /// One sentence for a person.
+    /// One sentence, for display.
     pub message: String,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
-/// Reads a conversation in `format`; in the form that it seems to be in, where that is not given.
+/// Reads a conversation in `format`, or in the detected format if that is `None`.
 ///
 /// ```
 /// use pirn::formats::read;
@@ -141,7 +141,7 @@ impl std::error::Error for FormatError {}
 /// ```
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// The first fault, with its location.
 pub fn read(value: &Value, format: Option<Format>) -> Result<Read, FormatError> {
     let all_visible = |messages| Read {
         messages,
@@ -158,7 +158,7 @@ pub fn read(value: &Value, format: Option<Format>) -> Result<Read, FormatError> 
 /// Writes messages in `format`.
 ///
 /// # Errors
-/// Fails if the form cannot express a message.
+/// Fails if the format cannot express a message.
 pub fn write(messages: &[Arc<Message>], format: Format) -> Result<Value, FormatError> {
     let own = |message: &Message| reasoning::of_format(message, format);
     match format {
@@ -169,7 +169,7 @@ pub fn write(messages: &[Arc<Message>], format: Format) -> Result<Value, FormatE
     }
 }
 
-/// A list of messages, `{messages, markMap?}`, or a report, which has that as its `conversation`.
+/// Reads a list of messages, `{messages, markMap?}`, or a report, which contains that as its `conversation`.
 fn pirn(value: &Value) -> Result<Read, FormatError> {
     let (place, held) = match value.get("conversation") {
         Some(held) => ("/conversation", held),
@@ -206,7 +206,7 @@ fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, FormatError> {
     })
 }
 
-/// A field that must be a text.
+/// Returns a field that must be a string.
 fn text_at<'a>(value: &'a Value, name: &str, place: &str) -> Result<&'a str, FormatError> {
     value
         .get(name)
@@ -214,14 +214,14 @@ fn text_at<'a>(value: &'a Value, name: &str, place: &str) -> Result<&'a str, For
         .ok_or_else(|| FormatError::new(format!("{place}/{name}"), format!("`{name}` must be a text")))
 }
 
-/// A list at `name`.
+/// Returns the list in a field.
 fn list_at<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>, FormatError> {
     let list = value.get(name).unwrap_or(&Value::Null).as_array();
     list.ok_or_else(|| FormatError::new(format!("/{name}"), format!("`{name}` must be a list")))
 }
 
-/// Arguments as every protocol has them: an object. A model that once wrote something else must not make every later
-/// request of the conversation one that the provider refuses.
+/// Returns arguments as an object, which every protocol requires. If a model once wrote another value, the provider would otherwise
+/// reject every later request of the conversation.
 pub(crate) fn arguments(written: &Value) -> Value {
     let as_written = || json!({ "asWritten": written });
     match written {
@@ -236,7 +236,7 @@ pub(crate) fn arguments(written: &Value) -> Value {
     }
 }
 
-/// The media type and the bytes, in base64, of a `data:` address.
+/// Returns the media type and the base64 data of a `data:` URL.
 pub(crate) fn data_of(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     Some((head.strip_suffix(";base64")?, data))
@@ -246,7 +246,7 @@ fn data_url(media_type: &str, data: &str) -> String {
     format!("data:{media_type};base64,{data}")
 }
 
-/// The media type of an address that has none: by its ending.
+/// Guesses the media type of a URL from its extension.
 fn media_type_of(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let ending = path.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
@@ -261,12 +261,12 @@ fn media_type_of(url: &str) -> Option<&'static str> {
     })
 }
 
-/// True if a provider can read the address.
+/// Returns whether a provider can fetch the URL.
 fn is_web(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://") || url.starts_with("gs://")
 }
 
-/// A message's pieces: its parts, or its text where that is not blank.
+/// Returns a message's parts, or its text if that is not blank.
 fn pieces(message: &Message) -> Vec<pirn_core::message::Part> {
     use pirn_core::message::Part;
     if !message.parts.is_empty() {

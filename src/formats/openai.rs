@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::reasoning::Recalled;
 use super::{FormatError, arguments, data_of, is_web, media_type_of, messages_of, pieces, text_at};
 
-/// True if only this form has such a message.
+/// Returns whether the message can only be of this format.
 pub(super) fn is_its(message: &Value) -> bool {
     const FIELDS: [&str; 5] = ["tool_calls", "tool_call_id", "function_call", "refusal", "audio"];
     let is_part = |part: &Value| {
@@ -25,16 +25,16 @@ pub(super) fn is_its(message: &Value) -> bool {
             .is_some_and(|parts| parts.iter().any(is_part))
 }
 
-/// Writes messages. `recall` gives the reasoning of an assistant message that goes back to its model.
+/// Writes messages. `recall` returns the reasoning of an assistant message that is sent back to its model.
 ///
 /// # Errors
-/// A file by its address, which this form has no place for.
+/// Fails for a file given by URL, which this format cannot express.
 pub fn write<'a>(
     messages: &'a [Arc<Message>],
     recall: impl Fn(&'a Message) -> Recalled,
 ) -> Result<Vec<Value>, FormatError> {
     let mut written = Vec::with_capacity(messages.len());
-    // Results hold texts only: their images follow the whole block.
+    // Tool results contain text only, so their images follow after the whole block.
     let mut media: Vec<Value> = Vec::new();
     for (place, message) in messages.iter().enumerate() {
         if message.role != Role::Tool {
@@ -143,7 +143,7 @@ fn of_part(part: &Part) -> Result<Value, FormatError> {
 /// Reads a list of messages, or `{messages}`.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// The first fault, with its location.
 pub fn read(value: &Value) -> Result<Vec<Message>, FormatError> {
     let list = messages_of(value).ok_or_else(|| FormatError::new("", "no list of messages"))?;
     let place = if value.is_array() { "" } else { "/messages" };
@@ -214,7 +214,7 @@ fn message_of(written: &Value) -> Result<Message, FormatError> {
     Ok(message)
 }
 
-/// Arguments as they are written: JSON in a text. A text that is none stays a text, an empty one is no arguments.
+/// Parses arguments, which are JSON in a string. A string that is not JSON is returned unchanged; an empty one means no arguments.
 pub(crate) fn parsed(written: &Value) -> Value {
     match written {
         Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),

@@ -9,20 +9,20 @@ use serde_json::{Map, Value, json};
 
 use super::Format;
 
-/// Its name in a message's metadata.
+/// Key of the reasoning in a message's metadata.
 const FIELD: &str = "reasoning";
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
     provider: String,
-    /// Absent: in a conversation that was read from elsewhere.
+    /// `None` in a conversation that was read from another format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// In the order in which they came.
+    /// Pieces in order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     thoughts: Vec<Thought>,
-    /// By the id of the call.
+    /// Signatures by call id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     signatures: BTreeMap<String, Vec<String>>,
 }
@@ -33,16 +33,16 @@ struct Kept {
 pub enum Thought {
     /// Its text.
     Text(String),
-    /// The signature of the text before or after it.
+    /// Signature of the text before or after it.
     Signature(String),
-    /// As the provider wrote it: a redacted block, a reasoning item.
+    /// A block in the provider's format: a redacted block, a reasoning item.
     Block(Value),
 }
 
 /// The reasoning of one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recalled {
-    /// In the order in which it came.
+    /// Pieces in order of arrival.
     pub thoughts: Vec<Thought>,
     signatures: BTreeMap<String, Vec<String>>,
 }
@@ -60,7 +60,7 @@ impl Recalled {
         }
     }
 
-    /// Signs a call.
+    /// Adds a signature of a call.
     pub(crate) fn sign(&mut self, call: &str, signature: &str) {
         self.signatures
             .entry(call.to_owned())
@@ -68,12 +68,12 @@ impl Recalled {
             .push(signature.to_owned());
     }
 
-    /// True if there is nothing.
+    /// Returns whether there is no reasoning.
     pub(crate) fn is_empty(&self) -> bool {
         self.thoughts.is_empty() && self.signatures.is_empty()
     }
 
-    /// The signature of one of the message's calls.
+    /// Takes the signature of one of the message's calls.
     pub(super) fn signature_of(&mut self, call: &str) -> Option<String> {
         self.signatures.remove(call)?.into_iter().next()
     }
@@ -92,7 +92,7 @@ impl Recalled {
     }
 
     #[cfg(feature = "providers")]
-    /// The blocks alone.
+    /// Returns the blocks only.
     pub(super) fn blocks(self) -> Vec<Value> {
         self.beside().1
     }
@@ -120,13 +120,13 @@ pub(super) fn note(message: &mut Message, provider: &str, recalled: Recalled) {
 }
 
 #[cfg(feature = "providers")]
-/// The reasoning that goes back to `provider`'s `model`, and to no other.
+/// Returns the reasoning that is sent back to `provider`'s `model`, and to no other.
 pub(crate) fn for_model(message: &Message, provider: &str, model: &str) -> Recalled {
     let is_its = |kept: &Kept| kept.provider == provider && kept.model.as_deref() == Some(model);
     kept(message).filter(is_its).map(recalled).unwrap_or_default()
 }
 
-/// The reasoning in a conversation that is written in `format`, whichever model it came from.
+/// Returns the reasoning for a conversation written in `format`, from any model of that provider.
 pub(super) fn of_format(message: &Message, format: Format) -> Recalled {
     let is_its = |kept: &Kept| kept.provider == format.name();
     kept(message).filter(is_its).map(recalled).unwrap_or_default()

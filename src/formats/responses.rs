@@ -9,7 +9,7 @@ use super::openai::FROM_TOOLS;
 use super::reasoning::Recalled;
 use super::{arguments, data_of, is_web, pieces};
 
-/// Writes messages as items. `recall` gives the reasoning items of an assistant message that go back to their model.
+/// Writes messages as items. `recall` returns the reasoning items of an assistant message that are sent back to their model.
 pub(crate) fn write<'a>(messages: &'a [Arc<Message>], recall: impl Fn(&'a Message) -> Recalled) -> Vec<Value> {
     let mut items: Vec<Value> = Vec::with_capacity(messages.len());
     let mut media: Vec<Value> = Vec::new();

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::reply::{finish, last_user_message};
 
-/// Repeats the last user message; pinned context is not one. Nothing to repeat gives nothing.
+/// Repeats the last user message, which excludes pinned context. Without one the reply is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
@@ -24,7 +24,7 @@ impl Model for Echo {
         .boxed()
     }
 
-    /// It writes no more than it was sent.
+    /// The reply is at most as long as the request.
     fn call_bound(&self, request: &ModelRequest, _: &Map<String, Value>) -> CallBound {
         CallBound {
             output: Some(request.tokens),

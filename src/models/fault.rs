@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// One thing that is wrong with a profile.
+/// A fault of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileFault {
     /// The profile's id; empty if it has none.
     pub profile: String,
-    /// JSON pointer into the profile: `/responses/2/match`.
+    /// JSON pointer into the profile, such as `/responses/2/match`.
     pub pointer: String,
-    /// One sentence for a person.
+    /// One sentence, for display.
     pub message: String,
 }
 
 impl ProfileFault {
-    /// A fault of the profile `profile` at `pointer`.
+    /// Creates a fault of the profile `profile` at `pointer`.
     pub fn new(profile: impl Into<String>, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             profile: profile.into(),

@@ -27,7 +27,7 @@ pub(super) struct Link {
     pub(super) profile: Arc<Profile>,
     pub(super) model: Arc<dyn Model>,
     pub(super) policy: Arc<CallPolicy>,
-    /// The limiter of its calls; none if the policy limits nothing.
+    /// Limiter of the link's calls; `None` if the policy has no limits.
     pub(super) limiter: Option<Arc<Limiter>>,
 }
 
@@ -43,7 +43,7 @@ impl Link {
     }
 }
 
-/// A profile, then its fallbacks; never empty.
+/// A profile followed by its fallbacks; never empty.
 pub(super) struct Guarded {
     links: Arc<[Link]>,
 }
@@ -59,7 +59,7 @@ impl Guarded {
 impl Model for Guarded {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let links = Arc::clone(&self.links);
-        // Called now, not when polled: models that answer in turn go by the order of the calls.
+        // Call the model now rather than when the future is polled: scripted models answer in the order of the calls.
         let first = match links.first() {
             Some(link) if link.limiter.is_none() => Some(link.model.call(call.clone())),
             Some(_) | None => None,
@@ -77,7 +77,7 @@ impl Model for Guarded {
         self.links.iter().any(|link| link.model.is_external())
     }
 
-    /// A request may go to any of them.
+    /// Any of the links may serve the request.
     fn call_bound(&self, request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
         let own = self.links.first().and_then(|link| link.profile.parameters.as_ref());
         let bounds = self.links.iter().enumerate().map(|(place, link)| {
@@ -91,7 +91,7 @@ impl Model for Guarded {
         bounds.reduce(CallBound::or).unwrap_or_default()
     }
 
-    /// A request may go to any of them.
+    /// Any of the links may serve the request.
     fn message_rules(&self) -> MessageRules {
         let rules = self.links.iter().map(|link| link.model.message_rules());
         rules.fold(MessageRules::default(), MessageRules::and)
@@ -100,7 +100,7 @@ impl Model for Guarded {
 
 type Reply = BoxFuture<'static, Result<ModelReply, RunError>>;
 
-/// One call on its way.
+/// State of one call.
 struct Course {
     links: Arc<[Link]>,
     call: ModelCall,
@@ -112,7 +112,7 @@ struct Course {
     deadline: Option<Millis>,
     /// Error of the earlier profiles; the latest is outermost.
     before: Option<RunError>,
-    /// The cost of the attempts that failed.
+    /// Usage of the failed attempts.
     spent: Spent,
 }
 
@@ -195,7 +195,7 @@ impl Course {
         }
     }
 
-    /// A profile's time begins.
+    /// Starts the total timeout of the current profile.
     fn begin(&mut self) {
         let total = self.links.get(self.attempts.profile());
         let total = total.and_then(|link| link.policy.timeouts.total);
@@ -245,7 +245,7 @@ impl Course {
         ModelFailure::spending(self.before.take().unwrap_or_else(nobody), self.spent)
     }
 
-    /// The next random number of the call's own sequence (splitmix64).
+    /// Returns the next random number of the call's private sequence (splitmix64).
     fn next_chance(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -254,7 +254,7 @@ impl Course {
     }
 }
 
-/// The parameters that the node laid over its profile's.
+/// Returns the parameters by which the node overrides its profile's.
 fn laid_over<'a>(
     parameters: &'a Map<String, Value>,
     own: Option<&'a Map<String, Value>>,
@@ -265,7 +265,7 @@ fn laid_over<'a>(
         .map(|(name, value)| (name.clone(), value.clone()))
 }
 
-/// One attempt, in its turn.
+/// Makes one attempt after waiting for the limiter.
 async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<ModelReply, RunError> {
     if let Some(first) = first {
         return first.await;

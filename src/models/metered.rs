@@ -12,7 +12,7 @@ use pirn_core::model_call::{CallBound, ModelFailure};
 use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value};
 
-/// The usage that the models of each profile have reported, by the profile's id.
+/// Usage reported by the models of each profile, by profile id.
 #[derive(Debug, Default)]
 pub(super) struct UsageByProfile(Mutex<BTreeMap<String, Spent>>);
 

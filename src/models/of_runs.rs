@@ -28,17 +28,17 @@ struct Now {
     of_files: BTreeMap<String, Profile>,
 }
 
-/// The models of runs over the workflows of a definition.
+/// Models of runs of a stored definition's workflows.
 struct Brought {
     graphs: Weak<BTreeMap<String, Arc<Graph>>>,
     models: Arc<ModelRegistry>,
 }
 
 impl ModelsOfRuns {
-    /// Those of an engine that begins with these profiles and with those of its files.
+    /// Creates the models of an engine with these configured profiles and those of its files.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All faults of the profiles.
     pub(crate) fn new(
         configured: Vec<Profile>,
         of_files: Vec<Profile>,
@@ -61,16 +61,16 @@ impl ModelsOfRuns {
         })
     }
 
-    /// Those of runs that begin now.
+    /// Returns the models of runs that start now.
     pub(crate) fn now(&self) -> Arc<ModelRegistry> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner).models)
     }
 
-    /// Those of runs that begin once files with these profiles have been loaded. A profile takes the place of one that an earlier
-    /// file has under its id; one that is configured stays.
+    /// Returns the models of runs that start after files with these profiles were loaded. A profile replaces one of an earlier file
+    /// with its id, but not a configured one.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Like [`Self::new`].
     pub(crate) fn with_files(&self, profiles: &[&Profile]) -> Result<Arc<ModelRegistry>, Vec<ProfileFault>> {
         let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
         if profiles
@@ -84,7 +84,7 @@ impl ModelsOfRuns {
         self.with(kept.chain(profiles.iter().copied()), &now.models)
     }
 
-    /// From now on runs begin with what [`Self::with_files`] made of these profiles.
+    /// Makes runs start with the models that [`Self::with_files`] returned for these profiles.
     pub(crate) fn load(&self, profiles: &[&Profile], models: Arc<ModelRegistry>) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         now.models = models;

@@ -1,4 +1,4 @@
-//! Call settings of a profile, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`, `prices`.
+//! Call settings of a profile, for every provider: `timeouts`, `retry`, `limits`, `fallback`, `prices`.
 
 use pirn_core::Millis;
 use pirn_core::definition::{Profile, json_from_value, nearest};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ProfileFault;
 
-/// The names this file reads from a profile.
+/// Names of the fields that this file reads from a profile.
 const FIELDS: [&str; 5] = ["timeouts", "retry", "limits", "fallback", "prices"];
 
 /// Returns faults for the profile's fields that neither this file nor its model, which reads `own`, recognizes.
@@ -55,16 +55,16 @@ pub(super) struct CallPolicy {
     pub(super) prices: Option<Prices>,
 }
 
-/// Time limits in milliseconds. Absent: for ever.
+/// Time limits in milliseconds; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timeouts {
-    /// For the connection.
+    /// Limit on the connection.
     pub(super) connect: Option<Millis>,
-    /// From the request to the first piece of the reply.
+    /// Limit from the request to the first piece of the reply.
     pub(super) first_token: Option<Millis>,
-    /// From one piece to the next.
+    /// Limit between two pieces.
     pub(super) idle: Option<Millis>,
-    /// For everything this profile does for one call: waiting for its turn, attempts, pauses.
+    /// Limit on all work of this profile for one call: waiting for the limiter, attempts, delays.
     pub(super) total: Option<Millis>,
 }
 
@@ -118,7 +118,7 @@ impl CallPolicy {
         })
     }
 
-    /// A model that is just called.
+    /// Returns a policy without any settings.
     pub(super) fn plain() -> Self {
         Self {
             timeouts: Timeouts::default(),
@@ -129,7 +129,7 @@ impl CallPolicy {
         }
     }
 
-    /// True if a call is just a call: nothing to wait for, to count or to try again.
+    /// Returns whether the policy has no settings: no limits, retries or timeouts.
     pub(super) fn is_plain(&self) -> bool {
         self.retry.max_attempts <= 1
             && self.timeouts.total.is_none()
@@ -164,7 +164,7 @@ struct WrittenTimeouts {
 }
 
 impl WrittenTimeouts {
-    /// 0 is no limit.
+    /// Applies defaults; 0 means no limit.
     fn or_default(self, is_remote: bool) -> Timeouts {
         let read = |written: Option<Millis>, default: Millis| match written {
             Some(0) => None,

@@ -63,10 +63,10 @@ impl ModelRegistry {
         Self::with_keys(profiles, models, None)
     }
 
-    /// As [`ModelRegistry::with_models`], where `choose` gives the keys of calls across the network.
+    /// Like [`ModelRegistry::with_models`], with a function `choose` that returns the keys of network calls.
     ///
     /// # Errors
-    /// As there.
+    /// All faults of the profiles.
     pub fn with_keys(
         profiles: Vec<Profile>,
         models: &ModelsByName,
@@ -114,7 +114,7 @@ impl ModelRegistry {
             }
         }
         if faults.is_empty() {
-            // Before, a missing one may just be one that is wrong.
+            // Only after all profiles are valid: a missing fallback may be an invalid profile.
             faults.append(&mut registry.unknown_fallbacks());
             faults.append(&mut registry.other_currencies());
         }
@@ -137,7 +137,7 @@ impl ModelRegistry {
         self.serve();
     }
 
-    /// True if a profile has this id, or this provider.
+    /// Returns whether a profile has this id or provider.
     fn is_named(&self, name: &str) -> bool {
         let mut profiles = self.profiles.iter();
         profiles.any(|(id, entry)| id == name || entry.link.profile.provider == name)
@@ -148,12 +148,12 @@ impl ModelRegistry {
         self.default.is_none()
     }
 
-    /// The ids of the defined profiles, in order.
+    /// Returns the ids of the defined profiles, in order.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
     }
 
-    /// The values that a node's `profileId` may have: the ids of the defined profiles and of the built-in ones.
+    /// Returns the valid values of a node's `profileId`: the ids of the defined and the built-in profiles.
     pub(crate) fn known_ids(&self) -> impl Iterator<Item = &str> {
         self.ids().chain(self.built_in.keys().map(String::as_str))
     }
@@ -168,7 +168,7 @@ impl ModelRegistry {
         Some(entry.served.call_bound(&ModelRequest::default(), &parameters))
     }
 
-    /// The usage that was reported so far, by profile.
+    /// Returns the usage reported so far, by profile.
     pub(crate) fn usage(&self) -> BTreeMap<String, Spent> {
         self.usage.now()
     }
@@ -210,7 +210,7 @@ impl ModelRegistry {
         }
     }
 
-    /// Costs are added up: all prices are in one currency.
+    /// Returns faults for prices in different currencies, because costs are added up.
     fn other_currencies(&self) -> Vec<ProfileFault> {
         let links = self.profiles.values().map(|entry| &entry.link);
         let mut priced = links.filter_map(|link| Some((link, link.policy.prices?.currency)));
@@ -265,7 +265,7 @@ impl Model for NotThere {
     }
 }
 
-/// A model as the profile that is called like it.
+/// Creates a profile for a model, with the model's name as id.
 fn of_its_own(name: &str, model: Arc<dyn Model>) -> Link {
     let profile = Profile {
         id: name.to_owned(),
@@ -276,7 +276,7 @@ fn of_its_own(name: &str, model: Arc<dyn Model>) -> Link {
 }
 
 impl Default for ModelRegistry {
-    /// A registry without profiles: everything is offline.
+    /// Creates a registry without profiles: all models are offline.
     fn default() -> Self {
         Self::counted_in(Arc::default())
     }
@@ -349,7 +349,7 @@ impl Entry {
     }
 }
 
-/// A profile, its model and its policy.
+/// Creates the link of a profile: its model and its policy.
 fn link_of(
     profile: Profile,
     models: &ModelsByName,

@@ -1,4 +1,4 @@
-//! The common parts of the built-in models: whom they answer, and how a reply is handed out and counted.
+//! Functions shared by the built-in models: finding the user message, streaming a reply and counting its tokens.
 
 use pirn_actors::ports::ModelCall;
 use pirn_core::conversation::{Estimator, ModelRequest, Spent, Tokenizer, message_cost};
@@ -6,7 +6,7 @@ use pirn_core::message::{Message, Role, ToolCall};
 use pirn_core::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
 
-/// The last user message that is not pinned context.
+/// Returns the last user message that is not pinned context.
 pub(super) fn last_user_message(request: &ModelRequest) -> Option<&Message> {
     request.last_user_message().map(AsRef::as_ref)
 }
@@ -41,8 +41,8 @@ pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall
     }
 }
 
-/// The text in pieces: a word with the space after it, or a character of a script that writes no spaces. Together they
-/// are the text.
+/// Splits text into words with the following space, or into characters in scripts without spaces. The concatenated pieces equal the
+/// text.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(|c: char| c.is_whitespace() || super::extractive::is_unspaced(c))
 }

@@ -41,7 +41,8 @@ impl Scripted {
     /// Reads `responses` of a profile.
     ///
     /// # Errors
-    /// Every response that is not `{content?, toolCalls?, match?, delayMs?, finishReason?, error?}`, and every bad `match`.
+    /// All responses that are not `{content?, toolCalls?, match?, delayMs?, finishReason?, error?}`, and all invalid `match`
+    /// patterns.
     pub fn new(profile: &Profile) -> Result<Self, Vec<ProfileFault>> {
         let fault = |pointer: String, message: String| ProfileFault::new(profile.id.as_str(), pointer, message);
         let list = match profile.rest.get("responses") {
@@ -66,7 +67,7 @@ impl Scripted {
         })
     }
 
-    /// Takes the response for a request: from then on the thread has used it.
+    /// Takes the response for a request and marks it as used by the thread.
     fn next(&self, request: &ModelRequest, session: &ModelSession) -> Option<&Response> {
         let asked = last_user_message(request).map(|message| message.content.as_str());
         let wanted = |place: usize| {
@@ -93,7 +94,7 @@ impl Scripted {
 
 impl Model for Scripted {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
-        // Taken now, not when polled: the order of the calls decides, not the order of the executor.
+        // Taken now rather than when the future is polled, so that the order of the calls determines it and not the executor.
         let response = self
             .next(&call.request, &call.session)
             .cloned()
@@ -118,7 +119,7 @@ impl Model for Scripted {
         self.next(request, session);
     }
 
-    /// The longest of its responses.
+    /// The bound is the longest response.
     fn call_bound(&self, _: &ModelRequest, _: &Map<String, Value>) -> CallBound {
         let costs = self.responses.iter().map(|response| {
             let mut reply = Message::new(Role::Assistant, response.content.clone());
@@ -165,7 +166,7 @@ impl Response {
         let written =
             json_from_value::<Written>(value.clone()).map_err(|error| ("", error.sentence("the response")))?;
         let pattern = written.pattern.as_deref().map(Regex::new).transpose();
-        // A call without an id gets one that no other call of this script has.
+        // A call without an id gets one that is unique in this script.
         let call = |(index, call): (usize, WrittenCall)| ToolCall {
             id: call.id.unwrap_or_else(|| format!("call-{}-{}", place + 1, index + 1)),
             name: call.name,

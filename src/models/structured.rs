@@ -26,8 +26,8 @@ pub(super) struct ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// Reads `responseFormat`: a JSON Schema; or, as OpenAI writes it, `{type: "json_object"}` or
-    /// `{type: "json_schema", json_schema: {name?, schema}}`.
+    /// Reads `responseFormat`: a JSON Schema, or OpenAI's notation `{type: "json_object"}` or `{type: "json_schema", json_schema:
+    /// {name?, schema}}`.
     pub(super) fn read(written: &Value) -> Self {
         let kind = written.get("type").and_then(Value::as_str);
         let inner = written.get("json_schema").or_else(|| written.get("jsonSchema"));
@@ -47,10 +47,10 @@ impl ResponseFormat {
         }
     }
 
-    /// The reply's JSON text, without the code fence that many models put around it.
+    /// Returns the reply's JSON text, without the code fence that many models add.
     ///
     /// # Errors
-    /// Fails if the reply does not fit; the error is for the model.
+    /// Fails if the reply does not fit; the message is written for the model.
     fn check<'a>(&self, content: &'a str) -> Result<Cow<'a, str>, String> {
         let text = unfenced(content);
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -60,7 +60,7 @@ impl ResponseFormat {
         match fits(schema, &value) {
             Ok(()) => Ok(text.into()),
             Err(fault) => {
-                // A strict schema has no optional properties: one that is absent comes as null.
+                // A strict schema has no optional properties, so models send null for absent ones.
                 let pruned = without_absent(schema, value.clone());
                 if pruned == value || fits(schema, &pruned).is_err() {
                     return Err(fault);
@@ -71,12 +71,12 @@ impl ResponseFormat {
     }
 }
 
-/// The JSON Schema in a node's `responseFormat`; none where any JSON will do.
+/// Returns the JSON Schema in a node's `responseFormat`, or `None` if any JSON is valid.
 pub(crate) fn reply_schema(written: &Value) -> Option<Value> {
     ResponseFormat::read(written).schema
 }
 
-/// A value without the nulls of properties that its schema does not require.
+/// Removes nulls of properties that the schema does not require.
 fn without_absent(schema: &Value, mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -119,7 +119,7 @@ impl Model for Checked {
             return self.inner.call(call);
         };
         let inner = Arc::clone(&self.inner);
-        // Called now, not when polled: models that answer in turn go by the order of the calls.
+        // Call the model now rather than when the future is polled: scripted models answer in the order of the calls.
         let first = inner.call(call.clone());
         async move {
             let format = ResponseFormat::read(&written);
@@ -172,9 +172,9 @@ impl Model for Checked {
     }
 }
 
-/// The reply, unless it ended before its JSON did.
+/// Returns the reply, or an error if it ended before its JSON did.
 fn whole(reply: ModelReply) -> Result<ModelReply, RunError> {
-    /// Characters of a refusal that are shown.
+    /// Maximum characters of a displayed refusal.
     const SHOWN: usize = 400;
     if !reply.tool_calls.is_empty() || reply.finish_reason.is_whole() {
         return Ok(reply);

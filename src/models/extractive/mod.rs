@@ -54,12 +54,12 @@ impl Model for Extractive {
     }
 }
 
-/// The length limits of a summary.
+/// Maximum length of a summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Most sentences; absent: a third of them, at least one, at most 8.
+    /// Maximum number of sentences; `None`: a third of them, at least 1 and at most 8.
     pub sentences: Option<u64>,
-    /// Most tokens, as estimated; absent: 256.
+    /// Maximum number of estimated tokens; `None`: 256.
     pub tokens: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Budget {
     /// Reads `maxSentences` and `maxTokens`.
     ///
     /// # Errors
-    /// The name of a parameter that is no whole number above zero.
+    /// The name of a parameter that is not a positive integer.
     pub fn read(parameters: Option<&Map<String, Value>>) -> Result<Self, &'static str> {
         let whole = |name: &'static str| match parameters.and_then(|all| all.get(name)) {
             None | Some(Value::Null) => Ok(None),
@@ -86,7 +86,7 @@ impl Budget {
         self.tokens.unwrap_or(256)
     }
 
-    /// The message about a parameter that [`Budget::read`] did not take.
+    /// Returns the message about a parameter that [`Budget::read`] rejected.
     pub(super) fn wrong(name: &str) -> String {
         format!("`{name}` must be a whole number above zero")
     }
@@ -104,7 +104,7 @@ pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> 
     }
 }
 
-/// The best that fit, in their order in the text.
+/// Returns the best sentences within the budget, in their original order.
 fn within(all: &[Sentence<'_>], ranked: &[usize], budget: Budget) -> Vec<usize> {
     let third = u64::try_from(all.len().div_ceil(3)).unwrap_or(8);
     let most = budget.sentences.unwrap_or_else(|| third.clamp(1, 8));
@@ -114,7 +114,7 @@ fn within(all: &[Sentence<'_>], ranked: &[usize], budget: Budget) -> Vec<usize> 
         if chosen.len() as u64 >= most {
             break;
         }
-        // Counted with what joins it to the others.
+        // Include the separator in the cost.
         let cost = Estimator.count(all[place].text).saturating_add(1);
         if cost <= tokens_left {
             tokens_left -= cost;
@@ -140,14 +140,14 @@ fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String 
     summary
 }
 
-/// True if `c` is of a script that puts no spaces between words, or its punctuation.
+/// Returns whether `c` belongs to a script without spaces between words, or to its punctuation.
 pub(super) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
 }
 
-/// The beginning of `text`, whole characters, with dots for the rest.
+/// Returns the beginning of `text` in whole characters, followed by dots.
 fn cut(text: &str, tokens: u64) -> String {
-    // No character costs less than a quarter of a token: more than four for each never fit.
+    // A character costs at least a quarter of a token, so more than four per token cannot fit.
     let most = usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX);
     let ends: Vec<usize> = text
         .char_indices()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::is_unspaced;
 use super::sentences::Sentence;
 
-/// Terms of a sentence that count; the rest of a longer one is left out.
+/// Maximum number of terms per sentence; further ones are ignored.
 const MOST_TERMS: usize = 96;
 /// Similarity from which on the second of two sentences is redundant.
 const ALIKE: f64 = 0.8;
@@ -31,7 +31,7 @@ pub(super) fn ranked(sentences: &[Sentence<'_>]) -> Vec<usize> {
     chosen
 }
 
-/// The terms of each sentence, as numbers: words, and pairs of neighbours where words are not apart.
+/// Returns the terms of each sentence as numbers: words, or pairs of characters in scripts without spaces.
 fn terms(sentences: &[Sentence<'_>]) -> Vec<BTreeSet<usize>> {
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     let mut number = |term: String| {
@@ -107,14 +107,14 @@ const COMMON: &[&str] = &[
     "your",
 ];
 
-/// Similarity of two sentences: the terms they share, in proportion to their lengths, 0 to 1.
+/// Computes the similarity of sentences, from 0 to 1: their shared terms, normalized by length.
 fn likeness(terms: &[BTreeSet<usize>]) -> Vec<Vec<f64>> {
     let mut all = vec![vec![0.0; terms.len()]; terms.len()];
     for a in 0..terms.len() {
         for b in 0..a {
             let shared = terms[a].intersection(&terms[b]).count();
             if shared > 0 {
-                // Square roots are exact on every machine, logarithms are not.
+                // Square roots are exact on every machine; logarithms are not.
                 let value = shared as f64 / ((terms[a].len() * terms[b].len()) as f64).sqrt();
                 all[a][b] = value;
                 all[b][a] = value;
@@ -124,7 +124,7 @@ fn likeness(terms: &[BTreeSet<usize>]) -> Vec<Vec<f64>> {
     all
 }
 
-/// Centrality of each: a sentence is central when central ones are like it.
+/// Computes the centrality of each sentence: it is high if similar sentences are central.
 fn scores(likeness: &[Vec<f64>]) -> Vec<f64> {
     let totals: Vec<f64> = likeness.iter().map(|row| row.iter().sum()).collect();
     let mut scores = vec![1.0; likeness.len()];

@@ -1,11 +1,11 @@
-//! Cuts texts into sentences.
+//! Splits texts into sentences.
 
 use super::is_unspaced;
 
-/// Sentences that are looked at; of longer texts the first quarter of these and the last three.
+/// Maximum number of sentences; longer texts are represented by a first quarter and a last three quarters of this number.
 pub(super) const MOST_SENTENCES: usize = 1000;
 
-/// A sentence and the text it is of.
+/// A sentence, and the text to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sentence<'t> {
     pub(super) text: &'t str,
@@ -83,7 +83,7 @@ fn sentence_end(text: &str) -> usize {
     text.len()
 }
 
-/// True if a point after `text` ends no sentence: that of `J. Smith`, of `e.g. this`, of `1. First`.
+/// Returns whether a full stop after `text` does not end a sentence, as in `J. Smith`, `e.g. this`, `1. First`.
 fn goes_on(text: &str, before: char, word: usize) -> bool {
     (word == 1 && before.is_alphabetic() && !is_unspaced(before))
         || (before.is_ascii_digit() && text.trim_start().chars().all(|c| c.is_ascii_digit()))

@@ -1,4 +1,4 @@
-//! Promises of the summarizer.
+//! Tests of the summarizer.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -86,7 +86,7 @@ fn parameters_are_whole_numbers_above_zero() {
     }
 }
 
-/// Words from a small vocabulary, so that sentences have something in common.
+/// Words from a small vocabulary, so that sentences share terms.
 fn text() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "storm", "bridge", "the", "engineer", "桥梁", "损坏", "ÄRGER", "x", "3.5", "🎉",

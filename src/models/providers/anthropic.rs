@@ -21,7 +21,7 @@ const NAMES: Names = Names {
     stop: Some("stop_sequences"),
 };
 
-/// The least that a model may be given to think with.
+/// Minimum thinking budget in tokens.
 const LEAST_BUDGET: u64 = 1024;
 
 pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
@@ -53,9 +53,9 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     Ok(body)
 }
 
-/// Marks what the next request will begin with too: the system text with the tools before it, and the messages up to the pinned
-/// context. Also those that the request before this one had marked: after many blocks in one reply the provider would not look
-/// back as far. Three marks; four may be made.
+/// Sets cache marks at the ends of the prefixes that the next request shares: the system text with the tools before it, and the
+/// messages up to the pinned context. Also repeats the mark of the preceding request, because after many blocks in one reply the
+/// provider would not search back that far. These are three marks; four are allowed.
 fn mark_cached(asked: &Asked<'_>, cache: CacheHints<'_>, body: &mut Value) -> Result<(), FormatError> {
     if let Some(system) = body.get_mut("system") {
         *system = json!([{"type": "text", "text": *system, "cache_control": ephemeral()}]);
@@ -68,7 +68,7 @@ fn mark_cached(asked: &Asked<'_>, cache: CacheHints<'_>, body: &mut Value) -> Re
     }
     for count in [cache.repeated.min(cache.stable), cache.stable] {
         let before = asked.messages.get(..count).unwrap_or(asked.messages);
-        // The turns of a beginning are the beginning of the turns, but for the last one's later blocks.
+        // The turns of a prefix are a prefix of the turns, except for later blocks of its last turn.
         let written = anthropic::write(before, asked.recall("anthropic"))?;
         let turns = written.get("messages").and_then(Value::as_array);
         let Some((last, earlier)) = turns.and_then(|turns| turns.split_last()) else {
@@ -88,7 +88,7 @@ fn mark_cached(asked: &Asked<'_>, cache: CacheHints<'_>, body: &mut Value) -> Re
     Ok(())
 }
 
-/// A mark of the cache.
+/// Returns a cache mark.
 fn ephemeral() -> Value {
     json!({"type": "ephemeral"})
 }
@@ -130,8 +130,8 @@ fn think(effort: Effort, model: &str, most: u64, body: &mut Value) {
     }
 }
 
-/// True for models of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`, with a date or a cloud's own ending behind it.
-/// Those before 4 have the version before the family (`claude-3-7-sonnet`), and refuse `adaptive`.
+/// Returns whether the model is of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`, optionally followed by a date or a cloud's
+/// suffix. In models before version 4 the version precedes the family (`claude-3-7-sonnet`); they reject `adaptive`.
 fn takes_effort(model: &str) -> bool {
     let Some(name) = model.rfind("claude-").and_then(|at| model.get(at..)) else {
         return false;
@@ -220,7 +220,7 @@ fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
             place: Some(place),
             id: text("id"),
             name: text("name"),
-            // In a stream the input that it starts with is an empty one.
+            // In a stream, the first event has an empty input.
             arguments: block.get("input").filter(|_| is_whole),
             ..CallPiece::default()
         }),

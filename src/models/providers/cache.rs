@@ -2,10 +2,10 @@
 
 use pirn_actors::ports::ModelCall;
 
-/// The longest key that is sent, bytes.
+/// Maximum length of a key in bytes.
 const LONGEST_KEY: usize = 64;
 
-/// For one request.
+/// Cache hints for one request.
 #[derive(Clone, Copy)]
 pub(super) struct CacheHints<'a> {
     /// The thread, whose requests share a prefix. A long id is shortened to its end, which distinguishes the threads of a run.

@@ -1,4 +1,4 @@
-//! One request and its reply: sent, and taken piece by piece, within its times.
+//! Sends one request and reads its reply in pieces, within time limits.
 
 use std::future::Future;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use super::key::Key;
 use super::protocol::Protocol;
 use super::said::{Said, spending};
 
-/// Bytes of an answer that is taken in one piece, or of one frame.
+/// Maximum bytes of a reply without streaming, or of one frame.
 const LONGEST: usize = 64 << 20;
 
 /// Maximum bytes of a stream, including frames without content.
 const LONGEST_STREAM: usize = 256 << 20;
 
-/// A client that follows no redirect: a key goes to the endpoint and nowhere else.
+/// Creates a client that follows no redirects, so that keys are sent only to the endpoint.
 pub(super) fn client(endpoint: &Url, timeouts: Timeouts) -> Result<Client, String> {
     let mut client = Client::builder()
         .user_agent(concat!("pirn/", env!("CARGO_PKG_VERSION")))
@@ -53,7 +53,7 @@ fn is_near(endpoint: &Url) -> bool {
     }
 }
 
-/// A request on its way.
+/// A request in progress.
 pub(super) struct Exchange<'a> {
     pub(super) protocol: Protocol,
     pub(super) model: &'a str,
@@ -188,7 +188,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// A piece has come: from now on the next one may take `limit`.
+    /// Sets the limit until the next piece, after one has arrived.
     fn begun(&mut self, limit: Option<Millis>) {
         *self = Self {
             has_begun: true,

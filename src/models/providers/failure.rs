@@ -1,4 +1,4 @@
-//! Everything that goes wrong with a request, in our words: what kind, when to come back, and a sentence without the key in it.
+//! Failures of requests in a uniform format: kind, retry delay, and a message without the key.
 
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::key::Key;
 
-/// The longest sentence, characters.
+/// Maximum length of the message in characters.
 const LONGEST: usize = 400;
 
 /// A failed request.
@@ -43,7 +43,7 @@ impl Failure {
         self
     }
 
-    /// With the reason for which the reply ended.
+    /// Adds the reason for which the reply ended.
     pub(super) fn with_finish(self, finish: FinishReason) -> Self {
         Self {
             finish: Some(finish),
@@ -51,7 +51,8 @@ impl Failure {
         }
     }
 
-    /// The `MODEL_ERROR`. Cut only after the key is gone: half a key is a key.
+    /// Converts the failure to a `MODEL_ERROR`. The key is removed before the message is truncated, because a partial key would not
+    /// be recognized.
     pub(super) fn into_error(self, key: &Key) -> RunError {
         let message = cut(&key.redact(&self.message));
         match self.finish {
@@ -84,7 +85,7 @@ pub(super) fn of_transport(error: &reqwest::Error) -> Failure {
     Failure::new(kind, format!("{what}{because}"))
 }
 
-/// An answer that is not 2xx.
+/// Creates the failure for a response with a status other than 2xx.
 pub(super) fn refused(status: StatusCode, body: &str, headers: &HeaderMap) -> Failure {
     let body: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     let cause = ModelFailure {
@@ -108,7 +109,7 @@ fn kind_of(status: u16) -> FailureKind {
     }
 }
 
-/// An error that comes inside a reply that had begun well: by its word, else by its number, which is a status.
+/// Creates the failure for an error inside a reply that had started, by its code or by its numeric status.
 pub(super) fn of_body(body: &Value) -> Failure {
     let error = body.get("error").filter(|error| error.is_object()).unwrap_or(body);
     let named = |names: &[&str]| names.iter().find_map(|name| error.get(*name).and_then(Value::as_str));
@@ -147,7 +148,7 @@ pub(super) fn of_body(body: &Value) -> Failure {
     failure
 }
 
-/// The sentence in an error's body, wherever this provider puts it.
+/// Returns the message in an error's body, in the location of any provider.
 fn said(body: &Value) -> String {
     let pointers = ["/error/message", "/message", "/0/error/message", "/error"];
     let found = pointers.into_iter().find_map(|pointer| body.pointer(pointer)?.as_str());
@@ -183,7 +184,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Millis> {
         })
 }
 
-/// Gemini's `RetryInfo`: `{error: {details: [{retryDelay: "13s"}]}}`.
+/// Reads Gemini's `RetryInfo`: `{error: {details: [{retryDelay: "13s"}]}}`.
 fn retry_delay(body: &Value) -> Option<Millis> {
     let details = body.pointer("/error/details")?.as_array()?;
     let delay = details

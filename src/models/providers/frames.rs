@@ -1,13 +1,13 @@
-//! Bytes of a reply as the frames of its protocol: server-sent events, or a JSON text a line.
+//! Splits the bytes of a reply into the frames of its protocol: server-sent events, or one JSON document per line.
 //!
-//! Bytes come in any pieces: a frame may end in the middle of one, a character too.
+//! Chunk boundaries are arbitrary: they may split frames and characters.
 
 /// The format of a stream of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Server-sent events.
     Events,
-    /// A frame a line.
+    /// One frame per line.
     Lines,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Frame {
     pub(super) data: String,
 }
 
-/// Takes bytes apart.
+/// Incremental splitter of bytes into frames.
 pub(super) struct Frames {
     framing: Framing,
     bytes: Vec<u8>,
@@ -38,15 +38,15 @@ impl Frames {
         }
     }
 
-    /// The number of bytes that wait for the rest of their frame.
+    /// Returns the number of buffered bytes of an incomplete frame.
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() + self.data.as_ref().map_or(0, String::len)
     }
 
-    /// The frames that end with these bytes.
+    /// Returns the frames that these bytes complete.
     ///
     /// # Errors
-    /// They are no UTF-8.
+    /// Fails if the bytes are not UTF-8.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, std::str::Utf8Error> {
         // Search only the new bytes for the end, so that a long line in many pieces takes linear time.
         let before = self.bytes.len();
@@ -65,10 +65,10 @@ impl Frames {
         Ok(frames)
     }
 
-    /// The frames that are left when no more bytes come.
+    /// Returns the remaining frames at the end of the input.
     ///
     /// # Errors
-    /// It is no UTF-8.
+    /// Fails if the bytes are not UTF-8.
     pub(super) fn end(&mut self) -> Result<Vec<Frame>, std::str::Utf8Error> {
         let mut frames = self.take(b"\n")?;
         frames.extend(self.ended());
@@ -97,7 +97,7 @@ impl Frames {
                 }
                 None => self.data = Some(value.to_owned()),
             },
-            // Comments, ids, times.
+            // Ignores comments, ids and retry times.
             _ => {}
         }
         None

@@ -81,7 +81,7 @@ pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
         said.spent(Reported {
             input: of("promptTokenCount").saturating_add(of("toolUsePromptTokenCount")),
             cached_read: of("cachedContentTokenCount"),
-            // Thoughts are no candidate's.
+            // Candidate tokens exclude thoughts.
             output: of("candidatesTokenCount").saturating_add(reasoning),
             reasoning,
             total: of("totalTokenCount"),

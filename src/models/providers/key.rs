@@ -17,15 +17,15 @@ use crate::models::ChooseKey;
 /// Minimum length of a header value that is treated as a secret: versions and plain words are shorter.
 const LEAST: usize = 8;
 
-/// The source of keys, by the name of an environment variable.
+/// Looks up a key by the name of an environment variable.
 pub(super) type KeySource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// The process's environment.
+/// Reads keys from the process's environment.
 pub(super) fn from_environment() -> KeySource {
     Arc::new(|name| std::env::var(name).ok())
 }
 
-/// The source of a call's key.
+/// Sources of a call's key.
 pub(super) struct Keys {
     /// Environment variable for calls whose metadata selects none.
     pub(super) variable: Option<String>,
@@ -43,10 +43,10 @@ pub(super) struct KeysBy {
 }
 
 impl Keys {
-    /// The key of a call: what the program chooses, else that of the run's own tenant, else the profile's.
+    /// Returns the key of a call: the one chosen by the program, else the one selected by the run's metadata, else the profile's.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is no key.
     pub(super) fn of(&self, call: &ModelCall) -> Result<Key, RunError> {
         let failed = |message: String| Err(ModelFailure::new(FailureKind::Key).into_error(message));
         let chosen = self
@@ -81,12 +81,12 @@ impl Keys {
     }
 }
 
-/// The name that a value of the metadata goes by: a tenant may be a number.
+/// Returns the name for a metadata value: a tenant may be a number.
 fn name_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A key. Neither `Debug` nor any error shows it.
+/// A key. `Debug` output and errors do not contain it.
 #[derive(Clone)]
 pub(super) struct Key {
     text: Option<String>,
@@ -95,7 +95,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// For a provider that needs none.
+    /// Returns an empty key, for a provider that requires none.
     pub(super) fn none() -> Self {
         Self {
             text: None,
@@ -103,7 +103,7 @@ impl Key {
         }
     }
 
-    /// A key as it was written; blanks around it (a file's last line end) are not part of it.
+    /// Parses a key; surrounding whitespace (such as a file's last line end) is removed.
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty()).then(|| Self {
@@ -115,18 +115,18 @@ impl Key {
     /// Adds the values of headers from the environment, which are also secret: a gateway may expect its key there.
     pub(super) fn and<'a>(mut self, headers: impl Iterator<Item = &'a HeaderValue>) -> Self {
         let secrets = headers.filter_map(|value| value.to_str().ok());
-        // `Bearer` and its like are no part of a secret.
+        // Scheme names such as `Bearer` are not secret.
         let secrets = secrets.flat_map(|value| value.split_whitespace().filter(|part| part.len() >= LEAST));
         self.others = secrets.map(str::to_owned).collect();
         self
     }
 
-    /// The key itself, for the request.
+    /// Returns the key itself, for the request.
     pub(super) fn expose(&self) -> Option<&str> {
         self.text.as_deref()
     }
 
-    /// `text` without the key in it: providers quote it back in their errors.
+    /// Removes the key from `text`: providers quote it in error messages.
     pub(super) fn redact(&self, text: &str) -> String {
         let all = self.text.iter().chain(&self.others);
         all.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))

@@ -46,17 +46,17 @@ use super::structured::ResponseFormat;
 use super::{ChooseKey, ProfileFault};
 use crate::headers;
 
-/// The names of the providers.
+/// Returns the names of the providers.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     Protocol::ALL.into_iter().map(Protocol::name)
 }
 
-/// True if `provider` is one of these.
+/// Returns whether `provider` is one of these.
 pub(super) fn is_one(provider: &str) -> bool {
     Protocol::of(provider).is_some()
 }
 
-/// A model across the network.
+/// A model accessed across the network.
 #[derive(Clone)]
 pub struct Remote {
     shared: Arc<Shared>,
@@ -72,7 +72,7 @@ struct Shared {
     written: Written,
     tells_cache: bool,
     timeouts: Timeouts,
-    /// Made with the first request: reading the system's certificates takes its time.
+    /// Created with the first request, because reading the system's certificates takes time.
     client: OnceLock<Result<Client, String>>,
 }
 
@@ -83,7 +83,7 @@ struct Written {
     stream: Option<bool>,
     /// `chat` or `responses`.
     api: Option<Api>,
-    /// A gateway before a provider that is strict about the order of messages.
+    /// True for a gateway to a provider that requires a strict order of messages.
     strict_order: bool,
     headers: BTreeMap<String, String>,
     headers_env: BTreeMap<String, String>,
@@ -238,7 +238,7 @@ impl Remote {
 }
 
 impl Written {
-    /// Takes over the one field that `one` has.
+    /// Moves the one field that `one` has into this value.
     fn take(&mut self, one: Self) {
         self.stream = self.stream.or(one.stream);
         self.api = self.api.or(one.api);
@@ -378,14 +378,14 @@ fn key_variable(profile: &Profile, protocol: Protocol, written: &Written) -> Opt
     }
 }
 
-/// True for a header or a parameter of the address that holds a key.
+/// Returns whether a header or URL parameter contains a key.
 fn is_secret(name: &str) -> bool {
     const NAMES: [&str; 6] = ["authorization", "xapikey", "apikey", "xgoogapikey", "key", "cookie"];
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     NAMES.iter().any(|secret| plain.eq_ignore_ascii_case(secret))
 }
 
-/// The address that paths are put after.
+/// Parses the base URL to which paths are appended.
 fn endpoint(written: &str, query: &BTreeMap<String, String>) -> Result<Url, String> {
     let mut url = Url::parse(written).map_err(|error| format!("not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {

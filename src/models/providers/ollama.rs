@@ -1,4 +1,4 @@
-//! Ollama's own chat.
+//! Ollama's native chat API.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const OPTIONS: [&str; 20] = [
     "num_predict",
 ];
 
-/// Parameters of a request.
+/// Top-level parameters of a request.
 const FIELDS: [&str; 4] = ["keep_alive", "think", "truncate", "shift"];
 
 pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
@@ -92,7 +92,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     Ok(body)
 }
 
-/// Refuses unknown parameters: Ollama would pass over them in silence.
+/// Rejects unknown parameters, because Ollama ignores them silently.
 pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
     for name in parameters.rest.keys() {
         let plain = snake(name);
@@ -106,7 +106,7 @@ pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// `numCtx` is `num_ctx`.
+/// Converts `numCtx` to `num_ctx`.
 fn snake(name: &str) -> String {
     name.chars().fold(String::new(), |mut plain, c| {
         if c.is_ascii_uppercase() {
@@ -194,7 +194,7 @@ pub(super) fn hear(line: &Value, said: &mut Said) {
     }
 }
 
-/// An error in a stream: of the model or its memory. Asking again gives it again.
+/// Classifies an error in a stream, caused by the model or its memory: a retry would fail in the same way.
 pub(super) fn said_error(failure: Failure) -> Failure {
     if failure.cause.kind == FailureKind::Provider {
         failure.of_kind(FailureKind::Rejected)

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, and whatever speaks them: gateways, servers on this machine, other providers.
+//! OpenAI's chat completions API and compatible servers: gateways, local servers, other providers.
 
 use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
@@ -67,7 +67,7 @@ pub(super) fn tool_choice(choice: &ToolChoice, one: impl Fn(&str) -> Value) -> V
     }
 }
 
-/// `{name, strict, schema}`; none: any JSON.
+/// Returns `{name, strict, schema}`, or `None` if any JSON is valid.
 pub(super) fn json_schema(format: &ResponseFormat) -> Option<Value> {
     let schema = format.schema.as_ref()?;
     let strict = strict(schema);
@@ -75,7 +75,7 @@ pub(super) fn json_schema(format: &ResponseFormat) -> Option<Value> {
     Some(json!({"name": format.name, "strict": is_strict, "schema": strict.as_ref().unwrap_or(schema)}))
 }
 
-/// Newer models of the provider's own refuse the old name.
+/// Returns the name of the parameter: newer models of OpenAI reject the old name.
 fn max_tokens(model: &str) -> &'static str {
     let is_new = ["gpt-5", "gpt-6", "o1", "o3", "o4"]
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn done(said: &mut Said) {
 }
 
 pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
-    // Gateways report the tokens in a chunk that has a choice, too.
+    // Gateways may report usage in a chunk that also has a choice.
     usage(frame, said);
     choice(frame, "delta", said)
 }
@@ -115,7 +115,7 @@ pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
     choice(body, "message", said)
 }
 
-/// By the protocol's names, and by those of others who speak it.
+/// Records usage from the protocol's fields or from those of its dialects.
 fn usage(frame: &Value, said: &mut Said) {
     for place in ["/usage", "/x_groq/usage"] {
         let Some(usage) = frame.pointer(place) else { continue };
@@ -197,7 +197,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
             name: &text(function, "name"),
             written: arguments.and_then(Value::as_str).unwrap_or_default(),
             arguments: arguments.filter(|arguments| arguments.is_object()),
-            // Of Google's endpoint for this protocol.
+            // Sent by Google's endpoint for this protocol.
             signature: call
                 .pointer("/extra_content/google/thought_signature")
                 .and_then(Value::as_str),
@@ -218,7 +218,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
     }
 }
 
-/// Pieces of a content that is a list: of Mistral's reasoning models.
+/// Adds a piece of list content, which Mistral's reasoning models send.
 fn content_part(part: &Value, said: &mut Said) {
     match part.get("type").and_then(Value::as_str) {
         Some("thinking") => {

@@ -1,4 +1,4 @@
-//! A node's parameters, read: the common ones by their usual names, the rest as they are.
+//! Parsed parameters of a node: common ones by their usual names, all others unchanged.
 
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
@@ -19,7 +19,7 @@ pub(super) struct Parameters {
     pub(super) rest: Map<String, Value>,
 }
 
-/// The effort of a model's thinking before it answers.
+/// Effort of a model's thinking before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
     None,
@@ -49,7 +49,7 @@ impl Effort {
             .map_or("none", |(_, word)| word)
     }
 
-    /// For models that are given a number of tokens to think with.
+    /// Returns a thinking budget in tokens, for models that require one.
     pub(super) fn budget(self) -> u64 {
         match self {
             Self::None => 0,
@@ -60,7 +60,7 @@ impl Effort {
     }
 }
 
-/// Which tools a model may call, of those it is offered.
+/// Tools that a model may call, among those offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ToolChoice {
     Auto,
@@ -110,7 +110,7 @@ impl Parameters {
         Ok(read)
     }
 
-    /// Puts those that every protocol has into `body`, by the names that this one has for them.
+    /// Writes the common parameters into `body`, by the protocol's names.
     pub(super) fn put(&self, body: &mut Value, names: &Names) {
         let mut put = |name: Option<&str>, value: Option<Value>| {
             if let (Some(name), Some(value)) = (name, value) {
@@ -125,13 +125,13 @@ impl Parameters {
         put(names.stop, stop);
     }
 
-    /// True if the model may not call a tool.
+    /// Returns whether the model may not call tools.
     pub(super) fn forbids_tools(&self) -> bool {
         self.tool_choice == Some(ToolChoice::None)
     }
 }
 
-/// A protocol's names for the common parameters; none: it has no such.
+/// A protocol's names for the common parameters; `None`: not supported.
 pub(super) struct Names {
     pub(super) temperature: &'static str,
     pub(super) top_p: &'static str,
@@ -140,7 +140,7 @@ pub(super) struct Names {
     pub(super) stop: Option<&'static str>,
 }
 
-/// The `MODEL_ERROR` of a parameter that makes no sense.
+/// Returns the `MODEL_ERROR` for an invalid parameter.
 pub(super) fn wrong((name, message): (String, String)) -> RunError {
     ModelFailure::new(FailureKind::Rejected).into_error(format!("parameter `{name}` {message}"))
 }

@@ -19,7 +19,7 @@ use super::{anthropic, gemini, ollama, openai, responses};
 use crate::formats::FormatError;
 use crate::formats::reasoning::{Recalled, for_model};
 
-/// A way of talking to a model over HTTP.
+/// An HTTP protocol of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// OpenAI's chat completions.
@@ -31,7 +31,7 @@ pub(super) enum Protocol {
     Ollama,
 }
 
-/// One request, before it is in a protocol's words.
+/// One request, independent of the protocol.
 pub(super) struct Asked<'a> {
     pub(super) model: &'a str,
     pub(super) messages: &'a [Arc<Message>],
@@ -68,7 +68,7 @@ impl Protocol {
         Self::ALL.into_iter().find(|protocol| protocol.name() == provider)
     }
 
-    /// The name in a profile's `provider`.
+    /// Returns the name in a profile's `provider`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::OpenAi | Self::Responses => "openai",
@@ -78,7 +78,7 @@ impl Protocol {
         }
     }
 
-    /// The address of the provider itself.
+    /// Returns the URL of the provider itself.
     pub(super) fn endpoint(self) -> &'static str {
         match self {
             Self::OpenAi | Self::Responses => "https://api.openai.com/v1/",
@@ -99,7 +99,7 @@ impl Protocol {
         }
     }
 
-    /// The order of messages that the provider takes.
+    /// Returns the order of messages that the provider requires.
     pub(super) fn message_rules(self) -> MessageRules {
         match self {
             Self::Anthropic | Self::Gemini => MessageRules::STRICT,
@@ -107,7 +107,7 @@ impl Protocol {
         }
     }
 
-    /// The address of a request.
+    /// Returns the URL of a request.
     pub(super) fn url(self, endpoint: &Url, asked: &Asked<'_>) -> Url {
         let mut url = endpoint.clone();
         let path = match self {
@@ -152,7 +152,7 @@ impl Protocol {
         }
     }
 
-    /// The first parameter that makes no sense for this provider, and why.
+    /// Returns the first invalid parameter for this provider, with the reason.
     pub(super) fn check(self, parameters: &Parameters) -> Result<(), (String, String)> {
         match self {
             Self::Anthropic => anthropic::check(parameters),
@@ -168,7 +168,7 @@ impl Protocol {
         }
     }
 
-    /// Takes a frame of a stream.
+    /// Reads a frame of a stream.
     pub(super) fn hear(self, frame: &Frame, said: &mut Said) -> Result<(), Failure> {
         if matches!(self, Self::OpenAi | Self::Responses) && frame.data.trim() == "[DONE]" {
             openai::done(said);
@@ -189,7 +189,7 @@ impl Protocol {
         }
     }
 
-    /// Takes a reply that comes in one piece.
+    /// Reads a reply without streaming.
     pub(super) fn whole(self, body: &Value, said: &mut Said) -> Result<(), Failure> {
         self.check_error(body)?;
         match self {

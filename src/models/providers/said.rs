@@ -17,7 +17,7 @@ use crate::formats::gemini::OWN_ID;
 use crate::formats::openai::parsed;
 use crate::formats::reasoning::{self, Recalled, Thought};
 
-/// The longest reply that is taken, bytes: what never ends must not fill the memory.
+/// Maximum size of a reply in bytes, so that an endless reply does not fill the memory.
 const LONGEST: usize = 32 << 20;
 
 /// Bytes charged for each call and each piece of reasoning in addition to its text, so that empty ones are bounded too.
@@ -30,8 +30,8 @@ pub(super) struct Said {
     /// Length of the text already forwarded.
     handed_on: usize,
     reasoning: Vec<Reasoned>,
-    /// Indexes into `reasoning` by place, and below into `calls` by number, the last of each: a reply of many is not searched for
-    /// each of its pieces.
+    /// Indexes into `reasoning` by place and, below, into `calls` by number, so that a reply with many of them is not searched for
+    /// each piece.
     reasoned: BTreeMap<u64, usize>,
     calls: Vec<Call>,
     numbered: BTreeMap<u64, usize>,
@@ -49,12 +49,12 @@ pub(super) struct Reported {
     pub(super) cached_write: u64,
     pub(super) output: u64,
     pub(super) reasoning: u64,
-    /// 0 where the protocol has none.
+    /// 0 if the protocol has none.
     pub(super) total: u64,
 }
 
 impl Reported {
-    /// The larger figure of each.
+    /// Returns the maximum of each count.
     fn or_more(self, other: Self) -> Self {
         Self {
             input: self.input.max(other.input),
@@ -88,17 +88,17 @@ impl Reported {
 struct Reasoned {
     text: String,
     signature: String,
-    /// As the provider wrote it.
+    /// The block in the provider's format.
     block: Option<Value>,
 }
 
-/// A tool call, as far as it has come.
+/// A tool call as received so far.
 #[derive(Default)]
 struct Call {
     id: String,
     name: String,
     written: String,
-    /// Arguments that came as JSON.
+    /// Arguments received as JSON.
     arguments: Option<Value>,
     signature: Option<String>,
 }
@@ -106,19 +106,19 @@ struct Call {
 /// A piece of a tool call.
 #[derive(Default)]
 pub(super) struct CallPiece<'a> {
-    /// Its number, where the protocol has one.
+    /// The call's number, if the protocol has one.
     pub(super) place: Option<u64>,
     pub(super) id: &'a str,
     pub(super) name: &'a str,
-    /// More of the arguments' text.
+    /// Additional text of the arguments.
     pub(super) written: &'a str,
-    /// Arguments in one piece.
+    /// Complete arguments.
     pub(super) arguments: Option<&'a Value>,
     pub(super) signature: Option<&'a str>,
 }
 
 impl Said {
-    /// More of the text.
+    /// Adds text.
     pub(super) fn text(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.size += piece.len();
@@ -131,7 +131,7 @@ impl Said {
         new
     }
 
-    /// More of the reasoning at `place`.
+    /// Adds reasoning at `place`.
     pub(super) fn reasoning(&mut self, place: u64, text: &str, signature: &str) {
         if text.is_empty() && signature.is_empty() {
             return;
@@ -152,7 +152,7 @@ impl Said {
         });
     }
 
-    /// Reasoning that goes back as it came.
+    /// Adds reasoning that is sent back unchanged.
     pub(super) fn reasoning_block(&mut self, block: &Value) {
         self.size += block.to_string().len() + EACH;
         self.reasoning.push(Reasoned {
@@ -202,17 +202,17 @@ impl Said {
         }
     }
 
-    /// Takes in the tokens that the provider reports.
+    /// Records token counts reported by the provider.
     pub(super) fn spent(&mut self, reported: Reported) {
         self.reported = self.reported.or_more(reported);
     }
 
-    /// The tokens that were reported so far.
+    /// Returns the token counts reported so far.
     pub(super) fn reported(&self) -> Spent {
         self.reported.apart()
     }
 
-    /// Why the reply ends; the first reason counts.
+    /// Sets the finish reason; only the first one counts.
     pub(super) fn finished(&mut self, reason: FinishReason) {
         self.finish.get_or_insert(reason);
     }
@@ -222,12 +222,12 @@ impl Said {
         self.finish = Some(FinishReason::Refusal);
     }
 
-    /// Nothing more comes.
+    /// Marks the end of the stream.
     pub(super) fn over(&mut self) {
         self.is_over = true;
     }
 
-    /// True once nothing more comes.
+    /// Returns whether the stream has ended.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -242,10 +242,10 @@ impl Said {
         (self.size > LONGEST).then(|| Failure::malformed(message()))
     }
 
-    /// The reply.
+    /// Returns the reply.
     ///
     /// # Errors
-    /// It is not whole, or malformed.
+    /// Fails if the reply is incomplete or malformed.
     pub(super) fn reply(self, provider: &str, model: &str) -> Result<ModelReply, Failure> {
         let Some(finish) = self.finish else {
             let message = "the connection ended before the reply did: the provider did not say that it is done";
@@ -399,7 +399,7 @@ mod tests {
                 piece(Some(0), "", "", ": 1}"),
                 piece(Some(1), "", "", ": 2}"),
             ],
-            // Not numbered: whole, and in pieces.
+            // Without numbers: complete, and in pieces.
             vec![piece(None, "a", "t", "{\"n\": 1}"), piece(None, "b", "t", "{\"n\": 2}")],
             vec![
                 piece(None, "a", "t", "{\"n\""),
@@ -411,7 +411,7 @@ mod tests {
                 piece(Some(0), "a", "t", "{\"n\": 1}"),
                 piece(Some(0), "b", "t", "{\"n\": 2}"),
             ],
-            // Id and name again with every piece.
+            // Id and name repeated in every piece.
             vec![
                 piece(Some(0), "a", "t", "{\"n\""),
                 piece(Some(0), "a", "t", ": 1}"),
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn what_counts_within_another_figure_is_taken_out_of_it_once() {
         let mut said = Said::default();
-        // The parts may come later than the whole.
+        // The parts may be reported after the total.
         said.spent(Reported {
             input: 100,
             output: 20,

@@ -59,7 +59,7 @@ pub(super) fn strict(schema: &Value) -> Option<Value> {
     })
 }
 
-/// The form without bounds, its objects closed; none where an object may have any property.
+/// Returns the form without bounds and with closed objects, or `None` if an object allows arbitrary properties.
 pub(super) fn unbounded(schema: &Value) -> Option<Value> {
     rewrite(schema, &|object| {
         for word in BOUNDS {
@@ -107,7 +107,7 @@ fn nullable(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// Rewrites a schema and every schema in it, from the outside in.
+/// Rewrites a schema and all its subschemas, outermost first.
 fn rewrite(schema: &Value, one: &impl Fn(&mut Map<String, Value>) -> Option<()>) -> Option<Value> {
     let Value::Object(object) = schema else {
         return schema.is_boolean().then(|| schema.clone());

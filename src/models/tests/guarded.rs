@@ -1,4 +1,4 @@
-//! Promises of retries, limits, times and fallbacks, on a virtual clock.
+//! Tests of retries, limits, timeouts and fallbacks, on a virtual clock.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::ModelRegistry;
 use super::{Caller, profile};
 
-/// A scripted profile with `more` fields.
+/// A scripted profile with additional fields.
 fn scripted(id: &str, responses: &Value, more: &Value) -> Value {
     let mut profile = json!({"id": id, "provider": "scripted", "responses": responses});
     for (name, value) in more.as_object().into_iter().flatten() {
@@ -281,7 +281,7 @@ impl Model for Seer {
     }
 }
 
-/// Takes a second and a hundred tokens; counts how many calls are under way, and the most there were.
+/// A model that takes a second and a hundred tokens, and records the current and maximum number of concurrent calls.
 #[derive(Default)]
 struct Slow {
     most: Arc<Mutex<(usize, usize)>>,

@@ -1,4 +1,4 @@
-//! Promises of the built-in models and of the registry.
+//! Tests of the built-in models and of the registry.
 
 mod guarded;
 mod registry;

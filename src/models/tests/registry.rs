@@ -1,4 +1,4 @@
-//! Promises of the registry.
+//! Tests of the registry.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn scripted(id: &str) -> Profile {
     profile(json!({"id": id, "provider": "scripted", "responses": says(id)}))
 }
 
-/// The chosen profile, and its model's reply to "echoed".
+/// Returns the chosen profile, and its model's reply to "echoed".
 fn chosen(registry: &ModelRegistry, id: Option<&str>) -> (String, String) {
     let (profile, model) = registry.choose(id);
     (profile.id.clone(), Caller::saying("echoed").content(&*model))

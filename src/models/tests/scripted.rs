@@ -1,4 +1,4 @@
-//! Promises of `scripted`.
+//! Tests of `scripted`.
 
 use pirn_core::error::RunErrorCode;
 use serde_json::{Value, json};
