@@ -1,4 +1,4 @@
-//! One run of a CODE node.
+//! One execution of a CODE node.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::{CodeLimits, HostFunctions, Logs, StopFlag};
 pub struct CodeJob {
     /// The body.
     pub code: Arc<str>,
-    /// The values that it sees.
+    /// The values visible to the script.
     pub scope: ScopeValues,
     /// Its limits.
     pub limits: CodeLimits,
-    /// The functions that it can call.
+    /// The functions that the script can call.
     pub functions: Arc<HostFunctions>,
     /// Stops it.
     pub stop: StopFlag,
@@ -27,7 +27,7 @@ pub struct CodeJob {
     pub seed: Option<u64>,
 }
 
-/// The outcome of a run of CODE.
+/// The result of an execution of CODE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodeOutcome {
     /// The return value; `undefined` is `null`.
@@ -37,7 +37,7 @@ pub struct CodeOutcome {
 }
 
 impl CodeJob {
-    /// A job that takes along what `code` uses of `scope`, with the usual limits and no functions.
+    /// Creates a job with the values of `scope` that `code` uses, default limits and no functions.
     pub fn new(code: impl Into<Arc<str>>, scope: &dyn Scope) -> Self {
         let code = code.into();
         Self {
@@ -50,7 +50,7 @@ impl CodeJob {
         }
     }
 
-    /// Runs it here and now.
+    /// Runs the job on the calling thread.
     pub fn run_inline(self) -> CodeOutcome {
         run(self)
     }
@@ -103,7 +103,7 @@ fn run(job: CodeJob) -> CodeOutcome {
     }
 }
 
-/// The fault with its column counted in characters.
+/// Converts the fault's column from bytes to characters.
 #[cfg(feature = "javascript")]
 fn in_characters(mut fault: ScriptFault, code: &str) -> ScriptFault {
     if let Some(Value::Object(details)) = &mut fault.details {

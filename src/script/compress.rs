@@ -1,4 +1,4 @@
-//! `compressMessages`, which CODE can call.
+//! The function `compressMessages`, which CODE can call.
 
 use pirn_core::conversation::Tokenizer;
 use pirn_core::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::models::extractive::{Budget, summary};
 
-/// The name that CODE calls.
+/// Name of the function in CODE.
 pub(super) const NAME: &str = "compressMessages";
 
 /// `compressMessages(context)` or `compressMessages(messages, markMap, compressionConfig)` gives a CompressionResult.
 ///
-/// `summarize` summarizes offline here, whatever its `profileId`: a script waits for no model.
+/// The strategy `summarize` works offline here and ignores its `profileId`, because a script cannot wait for a model.
 pub(super) fn compress_messages(arguments: Vec<Value>, tokenizer: &dyn Tokenizer) -> Result<Value, String> {
     let context = context(arguments)?;
     let result = match compress(&context, tokenizer).map_err(|error| error.to_string())? {

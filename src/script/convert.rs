@@ -12,10 +12,10 @@ use super::interrupt::Interrupt;
 /// Maximum nesting of lists and objects in a result. A deeper result could not be parsed from JSON text again.
 pub(super) const DEEPEST: usize = pirn_core::value::MAX_LEVELS;
 
-/// Integers beyond this have no exact double.
+/// Integers beyond this value are not exactly representable as a double.
 const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A JSON value in a realm.
+/// Converts a JSON value to a value of a realm.
 pub(super) fn to_js<'js>(ctx: &Ctx<'js>, value: &Value) -> rquickjs::Result<JsValue<'js>> {
     match value {
         Value::Null => Ok(JsValue::new_null(ctx.clone())),
@@ -26,17 +26,17 @@ pub(super) fn to_js<'js>(ctx: &Ctx<'js>, value: &Value) -> rquickjs::Result<JsVa
     }
 }
 
-/// Why a result is not JSON.
+/// Reasons why a result is not JSON.
 #[derive(Debug)]
 pub(super) enum NotJson {
-    /// It holds something that JSON does not have.
+    /// The result contains a value that JSON cannot represent.
     Holds {
-        /// A word for it: `a function`.
+        /// Description of the value: `a function`.
         what: String,
         /// Its path, from the innermost member outwards.
         at: Vec<String>,
     },
-    /// It is too large, or the time was up.
+    /// The result is too large, or the time limit was exceeded.
     TooLarge,
     /// A getter or `toJSON` of the result threw.
     Threw(Error),
@@ -69,17 +69,17 @@ impl NotJson {
 
 /// Converts results and counts their size, so that a small object graph that expands to a huge tree is detected.
 pub(super) struct Reader<'a, 'js> {
-    /// Makes text whole that was cut in the middle of a character.
+    /// Replaces unpaired surrogates, which JSON strings cannot contain.
     well_formed: &'a Function<'js>,
-    /// Ends long conversions.
+    /// Interrupts long conversions.
     interrupt: &'a Interrupt,
-    /// Bytes that the result may still take.
+    /// Remaining bytes of the result's limit.
     budget: usize,
     taken: u32,
 }
 
 impl<'a, 'js> Reader<'a, 'js> {
-    /// A reader of a result of at most `budget` bytes.
+    /// Creates a reader of a result of at most `budget` bytes.
     pub(super) fn new(well_formed: &'a Function<'js>, interrupt: &'a Interrupt, budget: usize) -> Self {
         Self {
             well_formed,
@@ -89,12 +89,12 @@ impl<'a, 'js> Reader<'a, 'js> {
         }
     }
 
-    /// A JavaScript value as JSON.
+    /// Converts a JavaScript value to JSON.
     pub(super) fn read(&mut self, value: &JsValue<'js>) -> Result<Value, NotJson> {
         Ok(self.value(value, 0)?.unwrap_or(Value::Null))
     }
 
-    /// `None` is `undefined`.
+    /// Returns `None` for `undefined`.
     fn value(&mut self, value: &JsValue<'js>, depth: usize) -> Result<Option<Value>, NotJson> {
         self.take(32)?;
         if value.is_undefined() {
@@ -140,7 +140,7 @@ impl<'a, 'js> Reader<'a, 'js> {
     }
 
     fn list(&mut self, list: &Object<'js>, depth: usize) -> Result<Value, NotJson> {
-        // Not `Array::len`: it panics where the length is beyond 2^31.
+        // `Array::len` would panic if the length exceeds 2^31.
         let length = list.get::<_, f64>("length")? as usize;
         let mut items = Vec::new();
         for index in 0..length {
@@ -219,7 +219,7 @@ fn float(number: f64) -> Result<Value, NotJson> {
         .ok_or_else(|| NotJson::holds(format!("{number}, which is no number")))
 }
 
-/// A sentence about what `whole` holds and where.
+/// Describes an invalid value and its location in `whole`.
 pub(super) fn describe(whole: &str, what: &str, at: &[String]) -> String {
     if at.is_empty() {
         return format!("{whole} is {what}");

@@ -1,4 +1,4 @@
-//! Real time, which script limits are about also under a virtual clock: a loop that never ends takes no virtual time at all.
+//! Real time, which script limits use even under a virtual clock, because an endless loop takes no virtual time.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The time that this thread has been computing, where the system counts that.
+/// Returns the CPU time of this thread, if the system measures it.
 #[cfg(feature = "javascript")]
 pub(super) fn computed() -> Option<std::time::Duration> {
     #[cfg(any(target_os = "linux", target_os = "macos"))]

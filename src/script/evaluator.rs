@@ -25,7 +25,7 @@ pub struct JsEvaluator {
     expressions: Cache<Expression>,
     templates: Cache<Result<Template, ScriptFault>>,
     place: Place,
-    /// When the texts of one job must be done.
+    /// Deadline of the current job.
     until: Option<Instant>,
 }
 
@@ -39,16 +39,16 @@ enum Place {
     Whole,
 }
 
-/// Evaluates expressions that need JavaScript.
+/// Evaluator of expressions that need JavaScript.
 #[cfg(feature = "javascript")]
 pub(super) trait JavaScript {
     /// The value.
     fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault>;
-    /// True if the value counts as true.
+    /// Returns whether the value is truthy.
     fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault>;
 }
 
-/// By graph and snippet, and by the text itself.
+/// Cache by graph and snippet, and by source text.
 struct Cache<T> {
     by_snippet: HashMap<(u64, SnippetIx), Arc<T>>,
     by_text: HashMap<Arc<str>, Arc<T>>,
@@ -63,7 +63,7 @@ struct Expression {
 }
 
 impl JsEvaluator {
-    /// An evaluator of every text, with limits on each evaluation.
+    /// Creates an evaluator of all snippets, with limits on each evaluation.
     pub fn new(limits: ExpressionLimits) -> Self {
         #[cfg(feature = "javascript")]
         return Self::with(limits, Place::Whole(Box::new(Expressions::new(limits))));
@@ -92,7 +92,7 @@ impl JsEvaluator {
         }
     }
 
-    /// Begins a job: its texts take no more than this together.
+    /// Starts a job: the time limit applies to all of its snippets together.
     pub(super) fn begin(&mut self, time: Duration) {
         self.until = now().checked_add(time);
     }
@@ -212,7 +212,7 @@ fn advised(mut fault: ScriptFault, graph: &Graph) -> ScriptFault {
     fault
 }
 
-/// Of an unknown name, what may have been meant.
+/// Returns a suggestion for an unknown name.
 pub(super) fn advice(code: RunErrorCode, details: Option<&Value>, graph: &Graph) -> Option<String> {
     let name = details?.get("name")?.as_str()?;
     let known = graph.variable_names.iter().chain(graph.by_id.keys());
@@ -266,7 +266,7 @@ impl Expression {
         }
     }
 
-    /// As JavaScript gets it; most expressions never need it.
+    /// Returns the form that JavaScript evaluates. It is built lazily, because most expressions never need it.
     #[cfg(feature = "javascript")]
     fn script(&self) -> &Script {
         self.script.get_or_init(|| Script::read(&self.source))

@@ -14,12 +14,12 @@ use super::realm::{Compiled, Form, Realm, Run, out_of_memory, placeholder_call};
 use super::realm_options::RealmOptions;
 use super::{ExpressionLimits, HostFunctions, place, placeholder};
 
-/// An expression as it is handed to JavaScript.
+/// An expression in the form that JavaScript evaluates.
 pub(super) struct Script {
     id: u64,
-    /// As it was written.
+    /// The original source.
     pub(super) text: Arc<str>,
-    /// The names that it uses.
+    /// The names that the expression uses.
     pub(super) names: Names,
     source: String,
     paths: Arc<[Path]>,
@@ -47,7 +47,7 @@ impl Script {
         }
     }
 
-    /// The fault with the place in the text as it was written, and the text.
+    /// Returns the fault with its position in the original source, and the source.
     fn placed(&self, mut fault: ScriptFault) -> ScriptFault {
         let Some(Value::Object(details)) = &mut fault.details else {
             return fault;

@@ -1,4 +1,4 @@
-//! The interface of CODE to its host: functions it can call, and its log.
+//! The interface between CODE and its host: functions and the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pirn_core::thread::ScriptLogs;
 use serde_json::Value;
 
-/// A function of the host that CODE can call by name. It runs on the script's thread and its time counts as the
-/// script's; an error is thrown in the script.
+/// A host function that CODE can call by name. It runs on the script's thread, and its time counts as the script's; an error is
+/// thrown in the script.
 pub type HostFunction = Arc<dyn Fn(Vec<Value>) -> Result<Value, String> + Send + Sync>;
 
 /// Functions of the host by name.
@@ -31,7 +31,7 @@ impl HostFunctions {
         self.0.insert(name.into(), function);
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.keys()
     }
@@ -54,7 +54,7 @@ impl std::fmt::Debug for HostFunctions {
     }
 }
 
-/// The log of a script, from `console.log` and its like: the first lines, and how many more there were.
+/// The log of a script, written by `console.log` and similar functions: the first lines, and the number of dropped ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
     lines: Vec<(Arc<str>, String)>,
@@ -76,7 +76,7 @@ impl Logs {
         }
     }
 
-    /// Each line with its level (`log`, `info`, `warn`, `error`, `debug`), in order.
+    /// Returns each line with its level (`log`, `info`, `warn`, `error`, `debug`), in order.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         self.lines.iter().map(|(level, line)| (level.as_ref(), line.as_str()))
     }

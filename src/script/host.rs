@@ -1,4 +1,4 @@
-//! The host's side of a realm: values by name, `{{path}}`s, logs, seeded chance, registered functions.
+//! The host's side of a realm: values by name, `{{path}}`s, logs, seeded random numbers, registered functions.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use super::interrupt::Interrupt;
 use super::realm_options::RealmOptions;
 use super::{HostFunctions, Logs};
 
-/// The state of the host's functions while a text runs.
+/// State of the host functions during the execution of a snippet.
 #[derive(Default)]
 pub(super) struct Frame {
     pub(super) scope: ScopeValues,
@@ -25,7 +25,7 @@ pub(super) struct Frame {
     pub(super) random: Option<u64>,
 }
 
-/// The object that the prelude is given.
+/// Creates the object that the prelude receives.
 pub(super) fn host_object<'js>(
     ctx: &Ctx<'js>,
     options: &RealmOptions,
@@ -131,7 +131,7 @@ fn members(scope: &ScopeValues, kind: u8) -> &BTreeMap<Arc<str>, Arc<Value>> {
     if kind == 0 { &scope.variables } else { &scope.nodes }
 }
 
-/// The value of one of the fixed names.
+/// Returns the value of one of the fixed names.
 fn fixed<'js>(ctx: &Ctx<'js>, frame: &Mutex<Frame>, name: &str) -> rquickjs::Result<JsValue<'js>> {
     let value = {
         let scope = &locked(frame).scope;
@@ -149,7 +149,7 @@ fn optional<'js>(ctx: &Ctx<'js>, value: Option<&Value>) -> rquickjs::Result<JsVa
     value.map_or_else(|| Ok(JsValue::new_undefined(ctx.clone())), |value| to_js(ctx, value))
 }
 
-/// The function that reads the `{{path}}`s of the text that runs.
+/// Creates the function that reads the `{{path}}`s of the running snippet.
 fn path_reader<'js>(ctx: &Ctx<'js>, frame: &Arc<Mutex<Frame>>) -> rquickjs::Result<Function<'js>> {
     let frame = frame.clone();
     Function::new(ctx.clone(), move |ctx: Ctx<'js>, index: usize| {
@@ -172,7 +172,7 @@ fn placeholder<'js>(ctx: &Ctx<'js>, frame: &Mutex<Frame>, index: usize) -> rquic
     Err(error)
 }
 
-/// Throws an `Error`. (That of rquickjs assigns the message, which a frozen prototype forbids.)
+/// Throws an `Error`. The function of rquickjs assigns the message, which fails on a frozen prototype.
 fn throw(ctx: &Ctx<'_>, message: &str) -> Error {
     let made = ctx
         .globals()
@@ -193,7 +193,7 @@ fn random(ctx: &Ctx<'_>, frame: &Mutex<Frame>) -> rquickjs::Result<f64> {
             "there is no chance here without a seed, so that a run can be repeated",
         ));
     };
-    // SplitMix64: every seed gives a good sequence, and the state is one number.
+    // SplitMix64: every seed yields a good sequence, and the state is one number.
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! When a text must stop: its time is up, or someone stopped it.
+//! Interruption of snippets by their time limit or by a stop flag.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use super::StopFlag;
 use super::deadline::{computed, now};
 
-/// Why a text was interrupted.
+/// Reasons of an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     TimeIsUp,
     Stopped,
 }
 
-/// Polled by the engine while it runs a text.
+/// The interrupt handler, which QuickJS polls while it runs a snippet.
 #[derive(Debug)]
 pub(super) struct Interrupt {
     origin: Instant,
     until: AtomicU64,
-    /// The thread's computing time in nanoseconds at half of its limit.
+    /// CPU time of the thread, in nanoseconds, at which half of the limit is used.
     half: AtomicU64,
     asked: AtomicU32,
     verdict: AtomicU8,
@@ -45,7 +45,7 @@ impl Interrupt {
         }
     }
 
-    /// Begins to interrupt: at most `time` from now, and `stop`.
+    /// Arms the interrupt: after at most `time`, or by `stop`.
     pub(super) fn begin(&self, time: Duration, stop: Option<StopFlag>) {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
         self.verdict.store(0, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl Interrupt {
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// Ends the interrupt: nothing is interrupted until the next.
+    /// Disarms the interrupt.
     pub(super) fn end(&self) {
         self.until.store(NEVER, Ordering::Relaxed);
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -69,7 +69,7 @@ impl Interrupt {
         self.must_stop()
     }
 
-    /// True if it is time to stop.
+    /// Returns whether to stop now.
     pub(super) fn must_stop(&self) -> bool {
         if self.interruption().is_some() {
             return true;
@@ -96,7 +96,7 @@ impl Interrupt {
         false
     }
 
-    /// Why the text was interrupted, since the interrupt began.
+    /// Returns the reason of an interruption since the interrupt was armed.
     pub(super) fn interruption(&self) -> Option<Interruption> {
         match self.verdict.load(Ordering::Relaxed) {
             1 => Some(Interruption::TimeIsUp),

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Limits on the expressions and templates that a node, or a trigger, evaluates at a time.
+/// Limits on the expressions and templates that a node or a trigger evaluates at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpressionLimits {
-    /// Real time of all of them together (default 1 s).
+    /// Real time for all of them together (default 1 s).
     pub time: Duration,
-    /// Bytes that the values of all compiled expressions and one evaluation may take (default 64 MiB).
+    /// Maximum bytes for the values of all compiled expressions and one evaluation (default 64 MiB).
     pub memory: usize,
-    /// Bytes of stack (default 256 KiB).
+    /// Maximum stack in bytes (default 256 KiB).
     pub stack: usize,
     /// Maximum number of cached compiled snippets (default 4096). When it is exceeded, the cache is cleared.
     pub cached: usize,
@@ -28,14 +28,14 @@ impl Default for ExpressionLimits {
     }
 }
 
-/// Limits on a run of CODE.
+/// Limits on one execution of CODE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeLimits {
     /// Real time (default 5 s).
     pub time: Duration,
-    /// Bytes that its values may take (default 64 MiB).
+    /// Maximum bytes of its values (default 64 MiB).
     pub memory: usize,
-    /// Bytes of stack (default 256 KiB).
+    /// Maximum stack in bytes (default 256 KiB).
     pub stack: usize,
 }
 
@@ -56,16 +56,16 @@ pub enum ScriptLevel {
     /// is then abandoned and replaced.
     #[default]
     Thread,
-    /// In worker processes, which are killed at the limit and replaced.
+    /// In worker processes, which are killed at the time limit and replaced.
     Process(WorkerProgram),
 }
 
-/// The program of a worker process: one that calls [`serve_worker`](super::serve_worker) first in its `main`.
+/// The program of a worker process. It must call [`serve_worker`](super::serve_worker) first in its `main`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerProgram {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments, which must make it a worker.
+    /// Arguments of the program, which must make it a worker.
     pub arguments: Vec<OsString>,
 }
 
@@ -81,7 +81,7 @@ impl WorkerProgram {
         Ok(Self::at(std::env::current_exe()?))
     }
 
-    /// The program at a path: the `pirn` command, or one's own.
+    /// Uses the program at a path: the `pirn` command, or a custom one.
     pub fn at(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -90,16 +90,16 @@ impl WorkerProgram {
     }
 }
 
-/// The settings of an engine's scripts.
+/// Settings of an engine's scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptSettings {
     /// Their isolation.
     pub level: ScriptLevel,
-    /// Scripts at once (default: cores + 1). All but one of them may be one run's.
+    /// Maximum number of concurrent scripts (default: cores + 1). One run can use all but one of them.
     pub threads: usize,
-    /// Threads that may be stuck at a time before every further script is refused with `OVERLOADED` (default 2).
+    /// Maximum number of stuck threads (default 2). While it is exceeded, every further script is refused with `OVERLOADED`.
     pub max_stuck: usize,
-    /// Scripts that may wait for a thread (default 1,000,000); one more is refused with `OVERLOADED`.
+    /// Maximum number of scripts that wait for a thread (default 1,000,000); further ones are refused with `OVERLOADED`.
     pub max_waiting: usize,
     /// Limits on CODE.
     pub code: CodeLimits,

@@ -1,7 +1,7 @@
-//! A QuickJS that reads texts for their faults and never runs one.
+//! A QuickJS parser that reports faults of snippets and never runs them.
 //!
-//! It has nothing of what `prelude.js` takes away, bounds and gives: no text gets out of the function that it is wrapped in
-//! (see [`super::realm`]), and that function is never called. Making a realm is mostly running the prelude.
+//! Its realm lacks the restrictions and functions of `prelude.js`, which take most of the time to create a realm. They are not
+//! needed: no snippet can escape from the function that wraps it (see [`super::realm`]), and that function is never called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::realm::{Form, evaluate, fresh_label, function, out_of_memory, thrown}
 /// Time limit of compilation. Snippets are small, so only a stalled machine reaches it.
 const TIME: Duration = Duration::from_secs(5);
 
-/// A runtime and a context that texts are read in.
+/// A runtime and a context for parsing.
 pub(super) struct Parser {
     context: Context,
     interrupt: Arc<Interrupt>,
@@ -43,12 +43,12 @@ impl Parser {
         })
     }
 
-    /// True once a limit was hit: make a new one.
+    /// Returns whether a limit was exceeded: the parser must be replaced.
     pub(super) fn is_spent(&self) -> bool {
         self.spent
     }
 
-    /// Parses a text; nothing of it runs.
+    /// Parses a snippet without running it.
     pub(super) fn parse(&mut self, source: &str, form: Form) -> Result<(), ScriptFault> {
         let text = format!("0, {}", function(source, form, &fresh_label()));
         self.interrupt.begin(TIME, None);
@@ -67,7 +67,7 @@ impl Parser {
         let interrupted = || self.interrupt.interruption().map(ScriptFault::from);
         match caught {
             CaughtError::Exception(exception) => thrown(&exception, interrupted, || None),
-            // what QuickJS throws when it has no memory left for an exception
+            // QuickJS throws a plain value if it has no memory for an exception object.
             CaughtError::Value(_) => interrupted().unwrap_or_else(out_of_memory),
             CaughtError::Error(error) => interrupted().unwrap_or_else(|| ScriptFault::error(error.to_string())),
         }

@@ -1,6 +1,6 @@
-//! Lines and columns of a text, from 1, and its bytes; columns count characters.
+//! Converts between bytes and positions in a text: lines and columns start at 1, columns count characters.
 
-/// The byte at a line and column; the end of the line, or of the text, where that is before it.
+/// Returns the byte offset of a line and column, or the end of the line or text if it is shorter.
 pub(crate) fn offset(text: &str, line: u32, column: u32) -> usize {
     let before = line.saturating_sub(1) as usize;
     let start = match before.checked_sub(1) {
@@ -15,7 +15,7 @@ pub(crate) fn offset(text: &str, line: u32, column: u32) -> usize {
     start + within.map_or(line.len(), |(at, _)| at)
 }
 
-/// The line and column of a byte.
+/// Returns the line and column of a byte offset.
 pub(crate) fn line_and_column(text: &str, offset: usize) -> (u32, u32) {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
@@ -28,7 +28,7 @@ pub(crate) fn line_and_column(text: &str, offset: usize) -> (u32, u32) {
     (number(line), number(column))
 }
 
-/// The column, in characters, of one that QuickJS gave, which counts bytes.
+/// Converts a column given by QuickJS, which counts bytes, to characters.
 #[cfg(feature = "javascript")]
 pub(super) fn column_of_bytes(text: &str, line: u32, column: u32) -> u32 {
     let start = offset(text, line, 1);

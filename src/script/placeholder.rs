@@ -1,7 +1,7 @@
 //! `{{path}}` in an expression: `"{{baseValue}} * {{multiplier}}"`, `"'{{status}}' === 'ok'"`.
 //!
-//! Outside of a string each becomes a call that reads the path strictly; inside of one the string becomes a sum. The
-//! value is never pasted into the text, so nothing in it is read as code.
+//! Outside of a string, each becomes a call that reads the path strictly; a string that contains some becomes a concatenation.
+//! Values are never pasted into the source, so they cannot be parsed as code.
 
 use pirn_core::script::Path;
 
@@ -17,7 +17,7 @@ pub(super) struct Rewritten {
 pub(super) struct Shifts(Vec<(usize, usize)>);
 
 impl Shifts {
-    /// The byte of the old text that a byte of the new one comes from.
+    /// Returns the offset in the old text that corresponds to an offset in the new one.
     pub(super) fn original(&self, offset: usize) -> usize {
         let next = self.0.partition_point(|(new, _)| *new <= offset);
         let (new, old) = next.checked_sub(1).map_or((0, 0), |last| self.0[last]);
@@ -68,10 +68,10 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
     })
 }
 
-/// A `{{path}}` at the start of `text`, and what follows.
+/// Parses a `{{path}}` at the start of `text`; returns it with the remaining text.
 fn placeholder(text: &str) -> Option<(Path, &str)> {
     let tail = text.strip_prefix("{{")?;
-    // Not past the next one: many that never end would each be looked at to the end of the text.
+    // Stop at the next `{{`: otherwise many unclosed ones would each be searched to the end of the text.
     let (inside, _) = tail
         .split_once("{{")
         .map_or(tail, |(before, _)| before)
@@ -80,7 +80,7 @@ fn placeholder(text: &str) -> Option<(Path, &str)> {
     Some((Path::of_template(inside)?, after))
 }
 
-/// A string literal as it is, or as a sum where `{{path}}`s are in it.
+/// Returns a string literal unchanged, or as a concatenation if it contains `{{path}}`s.
 fn with_sums(literal: &str, quote: char, paths: &mut Vec<Path>, call: &impl Fn(usize) -> String) -> String {
     let mut sum = String::new();
     let mut rest = literal;
@@ -99,7 +99,7 @@ fn with_sums(literal: &str, quote: char, paths: &mut Vec<Path>, call: &impl Fn(u
     if sum == literal { sum } else { format!("({sum})") }
 }
 
-/// The end of the literal at the start of `text`, its closing quote included.
+/// Returns the end of the literal at the start of `text`, including its closing quote.
 fn string_end(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (index, c) in text.char_indices().skip(1) {
@@ -113,7 +113,7 @@ fn string_end(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// True if a `/` after `text` begins a regular expression and does not divide.
+/// Returns whether a `/` after `text` starts a regular expression rather than a division.
 fn begins_pattern(text: &str) -> bool {
     let before = text.trim_end();
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');

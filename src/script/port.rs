@@ -14,8 +14,8 @@ use super::pool::{JobGuard, ScriptPool};
 use super::task::{Done, Task};
 use super::{CodeJob, HostFunctions, JsEvaluator, ScriptSettings};
 
-/// Runs CODE, and the texts that evaluators leave for later, on threads that are started when the first job comes. Scripts
-/// can call `compressMessages` and what [`ScriptPort::with_functions`] adds.
+/// Runs CODE, and the snippets that evaluators defer, on threads that are started on demand. Scripts can call `compressMessages`
+/// and the functions added by [`ScriptPort::with_functions`].
 pub struct ScriptPort {
     settings: ScriptSettings,
     functions: Arc<HostFunctions>,
@@ -23,7 +23,7 @@ pub struct ScriptPort {
     pool: ScriptPool,
 }
 
-/// Finds the tokenizer of a name.
+/// Returns the tokenizer of a name.
 type TokenizerByName = Arc<dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync>;
 
 /// Creates an evaluator for a thread that other work waits for; it defers snippets that may take long. Used for `Ports::evaluator`.
@@ -32,7 +32,7 @@ pub fn evaluator() -> Box<dyn Evaluator> {
 }
 
 impl ScriptPort {
-    /// A port with these settings.
+    /// Creates a port with these settings.
     pub fn new(settings: ScriptSettings) -> Self {
         Self {
             pool: ScriptPool::new(settings.clone()),
@@ -89,8 +89,8 @@ impl Default for ScriptPort {
 }
 
 impl ScriptPort {
-    /// Evaluates, and waits for the answer: for at most the time limit of a text, and what others are before it. For a thread that may
-    /// block.
+    /// Evaluates snippets and waits for the result, for at most their time limit plus the time of earlier jobs. The calling thread
+    /// must be allowed to block.
     pub fn evaluate_here(&self, job: TextJob) -> Outcome {
         self.pool.wait_for(&job.run_id, Task::Texts(job.texts)).outcome
     }
@@ -143,7 +143,7 @@ fn told(done: Done, graph: &Graph) -> ScriptEnd {
     }
 }
 
-/// Of an unknown name, what may have been meant.
+/// Adds a suggestion for an unknown name.
 fn advised(mut error: RunError, graph: &Graph) -> RunError {
     if let Some(meant) = advice(error.code, error.details.as_ref(), graph) {
         error.message = format!("{}: {meant}", error.message);

@@ -29,7 +29,7 @@ use super::interrupt::{Interrupt, Interruption};
 use super::realm_options::RealmOptions;
 use super::{Logs, StopFlag};
 
-/// A compiled text of a realm.
+/// A compiled snippet of a realm.
 #[derive(Clone, Debug)]
 pub(super) struct Compiled(Persistent<Function<'static>>);
 
@@ -49,28 +49,28 @@ pub(super) struct Realm {
     spent: bool,
 }
 
-/// The inputs to a run of a text.
+/// Inputs of one execution of a snippet.
 pub(super) struct Run {
-    /// The values that it sees.
+    /// The values visible to the snippet.
     pub(super) scope: ScopeValues,
-    /// Its `{{path}}`s, by number.
+    /// The snippet's `{{path}}`s, by number.
     pub(super) paths: Arc<[Path]>,
-    /// Of its names those that mean nothing there.
+    /// The snippet's names that are undefined in this scope.
     pub(super) unknown: Vec<Arc<str>>,
     /// For `Math.random`.
     pub(super) seed: Option<u64>,
     /// Its time limit.
     pub(super) time: Duration,
-    /// Stops it from outside.
+    /// Stops the execution from another thread.
     pub(super) stop: Option<StopFlag>,
 }
 
-/// The form in which a text is wrapped.
+/// The kind of wrapper around a snippet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// An expression.
     Expression,
-    /// An expression, in other brackets: what parses in both is one expression.
+    /// An expression in the other kind of brackets: source that parses in both is one expression.
     BracketedExpression,
     /// The body of an async function.
     Script,
@@ -123,12 +123,12 @@ impl Realm {
         })
     }
 
-    /// True once a limit was hit, or something was left running: make a new one.
+    /// Returns whether a limit was exceeded or work was left running: the realm must be replaced.
     pub(super) fn is_spent(&self) -> bool {
         self.spent
     }
 
-    /// Compiles a text that uses `names`.
+    /// Compiles a snippet that uses `names`.
     pub(super) fn compile(&mut self, source: &str, form: Form, names: &Names) -> Result<Compiled, ScriptFault> {
         let label = fresh_label();
         self.watched(|realm| {
@@ -146,7 +146,7 @@ impl Realm {
         })
     }
 
-    /// Runs an expression for its value.
+    /// Evaluates an expression to its value.
     pub(super) fn value(&mut self, compiled: &Compiled, run: Run) -> Result<Value, ScriptFault> {
         self.running(run, |realm, ctx| {
             let text = compiled
@@ -163,7 +163,7 @@ impl Realm {
         })
     }
 
-    /// Runs an expression for its truth.
+    /// Evaluates an expression to its truthiness.
     pub(super) fn truth(&mut self, compiled: &Compiled, run: Run) -> Result<bool, ScriptFault> {
         self.running(run, |realm, ctx| {
             let truth = || {
@@ -202,7 +202,7 @@ impl Realm {
         })
     }
 
-    /// The log since the last call.
+    /// Returns the log lines since the last call.
     pub(super) fn take_logs(&self) -> Logs {
         std::mem::take(&mut self.frame().logs)
     }
@@ -310,7 +310,7 @@ impl Realm {
 }
 
 impl Realm {
-    /// Rewrites the fault where JavaScript found no meaning for a name of the text.
+    /// Rewrites the fault of an undefined name of the snippet.
     fn name_unknown(&self, fault: &mut ScriptFault) {
         let name = fault.message.strip_prefix("ReferenceError: ");
         let Some(name) = name.and_then(|text| text.strip_suffix(" is not defined")) else {
@@ -377,15 +377,15 @@ pub(super) fn out_of_memory() -> ScriptFault {
     ScriptFault::limit("it needs more memory than it may take")
 }
 
-/// The file name of texts in error stacks.
+/// File name of snippets in error stacks.
 const FILE: &str = "text";
 
-/// Line and column in the user's text of the innermost place in a stack that is in it.
+/// Returns the line and column in the snippet of the innermost stack entry within it.
 fn place(stack: &str) -> Option<(u32, u32)> {
     stack.lines().find_map(|line| {
         let (_, place) = line.rsplit_once(&format!("{FILE}:"))?;
         let (line, column) = place.trim_end_matches(')').split_once(':')?;
-        // The wrapper has one line before the text.
+        // The wrapper has one line before the snippet.
         Some((
             line.parse::<u32>().ok()?.checked_sub(1).filter(|line| *line > 0)?,
             column.parse().ok()?,
@@ -400,7 +400,7 @@ pub(super) fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> r
     ctx.eval_with_options(source, options)
 }
 
-/// A function that gives the text's function, once it has the text's names.
+/// Returns a function that takes the snippet's names and returns the snippet's function.
 fn wrapped(source: &str, form: Form, label: &str) -> String {
     // No parentheses around the functions: QuickJS parses everything in parentheses twice, in search of an arrow function.
     format!(
@@ -421,7 +421,7 @@ pub(super) fn function(source: &str, form: Form, label: &str) -> String {
     format!("{before}\n{source}{after} break {label}; }} }}")
 }
 
-/// The call that `{{path}}` number `index` of an expression is rewritten to.
+/// Returns the call that replaces the `{{path}}` with this index in an expression.
 pub(super) fn placeholder_call(index: usize) -> String {
     format!("{PLACEHOLDER}({index})")
 }

@@ -1,4 +1,4 @@
-//! The options of a realm.
+//! Options of a realm.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use super::HostFunctions;
 
 /// Limits and functions of a realm.
 pub(super) struct RealmOptions {
-    /// Bytes that its values may take.
+    /// Maximum bytes of its values.
     pub(super) memory: usize,
-    /// Bytes of stack.
+    /// Maximum stack in bytes.
     pub(super) stack: usize,
-    /// Frozen, for many texts; or for one text only.
+    /// True for a frozen realm of many snippets, false for a realm of one snippet.
     pub(super) shared: bool,
-    /// Functions that texts can call.
+    /// Functions that snippets can call.
     pub(super) functions: Arc<HostFunctions>,
 }

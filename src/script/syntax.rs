@@ -1,4 +1,4 @@
-//! Checks texts when a workflow is loaded; nothing runs.
+//! Checks snippets when a workflow is loaded, without running them.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use pirn_core::script::{FreeName, free_names};
 use super::template::Template;
 use super::{compress, place};
 
-/// Why a text does not parse.
+/// A syntax fault of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFault {
-    /// One sentence for a person.
+    /// One sentence, for display.
     pub message: String,
     /// Line in the snippet, from 1, if the parser reports one.
     pub line: Option<u32>,
@@ -19,10 +19,10 @@ pub struct TextFault {
     pub column: Option<u32>,
 }
 
-/// Checks expressions, scripts and templates. It compiles in one context, made when the first text needs it, so
-/// thousands of texts cost little. Not `Send`: make one for each loading.
+/// Checks expressions, scripts and templates. All are compiled in one context, created for the first snippet, so that thousands of
+/// snippets are cheap to check. Not `Send`: create one for each loading.
 pub struct TextSyntax {
-    /// The functions that CODE can call.
+    /// Names of the functions that CODE can call.
     functions: BTreeSet<String>,
     #[cfg(feature = "javascript")]
     parser: std::cell::RefCell<Option<super::parser::Parser>>,
@@ -46,10 +46,10 @@ impl TextSyntax {
         self
     }
 
-    /// Checks that `text` is one expression (with `{{path}}` for a value).
+    /// Checks that `text` is one expression, which may contain `{{path}}` as a value.
     ///
     /// # Errors
-    /// Why not, and where.
+    /// The fault and its position.
     pub fn check_expression(&self, text: &str) -> Result<(), TextFault> {
         if Self::is_plain(text) {
             return Ok(());
@@ -65,7 +65,7 @@ impl TextSyntax {
     /// Checks that `text` is the body of an async function.
     ///
     /// # Errors
-    /// Why not, and where.
+    /// The fault and its position.
     pub fn check_script(&self, text: &str) -> Result<(), TextFault> {
         self.script_body(text)
     }
@@ -73,7 +73,7 @@ impl TextSyntax {
     /// Checks that `text` is a template.
     ///
     /// # Errors
-    /// Why not, and where.
+    /// The fault and its position.
     #[allow(clippy::unused_self)] // beside its siblings
     pub fn check_template(&self, text: &str) -> Result<(), TextFault> {
         Template::check(text)
@@ -235,11 +235,11 @@ impl TextSyntax {
     }
 }
 
-/// Bytes that a regular expression literal may have.
+/// Maximum length of a regular expression literal in bytes.
 #[cfg(feature = "javascript")]
 const LONGEST_PATTERN: usize = 32 << 10;
 
-/// A second expression, or what else may not follow a whole one.
+/// Fault of a second expression, or of other source after a complete expression.
 #[cfg(feature = "javascript")]
 const MORE: &str = "SyntaxError: the expression is whole before this";
 
@@ -271,7 +271,7 @@ impl TextFault {
         }
     }
 
-    /// With the place in the text that was rewritten.
+    /// Converts the position in the rewritten text to the original one.
     fn moved(self, source: &str, text: &str, shifts: &super::placeholder::Shifts) -> Self {
         let Some((line, column)) = self.line.zip(self.column) else {
             return self;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::worker::{SharedWorker, Worker};
 use super::{CodeJob, CodeOutcome, JsEvaluator, Logs, ScriptSettings, StopFlag};
 
-/// The task of a thread.
+/// The kinds of work of a thread.
 pub(super) enum Task {
     Code(Box<CodeJob>),
     Texts(Texts),
@@ -52,7 +52,7 @@ impl Task {
 }
 
 impl Reins {
-    /// The next job has begun.
+    /// Prepares for the next job.
     pub(super) fn begin(&self, task: &Task) {
         *locked(&self.stop) = match task {
             Task::Code(job) => Some(job.stop.clone()),
@@ -71,7 +71,7 @@ impl Reins {
     /// Kills the worker process, if there is one.
     pub(super) fn kill(&self) {
         if let Some(process) = &mut *locked(&self.process) {
-            // It may have ended by itself.
+            // The process may have exited already.
             let _: std::io::Result<()> = process.kill();
             self.was_killed.store(true, Ordering::Relaxed);
         }
@@ -83,7 +83,7 @@ impl Reins {
         self.was_killed.swap(false, Ordering::Relaxed)
     }
 
-    /// The process that the thread works through; the one before has ended, or is ended here.
+    /// Sets the worker process of the thread. Kills and reaps the previous one, and returns its exit status.
     #[cfg(feature = "javascript")]
     pub(super) fn hold(&self, process: Option<std::process::Child>) -> Option<std::process::ExitStatus> {
         let mut before = std::mem::replace(&mut *locked(&self.process), process)?;

@@ -1,4 +1,4 @@
-//! The threads that scripts run on.
+//! The threads that run scripts.
 //!
 //! 1. Every accepted job is answered once: by its thread, or by the warden after the time limit.
 //! 2. A thread that has not returned at a job's limit is late. One that is late for [`PATIENCE`] is stuck and is replaced. A stuck
@@ -32,13 +32,13 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Time that a thread may be late before it is abandoned.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Time that the end of a pool waits for its threads.
+/// Time to wait for the threads when a pool is dropped.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The callback for a job's result.
 pub(super) type Answer = Box<dyn FnOnce(Done) + Send>;
 
-/// Threads that run scripts, started when jobs come. Dropping it ends them.
+/// Threads that run scripts, started on demand. Dropping the pool ends them.
 pub(super) struct ScriptPool {
     shared: Arc<Shared>,
 }
@@ -60,11 +60,11 @@ struct Job {
 struct Shared {
     settings: ScriptSettings,
     state: Mutex<State>,
-    /// There is a job, or the end.
+    /// Notified for a new job or the end of the pool.
     work: Condvar,
-    /// A thread has ended.
+    /// Notified when a thread has ended.
     left: Condvar,
-    /// A deadline came before the one that the warden waits for, or the end.
+    /// Notified for a deadline earlier than the one for which the warden waits, or the end of the pool.
     alarm: Condvar,
 }
 
@@ -79,7 +79,7 @@ struct State {
     refused: u64,
     is_closed: bool,
     has_warden: bool,
-    /// When the warden looks next; it looks at nothing where that is absent.
+    /// Time of the warden's next check; `None`: nothing to check.
     looks_at: Option<Instant>,
 }
 
@@ -92,12 +92,12 @@ struct Thread {
 enum Phase {
     Idle,
     Running(Running),
-    /// Its job has been answered.
+    /// The job was answered by the warden.
     Late {
         run: Arc<str>,
         since: Instant,
     },
-    /// It has been replaced.
+    /// The thread was replaced.
     Stuck,
 }
 
@@ -106,7 +106,7 @@ struct Running {
     run: Arc<str>,
     deadline: Instant,
     answer: Answer,
-    /// The job's answer at its deadline.
+    /// The answer to the job at its deadline.
     fault: ScriptFault,
 }
 
@@ -127,7 +127,7 @@ impl ScriptPool {
         }
     }
 
-    /// Queues a job. Never blocks; a job that is refused is answered at once.
+    /// Queues a job without blocking; a refused job is answered at once.
     pub(super) fn submit(&self, run: &Arc<str>, task: Task, answer: Answer) -> JobGuard {
         let mut state = self.shared.lock();
         state.next += 1;
@@ -189,7 +189,7 @@ impl Drop for ScriptPool {
         for job in waiting {
             job.refuse(ScriptFault::cancelled().into());
         }
-        // Those that are stuck are left to themselves; and the last one to hold the pool may be one of its threads.
+        // Stuck threads are not joined. The last owner of the pool may itself be one of its threads, which must not join itself.
         let own = std::thread::current().id();
         let deadline = now() + FAREWELL;
         let mut state = self.shared.lock();
@@ -239,7 +239,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why no job is taken now.
+    /// Returns the reason why no job is accepted now.
     fn refusal(&self, state: &State) -> Option<RunError> {
         if state.is_closed {
             return Some(ScriptFault::cancelled().into());
@@ -251,7 +251,7 @@ impl Shared {
             .then(|| overloaded(format!("more than {} scripts wait", self.settings.max_waiting)))
     }
 
-    /// Starts a thread where all are busy and there may be one more.
+    /// Starts a thread if all are busy and the maximum is not reached.
     fn make_room(self: &Arc<Self>, state: &mut State) -> Option<RunError> {
         let alive = state.threads.len() - state.stuck;
         if state.idle > state.queue.len() || alive >= self.settings.threads {
@@ -289,7 +289,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A thread's life.
+    /// Main loop of a thread.
     fn serve(&self, no: u64, reins: &Arc<Reins>) {
         let mut interpreter = Interpreter::new(&self.settings, reins);
         while let Some(task) = self.next_task(no) {
@@ -325,7 +325,7 @@ impl Shared {
         self.left.notify_all();
     }
 
-    /// Waits for a job; none where the pool ends.
+    /// Waits for a job, or returns `None` when the pool ends.
     fn next_task(&self, no: u64) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -387,7 +387,7 @@ impl Shared {
             Phase::Idle | Phase::Late { .. } | Phase::Stuck => None,
         };
         state.idle += 1;
-        // What its run had too many of may have its turn now.
+        // A job that waited because its run used too many threads may be eligible now.
         self.work.notify_one();
         (answer, !is_closed)
     }

@@ -16,7 +16,7 @@ struct Round {
 }
 
 impl Shared {
-    /// The warden's life.
+    /// Main loop of the warden.
     pub(super) fn watch(self: &Arc<Self>) {
         let mut state = self.lock();
         while !state.is_closed || state.threads.values().any(Thread::is_busy) {
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Wakes the warden for a deadline that comes before the one it waits for.
+    /// Wakes the warden for a deadline earlier than the one for which it waits.
     pub(super) fn look_at(&self, state: &mut State, deadline: Instant) {
         if state.looks_at.is_none_or(|looks_at| deadline < looks_at) {
             state.looks_at = Some(deadline);

@@ -1,8 +1,8 @@
-//! The fault of a template that does not parse, in words, and its place.
+//! Messages and positions for templates that do not parse.
 
 use crate::script::{TextFault, place};
 
-/// Characters of a tag that are quoted.
+/// Maximum characters of a quoted tag.
 const QUOTED: usize = 40;
 
 /// A tag in the source of a template.
@@ -15,7 +15,7 @@ struct Tag<'t> {
     is_closed: bool,
 }
 
-/// The reason for which handlebars could not read `source`; `near` is the byte at which it stopped.
+/// Explains why handlebars could not parse `source`; `near` is the byte at which it stopped.
 pub(super) fn of_syntax(source: &str, near: Option<usize>) -> TextFault {
     let tags = tags(source);
     let found = unclosed(&tags).or_else(|| blocks(&tags)).or_else(|| empty(&tags));
@@ -36,7 +36,7 @@ pub(super) fn of_syntax(source: &str, near: Option<usize>) -> TextFault {
     at_byte(source, at, message)
 }
 
-/// A fault about a name, at its first place in a tag.
+/// Creates a fault about a name, at its first occurrence in a tag.
 pub(super) fn about(source: &str, name: &str, message: String) -> TextFault {
     match place_in_tags(source, name) {
         Some(at) => at_byte(source, at, message),
@@ -48,7 +48,7 @@ pub(super) fn about(source: &str, name: &str, message: String) -> TextFault {
     }
 }
 
-/// The first byte of a name, or of a path, in a tag.
+/// Returns the first byte of a name or path in a tag.
 pub(crate) fn place_in_tags(source: &str, name: &str) -> Option<usize> {
     tags(source).iter().find_map(|tag| {
         let mut found = tag.text.match_indices(name);
@@ -77,7 +77,7 @@ fn quoted(text: &str) -> String {
     short
 }
 
-/// The tags that are no comments and not escaped.
+/// Returns all tags except comments and escaped ones.
 fn tags(source: &str) -> Vec<Tag<'_>> {
     let mut tags = Vec::new();
     let mut from = 0;
@@ -95,7 +95,7 @@ fn tags(source: &str) -> Vec<Tag<'_>> {
             () => ("{{", "}}"),
         };
         let end = rest[open.len()..].find(close).map(|end| open.len() + end);
-        // The next tag begins where this one has forgotten to end.
+        // An unclosed tag ends at the start of the next one.
         let next = rest[open.len()..].find("{{").map(|next| open.len() + next);
         let is_closed = end.is_some_and(|end| next.is_none_or(|next| end < next));
         let (inside, length) = match end {
@@ -129,7 +129,7 @@ fn empty(tags: &[Tag<'_>]) -> Option<(usize, String)> {
     Some((tag.at, "a tag is empty: write a path between its brackets".to_owned()))
 }
 
-/// Blocks that do not end, or end as another.
+/// Returns the first block that is not closed, or closed by another name.
 fn blocks(tags: &[Tag<'_>]) -> Option<(usize, String)> {
     let mut open: Vec<(&Tag<'_>, &str)> = Vec::new();
     for tag in tags {

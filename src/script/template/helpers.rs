@@ -1,4 +1,4 @@
-//! Helpers that a template can call, and the text that it writes to.
+//! Helpers that templates can call, and the bounded output of a template.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::script::deadline::now;
 
-/// Helpers of a template: handlebars' own, without `log` (it writes to the host's log), and `json`.
+/// Helpers of templates: those of handlebars except `log` (which writes to the host's log), and `json`.
 pub(super) const HELPERS: &[&str] = &[
     "if", "unless", "each", "with", "lookup", "raw", "eq", "ne", "gt", "gte", "lt", "lte", "and", "or", "not", "len",
     "json", SHOW, LENGTH, STEP,
 ];
 
-/// The names that a template may call: `if`, `each`, `json`, ...
+/// Returns the names of the helpers: `if`, `each`, `json`, ...
 pub fn template_helpers() -> impl Iterator<Item = &'static str> {
     HELPERS
         .iter()
@@ -26,20 +26,20 @@ pub fn template_helpers() -> impl Iterator<Item = &'static str> {
         .filter(|name| ![SHOW, LENGTH, STEP].contains(name))
 }
 
-/// The most steps that may put a text together: pieces, values, turns of loops.
+/// Maximum number of steps to render a template: pieces, values, loop iterations.
 pub(super) const MAX_STEPS: usize = 1_000_000;
 
-/// Counts a turn of a loop: one that writes nothing must end too.
+/// Helper that counts a loop iteration, so that loops without output are bounded too.
 const STEP: &str = "pirn-step";
 
-/// `{{pirn-step}}`, as a helper is called.
+/// `{{pirn-step}}`, parsed as a helper call.
 pub(super) static STEP_TAG: LazyLock<BarTemplate> =
     LazyLock::new(|| BarTemplate::compile(&format!("{{{{{STEP} 0}}}}")).unwrap_or_default());
 
-/// Shows a value.
+/// Helper that formats a value.
 pub(super) const SHOW: &str = "pirn-show";
 
-/// The length of a list or text; of an object its member of that name.
+/// Helper for the length of a list or string; for an object it returns the member of that name.
 pub(super) const LENGTH: &str = "pirn-length";
 
 pub(super) static REGISTRY: LazyLock<Handlebars<'static>> = LazyLock::new(|| {
@@ -91,12 +91,12 @@ impl HelperDef for Step {
     }
 }
 
-/// A text that is being put together, within its limits.
+/// Output of a template, within its limits.
 pub(super) struct Bounded {
     pub(super) text: String,
     steps: usize,
     until: Option<Instant>,
-    /// The limit that it hit.
+    /// The exceeded limit.
     pub(super) over: Option<String>,
 }
 
@@ -138,7 +138,7 @@ fn too_long() -> String {
     format!("the template makes more than {MAX_TEXT} bytes")
 }
 
-/// The JSON of a value, as far as there is room for it.
+/// The JSON of a value, up to the remaining space.
 #[derive(Default)]
 struct BoundedJson(Vec<u8>);
 
@@ -193,7 +193,7 @@ impl HelperDef for ShowJson {
         if value.is_value_missing() {
             return Err(RenderError::strict_error(value.relative_path()));
         }
-        // Inside another helper it is written to a text of handlebars' own, which has no bound.
+        // Inside another helper, handlebars collects output in an unbounded string.
         let mut json = BoundedJson::default();
         serde_json::to_writer(&mut json, value.value()).map_err(std::io::Error::from)?;
         Ok(output.write(&String::from_utf8_lossy(&json.0))?)

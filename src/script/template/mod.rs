@@ -1,7 +1,7 @@
-//! Templates: text with `{{path}}`, blocks and helpers of handlebars.
+//! Templates: text with `{{path}}`, and with the blocks and helpers of handlebars.
 //!
-//! A template that is text and paths is rendered straight from the scope. For one with blocks or helpers, only the
-//! paths that it names are copied into the data it is rendered from.
+//! A template of text and paths is rendered directly from the scope. For one with blocks or helpers, only the paths that it uses
+//! are copied into the data from which it is rendered.
 
 mod fault;
 mod helpers;
@@ -27,22 +27,22 @@ use self::helpers::{Bounded, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use super::{TextFault, place};
 
-/// The deepest nesting of blocks, and of brackets in a tag: handlebars calls itself for each.
+/// Maximum nesting of blocks, and of parentheses in a tag, because handlebars is recursive.
 const MAX_DEPTH: usize = 100;
 
 /// A compiled template.
 #[derive(Debug)]
 pub(super) enum Template {
-    /// Text and paths.
+    /// Text and paths only.
     Plain(PlainText),
-    /// Blocks and helpers too.
+    /// With blocks or helpers.
     Bars(Box<Bars>),
 }
 
 #[derive(Debug)]
 pub(super) struct Bars {
     template: BarTemplate,
-    /// The paths it names, split at their dots; none begins with another.
+    /// The paths that it uses, split at their dots; none is a prefix of another.
     paths: BTreeSet<Vec<String>>,
     /// True if it uses the scope as a whole.
     uses_all: bool,
@@ -53,7 +53,7 @@ impl Template {
         Self::parse(source).map_err(|fault| ScriptFault::template(fault.message))
     }
 
-    /// Checks that a text is a template.
+    /// Checks that `source` is a valid template.
     pub(super) fn check(source: &str) -> Result<(), TextFault> {
         Self::parse(source).map(drop)
     }
@@ -86,12 +86,12 @@ impl Template {
         })))
     }
 
-    /// True if it is text and paths only.
+    /// Returns whether the template consists of text and paths only.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    /// The text; one with blocks or helpers must be done in time.
+    /// Renders the template; one with blocks or helpers must finish in time.
     pub(super) fn render(&self, scope: &dyn Scope, until: Option<Instant>) -> Result<String, ScriptFault> {
         match self {
             Self::Plain(plain) => plain.render(scope),
@@ -122,7 +122,7 @@ impl Bars {
         }
     }
 
-    /// The values of the scope that it names, in the shape the paths have.
+    /// Returns the values of the scope that the template uses, in the structure of their paths.
     fn data(&self, scope: &dyn Scope) -> Value {
         let mut data = Map::new();
         if self.uses_all {
@@ -181,7 +181,7 @@ fn take_along(data: &mut Map<String, Value>, scope: &dyn Scope, path: &[String])
     copy_part(&value, into.0, into.1, rest);
 }
 
-/// Copies the part of `value` at `rest` into `into[key]`. A list on the way is copied whole.
+/// Copies the part of `value` at `rest` into `into[key]`. A list on the path is copied completely.
 fn copy_part(value: &Value, into: &mut Map<String, Value>, key: &str, rest: &[String]) {
     match (value, rest.split_first()) {
         (Value::Object(fields), Some((member, rest))) => {
@@ -203,7 +203,7 @@ fn unrendered(error: &RenderError) -> ScriptFault {
         RenderErrorReason::MissingVariable(path) => {
             ScriptFault::missing_path(RunErrorCode::TemplateError, path.as_deref().unwrap_or("a path"))
         }
-        // Nothing is written but to memory: there is no other reason for writing to fail.
+        // Output is written to memory, so only a limit can cause a write error.
         RenderErrorReason::IOError(limit) => ScriptFault::limit(limit.to_string()),
         reason => ScriptFault::template(reason.to_string()),
     }
@@ -298,13 +298,13 @@ impl Used {
                 }
                 _ => Ok(()),
             },
-            // `@index`, literals, names of helpers.
+            // Names such as `@index`, literals, and helper names are not paths.
             _ => Ok(()),
         }
     }
 }
 
-/// `list` of `list.length`: handlebars has no such member.
+/// Returns the path `list` of `list.length`, because handlebars has no such member.
 fn length_of(parameter: &Parameter) -> Option<BarPath> {
     let Parameter::Path(BarPath::Relative((_, raw))) = parameter else {
         return None;
@@ -312,7 +312,7 @@ fn length_of(parameter: &Parameter) -> Option<BarPath> {
     BarPath::parse(raw.strip_suffix(".length")?).ok()
 }
 
-/// A path is dropped where another one takes it along.
+/// Removes paths that have another path as a prefix.
 fn without_tails(paths: BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
     let mut kept: BTreeSet<Vec<String>> = BTreeSet::new();
     for path in paths {

@@ -1,6 +1,6 @@
-//! A template's text before handlebars reads it.
+//! Preprocessing of a template's source for handlebars.
 
-/// The deepest nesting of blocks and brackets; an `{{else if}}` is a block in a block.
+/// Returns the maximum nesting of blocks and parentheses; an `{{else if}}` is a nested block.
 pub(super) fn depth(source: &str) -> usize {
     let (mut blocks, mut brackets, mut deepest) = (0_usize, 0_usize, 0_usize);
     let mut tags = source.split("{{");
@@ -26,7 +26,7 @@ pub(super) fn depth(source: &str) -> usize {
     deepest.max(blocks + brackets)
 }
 
-/// `nodes["x"].y` and `items[0]` as handlebars writes them: `nodes.[x].y`, `items.[0]`. Only inside of tags.
+/// Converts `nodes["x"].y` and `items[0]` to the notation of handlebars, `nodes.[x].y` and `items.[0]`, within tags only.
 pub(super) fn with_dotted_brackets(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     let mut rest = source;

@@ -1,8 +1,8 @@
-//! The acceptance cases about expressions that SPEC agrees with, by id.
+//! Acceptance cases for expressions that conform to SPEC, by id.
 
 use super::*;
 
-/// `ctx1` of the cases: the names are variables here, as SPEC has no other bare names.
+/// `ctx1` of the cases. Its names are variables here, because SPEC has no other bare names.
 fn ctx1() -> ScopeValues {
     let user = json!({"age": 25, "role": "admin", "name": "John"});
     let variables = json!({"user": user, "isActive": true, "text": "Hello World", "maxAge": 65, "emptyString": ""});
@@ -53,7 +53,7 @@ fn k_expressions_have_their_value() {
 
 #[test]
 fn k25_and_j06_are_errors_that_name_the_name() {
-    // The cases have false. SPEC: a bare name that means nothing is an error.
+    // The cases expect false. SPEC: an undefined bare name is an error.
     for (id, expression) in [("K25", "nonexistent == 123"), ("J06", "nonexistent > 100")] {
         let fault = value_in(&mut patient(), expression, &ctx1()).unwrap_err();
         assert_eq!(fault.code, RunErrorCode::UnknownName, "{id}");
@@ -68,7 +68,7 @@ fn k30_to_k35_are_javascript() {
     let mut value = |expression| value_in(&mut evaluator, expression, &scope);
     assert_eq!(value("(a == 1) && (b == 2)"), Ok(json!(true)), "K30");
     assert_eq!(value("a + 1 == 2"), Ok(json!(true)), "K31");
-    // K33 has no coercion. SPEC: expressions are JavaScript, where `==` coerces and `===` does not.
+    // K33 expects no coercion. SPEC: expressions are JavaScript, where `==` coerces and `===` does not.
     assert_eq!(value("s == 5"), Ok(json!(true)), "K33");
     assert_eq!(value("s === 5"), Ok(json!(false)), "K33");
     assert_error(value("__proto__.x == 1"), RunErrorCode::ScriptError, "__proto__");

@@ -1,4 +1,4 @@
-//! Any text where a template or an expression is expected: answered, within its limits, and nothing is left behind.
+//! Arbitrary text as template or expression is answered within its limits, and leaves no state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::super::template::Template;
 use super::super::{ExpressionLimits, JsEvaluator, TextSyntax};
 use super::{patient, value_in};
 
-/// Pieces that mean something to the parser of templates.
+/// Pieces with a meaning for the template parser.
 const BARS: &[&str] = &[
     "{{",
     "}}",
@@ -76,7 +76,7 @@ const BARS: &[&str] = &[
     "日本",
 ];
 
-/// Pieces that mean something to JavaScript.
+/// Pieces with a meaning for JavaScript.
 const SCRIPT: &[&str] = &[
     "(",
     ")",

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Far more than any of them takes; far less than for ever.
+/// Much longer than any of these takes, and finite.
 const BOUND: Duration = Duration::from_secs(20);
 
 #[allow(clippy::disallowed_methods)] // the promise is about real time

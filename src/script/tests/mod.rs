@@ -1,4 +1,4 @@
-//! Promises of the evaluator, and the acceptance cases about expressions.
+//! Tests of the evaluator, and the acceptance cases for expressions.
 
 mod cases;
 mod code;
@@ -28,7 +28,7 @@ fn patient() -> JsEvaluator {
     })
 }
 
-/// A scope with these variables and this input.
+/// Creates a scope with these variables and this input.
 fn scope(variables: &Value, input: &Value) -> ScopeValues {
     let variables = variables.as_object().unwrap();
     ScopeValues {
@@ -54,7 +54,7 @@ fn fault(unevaluated: Unevaluated) -> ScriptFault {
     }
 }
 
-/// The value of an expression over nothing.
+/// Evaluates an expression with an empty scope.
 fn value(expression: &str) -> Result<Value, ScriptFault> {
     value_in(&mut patient(), expression, &scope(&json!({}), &json!(null)))
 }

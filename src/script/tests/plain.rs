@@ -1,4 +1,4 @@
-//! A plain path without JavaScript gives what JavaScript gives.
+//! Plain paths evaluate to the same values with and without JavaScript.
 
 use super::*;
 use pirn_core::script::Plain;
@@ -55,7 +55,7 @@ fn member_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Expressions of the grammar that needs no JavaScript, and a little beyond it.
+/// Expressions of the grammar that needs no JavaScript, and slightly beyond it.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         3 => path(),
@@ -124,7 +124,7 @@ proptest! {
         let mut evaluator = patient();
         for expression in expressions {
             let Some(plain) = Plain::read(&expression) else { continue };
-            // As a comma's second operand it is plain no more, and JavaScript evaluates it.
+            // As the second operand of a comma it is not plain, so JavaScript evaluates it.
             let script = format!("(0, ({expression}))");
             prop_assert!(Plain::read(&script).is_none());
             if let Some(value) = plain.value(&scope) {

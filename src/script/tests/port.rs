@@ -1,4 +1,4 @@
-//! Promises of the port that engines run CODE through.
+//! Tests of the port through which engines run CODE.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex};
@@ -104,7 +104,7 @@ fn dropping_the_handle_stops_the_script() {
     assert_eq!(heard.recv().unwrap().unwrap_err().code, RunErrorCode::Cancelled);
 }
 
-/// A function that holds its script until the gate is opened.
+/// A function that blocks its script until the gate is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -137,7 +137,7 @@ fn too_many_waiting_jobs_are_refused_and_every_job_is_answered_once() {
         ..patient_settings()
     };
     let port = ScriptPort::new(settings).with_functions(gate.functions());
-    // All but one thread are the run's, one job waits: of two more than that, one must be refused.
+    // The run may use all threads but one, and one job may wait: of two further jobs, one must be refused.
     let jobs: Vec<_> = (0..5)
         .map(|_| start(&port, "return hold()", &ScopeValues::default()))
         .collect();
@@ -215,7 +215,7 @@ fn a_stuck_script_is_answered_and_its_thread_replaced() {
         let (_handle, heard) = start_of(&port, run, "return hold()", &ScopeValues::default());
         assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
     }
-    // Answered by a thread that is neither of the two.
+    // Answered by a thread other than the two.
     let (_handle, heard) = start_of(&port, "c", "return 1", &ScopeValues::default());
     assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(1))));
     while port.stats().stuck < 2 {

@@ -223,7 +223,7 @@ fn a_result_is_made_of_what_its_own_text_was_given() {
 fn memory_that_a_text_has_filled_is_not_missed_by_the_next() {
     let mut evaluator = patient();
     let nothing = scope(&json!({}), &json!(null));
-    // A list that holds itself stays until garbage is looked for.
+    // A list that contains itself stays allocated until garbage collection.
     let fill = "(() => { const list = ['x'.repeat(5e7)]; list.push(list) })()";
     assert_eq!(value_in(&mut evaluator, fill, &nothing), Ok(json!(null)));
     let needs = "'y'.repeat(3e7).length";

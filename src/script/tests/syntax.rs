@@ -1,4 +1,4 @@
-//! Texts are checked without being run.
+//! Snippets are checked without being run.
 
 use crate::script::TextSyntax;
 

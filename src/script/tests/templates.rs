@@ -110,7 +110,7 @@ fn snippets_are_kept_by_graph_and_index() {
     }
 }
 
-/// A graph of nothing but texts.
+/// Creates a graph that contains only snippets.
 fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
     use pirn_core::graph::{Snippet, SnippetKind};
 

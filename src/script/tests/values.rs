@@ -1,4 +1,4 @@
-//! Values into JavaScript and back.
+//! Conversion of values to JavaScript and back.
 
 use super::*;
 use proptest::prelude::*;

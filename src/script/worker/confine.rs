@@ -35,7 +35,7 @@ pub(super) fn confine(memory: usize) -> Result<()> {
     Ok(())
 }
 
-/// Lets the process run for so long, and a little longer, from now on.
+/// Limits the process's CPU time to this duration plus a few seconds, from now.
 #[cfg(unix)]
 pub(super) fn allow_time(time: Duration) {
     use rustix::process::Resource;
@@ -79,7 +79,7 @@ fn filter_calls() -> Result<()> {
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     };
 
-    // By a call's first argument: a descriptor, or a process.
+    // Filters by a call's first argument: a descriptor or a process.
     let only_on = |number: u64| -> std::result::Result<Vec<SeccompRule>, seccompiler::BackendError> {
         let is_it = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, number)?;
         Ok(vec![SeccompRule::new(vec![is_it])?])

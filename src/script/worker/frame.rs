@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::script::Logs;
 
-/// Parts of a frame: a text names fewer values.
+/// Maximum parts of a frame; a snippet uses fewer values.
 const MAX_PARTS: u32 = 1 << 20;
 
 pub(super) struct Frame<H> {
@@ -22,7 +22,7 @@ pub(super) struct Frame<H> {
     pub(super) parts: Vec<Value>,
 }
 
-/// A message of an engine.
+/// A message from an engine.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Request {
     Value {
@@ -44,14 +44,14 @@ pub(super) enum Request {
         functions: Vec<Arc<str>>,
         seen: SeenBy,
     },
-    /// The return value of a function that was called: a part, or an error.
+    /// The return value of a called function: a part, or an error.
     Returned { error: Option<String> },
 }
 
-/// A message of a worker.
+/// A message from a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// A part is the result.
+    /// The script ended; a part is its result.
     Done { logs: Lines },
     Fault {
         code: RunErrorCode,
@@ -59,7 +59,7 @@ pub(super) enum Reply {
         details: Option<Value>,
         logs: Lines,
     },
-    /// The script calls a function of the host; the parts are its arguments.
+    /// The script calls a host function; the parts are its arguments.
     Call { name: Arc<str> },
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Lines {
     dropped: u64,
 }
 
-/// The values that a text sees, in the order of a frame's parts.
+/// Names of the values visible to a snippet, in the order of a frame's parts.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct SeenBy {
     input: bool,
@@ -82,7 +82,7 @@ pub(super) struct SeenBy {
 }
 
 impl SeenBy {
-    /// The values of a scope that a text with these names sees.
+    /// Returns the values of a scope that a snippet with these names can see.
     pub(super) fn scope(names: &Names, values: &ScopeValues) -> (Self, Vec<Value>) {
         let names_one_of = |wanted: &[&str]| names.bare().any(|name| wanted.contains(&&**name));
         let seen = Self {
@@ -149,7 +149,7 @@ impl<H: Serialize + DeserializeOwned> Frame<H> {
                 .checked_sub(length)
                 .ok_or_else(|| broken("a message is too large"))?;
             let mut bytes = Vec::new();
-            // Not the room that it claims to take: what comes counts.
+            // Allocate for received bytes only, not for the announced length, which is not trusted.
             let read = from.by_ref().take(length as u64).read_to_end(&mut bytes)?;
             if read < length {
                 return Err(ErrorKind::UnexpectedEof.into());

@@ -29,16 +29,16 @@ use super::{CodeJob, CodeOutcome, HostFunctions, Logs, ScriptSettings, WorkerPro
 /// Bytes of a worker's reply in addition to the limit of its values.
 const SLACK: usize = 1 << 20;
 
-/// A worker process, and how to start another.
+/// A worker process, with the settings to start another.
 pub(super) struct Worker {
     program: WorkerProgram,
-    /// Bytes that a script's values may take.
+    /// Maximum bytes of a script's values.
     memory: usize,
     reins: Arc<Reins>,
     pipes: Option<Pipes>,
 }
 
-/// A worker that expressions and CODE of one thread share.
+/// A worker shared by expressions and CODE of one thread.
 #[derive(Clone)]
 pub(super) struct SharedWorker(Rc<RefCell<Worker>>);
 
@@ -163,7 +163,7 @@ fn lost(status: Option<std::process::ExitStatus>, error: &std::io::Error) -> Scr
     }
     #[cfg(unix)]
     if let Some(signal) = status.as_ref().and_then(std::os::unix::process::ExitStatusExt::signal) {
-        // Memory that can not be had ends a process by SIGABRT.
+        // A failed allocation ends a process by SIGABRT.
         return match signal {
             6 => super::realm::out_of_memory(),
             _ => ScriptFault::limit(format!("its process was ended by signal {signal}")),

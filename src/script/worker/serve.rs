@@ -13,8 +13,8 @@ use super::confine::{allow_time, confine};
 use super::frame::{Frame, Reply, Request};
 use crate::script::{CodeJob, CodeLimits, ExpressionLimits, HostFunctions, JsEvaluator, Logs, StopFlag, WorkerProgram};
 
-/// Serves scripts, where this process was started as a worker ([`WorkerProgram`]), until its engine has enough of it. To be
-/// called first in `main`: nothing may be open that a script must not reach.
+/// Serves scripts if this process was started as a worker ([`WorkerProgram`]), until its engine closes the connection. Call it
+/// first in `main`: no resource may be open that scripts must not reach.
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
@@ -37,7 +37,7 @@ pub fn serve_worker() -> Option<ExitCode> {
     })
 }
 
-/// The engine's next request.
+/// Reads the engine's next request.
 fn hear() -> std::io::Result<Frame<Request>> {
     Frame::read(&mut stdin().lock(), usize::MAX)
 }
@@ -46,7 +46,7 @@ fn say(reply: &Frame<Reply>) -> std::io::Result<()> {
     reply.write(&mut BufWriter::new(stdout().lock()))
 }
 
-/// Has the engine call a function of the host.
+/// Calls a host function through the engine.
 fn call(name: &Arc<str>, arguments: Vec<Value>) -> Result<Value, String> {
     let head = Reply::Call { name: Arc::clone(name) };
     let call = Frame { head, parts: arguments };
