@@ -34,19 +34,19 @@ pub const DEFAULT_SEEDS: u64 = 100;
 /// Check of a run that has ended; the error describes the fault.
 type Check = Box<dyn FnMut(&RunReport) -> Result<(), String>>;
 
-/// The result of the seeds that were played.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Simulation {
-    /// The first seed; the others follow it.
+    /// The first seed; the others are consecutive.
     pub first_seed: u64,
     /// Number of requested seeds.
     pub seeds: u64,
     /// Number of seeds that were run.
     pub played: u64,
-    /// Runs by the status they ended with.
+    /// Number of runs by final status.
     pub statuses: BTreeMap<ThreadStatus, u64>,
-    /// Runs that failed.
+    /// Number of failed runs.
     pub failed: u64,
     /// True if [`Simulator::stop_when`] ended the simulation.
     pub interrupted: bool,
@@ -55,13 +55,13 @@ pub struct Simulation {
     pub failure: Option<Failure>,
 }
 
-/// A run that failed.
+/// A failed run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// The seed that gives it again.
+    /// The seed that reproduces the run.
     pub seed: u64,
-    /// The reason, in words.
+    /// Description of the failure.
     pub message: String,
     /// The run.
     pub report: Arc<RunReport>,
@@ -70,9 +70,9 @@ pub struct Failure {
 /// The progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Seeds played so far.
+    /// Number of seeds run so far.
     pub played: u64,
-    /// Runs that failed so far.
+    /// Number of failed runs so far.
     pub failed: u64,
 }
 
@@ -96,8 +96,8 @@ impl fmt::Display for SimulateError {
 
 impl std::error::Error for SimulateError {}
 
-/// A simulation of what `build` describes, to be set up and [run](Simulator::run). It is built anew for every seed, its
-/// clock and seed are not used.
+/// Creates a simulation of the engine that `build` describes; configure it and [run](Simulator::run) it. An engine is built for
+/// every seed; the builder's clock and seed are not used.
 pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
     Simulator {
         build: Box::new(build),
@@ -115,7 +115,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
     }
 }
 
-/// A simulation to run, and its options.
+/// Builder of a simulation.
 pub struct Simulator {
     build: Box<dyn FnMut() -> EngineBuilder>,
     workflow: Option<String>,
@@ -132,35 +132,35 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// The workflow (default: the first of the files that is not a triggered sub-workflow).
+    /// Sets the workflow (default: the first of the files that is not a triggered sub-workflow).
     #[must_use]
     pub fn workflow(mut self, id: impl Into<String>) -> Self {
         self.workflow = Some(id.into());
         self
     }
 
-    /// The runs' input (default null): a JSON value, or anything that becomes one.
+    /// Sets the runs' input (default null): a JSON value, or anything that serializes to one.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         self.input = input_of(input);
         self
     }
 
-    /// The start of the main thread's conversation.
+    /// Sets the start of the main thread's conversation.
     #[must_use]
     pub fn conversation(mut self, messages: impl Into<History>) -> Self {
         self.conversation = messages.into();
         self
     }
 
-    /// Pinned context, laid over the workflow's.
+    /// Sets pinned context in addition to the workflow's; its sections take precedence.
     #[must_use]
     pub fn pinned(mut self, pinned: Pinned) -> Self {
         self.pinned = pinned;
         self
     }
 
-    /// Metadata of the runs, as [`RunBuilder::metadata`](crate::RunBuilder::metadata).
+    /// Sets metadata of the runs, as [`RunBuilder::metadata`](crate::RunBuilder::metadata) does.
     #[must_use]
     pub fn metadata<K: Into<String>, V: Into<Value>>(mut self, entries: impl IntoIterator<Item = (K, V)>) -> Self {
         let entries = entries.into_iter();
@@ -168,35 +168,35 @@ impl Simulator {
         self
     }
 
-    /// The seeds (default 0 to [`DEFAULT_SEEDS`]).
+    /// Sets the range of seeds (default 0 to [`DEFAULT_SEEDS`]).
     #[must_use]
     pub fn seeds(mut self, seeds: Range<u64>) -> Self {
         self.seeds = seeds;
         self
     }
 
-    /// Plays on after a run that failed, to count them (default: the first is enough).
+    /// Continues after a failed run, to count all failures (default: stops after the first).
     #[must_use]
     pub fn keep_going(mut self, keeps_going: bool) -> Self {
         self.keeps_going = keeps_going;
         self
     }
 
-    /// The check of each run: an error, in words, makes it a failure (default: that it did not complete).
+    /// Sets the check of each run: it fails if the check returns an error (default: if it did not complete).
     #[must_use]
     pub fn check(mut self, check: impl FnMut(&RunReport) -> Result<(), String> + 'static) -> Self {
         self.check = Box::new(check);
         self
     }
 
-    /// Called with every run that was started.
+    /// Sets a function that is called with every started run.
     #[must_use]
     pub fn on_start(mut self, call: impl FnMut(&RunHandle) + 'static) -> Self {
         self.on_start = Box::new(call);
         self
     }
 
-    /// Called after every run.
+    /// Sets a function that is called after every run.
     #[must_use]
     pub fn on_progress(mut self, call: impl FnMut(Progress) + 'static) -> Self {
         self.on_progress = Box::new(call);
@@ -279,7 +279,7 @@ fn completed(report: &RunReport) -> Result<(), String> {
 }
 
 impl fmt::Display for Simulation {
-    /// The runs by status, and the first that failed.
+    /// Formats the runs by status, and the first failure.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let statuses: Vec<String> = self
             .statuses

@@ -16,23 +16,23 @@ use super::spans::Spans;
 use crate::engine::WeakEngine;
 use crate::{Engine, Event, EventFilter, Events, Heard};
 
-/// Events that may wait to become spans.
+/// Maximum number of buffered events.
 const BUFFER: usize = 65_536;
 
-/// Spans that are sent at once.
+/// Maximum number of spans in one request.
 const BATCH: usize = 512;
 
-/// Time that a span may wait for others to be sent with.
+/// Maximum time that a span waits for others to fill a batch.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Time that the collector may take for a batch.
+/// Timeout of a request to the collector.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Options of the export: its destination and the content of spans.
 #[derive(Clone, Debug, Default)]
 pub struct TelemetryOptions {
-    /// The collector's address for traces, such as `http://127.0.0.1:4318/v1/traces` (default: the environment's
-    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`, else that one).
+    /// The collector's URL for traces, such as `http://127.0.0.1:4318/v1/traces` (default: the environment's
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`, else that URL).
     pub endpoint: Option<String>,
     /// `service.name` (default `pirn`).
     pub service_name: Option<String>,
@@ -40,18 +40,18 @@ pub struct TelemetryOptions {
     pub has_contents: bool,
 }
 
-/// Spans of an engine's runs on their way to a collector.
+/// The export of spans of an engine's runs to a collector.
 #[derive(Debug)]
 pub struct Telemetry {
     thread: JoinHandle<()>,
 }
 
 impl Telemetry {
-    /// Sends the spans of every run from now on, until the engine has stopped. What the collector does not take is lost, and
-    /// logged; no run waits for it.
+    /// Exports the spans of every run from now on, until the engine has stopped. Spans that the collector does not accept are
+    /// logged and lost; runs do not wait for the export.
     ///
     /// # Errors
-    /// A sentence where the options make no exporter.
+    /// A sentence, if the exporter cannot be created with these options.
     pub fn start(engine: &Engine, options: TelemetryOptions) -> Result<Self, String> {
         let filter = EventFilter {
             run_id: None,
@@ -68,7 +68,7 @@ impl Telemetry {
         Ok(Self { thread })
     }
 
-    /// Waits until everything is sent. The engine has been shut down before.
+    /// Waits until all spans are sent. Shut down the engine first.
     pub fn finish(self) {
         if self.thread.join().is_err() {
             tracing::error!("the exporter's thread panicked");

@@ -1,9 +1,9 @@
-//! Names of spans and attributes: those of OpenTelemetry's conventions for generative AI, and Pirn's own.
+//! Names of spans and attributes: those of OpenTelemetry's conventions for generative AI, and Pirn's.
 
-/// The version of the conventions that these names are from.
+/// The version of the conventions from which these names are taken.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
 
-/// The instrumentation's own name.
+/// Name of the instrumentation scope.
 pub const SCOPE: &str = "pirn";
 
 /// The operation of a span.
@@ -21,21 +21,21 @@ pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 pub const TOOL_NAME: &str = "gen_ai.tool.name";
 /// The model's id for a call.
 pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
-/// The arguments of the tool call; on request only.
+/// The arguments of the tool call; only if contents are exported.
 pub const TOOL_CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
-/// The tool's answer; on request only.
+/// The tool's result; only if contents are exported.
 pub const TOOL_CALL_RESULT: &str = "gen_ai.tool.call.result";
-/// The model's reply; on request only.
+/// The model's reply; only if contents are exported.
 pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 /// Tokens of the request, as the provider reported them, cached ones included.
 pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
-/// Those of them that were read from the provider's cache.
+/// Request tokens that were read from the provider's cache.
 pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
-/// Those of them that were written to it.
+/// Request tokens that were written to the provider's cache.
 pub const CACHE_CREATION_TOKENS: &str = "gen_ai.usage.cache_creation.input_tokens";
 /// Tokens of the reply, reasoning included.
 pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
-/// A stable code of what went wrong.
+/// A stable error code.
 pub const ERROR_TYPE: &str = "error.type";
 
 /// The run.

@@ -1,4 +1,4 @@
-//! The table event to span.
+//! Conversion of events to spans.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::names;
 /// Maximum number of runs with open spans; beyond it, the spans of one run are dropped.
 const MAX_RUNS: usize = 100_000;
 
-/// The spans of all runs that are under way.
+/// The open spans of all runs in progress.
 pub(super) struct Spans {
     runs: BTreeMap<Arc<str>, Run>,
     scope: InstrumentationScope,
@@ -28,9 +28,9 @@ pub(super) struct Spans {
 #[derive(Default)]
 struct Run {
     threads: BTreeMap<Arc<str>, Thread>,
-    /// Forks that have begun, the last one last: the thread and its path ids.
+    /// Forks that have started, the latest last: the thread and its path ids.
     forks: Vec<(Arc<str>, Value)>,
-    /// The thread that called or triggered another, by the other.
+    /// The thread that called or triggered another, by the other thread.
     callers: BTreeMap<String, Arc<str>>,
 }
 
@@ -54,7 +54,7 @@ struct Wait {
     node: String,
 }
 
-/// Something that has begun.
+/// The start of a span.
 struct Open {
     sequence: u64,
     began: u64,
@@ -69,7 +69,7 @@ struct Chat {
     is_first: bool,
 }
 
-/// A span as far as its kind decides it.
+/// The parts of a span that depend on its kind.
 struct Shape<'a> {
     id: SpanId,
     parent: Option<SpanId>,
@@ -94,7 +94,7 @@ impl Spans {
         }
     }
 
-    /// The types of events that it needs.
+    /// Returns the event types that the conversion needs.
     pub(super) fn types() -> Vec<EventType> {
         vec![
             EventType::ThreadStarted,
@@ -120,17 +120,17 @@ impl Spans {
         ]
     }
 
-    /// True while a thread of a run is open.
+    /// Returns whether a thread of the run is open.
     pub(super) fn knows(&self, run_id: &str) -> bool {
         self.runs.contains_key(run_id)
     }
 
-    /// The spans that an event ends.
+    /// Returns the spans that an event completes.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<SpanData> {
         let mut out = Vec::new();
         let event_type = event.raised.event_type;
         if event_type != EventType::ThreadStarted && !self.runs.contains_key(&event.run_id) {
-            // It comes after the last thread's end.
+            // The event arrived after the end of the last thread.
             return out;
         }
         let run = self.runs.entry(Arc::clone(&event.run_id)).or_default();

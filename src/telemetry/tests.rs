@@ -43,7 +43,7 @@ const WORKFLOWS: &str = r#"{"workflows": [
         {"content": "a secret thought", "toolCalls": [{"id": "c1", "name": "clock", "arguments": {"zone": "secret"}}]},
         {"content": "noon"}]}]}"#;
 
-/// Every event of a run under virtual time.
+/// Returns all events of a run under virtual time.
 fn events(workflow: &str) -> Vec<Event> {
     let engine = Engine::builder()
         .workflows(WORKFLOWS)
@@ -153,7 +153,7 @@ fn a_wait_is_a_span_of_its_own_and_a_wait_for_a_person_is_none() {
     assert_eq!(spans.len(), 2, "{spans:?}");
 }
 
-/// Events of one thread, a second apart.
+/// Creates events of one thread, a second apart.
 fn told(raised: impl IntoIterator<Item = RaisedEvent>) -> Vec<Event> {
     let event = |(sequence, raised): (u64, RaisedEvent)| Event {
         sequence,

@@ -1,7 +1,6 @@
 //! Tokenizers by name.
 //!
-//! The tables of OpenAI's tokenizers take a moment to read: they are read when the first text is counted, once in a
-//! process.
+//! Reading the tables of OpenAI's tokenizers takes noticeable time, so each is read once per process, when it is first used.
 
 #[cfg(feature = "tiktoken")]
 mod tiktoken;

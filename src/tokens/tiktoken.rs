@@ -29,7 +29,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|one| one.name)
 }
 
-/// The one that a tokenizer's or a model's name means.
+/// Returns the tokenizer with the name of a tokenizer or model.
 pub(super) fn of(name: &str) -> Option<Arc<dyn Tokenizer>> {
     use tiktoken_rs::tokenizer::Tokenizer as Known;
 
@@ -150,7 +150,7 @@ mod tests {
         for class in CLASSES {
             count(class, 200_000);
         }
-        // These used to panic.
+        // Regression: these inputs caused a panic.
         for class in [" ", "\t"] {
             count(class, 1_200_000);
         }

@@ -16,18 +16,18 @@ pub enum Approval {
     /// Calls run without approval.
     #[default]
     Never,
-    /// Each call: it is a question of its run, like that of a USER_INTERACTION node.
+    /// Each call becomes a question of its run, like that of a USER_INTERACTION node.
     Ask,
 }
 
-/// A call that is decided on.
+/// A call to be decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
     /// The tool's name.
     pub tool: String,
-    /// Its arguments; they fit the tool's schema.
+    /// The arguments, which match the tool's schema.
     pub arguments: Value,
-    /// The model's id of the call.
+    /// The call's id, assigned by the model.
     pub call_id: String,
     /// Run, thread and node of the call; `None` for a call outside of a run.
     pub caller: Option<CallContext>,
@@ -40,7 +40,7 @@ pub struct ApprovalRequest {
 /// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may run.
+    /// The call is allowed.
     Allow,
     /// The call is refused; the model receives the reason.
     Refuse(String),
@@ -53,7 +53,7 @@ pub enum Verdict {
 pub struct Elicitation {
     /// The tool's name.
     pub tool: String,
-    /// The model's id of the call.
+    /// The call's id, assigned by the model.
     pub call_id: String,
     /// Location in the run from which the call comes; `None` for a call outside of a run.
     pub caller: Option<CallContext>,
@@ -61,10 +61,10 @@ pub struct Elicitation {
     pub question: Question,
 }
 
-/// Answers elicitations; none declines.
+/// Answers elicitations; `None` declines.
 type Elicit = dyn Fn(Elicitation) -> BoxFuture<'static, Option<Value>> + Send + Sync;
 
-/// The code or person that answers elicitations.
+/// The code that answers elicitations.
 #[derive(Clone)]
 pub(super) struct Elicitations(Arc<Elicit>);
 
@@ -97,18 +97,18 @@ impl Elicitations {
     }
 }
 
-/// Decides at once.
+/// Decides synchronously.
 type Decide = dyn Fn(&ApprovalRequest) -> Verdict + Send + Sync;
 
-/// Decides after a while.
+/// Decides asynchronously.
 type DecideLater = dyn Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync;
 
 /// The code that decides on calls.
 #[derive(Clone)]
 pub(super) enum Approver {
-    /// Code that answers at once.
+    /// Code that answers synchronously.
     InPlace(Arc<Decide>),
-    /// Code that waits for the outside world.
+    /// Code that answers asynchronously.
     Waiting(Arc<DecideLater>),
 }
 

@@ -12,7 +12,7 @@ use super::schema_size::is_bounded;
 /// Maximum characters of a displayed fault, which quotes the value or the schema.
 const SHOWN: usize = 400;
 
-/// Checks the arguments of one tool.
+/// Checker of one tool's arguments.
 pub(super) struct Checker {
     schema: Value,
     #[cfg(feature = "tools")]
@@ -20,7 +20,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// Reads a tool's schema, once.
+    /// Compiles a tool's schema, once.
     pub(super) fn new(schema: Value) -> Self {
         Self {
             #[cfg(feature = "tools")]
@@ -31,7 +31,7 @@ impl Checker {
         }
     }
 
-    /// The schema, where all of it can be checked; else one that takes any arguments.
+    /// Returns the schema if it can be checked completely, otherwise one that accepts any arguments.
     pub(super) fn schema(&self) -> Value {
         #[cfg(feature = "tools")]
         if self.whole.is_none() {
@@ -58,7 +58,7 @@ impl Checker {
     }
 }
 
-/// Nested schemas that are looked into.
+/// Maximum depth of nested schemas that are checked.
 const MOST_DEPTH: usize = 16;
 
 fn check(schema: &Value, given: &Value) -> Result<(), String> {

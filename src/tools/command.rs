@@ -19,20 +19,20 @@ use super::output::{Head, tail};
 use super::process::Process;
 use super::template::Template;
 
-/// Bytes of stderr's end, and of stdout's beginning, that a failure shows.
+/// Maximum bytes in an error message of stderr's end and of stdout's beginning.
 const SHOWN: usize = 4 * 1024;
 
 /// Result of a program without output: providers reject empty results.
 const SILENT: &str = "(no output)";
 
-/// A program behind a tool.
+/// A tool that starts a program.
 pub(super) struct CommandTool {
     spec: ToolSpec,
     config: CommandConfig,
     limit: usize,
 }
 
-/// The inputs of one call.
+/// Inputs of one call.
 struct Call {
     arguments: Vec<String>,
     stdin: Option<String>,
@@ -85,13 +85,13 @@ impl Tool for CommandTool {
     }
 }
 
-/// The arguments of one call: what names an absent argument is left out, a list alone becomes several.
+/// Returns the arguments of one call. Those that refer to an absent argument are omitted; one that is only a list becomes several.
 ///
 /// # Errors
-/// A sentence: the program would take a value of the call for an option, which its author has not given to the caller.
+/// A sentence, if the program would parse a value of the call as an option and the config does not allow that.
 fn written(config: &CommandConfig, given: &Value) -> Result<Vec<String>, String> {
     let mut arguments = Vec::with_capacity(config.args.len());
-    // After `--` programs take nothing for an option.
+    // After `--`, programs parse no options.
     let mut is_checked = !config.allow_dashes;
     let mut put = |value: &Value, template: &Template| {
         let text = text_of(value).into_owned();
@@ -180,7 +180,7 @@ fn part(name: &str, text: &str) -> String {
     format!("\n{name}:\n{}", text.trim_end())
 }
 
-/// Writes the input and closes it. A program that does not read it has its reasons.
+/// Writes the input and closes it. A write error is only logged, because a program need not read its input.
 async fn feed(into: Option<ChildStdin>, text: String) {
     if let Some(mut into) = into
         && let Err(error) = into.write_all(text.as_bytes()).await

@@ -15,13 +15,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Programs that have been marked.
+/// Number of marks assigned so far.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The variable that has a program's mark.
+/// Environment variable that contains a program's mark.
 pub(super) const MARK: &str = "PIRN_PROGRAM";
 
-/// A mark that no other program has.
+/// Returns a unique mark.
 pub(super) fn mark() -> String {
     static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0_u8));
     format!("{:016x}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed))
@@ -71,7 +71,7 @@ mod linux {
     const MOST_LOOKS_AT_BARE: u32 = 20;
     const BETWEEN_LOOKS: Duration = Duration::from_micros(500);
 
-    /// The flag of a thread of the kernel's own, which never has an environment.
+    /// Flag of kernel threads, which have no environment.
     const OF_THE_KERNEL: u32 = 0x0020_0000;
 
     static ADOPTS: AtomicBool = AtomicBool::new(false);
@@ -82,12 +82,12 @@ mod linux {
         Ok(())
     }
 
-    /// A line of the table of processes.
+    /// An entry of the process table.
     struct Line {
         parent: u32,
         is_over: bool,
         is_of_the_kernel: bool,
-        /// In ticks since the system's start.
+        /// Start time in clock ticks since the system's boot.
         began: u64,
     }
 
@@ -96,7 +96,7 @@ mod linux {
         let table = table(&listed());
         let mut family = BTreeSet::new();
         let mut generation = BTreeSet::from([program]);
-        // The number may be another program's by now.
+        // The process id may have been reused by another program.
         if table.get(&program).is_none_or(|line| line.parent != std::process::id()) {
             return family;
         }
@@ -140,7 +140,7 @@ mod linux {
         });
     }
 
-    /// The programs of a table that are to end.
+    /// Processes of a table that must be killed.
     #[derive(Default)]
     struct Found {
         programs: Vec<u32>,
@@ -148,10 +148,10 @@ mod linux {
         is_anybody_missed: bool,
     }
 
-    /// The programs with a mark in their environment.
+    /// Processes with a mark in their environment.
     struct Marked {
         entry: Vec<u8>,
-        /// Those that have no environment at all, and are not waited for again.
+        /// Processes without any environment, for which no further reads are attempted.
         bare: BTreeSet<u32>,
     }
 
@@ -177,8 +177,8 @@ mod linux {
                 if of(id).is_none_or(|line| line.is_over) {
                     return None;
                 }
-                // One that is just becoming another program (execve) has no environment for a moment, and no arguments. They were
-                // read before the environment: afterwards it may be another program already.
+                // During execve a process briefly has neither environment nor arguments. The arguments were read before the
+                // environment; read afterwards, they could belong to the new program.
                 bare_looks = if had_arguments { bare_looks + 1 } else { 0 };
                 if bare_looks == MOST_LOOKS_AT_BARE {
                     break;
@@ -245,7 +245,7 @@ mod linux {
         }
     }
 
-    /// The numbers of all processes that can be seen.
+    /// Returns the ids of all visible processes.
     fn listed() -> BTreeSet<u32> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         entries
@@ -253,7 +253,7 @@ mod linux {
             .collect()
     }
 
-    /// The lines of those of them that are still there.
+    /// Returns the entries of the processes that still exist.
     fn table(listed: &BTreeSet<u32>) -> BTreeMap<u32, Line> {
         listed.iter().filter_map(|id| Some((*id, of(*id)?))).collect()
     }
@@ -263,7 +263,7 @@ mod linux {
         line(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
-    /// `PID (NAME) STATE PARENT ...`; the name may hold anything.
+    /// Parses `PID (NAME) STATE PARENT ...`; the name may contain any characters.
     fn line(stat: &str) -> Option<Line> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         Some(Line {

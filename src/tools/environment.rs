@@ -1,10 +1,10 @@
-//! The environment of a started program.
+//! Environment of started programs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Variables for every started program: what programs need to work at all, and nothing that could hold a secret.
+/// Variables passed to every program: those that programs commonly require and that contain no secrets.
 const PASSED_ON: &[&str] = &[
     "PATH",
     "HOME",
@@ -29,7 +29,7 @@ const PASSED_ON: &[&str] = &[
     "ProgramFiles",
 ];
 
-/// The environment of a program: the variables every program gets, those named in `from`, and `set` over both.
+/// Returns the environment of a program: the variables for all programs, those named in `from`, and `set`, which overrides both.
 pub(super) fn of_program(set: &BTreeMap<String, String>, from: &[String]) -> Vec<(OsString, OsString)> {
     let names = PASSED_ON.iter().copied().chain(from.iter().map(String::as_str));
     let inherited = names.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));

@@ -1,5 +1,5 @@
-//! Tools that are HTTP requests. A call's arguments fill places in the URL's path and query and in the body; they never
-//! choose the host.
+//! Tools that are HTTP requests. A call's arguments fill templates in the URL's path and query and in the body; they cannot change
+//! the host.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -19,19 +19,19 @@ use super::output::Head;
 use super::template::Template;
 use crate::causes::with_causes;
 
-/// Redirects followed, each to where the request went before.
+/// Maximum number of redirects, each to the original host only.
 const MOST_REDIRECTS: usize = 5;
 
-/// Time that a server may take to accept a connection, whatever the tool's own limit.
+/// Timeout of the connection, independent of the tool's timeout.
 const CONNECT: Duration = Duration::from_secs(20);
 
-/// Bytes of an error's body that are shown.
+/// Maximum bytes of an error's body in a message.
 const SHOWN: usize = 4 * 1024;
 
-/// The text of an answer without a body: providers refuse empty results.
+/// Result for a response without a body: providers reject empty results.
 const EMPTY: &str = "(no content)";
 
-/// The client that the tools of one engine share; made when the first one needs it.
+/// HTTP client shared by the tools of one engine, created for the first call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared {
     client: Arc<OnceLock<Result<Client, String>>>,
@@ -43,7 +43,7 @@ impl Shared {
     }
 }
 
-/// A request behind a tool.
+/// A tool that sends an HTTP request.
 pub(super) struct HttpTool {
     spec: ToolSpec,
     config: Arc<HttpConfig>,
@@ -119,7 +119,8 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
     Ok(request)
 }
 
-/// The URL. A value is encoded whole, so it can not add a segment, a parameter or a fragment, nor climb.
+/// Returns the URL. Values are percent-encoded completely, so they cannot add a segment, a parameter or a fragment, or climb to a
+/// parent path.
 fn url(config: &HttpConfig, arguments: &Value) -> Result<Url, String> {
     let mut text = config
         .url
@@ -142,13 +143,13 @@ fn url(config: &HttpConfig, arguments: &Value) -> Result<Url, String> {
     Url::parse(&text).map_err(|error| format!("the URL is none: {error}"))
 }
 
-/// `.` and `..`, as URL parsers see them.
+/// Returns whether URL parsers treat the segment as `.` or `..`.
 fn is_climb(segment: &str) -> bool {
     let plain = segment.to_ascii_lowercase().replace("%2e", ".");
     plain == "." || plain == ".."
 }
 
-/// Percent-encoded but for the characters that mean nothing anywhere in a URL.
+/// Percent-encodes all characters except those without a meaning in URLs.
 fn encoded(value: Cow<'_, str>) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
     if value.bytes().all(is_plain) {
@@ -165,7 +166,7 @@ fn encoded(value: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The digit of a number below 16.
+/// Returns the digit of a number below 16.
 fn hex(digit: u8) -> char {
     char::from_digit(u32::from(digit), 16)
         .unwrap_or('0')
@@ -203,7 +204,7 @@ fn body(config: &HttpConfig, arguments: &Value) -> Option<(&'static str, Vec<u8>
     }
 }
 
-/// The JSON body with its texts filled in; a field or item that names an absent argument is left out.
+/// Returns the JSON body with filled templates; a field or item that refers to an absent argument is omitted.
 fn filled(shape: &super::config::Shape, arguments: &Value) -> Option<Value> {
     use super::config::Shape;
     Some(match shape {

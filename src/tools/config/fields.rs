@@ -19,7 +19,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The table `fields` at `pointer` of the entry `entry` (a tool's or a server's name).
+    /// Creates a reader of the table `fields` at `pointer` in the entry `entry` (a tool's or a server's name).
     pub(super) fn new(
         entry: &'a str,
         pointer: impl Into<String>,
@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes a fault at the field `name`, or with no name at the table.
+    /// Records a fault at the field `name`, or at the table if the name is empty.
     pub(super) fn fault(&mut self, name: &str, message: impl Into<String>) {
         let pointer = if name.is_empty() {
             self.pointer.clone()
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that must be there and not be empty.
+    /// Reads a required string that must not be empty.
     pub(super) fn required(&mut self, name: &'static str) -> String {
         let is_there = self.has(name);
         let text = self.text(name);
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A list of texts.
+    /// Reads a list of strings.
     pub(super) fn texts(&mut self, name: &'static str) -> Vec<String> {
         let Some(value) = self.value(name) else {
             return Vec::new();
@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    /// The name of an environment variable, which must be there.
+    /// Reads the required name of an environment variable.
     #[cfg(feature = "mcp")]
     pub(super) fn variable(&mut self, name: &'static str) -> String {
         let text = self.required(name);
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
         text
     }
 
-    /// A list of names of environment variables.
+    /// Reads a list of names of environment variables.
     pub(super) fn variables(&mut self, name: &'static str) -> Vec<String> {
         let texts = self.texts(name);
         for (place, text) in texts.iter().enumerate() {
@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    /// A table of texts.
+    /// Reads a table of strings.
     pub(super) fn text_table(&mut self, name: &'static str) -> BTreeMap<String, String> {
         let Some(value) = self.value(name) else {
             return BTreeMap::new();
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    /// A whole number within `range`.
+    /// Reads an integer within `range`.
     pub(super) fn number(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.value(name)?;
         let number = value.as_u64().filter(|number| range.contains(number));
@@ -184,7 +184,7 @@ impl<'a> Fields<'a> {
         flag
     }
 
-    /// One of `words`: its place among them.
+    /// Reads one of `words` and returns its index.
     pub(super) fn word(&mut self, name: &'static str, words: &[&'static str]) -> Option<usize> {
         let text = self.text(name)?;
         let place = words.iter().position(|word| *word == text);
@@ -196,7 +196,7 @@ impl<'a> Fields<'a> {
         place
     }
 
-    /// A table, to be read in its turn.
+    /// Reads a table, to be read by another `Fields`.
     pub(super) fn table(&mut self, name: &'static str) -> Option<Map<String, Value>> {
         match self.value(name)? {
             Value::Object(table) => Some(table),
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads the fields of a table within this one.
+    /// Reads the fields of a nested table.
     pub(super) fn within<T>(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Limits and rules for the calls of a tool, or of all the tools of a server.
+//! Limits and rules for the calls of a tool, or of all tools of a server.
 
 use pirn_core::Millis;
 use pirn_core::definition::InDoubt;
@@ -11,7 +11,7 @@ use crate::tools::Approval;
 const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
 /// Maximum timeout of a call, in milliseconds: one day.
 const MOST_TIMEOUT: Millis = 86_400_000;
-/// Milliseconds that a call waits for consent at most: 30 days.
+/// Maximum configurable time to wait for approval, in milliseconds: 30 days.
 const MOST_APPROVAL: Millis = 30 * MOST_TIMEOUT;
 /// Default maximum size of a result, in bytes.
 const DEFAULT_OUTPUT: u64 = 64 * 1024;
@@ -22,20 +22,20 @@ const DEFAULT_PARALLEL: u64 = 8;
 /// Maximum configurable number of concurrent calls.
 const MOST_PARALLEL: u64 = 1_024;
 
-/// The limits of a tool's calls.
+/// Limits of a tool's calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Milliseconds a call may take.
+    /// Timeout of a call, in milliseconds.
     pub timeout: Millis,
-    /// Bytes of a result; more is cut.
+    /// Maximum bytes of a result; longer ones are truncated.
     pub max_output_bytes: usize,
-    /// Calls at once.
+    /// Maximum number of concurrent calls.
     pub max_parallel: usize,
-    /// The rule for consent to each call.
+    /// Approval policy.
     pub approval: Approval,
-    /// Milliseconds that a call waits for a person's consent.
+    /// Milliseconds that a call waits for a person's approval.
     pub approval_timeout: Option<Millis>,
-    /// The rule for a call that was under way when the process of its run ended.
+    /// Rule for a call that was in progress when its run's process ended.
     pub in_doubt: Option<InDoubt>,
 }
 

@@ -32,7 +32,7 @@ pub use tool::ToolConfig;
 pub(super) use tool::is_name;
 pub(super) use tool::{Argument, Body, CommandConfig, HttpConfig, Kind, Shape};
 
-/// One thing that is wrong with an entry of a config file.
+/// A fault of an entry in a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
     /// The entry's name, or its position (`tools #2`) if it has no name.
@@ -74,16 +74,16 @@ impl fmt::Display for ConfigFault {
 
 impl std::error::Error for ConfigFault {}
 
-/// Why a file gives no tools.
+/// Reasons why tools cannot be read.
 #[derive(Debug)]
 pub enum ToolsError {
-    /// The file can not be read, or is neither TOML nor JSON.
+    /// The file cannot be read, or is neither TOML nor JSON.
     File(ConfigError),
-    /// Entries in it are wrong: all of them.
+    /// Entries in the file are invalid.
     Entries {
         /// Which file.
         path: std::path::PathBuf,
-        /// Everything that is wrong.
+        /// All faults.
         faults: Vec<ConfigFault>,
     },
 }
@@ -103,10 +103,10 @@ impl fmt::Display for ToolsError {
 impl std::error::Error for ToolsError {}
 
 impl ConfigText {
-    /// The file's tools, as [`load_tools`] gives them.
+    /// Returns the file's tools, as [`load_tools`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Like [`load_tools`].
     pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
         let folder = self.path().parent().unwrap_or_else(|| Path::new(""));
         tools_of(self.written().clone(), folder).map_err(|mut faults| {
@@ -138,7 +138,7 @@ impl ConfigText {
         faults.collect()
     }
 
-    /// The programs of its tools and MCP servers that are not on this machine, each at its place.
+    /// Returns warnings about programs of tools and MCP servers that are not found on this machine, each with its location.
     pub(crate) fn missing_programs(&self) -> Vec<Fault> {
         let missing = self.tools().map(|tools| tools.missing_programs()).unwrap_or_default();
         let faults = missing.into_iter().map(|fault| {
@@ -201,8 +201,8 @@ impl ToolsConfig {
     }
 }
 
-/// Reads the tools of a file: `[[tools]]` in TOML, `{"tools": [...]}` in JSON. A file that is a bare list holds
-/// profiles, and no tools. Relative `cwd` and `program` are taken from the file's folder.
+/// Reads the tools of a file: `[[tools]]` in TOML, `{"tools": [...]}` in JSON. A file that contains only a list has profiles and no
+/// tools. Relative `cwd` and `program` paths are resolved from the file's folder.
 ///
 /// # Errors
 /// [`ToolsError`].

@@ -21,17 +21,17 @@ const MOST_RESTARTS: u64 = 1_000_000;
 /// An MCP server as a config file describes it.
 #[derive(Clone, Debug)]
 pub struct McpServerConfig {
-    /// Its name in errors, and the beginning of its tools' names.
+    /// The server's id in errors, and the default prefix of its tools' names.
     pub id: String,
-    /// The prefix of its tools' names (default: the id and `_`).
+    /// Prefix of the tools' names (default: the id and `_`).
     pub prefix: String,
-    /// Its tools that are offered, by the server's own names; none: all.
+    /// The server's tools to offer, by the server's names; `None`: all.
     pub tools: Option<Vec<String>>,
-    /// Milliseconds until it must have listed its tools.
+    /// Milliseconds within which the server must have listed its tools.
     pub start_timeout: Millis,
-    /// The limits on the calls of each of its tools.
+    /// Limits on the calls of each tool.
     pub limits: CallLimits,
-    /// Times it is started again when it has ended by itself.
+    /// Number of restarts after the server has exited unexpectedly.
     pub restarts: u64,
     /// Folders that the server receives as its roots.
     pub roots: Vec<PathBuf>,
@@ -51,20 +51,20 @@ pub(in crate::tools) enum Transport {
     },
 }
 
-/// The way to access tokens by OAuth's client-credentials flow.
+/// Settings to obtain access tokens by OAuth's client credentials flow.
 #[derive(Clone, Debug)]
 pub(in crate::tools) struct OauthConfig {
     pub(in crate::tools) token_url: String,
     pub(in crate::tools) client_id: String,
-    /// The environment variable that holds the client's secret.
+    /// Environment variable of the client's secret.
     pub(in crate::tools) secret_env: String,
     pub(in crate::tools) is_in_body: bool,
     pub(in crate::tools) scope: Option<String>,
-    /// The server that tokens are for; empty: none is named.
+    /// The resource indicator for the tokens; empty: none.
     pub(in crate::tools) resource: String,
 }
 
-/// A server that is a program.
+/// A server that is a local program.
 #[derive(Clone, Debug)]
 pub(in crate::tools) struct StdioConfig {
     pub(in crate::tools) program: PathBuf,
@@ -203,7 +203,7 @@ fn url_of(fields: &mut Fields<'_>, name: &'static str) -> String {
 }
 
 impl McpServerConfig {
-    /// Its source, for people.
+    /// Returns the server's source, for display.
     pub fn source(&self) -> String {
         format!("mcp {}", self.id)
     }

@@ -11,19 +11,19 @@ use super::fields::Fields;
 use super::limits::CallLimits;
 use crate::tools::template::Template;
 
-/// Characters of a tool's name that every provider takes.
+/// Maximum length of a tool's name that every provider accepts.
 const LONGEST_NAME: usize = 64;
 
 /// A tool as a config file describes it.
 #[derive(Clone, Debug)]
 pub struct ToolConfig {
-    /// The name that LLM nodes and models use.
+    /// The name in LLM nodes and for models.
     pub name: String,
-    /// Its description, for the model.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub input_schema: Value,
-    /// The limits on its calls.
+    /// Limits on the calls.
     pub limits: CallLimits,
     pub(in crate::tools) kind: Kind,
 }
@@ -34,7 +34,7 @@ pub(in crate::tools) enum Kind {
     Http(HttpConfig),
 }
 
-/// A program, and how a call's arguments reach it.
+/// A program, and the templates of its arguments.
 #[derive(Clone, Debug)]
 pub(in crate::tools) struct CommandConfig {
     pub(in crate::tools) program: PathBuf,
@@ -44,14 +44,14 @@ pub(in crate::tools) struct CommandConfig {
     pub(in crate::tools) env_from: Vec<String>,
     pub(in crate::tools) cwd: Option<PathBuf>,
     pub(in crate::tools) ok_exit_codes: Vec<i32>,
-    /// A value may begin with `-`.
+    /// True if values may start with `-`.
     pub(in crate::tools) allow_dashes: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::tools) enum Argument {
     One(Template),
-    /// Left out together.
+    /// Omitted together if an argument is absent.
     Together(Vec<Template>),
 }
 
@@ -60,7 +60,7 @@ pub(in crate::tools) enum Argument {
 pub(in crate::tools) struct HttpConfig {
     pub(in crate::tools) method: Method,
     pub(in crate::tools) url: Template,
-    /// The URL as it is written, for people.
+    /// The URL as configured, for display.
     pub(in crate::tools) source: String,
     pub(in crate::tools) query: BTreeMap<String, Template>,
     pub(in crate::tools) headers: BTreeMap<String, String>,
@@ -74,7 +74,7 @@ pub(in crate::tools) enum Body {
     Json(Shape),
 }
 
-/// JSON with templates for texts.
+/// JSON with templates in place of strings.
 #[derive(Clone, Debug)]
 pub(in crate::tools) enum Shape {
     Text(Template),
@@ -84,7 +84,7 @@ pub(in crate::tools) enum Shape {
 }
 
 impl ToolConfig {
-    /// Its source, for people: `command git`, `http GET https://...`.
+    /// Returns the tool's source, for display: `command git`, `http GET https://...`.
     pub fn source(&self) -> String {
         match &self.kind {
             Kind::Command(command) => format!("command {}", command.program.display()),
@@ -131,13 +131,13 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
     }
 }
 
-/// True if every provider takes this as a tool's name.
+/// Returns whether every provider accepts this name for a tool.
 pub(in crate::tools) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain)
 }
 
-/// The schema of the arguments; without one there are none.
+/// Reads the schema of the arguments; without a schema, the tool has no arguments.
 fn schema(fields: &mut Fields<'_>) -> Value {
     let schema = match fields.value("inputSchema") {
         None => json!({"type": "object", "properties": {}}),
@@ -228,10 +228,10 @@ fn command(fields: &mut Fields<'_>, folder: &Path, known: Option<&[String]>) -> 
     }
 }
 
-/// A bare name is looked for in PATH, a path is taken from the config file's folder.
+/// Resolves a program: a bare name is looked up in PATH, a path is relative to the config file's folder.
 pub(super) fn program_at(written: &str, folder: &Path) -> PathBuf {
     if Path::new(written).components().count() > 1 {
-        // Absolute, for a `cwd` must not change which program it is.
+        // Absolute, so that `cwd` does not change which program is started.
         std::path::absolute(folder.join(written)).unwrap_or_else(|_| folder.join(written))
     } else {
         PathBuf::from(written)
@@ -313,7 +313,7 @@ fn http(fields: &mut Fields<'_>, known: Option<&[String]>) -> HttpConfig {
     }
 }
 
-/// `headers` and `headersEnv`.
+/// Reads `headers` and `headersEnv`.
 pub(super) fn header_tables(fields: &mut Fields<'_>) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let tables = ["headers", "headersEnv"].map(|table| {
         let texts = fields.text_table(table);
