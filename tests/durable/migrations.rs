@@ -128,3 +128,144 @@ fn a_run_that_does_not_fit_stays_as_it_is_and_the_first_difference_is_named() {
     assert_eq!(faulty.code(), "INVALID_WORKFLOW");
     assert_eq!(goes_on(&engine).outcome_blocking().output, json!("old"));
 }
+
+/// Assigns `x`, calls a function, and waits for an event. A trigger sets `seen` where an event is as `condition` says; another one
+/// holds the thread after the call, so that all triggers have met what came before.
+fn watched(expression: &str, condition: &str, value: &str, function: &str) -> Value {
+    let nodes = [
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "set", "type": "VARIABLE", "config": {"variableName": "x", "expression": expression}}),
+        json!({"id": "call", "type": "CODE", "config": {"function": function, "input": {"n": 1}}}),
+        json!({"id": "wait", "type": "WAIT", "config": {"event": "go"}}),
+        json!({"id": "end", "type": "END"}),
+    ];
+    let edges = [("start", "set"), ("set", "call"), ("call", "wait"), ("wait", "end")];
+    let edges = edges.map(|(from, to)| json!({"from": from, "to": to}));
+    let mut holds = sets("holds", "event.nodeId === 'call'", "1");
+    holds["action"] = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+        "parameters": {"triggeredWorkflowId": "sub", "waitForCompletion": true}});
+    let triggers = [sets("t", condition, value), holds];
+    let main = json!({"id": "main", "nodes": nodes, "edges": edges, "triggers": triggers});
+    let nodes = json!([{"id": "b", "type": "START_FROM_TRIGGER"}, {"id": "c", "type": "CONTINUE_FROM_TRIGGER"}]);
+    let sub = json!({"id": "sub", "nodes": nodes, "edges": [{"from": "b", "to": "c"}]});
+    json!({"workflows": [main, sub]})
+}
+
+fn sets(id: &str, condition: &str, value: &str) -> Value {
+    let action = json!({"type": "SET_VARIABLE", "parameters": {"variableName": "seen", "expression": value}});
+    json!({"id": id, "condition": {"eventType": "NODE_COMPLETED", "expression": condition}, "action": action})
+}
+
+/// The definition of a run that waits, and how it stands to each of these.
+fn compared(own: &Value, others: &[Value]) -> Vec<Migration> {
+    let store = MemoryStore::new();
+    let builds = || {
+        let engine = Engine::builder()
+            .virtual_time(None)
+            .store(store.clone())
+            .workflows(own.to_string())
+            .async_function("f", |_| std::future::ready(Ok(json!("called"))))
+            .async_function("g", |_| std::future::ready(Ok(json!("called"))));
+        engine.build().expect("builds")
+    };
+    let first = builds();
+    let run = first.run("main").run_id("r").start().expect("starts");
+    first.wait_idle();
+    run.leave();
+    first.shutdown_blocking(Duration::from_secs(5));
+    let engine = builds();
+    others.iter().map(|other| check(&engine, other)).collect()
+}
+
+#[track_caller]
+fn differs(migration: &Migration, node: &str, was: &str, would: &str) {
+    let first = migration.first_difference.as_ref().expect("it does not fit");
+    assert!(!migration.fits);
+    assert_eq!(first.node_id.as_deref(), Some(node), "{first:?}");
+    assert!(first.was.to_string().contains(was), "{first:?}");
+    assert!(first.would.to_string().contains(would), "{first:?}");
+}
+
+const AT_SET: &str = "event.nodeId === 'set' && event.output === 1";
+
+#[test]
+fn a_definition_whose_triggers_would_have_fired_otherwise_does_not_fit() {
+    let other = |condition| watched("1", condition, "'yes'", "f");
+    let mut added = other(AT_SET);
+    added["workflows"][0]["triggers"]
+        .as_array_mut()
+        .expect("a list")
+        .push(sets("u", "event.nodeId === 'start'", "1"));
+    let mut removed = other(AT_SET);
+    removed["workflows"][0]["triggers"]
+        .as_array_mut()
+        .expect("a list")
+        .remove(0);
+    let mut disabled = other(AT_SET);
+    disabled["workflows"][0]["triggers"][0]["enabled"] = json!(false);
+    let others = [
+        other("event.nodeId === 'set' && event.output === 2"),
+        removed,
+        disabled,
+        added,
+        watched("1", AT_SET, "'no'", "f"),
+    ];
+    let migrations = compared(&other(AT_SET), &others);
+    for migration in &migrations[..3] {
+        differs(migration, "set", "main/t", "event");
+        let first = migration.first_difference.as_ref().expect("it is named");
+        assert!(!first.would.to_string().contains("main/t"), "{first:?}");
+    }
+    differs(&migrations[3], "start", "event", "main/u");
+    differs(&migrations[4], "set", "\"value\":\"yes\"", "\"value\":\"no\"");
+}
+
+#[test]
+fn a_trigger_that_decides_the_same_about_the_past_may_be_another() {
+    let own = watched("1", AT_SET, "'yes'", "f");
+    let mut added = own.clone();
+    let ends = sets("u", "event.nodeId === 'end'", "1");
+    added["workflows"][0]["triggers"]
+        .as_array_mut()
+        .expect("a list")
+        .push(ends);
+    let others = [
+        watched("1", "event.nodeId === 'set'", "'y' + 'es'", "f"),
+        added,
+        own.clone(),
+    ];
+    for migration in compared(&own, &others) {
+        assert!(migration.fits, "{migration:?}");
+    }
+}
+
+#[test]
+fn a_definition_with_another_text_that_a_script_thread_evaluated_does_not_fit() {
+    // Where the record has the value, and replaying gives it whatever the text is.
+    let script = |n: u32| format!("[{n}].map(item => item + 1)[0]");
+    let condition = |id: &str| format!("['{id}'].some(item => item == event.nodeId)");
+    let own = watched(&script(1), &condition("set"), "1", "f");
+    let others = [
+        watched(&script(2), &condition("set"), "1", "f"),
+        watched(&script(1), &condition("call"), "1", "f"),
+        own.clone(),
+    ];
+    let migrations = compared(&own, &others);
+    differs(&migrations[0], "set", "[1].map", "[2].map");
+    differs(&migrations[1], "start", "['set'].some", "['call'].some");
+    assert!(migrations[2].fits, "{:?}", migrations[2]);
+}
+
+#[test]
+fn a_definition_that_assigns_another_value_or_calls_another_function_does_not_fit() {
+    let own = watched("1", "event.nodeId === 'none'", "1", "f");
+    let others = [
+        watched("1 + 1", "event.nodeId === 'none'", "1", "f"),
+        watched("1", "event.nodeId === 'none'", "1", "g"),
+        watched("2 - 1", "event.nodeId === 'none'", "1", "f"),
+    ];
+    let migrations = compared(&own, &others);
+    differs(&migrations[0], "set", "\"value\":1", "\"value\":2");
+    differs(&migrations[1], "call", "\"name\":\"f\"", "\"name\":\"g\"");
+    assert!(migrations[2].fits, "{:?}", migrations[2]);
+}

@@ -24,6 +24,7 @@ mod budget;
 mod compression;
 mod control;
 mod conversation;
+mod decided;
 mod doubt;
 mod effect;
 mod ended;
@@ -67,6 +68,7 @@ mod world;
 
 pub use acted::{Matching, TriggersActed};
 pub use answer::{AnswerRefused, Fits};
+pub use decided::{TriggerDecision, TriggersDecide};
 pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key, trigger_key};
 pub use effect::{DetachedStart, Effect};
 pub use fired::Fired;

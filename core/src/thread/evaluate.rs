@@ -18,7 +18,7 @@ use crate::graph::{
     ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, TemplateMessage,
     Unevaluated, ValueSpec,
 };
-use crate::script::Scope;
+use crate::script::{Scope, ScopeValues};
 use crate::value::{Output, ValueBudget};
 
 /// The scope of a thread's texts: the thread, and the run's global variables behind its own.
@@ -138,6 +138,65 @@ pub fn evaluate(
         Ok(outcome) => Some(outcome),
         Err(Unevaluated::Fault(fault)) => Some(Outcome::Failed(RunError::from(fault))),
         Err(Unevaluated::Later) => None,
+    }
+}
+
+/// The texts that a node has evaluated, as they are written, in the places of their values. Two nodes where this is the same come
+/// to the same over the same scope.
+pub fn written(graph: &Graph, node: NodeIx, what: Evaluation) -> Value {
+    let mut texts = Written::default();
+    match outcome(graph, node, what, &ScopeValues::default(), &mut texts) {
+        Ok(Outcome::Value(value)) => Arc::unwrap_or_clone(value),
+        Ok(Outcome::Texts(texts)) => json!(texts),
+        _ => json!(texts.0),
+    }
+}
+
+/// Gives each text for its value, and holds no condition for true: so all of them are asked for.
+#[derive(Default)]
+struct Written(Vec<Arc<str>>);
+
+impl Written {
+    fn note(&mut self, source: &str) -> String {
+        self.0.push(source.into());
+        source.to_owned()
+    }
+}
+
+impl Evaluator for Written {
+    fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
+        self.value_of(&graph.snippet(snippet).source, scope)
+    }
+
+    fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, Unevaluated> {
+        self.truth_of(&graph.snippet(snippet).source, scope)
+    }
+
+    fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, Unevaluated> {
+        self.text_of(&graph.snippet(snippet).source, scope)
+    }
+
+    fn template_value(
+        &mut self,
+        graph: &Graph,
+        snippet: SnippetIx,
+        scope: &dyn Scope,
+    ) -> Result<Arc<Value>, Unevaluated> {
+        self.value_of(&graph.snippet(snippet).source, scope)
+    }
+
+    fn value_of(&mut self, source: &str, _scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
+        // A list, as the items of a MAP are: so the input of an item is asked for too.
+        Ok(Arc::new(json!([self.note(source)])))
+    }
+
+    fn truth_of(&mut self, source: &str, _scope: &dyn Scope) -> Result<bool, Unevaluated> {
+        self.note(source);
+        Ok(false)
+    }
+
+    fn text_of(&mut self, source: &str, _scope: &dyn Scope) -> Result<String, Unevaluated> {
+        Ok(self.note(source))
     }
 }
 

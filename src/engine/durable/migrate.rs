@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_actors::journal::Graphs;
 use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::event::{EventType, RaisedEvent};
-use pirn_core::run::{Effect, Replayed};
-use pirn_core::thread;
+use pirn_core::graph::{Graph, NodeKind};
+use pirn_core::run::{Effect, Replayed, ThreadNo, TriggerDecision, TriggersActed, TriggersDecide};
+use pirn_core::thread::{self, ThreadId};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -46,16 +48,31 @@ pub struct Difference {
 struct Deed {
     step: u64,
     node_id: Option<Arc<str>>,
-    what: Value,
+    what: What,
+}
+
+enum What {
+    Did(Value),
+    Decided(TriggerDecision),
 }
 
 /// The deeds of a run in order, as far as its steps fit.
-#[derive(Default)]
 struct Trace {
+    run_id: Arc<str>,
+    graphs: Graphs,
     deeds: Vec<Deed>,
     step: u64,
-    /// By thread: the node that it entered last.
-    entered: BTreeMap<String, Arc<str>>,
+    threads: BTreeMap<ThreadNo, Place>,
+    triggers: TriggersDecide,
+    /// What the triggers did, as the run was told.
+    acted: TriggersActed,
+}
+
+/// Where a thread is.
+struct Place {
+    workflow_id: Arc<str>,
+    /// The node that it entered last.
+    entered: Option<Arc<str>>,
 }
 
 /// Compares a run with its definition with these files laid over it: what has the id of one that is there takes its place. The
@@ -75,7 +92,8 @@ pub(super) async fn check(
         .into();
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
-    let first_difference = difference(was.deeds, would.deeds);
+    // The triggers did what they did in the one run that there is: its events are met as far as they were met there.
+    let first_difference = difference(made(was.deeds, &was.acted), made(would.deeds, &was.acted));
     let migration = Migration {
         fits: first_difference.is_none(),
         first_difference,
@@ -83,20 +101,33 @@ pub(super) async fn check(
     Ok((migration, definition))
 }
 
-fn difference(was: Vec<Deed>, would: Vec<Deed>) -> Option<Difference> {
-    let (mut was, mut would) = (was.into_iter(), would.into_iter());
+/// A deed: its step, its node, and what it was.
+type Made = (u64, Option<Arc<str>>, Value);
+
+/// The deeds without what triggers are still to decide.
+fn made(deeds: Vec<Deed>, acted: &TriggersActed) -> impl Iterator<Item = Made> {
+    deeds.into_iter().filter_map(|deed| {
+        let what = match deed.what {
+            What::Did(what) => what,
+            What::Decided(decision) => decision.made(acted)?,
+        };
+        Some((deed.step, deed.node_id, what))
+    })
+}
+
+fn difference(mut was: impl Iterator<Item = Made>, mut would: impl Iterator<Item = Made>) -> Option<Difference> {
     loop {
         let (one, other) = match (was.next(), would.next()) {
             (None, None) => return None,
-            (Some(one), Some(other)) if (one.step, &one.what) == (other.step, &other.what) => continue,
+            (Some(one), Some(other)) if (one.0, &one.2) == (other.0, &other.2) => continue,
             differ => differ,
         };
-        let first = [&one, &other].into_iter().flatten().min_by_key(|deed| deed.step)?;
+        let (step, node_id, _) = [&one, &other].into_iter().flatten().min_by_key(|made| made.0)?;
         return Some(Difference {
-            step: first.step,
-            node_id: first.node_id.clone(),
-            was: one.map(|deed| deed.what).unwrap_or_default(),
-            would: other.map(|deed| deed.what).unwrap_or_default(),
+            step: *step,
+            node_id: node_id.clone(),
+            was: one.map(|made| made.2).unwrap_or_default(),
+            would: other.map(|made| made.2).unwrap_or_default(),
         });
     }
 }
@@ -111,32 +142,79 @@ impl Trace {
                 run_id: run_id(),
                 faults,
             })?;
-        let mut trace = Self::default();
         let begun = stored.begun(&graphs)?;
+        let run_id = Arc::clone(&begun.seed.run_id);
+        let outside = Loaded::of(&[SourceFile::new("the run's definition", definition)]).triggers;
+        let outside = outside.into_iter().map(|trigger| trigger.value);
+        let evaluator = (engine.shared().ports().evaluator)();
+        let mut trace = Self {
+            triggers: TriggersDecide::new(&run_id, &begun.seed.graph, graphs.values(), outside, evaluator),
+            run_id,
+            graphs: Arc::clone(&graphs),
+            deeds: Vec::new(),
+            step: 0,
+            threads: BTreeMap::new(),
+            acted: TriggersActed::default(),
+        };
         let replayed = engine
             .shared()
-            .replay_seen(begun, stored.told.clone(), graphs, &mut |seen| trace.saw(seen));
+            .replay_seen(begun, stored.told.clone(), graphs, &mut |seen| trace.saw(&seen));
         // How far it came is seen by what is missing.
         drop(replayed);
         Ok(trace)
     }
 
-    fn saw(&mut self, seen: Replayed<'_>) {
+    fn saw(&mut self, seen: &Replayed<'_>) {
+        self.acted.saw(seen);
         match seen {
             Replayed::Told(_) => self.step += 1,
-            Replayed::Did(_, effects) => effects.iter().for_each(|effect| self.did(effect)),
+            Replayed::Did(at, effects) => {
+                for effect in effects.iter() {
+                    self.did(effect);
+                    for decision in self.triggers.on(*at, effect) {
+                        self.decided(effect, decision);
+                    }
+                }
+            }
         }
+    }
+
+    /// A trigger decides on an event of this effect.
+    fn decided(&mut self, effect: &Effect, decision: TriggerDecision) {
+        let node_id = match effect {
+            Effect::Emit { thread_id, event, .. } => self.node_of(thread_id, event),
+            _ => None,
+        };
+        self.deeds.push(Deed {
+            step: self.step,
+            node_id,
+            what: What::Decided(decision),
+        });
     }
 
     fn did(&mut self, effect: &Effect) {
         match effect {
-            Effect::Emit { thread_id, event, .. } => self.raised(thread_id, event),
-            Effect::EmitAll { thread_id, events, .. } => events.iter().for_each(|event| self.raised(thread_id, event)),
+            Effect::Emit {
+                workflow_id,
+                thread_id,
+                event,
+                ..
+            } => self.raised((workflow_id, thread_id), event),
+            Effect::EmitAll {
+                workflow_id,
+                thread_id,
+                events,
+                ..
+            } => {
+                for event in events {
+                    self.raised((workflow_id, thread_id), event);
+                }
+            }
             Effect::Thread { thread, effect } => {
-                if let Some(asked) = asked(effect) {
-                    let suffix = format!(".{thread}");
-                    let entered = self.entered.iter().find(|(thread_id, _)| thread_id.ends_with(&suffix));
-                    let node_id = entered.map(|(_, node_id)| Arc::clone(node_id));
+                let place = self.threads.get(thread);
+                let graph = place.and_then(|place| self.graphs.get(&*place.workflow_id));
+                if let Some(asked) = asked(effect, graph) {
+                    let node_id = place.and_then(|place| place.entered.clone());
                     self.deed(node_id, asked);
                 }
             }
@@ -162,27 +240,53 @@ impl Trace {
         }
     }
 
-    fn raised(&mut self, thread_id: &Arc<str>, event: &RaisedEvent) {
-        let node_id = event.fields.get("nodeId").and_then(Value::as_str).map(Arc::from);
-        if event.event_type == EventType::NodeStarted
-            && let Some(node_id) = &node_id
-        {
-            self.entered.insert(thread_id.to_string(), Arc::clone(node_id));
+    fn raised(&mut self, (workflow_id, thread_id): (&Arc<str>, &Arc<str>), event: &RaisedEvent) {
+        if let Some(thread) = ThreadId::number(&self.run_id, thread_id) {
+            let place = self.threads.entry(thread as ThreadNo).or_insert_with(|| Place {
+                workflow_id: Arc::clone(workflow_id),
+                entered: None,
+            });
+            if event.event_type == EventType::NodeStarted {
+                place.entered = own_node(event);
+            }
         }
-        let node_id = node_id.or_else(|| self.entered.get(&**thread_id).cloned());
+        let node_id = self.node_of(thread_id, event);
         self.deed(node_id, json!({"threadId": thread_id, "event": event}));
+    }
+
+    /// The node that an event is about, or that its thread is at.
+    fn node_of(&self, thread_id: &str, event: &RaisedEvent) -> Option<Arc<str>> {
+        let entered = || {
+            let thread = ThreadId::number(&self.run_id, thread_id)?;
+            self.threads.get(&(thread as ThreadNo))?.entered.clone()
+        };
+        own_node(event).or_else(entered)
     }
 
     fn deed(&mut self, node_id: Option<Arc<str>>, what: Value) {
         let step = self.step;
-        self.deeds.push(Deed { step, node_id, what });
+        self.deeds.push(Deed {
+            step,
+            node_id,
+            what: What::Did(what),
+        });
     }
 }
 
-/// The request to the outside, without the places of nodes in their file.
-fn asked(effect: &thread::Effect) -> Option<Value> {
+fn own_node(event: &RaisedEvent) -> Option<Arc<str>> {
+    event.fields.get("nodeId").and_then(Value::as_str).map(Arc::from)
+}
+
+/// The request to the outside, without the places of nodes in their file. `graph`: the thread's.
+fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
     Some(match effect {
-        thread::Effect::Function { id, input, .. } => json!({"function": id, "input": **input.value()}),
+        thread::Effect::Function { id, node, input, .. } => {
+            let name = graph.and_then(|graph| match &graph.node(*node).kind {
+                NodeKind::Function { name, .. } => Some(name),
+                _ => None,
+            });
+            json!({"function": id, "name": name, "input": **input.value()})
+        }
         thread::Effect::Script { id, input, .. } => json!({"code": id, "input": input}),
         thread::Effect::Model {
             id, request, choice, ..
@@ -192,7 +296,11 @@ fn asked(effect: &thread::Effect) -> Option<Value> {
         }
         thread::Effect::Tool { id, call, .. } => json!({"tool": id, "call": call}),
         thread::Effect::Ask { id, .. } => json!({"question": id}),
-        thread::Effect::Evaluate { id, .. } => json!({"texts": id}),
+        // Their values are in the record: other texts may have come to others.
+        thread::Effect::Evaluate { id, node, what } => {
+            let written = graph.map(|graph| thread::written(graph, *node, what.clone()));
+            json!({"texts": id, "written": written})
+        }
         thread::Effect::Timer {
             id, after_ms, purpose, ..
         } => {

@@ -1,0 +1,208 @@
+//! What the triggers of a definition decide on the events of a run that is rebuilt. The run is told what its triggers did, so its
+//! rebuilding decides nothing of that again: here another definition's triggers meet the same events.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::acted::{Matching, TriggersActed};
+use super::effect::Effect;
+use crate::Millis;
+use crate::definition::{TriggerAction, TriggerDefinition};
+use crate::error::ScriptFault;
+use crate::event::{Event, RaisedEvent};
+use crate::graph::{Evaluator, Graph, Unevaluated};
+use crate::script::ScopeValues;
+use crate::trigger::{Fire, Owner, TriggerMachine, Watcher};
+
+/// What a trigger decides on an event that it watches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TriggerDecision {
+    /// The event.
+    pub sequence: u64,
+    /// The trigger, as [`TriggerMachine::name_of`] has it.
+    pub trigger: Arc<str>,
+    condition: Condition,
+    does: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Condition {
+    Holds,
+    /// A thread of scripts evaluates this text: the record alone says whether it held.
+    Unknown(Value),
+}
+
+impl TriggerDecision {
+    /// The decision, where it was made in a run whose triggers have `acted` so: two definitions under which this is the same for
+    /// all events have decided the same. None where the run is still to decide that.
+    pub fn made(&self, acted: &TriggersActed) -> Option<Value> {
+        let matching = acted.about(self.sequence, &self.trigger);
+        if matching == Matching::Open {
+            return None;
+        }
+        let mut made = Map::new();
+        made.insert("trigger".to_owned(), json!(self.trigger));
+        made.insert("event".to_owned(), json!(self.sequence));
+        if let Condition::Unknown(condition) = &self.condition {
+            made.insert("condition".to_owned(), condition.clone());
+        }
+        if self.condition == Condition::Holds || matching == Matching::Fired {
+            made.insert("does".to_owned(), self.does.clone());
+        }
+        Some(Value::Object(made))
+    }
+}
+
+/// The triggers of a definition.
+pub struct TriggersDecide {
+    run_id: Arc<str>,
+    machine: TriggerMachine,
+    evaluator: Box<dyn Evaluator>,
+}
+
+impl std::fmt::Debug for TriggersDecide {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TriggersDecide")
+            .field("run_id", &self.run_id)
+            .field("machine", &self.machine)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TriggersDecide {
+    /// The triggers of these workflows and those outside them, for a run of `main`.
+    pub fn new<'a>(
+        run_id: &Arc<str>,
+        main: &Graph,
+        graphs: impl IntoIterator<Item = &'a Arc<Graph>>,
+        outside: impl IntoIterator<Item = TriggerDefinition>,
+        evaluator: Box<dyn Evaluator>,
+    ) -> Self {
+        let mut machine = TriggerMachine::default();
+        if let Some(most) = main.config.max_triggered_events {
+            machine.set_budget(run_id, most);
+        }
+        let inside = graphs.into_iter().flat_map(|graph| {
+            let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
+            let triggers = graph.triggers.iter().cloned();
+            triggers.map(move |trigger| (owner.clone(), trigger))
+        });
+        let outside = outside.into_iter().map(|trigger| (Owner::Engine, trigger));
+        for (owner, trigger) in inside.chain(outside) {
+            if trigger.schedule.is_none() {
+                // Ids were checked with the definition.
+                let _ = machine.add(owner, Arc::new(trigger));
+            }
+        }
+        Self {
+            run_id: Arc::clone(run_id),
+            machine,
+            evaluator,
+        }
+    }
+
+    /// The decisions on the events of an effect, in the order in which they are made.
+    pub fn on(&mut self, at: Millis, effect: &Effect) -> Vec<TriggerDecision> {
+        let (first, workflow_id, thread_id, events) = match effect {
+            Effect::Emit {
+                sequence,
+                workflow_id,
+                thread_id,
+                event,
+            } => (*sequence, workflow_id, thread_id, std::slice::from_ref(event)),
+            Effect::EmitAll {
+                first,
+                workflow_id,
+                thread_id,
+                events,
+            } => (*first, workflow_id, thread_id, &events[..]),
+            _ => return Vec::new(),
+        };
+        let event = |(sequence, raised): (u64, &RaisedEvent)| Event {
+            sequence,
+            timestamp: at,
+            run_id: Arc::clone(&self.run_id),
+            workflow_id: Arc::clone(workflow_id),
+            thread_id: Arc::clone(thread_id),
+            raised: raised.clone(),
+        };
+        let watched = |event: &Event| self.machine.interest().contains(event.raised.event_type);
+        let events: Vec<Event> = (first..).zip(events).map(event).filter(watched).collect();
+        events.iter().flat_map(|event| self.meet(event)).collect()
+    }
+
+    fn meet(&mut self, event: &Event) -> Vec<TriggerDecision> {
+        let watchers = self.machine.candidates(event);
+        let decides = |watcher| self.decide(watcher, event);
+        watchers.into_iter().filter_map(decides).collect()
+    }
+
+    fn decide(&mut self, watcher: Watcher, event: &Event) -> Option<TriggerDecision> {
+        let definition = Arc::clone(self.machine.definition(watcher)?);
+        let trigger = self.machine.name_of(watcher)?;
+        let scope = ScopeValues {
+            event: Some(Arc::new(event.to_json())),
+            ..ScopeValues::default()
+        };
+        let expression = definition.condition.expression.as_deref();
+        let truth = match expression.filter(|_| !watcher.is_answered) {
+            None => Ok(true),
+            Some(expression) => self.evaluator.truth_of(expression, &scope),
+        };
+        let (condition, does) = match truth {
+            Ok(false) => return None,
+            Err(Unevaluated::Fault(fault)) => (Condition::Holds, failed(&fault)),
+            Ok(true) => match self.machine.fire(watcher.key, event) {
+                Fire::Refused => return None,
+                Fire::Fired { .. } => (Condition::Holds, self.does(&definition.action, &scope)),
+                Fire::TooDeep => (Condition::Holds, json!("TOO_DEEP")),
+                Fire::Exhausted { .. } => (Condition::Holds, json!("EXHAUSTED")),
+            },
+            // How often it may fire decides too, and it is not known how often it has.
+            Err(Unevaluated::Later) => {
+                let condition = json!({"expression": expression, "maxTriggers": definition.max_triggers});
+                (Condition::Unknown(condition), self.does(&definition.action, &scope))
+            }
+        };
+        Some(TriggerDecision {
+            sequence: event.sequence,
+            trigger,
+            condition,
+            does,
+        })
+    }
+
+    /// The action with its texts evaluated; as it is written where that is for a thread of scripts.
+    fn does(&mut self, action: &TriggerAction, scope: &ScopeValues) -> Value {
+        let (field, evaluated) = match action {
+            TriggerAction::SetVariable {
+                expression: Some(expression),
+                ..
+            } => {
+                let value = self.evaluator.value_of(expression, scope);
+                ("value", value.map(Arc::unwrap_or_clone))
+            }
+            TriggerAction::SendNotification { message, .. } => {
+                let text = self.evaluator.text_of(message, scope);
+                ("message", text.map(Value::String))
+            }
+            _ => return json!(action),
+        };
+        let value = match evaluated {
+            Ok(value) => value,
+            Err(Unevaluated::Fault(fault)) => failed(&fault),
+            Err(Unevaluated::Later) => return json!(action),
+        };
+        let mut action = json!(action);
+        if let Some(parameters) = action["parameters"].as_object_mut() {
+            parameters.remove("expression");
+            parameters.insert(field.to_owned(), value);
+        }
+        action
+    }
+}
+
+fn failed(fault: &ScriptFault) -> Value {
+    json!({"failed": {"code": fault.code, "message": fault.message}})
+}
