@@ -1,11 +1,11 @@
-//! The callers that wait until what they told a run is durable.
+//! Callers that wait until their input is durable.
 
 use pirn_core::error::RunError;
 
-/// Hears that what was told is durable, or why it may not be.
+/// Called once an input is durable, or with the reason why it never will be.
 pub(crate) type Acknowledge = Box<dyn FnOnce(Result<(), RunError>) + Send>;
 
-/// In the order of their steps.
+/// Waiting callers, ordered by step.
 #[derive(Default)]
 pub(crate) struct Acknowledgements(Vec<(u64, Acknowledge)>);
 
@@ -14,12 +14,12 @@ impl Acknowledgements {
         self.0.is_empty()
     }
 
-    /// To be told once the run is durable up to this step.
+    /// Adds a caller that waits until the run is durable up to this step.
     pub(crate) fn wait(&mut self, step: u64, acknowledge: Acknowledge) {
         self.0.push((step, acknowledge));
     }
 
-    /// The run is durable up to this step.
+    /// Notifies the callers whose steps are durable.
     pub(crate) fn kept(&mut self, step: u64) {
         let first_later = self.0.partition_point(|(of, _)| *of <= step);
         for (_, acknowledge) in self.0.drain(..first_later) {
@@ -27,7 +27,7 @@ impl Acknowledgements {
         }
     }
 
-    /// Nothing more of the run becomes durable in this process.
+    /// Notifies all callers of the failure: no later step becomes durable in this process.
     pub(crate) fn lost(&mut self, error: &RunError) {
         for (_, acknowledge) in self.0.drain(..) {
             acknowledge(Err(error.clone()));

@@ -1,7 +1,7 @@
-//! The journal of what runs are told.
+//! The journal of the inputs of runs.
 //!
-//! A run is what it began with and what it was told, in that order: its machine does the same when it is told the same. What
-//! is evaluated or called in place is not told it: that is done again.
+//! A run is determined by its start and the sequence of its inputs: its machine is deterministic. Evaluations and calls that run
+//! inline are not inputs; a replay executes them again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,61 +12,63 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_core::run::{Begun, Effect, Setting, Told};
 
-/// Graphs by workflow id: what a run finds the workflows in that it calls, as they were when it began.
+/// Graphs by workflow id, as they were when the run started. Sub-workflows are resolved here.
 pub type Graphs = Arc<BTreeMap<String, Arc<Graph>>>;
 
-/// Keeps what the runs of an engine are told.
+/// Records the inputs of an engine's runs.
 pub trait Journal: Send + Sync + 'static {
-    /// A run begins, over these workflows. Called on the run's own thread; must not block.
+    /// Opens the journal of a new run over these workflows. Called on the run's own thread; must not block.
     fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal>;
 
-    /// True if runs go on from it in another process. Their events are then raised whoever listens, so sequences stay
-    /// the same; but pieces of replies, which come differently each time, take the number of the event before them.
+    /// True if another process can resume runs from this journal.
+    ///
+    /// Durable runs raise their events even without subscribers, so that sequences are equal in every process. Pieces of replies
+    /// differ in each attempt and take the number of the event before them.
     fn is_durable(&self) -> bool {
         false
     }
 }
 
-/// Keeps what one run is told. Called on the run's own thread, in order; must not block.
+/// Records the inputs of one run. Called on the run's own thread, in order; must not block.
 pub trait RunJournal: Send {
-    /// It was told something.
+    /// Records an input.
     fn told(&mut self, told: &Told);
 
-    /// The run went by this configuration since it was told the last thing, or began: what could not be put into the record of
-    /// that is given back, and comes with the next thing that it is told.
+    /// Adds configuration that the run used since its last input, or since its start. Returns the settings that no longer fit
+    /// into that input's record; they are passed again with the next input.
     fn went_by(&mut self, settings: Vec<Setting>) -> Vec<Setting> {
         settings
     }
 
-    /// It wants something done outside.
+    /// Notes an effect that the run requested.
     fn did(&mut self, effect: &Effect);
 
-    /// Has all that it was told so far kept. None: nothing waits for that.
+    /// Makes all inputs so far durable. None: no effect has to wait for that.
     fn keep(&mut self) -> Option<Keeping> {
         None
     }
 
-    /// Milliseconds that the run is to be quiet before its machine leaves memory; none: it waits for more than people, events
-    /// and timers, or its machine stays.
+    /// Milliseconds without input after which the run is parked. None if the run waits for more than people, events and timers,
+    /// or is never parked.
     fn parks_after(&self) -> Option<Millis> {
         None
     }
 
-    /// True if the run waits for people or events alone.
+    /// True if the run waits for people or events only.
     fn waits_outside(&self) -> bool {
         false
     }
 
-    /// Reads the run again, over the workflows that it began with. Asked for only where [`Self::parks_after`] has said
-    /// something, and all that the run was told is kept.
+    /// Reads the run's start and inputs. Called only after [`Self::parks_after`] returned a value, and once all inputs are
+    /// durable.
     fn read(&self, _graphs: &Graphs) -> Reading {
         let never = "this journal is not read again";
         Box::pin(std::future::ready(Err(RunError::new(RunErrorCode::StoreError, never))))
     }
 }
 
-/// A run as its journal has it: its beginning, and all that it was told.
+/// The start of a run and all of its inputs.
 pub type Reading = BoxFuture<'static, Result<(Begun, Vec<Told>), RunError>>;
 
-/// Ready once it is durable; or it will not be, and nothing that follows from it may happen.
+/// Resolves once the inputs are durable. On an error they never will be, and effects that follow from them must not run.
 pub type Keeping = BoxFuture<'static, Result<(), RunError>>;

@@ -1,20 +1,20 @@
-//! The one way for a message in a run.
+//! The message loop of a run.
 //!
-//! 1. The actors of a run (its supervisor, threads and conversations) live on one arbiter and share its queue: whoever is
-//!    told something is told it through [`RunMachine`]'s queue, and hears things in the order sent.
-//! 2. What comes from outside comes by the run's one address, [`SupervisorMsg`], or, from its own timers, by
-//!    [`LocalInbox::deliver`]; either way it is put at the end of that queue, and the queue is served.
-//! 3. One message is handled at a time, contained: a panic ends the actor it happens in and no other. What that actor had
-//!    gathered is its supervisor's to hear; a supervisor that panics ends its run.
-//! 4. What is told from outside is for the record, and what follows from it waits until that is kept; where nobody keeps it,
-//!    nothing waits.
-//! 5. After so many messages the other tasks of the arbiter have their turn, and what was told meanwhile is heard.
+//! 1. The actors of a run (its supervisor, threads and conversations) live on one arbiter and share the queue of one
+//!    [`RunMachine`]. Messages are delivered in FIFO order.
+//! 2. External messages enter through the run's one address ([`SupervisorMsg`]). Results of the run's own timers and work enter
+//!    through [`LocalInbox::deliver`]. Both append to the queue and then serve it.
+//! 2. External messages enter through the run's one address ([`SupervisorMsg`]); the run's own timers enter through
+//!    [`LocalInbox::deliver`]. Both append to the queue and then serve it.
+//! 4. External inputs are journaled. Effects that follow from an input are held back until its journal record is durable. Without
+//!    a journal they run at once.
+//! 5. After [`AT_ONCE`] messages the run yields to the other tasks of the arbiter. Messages that arrived in between are handled
+//!    in the next turn.
+//! 6. While the backlog of the event bus is long, a run neither starts nor has a turn ([`Backlog`](crate::backlog::Backlog)).
+//! 7. The machine of a durable run that waits for long is dropped from memory ([`Parked`]) and rebuilt on the next input.
 //!
-//! 6. While much waits for the event bus, a run neither starts nor has a turn ([`Backlog`]).
-//! 7. The machine of a durable run that waits long leaves memory ([`Parked`]) and comes back when it is to hear something.
-//!
-//! Under virtual time and under an explorer all of this is the same: what such a host picks is when a timer fires, when work
-//! ends, and which thread begins next.
+//! Virtual time and the explorer use this code unchanged. Such a host chooses when a timer fires, when work ends and which thread
+//! starts next.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -43,24 +43,24 @@ use crate::turn::{LocalInbox, Turn};
 use crate::unkept::Unkept;
 use crate::world::RunWorld;
 
-/// Messages that are handled before other tasks of the arbiter have their turn.
+/// Maximum number of messages that one turn handles before the run yields to the other tasks of the arbiter.
 const AT_ONCE: usize = 128;
 
-/// Milliseconds that a run is at least quiet before it is parked.
+/// Minimum time without input before a run is parked, in milliseconds.
 const SHORTEST_QUIET: Millis = 1;
 
-/// See the module.
+/// Queue, actors and machine of one run; see the module.
 pub(crate) struct LocalMailbox {
     run: Rc<RunContext>,
     actors: RefCell<Standing>,
     own: Weak<Self>,
-    /// The same, as its actors know it.
+    /// The mailbox itself, as the inbox that its actors hold.
     inbox: Weak<dyn LocalInbox>,
-    /// It was put off to a later turn of the arbiter.
+    /// A later turn is already scheduled. Prevents a second one.
     is_put_off: Cell<bool>,
 }
 
-/// A run's actors, and where its machine is.
+/// A run's actors, with the machine in memory or parked.
 enum Standing {
     Here(Box<Actors>),
     Parked(Box<Parked>),
@@ -80,13 +80,13 @@ struct Actors {
     machine: RunMachine,
     supervisor: SupervisorActor,
     conversations: ConversationActor,
-    /// By number: those that have something under way.
+    /// Threads with work in progress, indexed by thread number.
     threads: Vec<Option<Box<ThreadActor>>>,
-    /// Effects of the last step.
+    /// Effects of the last step, not yet executed.
     effects: Vec<Effect>,
-    /// None where the run is kept nowhere.
+    /// Effects and callers that wait for the journal. None for a run without a durable journal.
     unkept: Option<Box<Unkept>>,
-    /// The run has begun: what was told before is heard first.
+    /// The queue may be served. False until the messages that were sent before the first turn are in the queue.
     has_begun: bool,
 }
 
@@ -95,7 +95,7 @@ struct Actors {
 enum Addressee {
     Supervisor,
     Thread(ThreadNo),
-    /// Its thread, and who awaits its answer.
+    /// Owner of the conversation, and the thread and effect that await the answer.
     Conversation(ThreadNo, Option<(ThreadNo, EffectId)>),
 }
 
@@ -121,9 +121,9 @@ impl Addressee {
 
 /// The result of serving the queue.
 enum Served {
-    /// Nothing is left in it.
+    /// The queue is empty.
     All,
-    /// There is more.
+    /// The limit of one turn was reached; messages remain.
     Some,
     /// The supervisor panicked: the run is lost.
     Lost(String),
@@ -151,7 +151,7 @@ impl LocalMailbox {
         })
     }
 
-    /// Serves the queue; the panic of a supervisor.
+    /// Serves the queue. Returns the panic message if the supervisor panicked.
     fn serve(&self) -> Option<String> {
         let standing = &mut *self.actors.borrow_mut();
         let Standing::Here(actors) = standing else { return None };
@@ -176,7 +176,7 @@ impl LocalMailbox {
         }
     }
 
-    /// Goes on in a later turn of the arbiter.
+    /// Schedules another turn of the run, unless one is scheduled already.
     fn put_off(&self) {
         if self.is_put_off.replace(true) {
             return;
@@ -192,7 +192,8 @@ impl LocalMailbox {
         );
     }
 
-    /// The run ends here, for this process, when all that it was told is kept.
+    /// Ends the run in this process if all of its inputs are durable; otherwise requests a journal write and tries again in a
+    /// later turn.
     fn leave(&self, actors: &mut Actors) {
         let Some(unkept) = &actors.unkept else { return };
         if unkept.is_kept(self.run.told()) {
@@ -203,7 +204,7 @@ impl LocalMailbox {
         }
     }
 
-    /// Has the run parked when it has been quiet for long, where it waits.
+    /// Sets a timer that parks the run after its quiet period, if the run only waits.
     fn have_parked(&self, actors: &mut Actors) {
         let Some(unkept) = &mut actors.unkept else { return };
         if unkept.parking.is_some() {
@@ -219,7 +220,7 @@ impl LocalMailbox {
         unkept.parking = self.run.host.when_quiet(after.max(SHORTEST_QUIET), park);
     }
 
-    /// The machine leaves memory, where the run has been quiet for as long as that takes.
+    /// Drops the machine from memory if the quiet period is over; otherwise sets the timer again.
     fn park(&self) {
         let standing = &mut *self.actors.borrow_mut();
         let Standing::Here(actors) = standing else { return };
@@ -229,7 +230,7 @@ impl LocalMailbox {
             return self.have_parked(actors);
         }
         if !unkept.is_kept(self.run.told()) {
-            // What nothing waited for: it is kept, and this asked again.
+            // No effect waited for these inputs, so they were not written yet. Parking is tried again once they are durable.
             actors.acknowledge(&self.run, Box::new(|_| ()));
             self.put_off();
             return;
@@ -241,7 +242,8 @@ impl LocalMailbox {
         *standing = Standing::Parked(Box::new(Parked::new(supervisor, threads)));
     }
 
-    /// Hears a message from outside. What had waited for the machine is given back, to be heard next.
+    /// Handles an external message. Returns the messages that were held back while the machine was parked; the caller delivers
+    /// them next.
     fn hear(&self, message: SupervisorMsg) -> Vec<SupervisorMsg> {
         let standing = &mut *self.actors.borrow_mut();
         match (&mut *standing, message) {
@@ -273,7 +275,8 @@ impl LocalInbox for LocalMailbox {
     fn deliver(&self, message: Message) {
         let mut standing = self.actors.try_borrow_mut();
         let Ok(Standing::Here(actors)) = standing.as_deref_mut() else {
-            // In the middle of a turn, by way of somebody's destructor, or while the machine is away: it comes in its order.
+            // Called from a destructor in the middle of a turn, or while the machine is parked. The address keeps the message in
+            // order.
             return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
         };
         self.run.tell(&mut actors.machine, message);
@@ -299,7 +302,7 @@ impl Actors {
         }
     }
 
-    /// The machine is back.
+    /// Restores the actors around a machine that was rebuilt after parking.
     fn woken(machine: RunMachine, parked: &mut Parked, run: &RunContext) -> Self {
         Self {
             threads: std::mem::take(&mut parked.threads),
@@ -327,8 +330,8 @@ impl Actors {
         actors
     }
 
-    /// Goes on where an earlier process of the run ended: what was open there is done again, unless what the run is told
-    /// first says otherwise.
+    /// Resumes a run of an earlier process. Effects without an outcome are executed again, unless one of the first messages says
+    /// otherwise.
     fn resume(
         resumed: Resumed,
         supervisor: SupervisorActor,
@@ -353,16 +356,17 @@ impl Actors {
         run.goes_on((steps, at), settings, journal);
         first.extend(told);
         if first.is_empty() && run.has_unrecorded(&mut machine) {
-            // What it was told while no process carried it is carried out by this one's configuration, which is recorded first.
+            // Inputs that arrived while the run had no owner are executed with this process's configuration. The configuration is
+            // recorded first.
             first.push(Message::Supervisor(ToSupervisor::Recovered(Vec::new())));
         }
-        // Before what has fired counts.
+        // Limits must be set before the bus counts the earlier firings.
         if let Some((_, workflow)) = machine.origin(0) {
             limit_triggers(workflow, run);
         }
         run.keep_events();
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
-        // Nothing is done before it is known that nobody else has gone on with it.
+        // Effects are held back until the first record is durable. The write fails if another process has resumed the run.
         let mut actors = Self::of(machine, supervisor, Vec::new(), true);
         for (thread, requests) in answered {
             let actor = thread_actor(&mut actors.threads, thread);
@@ -385,7 +389,7 @@ impl Actors {
         }
         run.room.borrow_mut().lend(&mut self.machine, &mut self.effects);
         let served = self.serve_queue(run, inbox);
-        // What a lost run leaves behind is nobody's.
+        // Buffers that a panicking supervisor used are not returned: their contents are unknown.
         if !matches!(served, Served::Lost(_)) {
             run.room.borrow_mut().take_back(&mut self.machine, &mut self.effects);
         }
@@ -402,7 +406,7 @@ impl Actors {
                 if self.machine.is_idle() || self.supervisor.is_over() {
                     return Served::All;
                 }
-                // What was carried out may have told it more.
+                // An effect that was released by the journal may have added messages to the queue.
                 now = run.step_time();
                 continue;
             };
@@ -420,7 +424,7 @@ impl Actors {
         Served::Some
     }
 
-    /// Has kept what the run was told, where something waits for that.
+    /// Requests a journal write if an effect or a caller waits for it.
     fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
         let step = run.told();
         if !self.unkept.as_mut().is_some_and(|unkept| unkept.asks(step)) {
@@ -432,7 +436,7 @@ impl Actors {
         }
     }
 
-    /// The run ends here, for this process: what is under way for it is stopped, and what waits is never told.
+    /// Ends the run in this process: cancels its work and discards the effects that wait for the journal.
     fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         if let Some(unkept) = &mut self.unkept {
             unkept.lost(&error);
@@ -441,7 +445,7 @@ impl Actors {
         self.supervisor.stop(error, run);
     }
 
-    /// Carries out what waited for the steps up to this one to be kept. The panic of that is given back.
+    /// Executes the effects that waited for the journal up to `step`. Returns the panic message if one of them panicked.
     fn kept(
         &mut self,
         step: u64,
@@ -465,7 +469,7 @@ impl Actors {
         Ok(())
     }
 
-    /// Hears a message from outside.
+    /// Handles an external message.
     fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         match message {
             SupervisorMsg::Begin => self.has_begun = true,
@@ -506,7 +510,7 @@ impl Actors {
         }
     }
 
-    /// A person answers a question.
+    /// Answers a question in the name of a person. The caller is notified once the answer is durable.
     fn answer(&mut self, answer: InteractionAnswer, run: &Rc<RunContext>) {
         let Some((message, taken)) = answer.check(&self.machine, run.ports().fits, run.host.wall_clock()) else {
             return;
@@ -522,7 +526,7 @@ impl Actors {
         );
     }
 
-    /// Tells somebody once all that the run was told is durable.
+    /// Calls `acknowledge` once all inputs so far are durable.
     fn acknowledge(&mut self, run: &Rc<RunContext>, acknowledge: Acknowledge) {
         match &mut self.unkept {
             Some(unkept) => unkept.acknowledge(run.told(), acknowledge),
@@ -530,7 +534,7 @@ impl Actors {
         }
     }
 
-    /// Has the actor that a message is for handle it, and carries out what follows.
+    /// Dispatches a message to its actor, then executes the resulting effects.
     fn handle(&mut self, message: Message, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         let mut turn = Turn {
             run,
@@ -543,7 +547,7 @@ impl Actors {
             Message::Supervisor(message) => self.supervisor.handle(message, &mut turn),
             Message::Thread(thread, message) => match self.threads.get_mut(thread as usize) {
                 Some(Some(actor)) => actor.handle(message, &mut turn),
-                // It has nothing under way.
+                // A thread without work in progress has no actor: the machine steps directly.
                 Some(None) | None => turn.step(Message::Thread(thread, message)),
             },
             Message::Conversation(owner, message) => self.conversations.handle(owner, message, &mut turn),
@@ -551,7 +555,7 @@ impl Actors {
         self.carry(now, run, inbox);
     }
 
-    /// Carries out what the machine wants done, or has it wait.
+    /// Executes the effects of the last step, or queues those that must wait for the journal.
     fn carry(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         if self.effects.is_empty() {
             return;
@@ -570,7 +574,7 @@ impl Actors {
         self.effects = effects;
     }
 
-    /// Carries out what the machine wanted done at one time, at another.
+    /// Executes an effect that the machine requested at time `at`.
     fn carry_out(
         &mut self,
         effect: Effect,
@@ -606,7 +610,7 @@ impl Actors {
         }
     }
 
-    /// An actor panicked: whoever is to know hears of it. The supervisor's own panic is given back.
+    /// Reports an actor's panic to the supervisor. Returns the message if the supervisor itself panicked.
     fn panicked(
         &mut self,
         addressee: Addressee,
@@ -628,7 +632,7 @@ impl Actors {
         let machine = &mut self.machine;
         run.note_settings(machine);
         let of = match (contained(|| machine.tell(told(of))), of) {
-            // What it had gathered is broken too.
+            // The partial results of the thread are unusable too: the panic is reported without them.
             (Err(_), Panicked::Thread { thread, .. }) => {
                 let of = Panicked::Thread {
                     thread,
@@ -640,7 +644,7 @@ impl Actors {
             (Err(_) | Ok(()), of) => of,
         };
         run.record(machine, told(of));
-        // What it had said before stays said.
+        // Effects that the actor had produced before the panic are still executed.
         match contained(|| self.carry(now, run, inbox)) {
             Err(Exit::Panicked { message }) => Some(message),
             Ok(()) | Err(Exit::Stopped | Exit::Dropped) => None,
@@ -659,13 +663,13 @@ fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -
     threads[place].get_or_insert_with(|| Box::new(ThreadActor::new(thread)))
 }
 
-/// A run for whoever is outside of it.
+/// The actor behind a run's address.
 pub(crate) struct RunActor {
     run: Rc<RunContext>,
     spec: Option<Box<RunSpec>>,
-    /// None before it is made, from what the run was asked to be.
+    /// None until the first turn; then built from `spec`.
     mailbox: Option<Rc<LocalMailbox>>,
-    /// Messages delivered before that.
+    /// Messages that arrived before the mailbox was built.
     told: Vec<SupervisorMsg>,
 }
 
@@ -679,7 +683,7 @@ impl RunActor {
         }
     }
 
-    /// The run was to begin later, and begins: what it was told before its first turn comes first.
+    /// Starts a run whose start was delayed. Messages that arrived before are handled first.
     fn begin(&mut self, context: &mut Context<Self>) {
         let mailbox = self.mailbox();
         for message in std::mem::take(&mut self.told) {
@@ -688,7 +692,7 @@ impl RunActor {
         self.hear(SupervisorMsg::Begin, context);
     }
 
-    /// Hears a message, and what had waited for it.
+    /// Handles a message, then the messages that were held back for it.
     fn hear(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
         let unheard = self.mailbox().hear(message);
         self.serve(context);
@@ -706,7 +710,7 @@ impl RunActor {
         Rc::clone(made)
     }
 
-    /// Serves the queue, and ends where nothing is left of the run.
+    /// Serves the queue, and stops the actor when the run is over.
     fn serve(&mut self, context: &mut Context<Self>) {
         let mailbox = self.mailbox();
         if let Some(lost) = mailbox.serve() {
@@ -727,7 +731,7 @@ impl Actor for RunActor {
         }
         let mailbox = self.mailbox();
         if self.run.supervisor.is_told() {
-            // What it was told already comes before its first turn; most runs were told nothing.
+            // Queued messages come before the first turn, so the start goes behind them. Most runs have none and skip this hop.
             self.run.supervisor.do_send(SupervisorMsg::Begin);
         } else {
             if let Standing::Here(actors) = &mut *mailbox.actors.borrow_mut() {

@@ -1,10 +1,11 @@
-//! A run whose machine has left memory: it has been quiet for long, and waits for people, events or timers alone.
+//! Parked runs: a durable run that has waited for long for people, events or timers only, and whose machine was dropped from
+//! memory.
 //!
-//! 1. Its actors stay, with the timers and waits that they hold. So nothing is begun again when the machine comes back, and
-//!    nobody who listens to the run, waits for it or holds it notices.
-//! 2. The first thing that its machine is to hear has that made again, from the run's journal. Until then all of it waits, and
-//!    is heard in the order told.
-//! 3. Where it can not be made again the run ends here, for this process, and stands in its store as it did.
+//! 1. The actors stay, with their timers and waits. Rebuilding the machine restarts nothing, and subscribers and callers notice
+//!    no difference.
+//! 2. The first message for the machine starts its reconstruction from the journal. Messages wait until then and are delivered in
+//!    FIFO order.
+//! 3. If the machine cannot be rebuilt, the run ends in this process. Its stored state is unchanged.
 
 use std::rc::Rc;
 
@@ -16,11 +17,11 @@ use crate::run_context::RunContext;
 use crate::supervisor::SupervisorActor;
 use crate::thread::ThreadActor;
 
-/// See the module.
+/// A run without its machine; see the module.
 pub(crate) struct Parked {
     pub(crate) supervisor: SupervisorActor,
     pub(crate) threads: Vec<Option<Box<ThreadActor>>>,
-    /// Messages for the machine when it is back; it is being made again where there are any.
+    /// Messages for the machine. The machine is being rebuilt if there are any.
     told: Vec<SupervisorMsg>,
 }
 
@@ -34,14 +35,14 @@ impl Parked {
         }
     }
 
-    /// Hears a message, or keeps it for the machine.
+    /// Handles a message, or queues it for the machine.
     pub(crate) fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>) {
         if self.supervisor.is_over() {
             return message.refuse(None);
         }
         match message {
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
-            // It leaves memory only when all that it was told is kept.
+            // A run is parked only after all of its inputs are durable.
             SupervisorMsg::AwaitKept(kept) if self.told.is_empty() => kept(Ok(())),
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),
             SupervisorMsg::Closing => {
@@ -59,12 +60,12 @@ impl Parked {
         }
     }
 
-    /// The messages that wait for the machine.
+    /// Removes the queued messages.
     pub(crate) fn take_told(&mut self) -> Vec<SupervisorMsg> {
         std::mem::take(&mut self.told)
     }
 
-    /// The run ends here, for this process.
+    /// Ends the run in this process.
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         for message in self.take_told() {
             message.refuse(Some(&error));
@@ -74,7 +75,7 @@ impl Parked {
     }
 }
 
-/// The end of a durable run in this process: it goes on in another, and what it was told stands as it does.
+/// Outcome of a durable run in a process that shuts down. The stored run can be resumed elsewhere.
 pub(crate) fn shut_down() -> RunError {
     let message = "the engine shuts down: the run is kept, and can be resumed";
     RunError::new(RunErrorCode::Cancelled, message)

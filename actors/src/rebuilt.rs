@@ -1,4 +1,4 @@
-//! Runs as they were: what is known of one that was rebuilt, for whoever goes on with it.
+//! Runs rebuilt from their journal, for an engine that resumes or displays them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,47 +20,47 @@ use crate::protocol::bus::{ResumedEvents, Source};
 use crate::settings::SharedSettings;
 use crate::world::RunWorld;
 
-/// A run as it was after the last thing that it was told.
+/// A run after its last recorded input.
 pub struct Rebuilt {
     /// The run.
     pub machine: RunMachine,
-    /// The configuration that it went by.
+    /// The configuration that it used.
     pub(crate) settings: Settings,
-    /// The workflows that it knows.
+    /// The workflows that it can use.
     pub graphs: Graphs,
-    /// Its workflow.
+    /// Id of its workflow.
     pub(crate) workflow_id: Arc<str>,
     /// Its caller's metadata, for models, tools and functions.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
-    /// The event types that somebody listened to.
+    /// The event types that had a subscriber.
     pub listening: Listening,
-    /// Effects that no process has begun: they followed from something that the run was told while none carried it.
+    /// Effects that no process has started: they follow from inputs that arrived while the run had no owner.
     pub not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
-    /// No process carried the run when it was told the last thing.
+    /// The run had no owner when its last input arrived.
     pub is_uncarried: bool,
-    /// The effects that have no outcome.
+    /// Effects without an outcome.
     pub open: OpenEffects,
-    /// Number of steps it was told.
+    /// Number of its inputs.
     pub steps: u64,
-    /// When it was told the last of that.
+    /// Time of its last input, or of its start.
     pub at: Millis,
-    /// Its events from the beginning.
+    /// Its events since the start.
     pub events: Vec<Arc<Event>>,
-    /// For each open wait for an event, how many of them there were when it began.
+    /// Number of events before each open wait for an event.
     pub(crate) waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
-    /// Every effect of a thread that is done outside: when it was asked for, by which node.
+    /// Time, node and kind of every external effect of a thread.
     asked: AskedFor,
-    /// The requests of models that have answered, by thread: of each what the user said last, because the requests of a thread
-    /// that calls its model often would take memory by the square of their number.
+    /// Requests that models have answered, by thread. Only the last user message of each is retained: whole requests would need
+    /// memory quadratic in their number, because each repeats the history.
     pub(crate) answered: BTreeMap<ThreadNo, Vec<ModelAnswered>>,
-    /// The trigger matcher's actions.
+    /// Actions of the trigger matcher.
     pub(crate) triggers: TriggersActed,
 }
 
-/// The effect, the node, what was asked, and of which model.
+/// Effect, node, request and chosen model.
 type AnsweredRequest = (thread::EffectId, NodeIx, Arc<ModelRequest>, Option<Arc<ModelChoice>>);
 
-/// By thread and effect.
+/// External effects, keyed by thread and effect.
 type AskedFor = BTreeMap<(ThreadNo, thread::EffectId), (Millis, Option<NodeIx>, Option<DoubtKind>)>;
 
 /// A request that a model has answered.
@@ -71,28 +71,28 @@ pub(crate) struct ModelAnswered {
     pub(crate) choice: Option<Arc<ModelChoice>>,
 }
 
-/// A run that goes on after a process of it ended.
+/// A run that continues after an earlier process stopped executing it.
 pub struct Resumed {
     /// The run as it was.
     pub rebuilt: Rebuilt,
-    /// Messages it is told before it goes on.
+    /// Messages delivered before anything else.
     pub told: Vec<Message>,
-    /// Keeps what it is told from now on.
+    /// Journal of its further inputs.
     pub journal: Box<dyn RunJournal>,
 }
 
-/// An effect that a thread has asked for.
+/// An effect that a thread has requested.
 pub struct AskedEffect {
-    /// When.
+    /// Time of the request.
     pub at: Millis,
-    /// The node; none for what a node waits for.
+    /// The node. None if the machine has no such thread.
     pub node_id: Option<Arc<str>>,
-    /// Its kind; none likewise.
+    /// Kind of the effect. None for waits and evaluations, which are repeated without a policy.
     pub kind: Option<DoubtKind>,
 }
 
 impl Rebuilt {
-    /// An effect that was asked for, with an outcome or without.
+    /// Returns an effect that was requested, with or without an outcome.
     pub fn asked(&self, thread: ThreadNo, effect: thread::EffectId) -> Option<AskedEffect> {
         let (at, node, kind) = *self.asked.get(&(thread, effect))?;
         let graph = self.machine.origin(thread).map(|(_, graph)| graph);
@@ -100,7 +100,7 @@ impl Rebuilt {
         Some(AskedEffect { at, node_id, kind })
     }
 
-    /// The run's events, for who comes back to it, and what the waits for an event have missed.
+    /// Returns the run's events for reconnecting subscribers, and the answers to waits that missed their event.
     pub(crate) fn events_again(&mut self) -> (ResumedEvents, Vec<Message>) {
         let events = std::mem::take(&mut self.events);
         let missed = self.waits.iter().filter_map(|((thread, id), before)| {
@@ -127,7 +127,7 @@ impl Rebuilt {
 }
 
 impl InPlace {
-    /// A run as it was, by these parts.
+    /// Replays a run with these models, tools and workflows.
     pub(crate) fn replay(
         &self,
         begun: Begun,
@@ -143,7 +143,7 @@ impl InPlace {
     }
 }
 
-/// The things that a run goes through once more which matter to whoever goes on with it.
+/// Facts collected during a replay that a resuming engine needs.
 #[derive(Default)]
 pub(crate) struct Seen {
     run_id: Arc<str>,

@@ -1,17 +1,18 @@
-//! Room for what a step wants done, lent to whichever run of an arbiter takes its turn: a run that waits has none.
+//! Buffers for the effects of a step, lent to the run whose turn it is. A waiting run holds none, so memory grows with the
+//! arbiters instead of the runs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use pirn_core::run::{Effect, EffectBuffers, RunMachine};
 
-/// The room that the runs of one arbiter share.
+/// The buffers that the runs of one arbiter share.
 pub(crate) type SharedRoom = Rc<RefCell<Room>>;
 
-/// The most effects that there stays room for: what a large fork needed is given back.
+/// Maximum capacity that is retained. The capacity that a large fork needed is released.
 const MOST: usize = 1_024;
 
-/// See the module.
+/// Buffers of one arbiter; see the module.
 #[derive(Default)]
 pub(crate) struct Room {
     effects: Vec<Effect>,
@@ -19,13 +20,13 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Lends the room to a run for its turn.
+    /// Swaps the buffers into a run for its turn.
     pub(crate) fn lend(&mut self, machine: &mut RunMachine, effects: &mut Vec<Effect>) {
         machine.swap_buffers(&mut self.buffers);
         std::mem::swap(&mut self.effects, effects);
     }
 
-    /// Takes it back, from a run whose effects are carried out.
+    /// Swaps the buffers out of a run after its effects were executed.
     pub(crate) fn take_back(&mut self, machine: &mut RunMachine, effects: &mut Vec<Effect>) {
         self.lend(machine, effects);
         if self.effects.capacity() > MOST || self.buffers.capacity() > MOST {

@@ -1,4 +1,4 @@
-//! The state that the actors of one run share on their arbiter.
+//! State shared by the actors of one run.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -28,49 +28,50 @@ use crate::room::SharedRoom;
 use crate::settings::SharedSettings;
 use crate::spans::Spans;
 
-/// Shared by the actors of one run; never leaves their thread.
+/// State shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunContext {
     pub(crate) run_id: Arc<str>,
     pub(crate) host: Host,
-    /// Seeds what scripts draw; none: they can not.
+    /// Seed of the random numbers that scripts draw. None: scripts cannot draw any.
     pub(crate) seed: Option<u64>,
     pub(crate) in_place: InPlace,
     interest: Rc<Interest>,
-    /// Of its own subscribers; most runs have none.
+    /// Interest of the run's private subscribers. Most runs have none.
     own_interest: OnceCell<Arc<RunInterest>>,
     bus: BusSender,
     pub(crate) backlog: Rc<Backlog>,
-    /// The room that its turns take.
+    /// Reusable buffers, lent to the run for each of its turns.
     pub(crate) room: SharedRoom,
-    /// The run's way in for whoever is not one of its actors.
+    /// Address of the run for everything that is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
-    /// None where nobody wants them.
+    /// None if tracing is off for this run.
     pub(crate) spans: Option<Box<Spans>>,
-    /// Keeps what it is told; none: nobody does.
+    /// Journal of the run's inputs, if one is configured.
     journal: RefCell<Option<Box<dyn RunJournal>>>,
-    /// The configuration that it goes by, where that is recorded.
+    /// Recorded configuration (token counts, profiles) of a durable run.
     configuration: Option<Box<Configuration>>,
-    /// Number of steps it was told.
+    /// Number of steps, one for each recorded input.
     told: Cell<u64>,
-    /// Types of events that are raised whoever listens: where the run goes on in another process.
+    /// Event types raised without any subscriber. A durable run raises all of them, so that sequences are equal in every process.
     promised: EventMask,
-    /// Between the host's clock and the run's, which goes on in another process.
+    /// Difference between the run's clock and the host's. The run's clock continues across processes.
     epoch: Millis,
-    /// The time of the last thing that the run was told; of one with a journal. All that follows from that happens then, here and when
-    /// the run is rebuilt.
+    /// Time of the last input, for a run with a journal. All steps that follow from an input use its time, so that a replay uses
+    /// equal times.
     told_at: Cell<Option<Millis>>,
     next_waiter: Cell<WaitNo>,
-    /// The bus was told which events it keeps.
+    /// The bus has the list of CUSTOM events to retain.
     keeps_events: Cell<bool>,
-    /// The bus was told something of this run.
+    /// The bus has received a message about this run.
     is_on_bus: Cell<bool>,
-    /// The bus was told of its end.
+    /// The bus has received the end of this run.
     has_left_bus: Cell<bool>,
-    /// Its engine closes.
+    /// The engine is closing.
     is_closing: Cell<bool>,
 }
 
-/// The configuration that a run goes by; and what could not be put into the record of the step that asked for it.
+/// The configuration that a run used, and settings that are not yet in a record: the record of the step that used them was
+/// already written.
 #[derive(Default)]
 struct Configuration {
     settings: SharedSettings,
@@ -116,7 +117,7 @@ impl RunContext {
         }
     }
 
-    /// Models, tools, functions, scripts.
+    /// Returns the models, tools, functions and scripts.
     pub(crate) fn ports(&self) -> &Ports {
         self.in_place.ports()
     }
@@ -126,30 +127,30 @@ impl RunContext {
         self.in_place.engine()
     }
 
-    /// The configuration that it goes by, where that is recorded.
+    /// Recorded configuration of a durable run.
     pub(crate) fn settings(&self) -> Option<&SharedSettings> {
         self.configuration
             .as_deref()
             .map(|configuration| &configuration.settings)
     }
 
-    /// The interest of listeners just now.
+    /// Returns the current interest of all listeners.
     pub(crate) fn listening(&self) -> Listening {
         let own = self.own_interest.get().map_or(EventMask::NONE, |own| own.mask());
         listening(&self.interest, self.promised.union(own))
     }
 
-    /// The run's time, in milliseconds since 1970 as its host has it; never goes back, in no process of the run.
+    /// Returns the run's time in milliseconds since 1970. Never decreases, not even across processes.
     pub(crate) fn now(&self) -> Millis {
         self.host.now() + self.epoch
     }
 
-    /// The time of the steps that the run takes next.
+    /// Returns the time of the next steps.
     pub(crate) fn step_time(&self) -> Millis {
         self.told_at.get().unwrap_or_else(|| self.now())
     }
 
-    /// The run begins.
+    /// Opens the journal of a new run.
     pub(crate) fn begun(&self, begun: &Begun) {
         let journal = self.ports().journal.as_ref();
         self.told_at.set(journal.map(|_| begun.at));
@@ -157,7 +158,7 @@ impl RunContext {
             .replace(journal.map(|journal| journal.begun(begun, self.in_place.graphs())));
     }
 
-    /// The run goes on after so many steps, the last of them told at this time.
+    /// Continues the journal of a resumed run: the number of steps so far and the time of the last input.
     pub(crate) fn goes_on(&self, (steps, at): (u64, Millis), mut settings: Settings, journal: Box<dyn RunJournal>) {
         if let Some(own) = self.settings() {
             settings.go_on();
@@ -168,12 +169,12 @@ impl RunContext {
         self.journal.replace(Some(journal));
     }
 
-    /// True if it goes on in another process where this one ends.
+    /// True if another process can resume the run after this one stops.
     pub(crate) fn is_durable(&self) -> bool {
         self.promised != EventMask::NONE
     }
 
-    /// Tells the run's machine something from outside, for the record too.
+    /// Sends an external input to the run's machine, and records it in the journal.
     pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
         if self.told_at.get().is_some() {
             self.told_at.set(Some(self.now()));
@@ -182,26 +183,27 @@ impl RunContext {
         machine.tell(message);
     }
 
-    /// Number of steps it was told so far.
+    /// Number of steps so far.
     pub(crate) fn told(&self) -> u64 {
         self.told.get()
     }
 
-    /// It wants something done outside.
+    /// Reports an effect to the journal.
     pub(crate) fn did(&self, effect: &Effect) {
         if let Some(journal) = self.journal.borrow_mut().as_mut() {
             journal.did(effect);
         }
     }
 
-    /// Has what it was told kept. What came of that, where it is known at once; else it is told so later.
+    /// Requests that all inputs so far become durable. Returns the result if it is available at once; otherwise
+    /// [`SupervisorMsg::Kept`] delivers it.
     pub(crate) fn keep(&self, machine: &mut RunMachine) -> Option<Result<(), RunError>> {
         self.note_settings(machine);
         let keeping = self.journal.borrow_mut().as_mut().and_then(|journal| journal.keep());
         let Some(mut keeping) = keeping else {
             return Some(Ok(()));
         };
-        // Mostly so of what is kept in memory: then nothing happens in between.
+        // An in-memory journal answers at once, which saves a message and a turn.
         if let Some(result) = (&mut keeping).now_or_never() {
             return Some(result);
         }
@@ -218,26 +220,26 @@ impl RunContext {
         self.host.wait(waiting);
     }
 
-    /// Milliseconds that it is to be quiet yet before its machine leaves memory; none: it waits for more than people, events
-    /// and timers, or its machine stays.
+    /// Milliseconds without input that remain until the run is parked. None if the run waits for more than people, events and
+    /// timers, or is never parked.
     pub(crate) fn parks_in(&self) -> Option<Millis> {
         let after = self.journal.borrow().as_ref()?.parks_after()?;
         let quiet = self.now().saturating_sub(self.step_time());
         Some(after.saturating_sub(quiet))
     }
 
-    /// Its engine closes.
+    /// Marks the engine as closing.
     pub(crate) fn close(&self) {
         self.is_closing.set(true);
     }
 
-    /// True if its engine closes, and it waits for nothing that this process does.
+    /// True if the engine is closing and the run waits only for people or events.
     pub(crate) fn is_to_leave(&self) -> bool {
         let waits = |journal: &dyn RunJournal| journal.waits_outside();
         self.is_closing.get() && self.journal.borrow().as_deref().is_some_and(waits)
     }
 
-    /// Has the run's machine made again, as its journal has it. That is told by [`SupervisorMsg::Woken`].
+    /// Rebuilds the machine of a parked run from its journal. [`SupervisorMsg::Woken`] delivers the result.
     pub(crate) fn wake(&self) {
         let reading = self
             .journal
@@ -256,18 +258,18 @@ impl RunContext {
             supervisor.do_send(SupervisorMsg::Woken(made.map(Box::new)));
         }
         .boxed();
-        // At once where it is kept in memory, as it is with what is kept there.
+        // An in-memory journal is read at once; a stored one is read off this thread.
         if (&mut waking).now_or_never().is_none() {
             self.host.external(None, waking).detach();
         }
     }
 
-    /// Names the run that a firing of this one starts.
+    /// Returns the id of the run that a firing of this run starts.
     pub(crate) fn id_of(&self, firing: FiringId) -> Arc<str> {
         format!("{}-f{firing}", self.run_id).into()
     }
 
-    /// Puts the configuration that the run went by since it was told the last thing into the record of that.
+    /// Adds the configuration used since the last input to that input's record.
     pub(crate) fn note_settings(&self, machine: &mut RunMachine) {
         let Some(configuration) = &self.configuration else {
             return;
@@ -282,14 +284,14 @@ impl RunContext {
         }
     }
 
-    /// True if the run went by something that is in no record yet.
+    /// True if the run used a setting that no record contains yet.
     pub(crate) fn has_unrecorded(&self, machine: &mut RunMachine) -> bool {
         self.note_settings(machine);
         let configuration = self.configuration.as_deref();
         configuration.is_some_and(|configuration| !configuration.unrecorded.borrow().is_empty())
     }
 
-    /// Has the journal keep what the machine is told in this step.
+    /// Records an input of the machine as a new step. Returns the message, with its values limited in depth.
     pub(crate) fn record(&self, machine: &mut RunMachine, message: Message) -> Message {
         self.note_settings(machine);
         let (message, refused) = message.within_limits();
@@ -320,7 +322,7 @@ impl RunContext {
         told.message
     }
 
-    /// The bus, to be told something of this run: then it is told of the run's end too.
+    /// Returns the bus for a message about this run. From then on the bus is also notified of the run's end.
     pub(crate) fn bus(&self) -> &BusSender {
         self.enter_bus();
         &self.bus
@@ -332,7 +334,7 @@ impl RunContext {
         }
     }
 
-    /// Tells the bus of the run's end, where it was told anything of the run.
+    /// Notifies the bus of the run's end, if the bus received any message about the run.
     pub(crate) fn leave_bus(&self) {
         if self.is_on_bus.get() && !self.has_left_bus.replace(true) {
             self.interest.ends(&self.run_id);
@@ -343,8 +345,8 @@ impl RunContext {
         }
     }
 
-    /// True if the run is not to have a turn now: much waits for the bus, or for a text of its triggers. Then it has it when that is
-    /// over; `run` is none where it waits already.
+    /// True if the run must not have a turn now: the backlog of the bus is long, or a trigger's text is being evaluated. The turn
+    /// is then scheduled for later; `run` returns none if it is scheduled already.
     pub(crate) fn has_turn_later(&self, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
         if self.backlog.holds_turns() {
             if let Some(run) = run() {
@@ -355,8 +357,8 @@ impl RunContext {
         self.interest.holds_turn(&self.run_id, run)
     }
 
-    /// True if the run is not to begin now: much waits for the bus, or the end of an earlier run of its id does. It is told to begin
-    /// when that is over.
+    /// True if the run must not start now: the backlog of the bus is long, or an earlier run with this id has not ended.
+    /// [`SupervisorMsg::Begin`] starts it later.
     pub(crate) fn begins_later(&self) -> bool {
         if self.interest.holds_start(&self.run_id, &self.supervisor) {
             return true;
@@ -368,7 +370,7 @@ impl RunContext {
         is_held
     }
 
-    /// Subscribes to the run's events with a higher sequence than `after`, from now on.
+    /// Subscribes to the run's future events with a higher sequence than `after`.
     pub(crate) fn subscribe(&self, mask: EventMask, after: u64, deliver: Box<dyn Deliver>) {
         let subscriber = Subscriber {
             of_run: Some(OfRun {
@@ -382,20 +384,20 @@ impl RunContext {
         self.interest.subscribe(self.bus(), subscriber);
     }
 
-    /// Has the run's triggers limited, until the bus is told of its end.
+    /// Limits the run's triggers until the bus is notified of the run's end.
     pub(crate) fn limit_triggers(&self, limit: TriggerLimit) {
         self.enter_bus();
         self.interest.limit_triggers(&self.run_id, limit);
     }
 
-    /// A number that no other wait of this run has.
+    /// Returns a number that is unique among the waits of this run.
     pub(crate) fn next_waiter(&self) -> WaitNo {
         let waiter = self.next_waiter.get();
         self.next_waiter.set(waiter + 1);
         waiter
     }
 
-    /// Tells the bus what happened in a thread.
+    /// Sends an event of a thread to the bus.
     pub(crate) fn emit(
         &self,
         workflow_id: Arc<str>,
@@ -412,7 +414,7 @@ impl RunContext {
         });
     }
 
-    /// Has the bus keep the CUSTOM events that a WAIT node of any of the run's workflows may ask for later.
+    /// Makes the bus retain the CUSTOM events that a WAIT node of the run's workflows may wait for later.
     pub(crate) fn keep_events(&self) {
         if self.keeps_events.replace(true) {
             return;
@@ -425,7 +427,7 @@ impl RunContext {
         }
     }
 
-    /// The same for events that came together from outside.
+    /// Sends a batch of external events to the bus.
     pub(crate) fn emit_all(
         &self,
         workflow_id: Arc<str>,
@@ -452,7 +454,7 @@ impl RunContext {
     }
 }
 
-/// The interest of listeners, and of these types whoever listens.
+/// Combines the interest of listeners with the event types that are raised in any case.
 pub(crate) fn listening(interest: &Interest, promised: EventMask) -> Listening {
     Listening {
         interest: interest.listening().union(promised),
@@ -461,7 +463,7 @@ pub(crate) fn listening(interest: &Interest, promised: EventMask) -> Listening {
     }
 }
 
-/// All but pieces of replies.
+/// Every event type except pieces of replies.
 pub(crate) fn promised() -> EventMask {
     let types = EventType::ALL.iter().filter(|kind| **kind != EventType::LlmToken);
     types.fold(EventMask::NONE, |mask, kind| mask.union(EventMask::of(*kind)))

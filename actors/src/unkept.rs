@@ -1,4 +1,4 @@
-//! The part of a durable run that waits until what it follows from is kept.
+//! Effects and callers of a durable run that wait until its inputs are durable.
 
 use pirn_core::Millis;
 use pirn_core::error::RunError;
@@ -11,16 +11,16 @@ use crate::host::TimerHandle;
 #[derive(Default)]
 pub(crate) struct Unkept {
     effects: Outbox,
-    /// Callers that told the run something.
+    /// Callers that sent an input.
     acknowledgements: Acknowledgements,
-    /// The last step whose keeping was asked for.
+    /// Last step for which a journal write was requested.
     asked: Option<u64>,
-    /// Asks whether the run's machine is to leave memory.
+    /// Timer that parks the run after its quiet period.
     pub(crate) parking: Option<TimerHandle>,
 }
 
 impl Unkept {
-    /// Those of a run that is durable up to this step.
+    /// State of a run that is durable up to this step.
     pub(crate) fn after(step: u64) -> Self {
         Self {
             effects: Outbox::after(step),
@@ -28,27 +28,27 @@ impl Unkept {
         }
     }
 
-    /// True if the steps up to this one are to be kept now: something waits for them, and nobody has asked yet.
+    /// True if the steps up to this one must be written now: something waits for them and no write was requested yet.
     pub(crate) fn asks(&mut self, step: u64) -> bool {
         self.is_awaited() && self.asked.replace(step) != Some(step)
     }
 
-    /// True if nothing waits, and the run is durable up to this step.
+    /// True if nothing waits and the run is durable up to this step.
     pub(crate) fn is_kept(&self, step: u64) -> bool {
         !self.is_awaited() && self.effects.is_durable(step)
     }
 
-    /// True if something waits for what it was told to be kept.
+    /// True if an effect or a caller waits for the journal.
     pub(crate) fn is_awaited(&self) -> bool {
         self.effects.waits() || !self.acknowledgements.is_empty()
     }
 
-    /// Takes an effect that follows from what the run was told up to `step`; one that need not wait is given back.
+    /// Queues an effect that follows from the inputs up to `step`. Returns it if it need not wait.
     pub(crate) fn pass(&mut self, step: u64, at: Millis, effect: Effect) -> Option<Effect> {
         self.effects.pass(step, at, effect)
     }
 
-    /// Tells a caller once the run is durable up to `step`.
+    /// Calls `acknowledge` once the run is durable up to `step`.
     pub(crate) fn acknowledge(&mut self, step: u64, acknowledge: Acknowledge) {
         if self.effects.is_durable(step) {
             acknowledge(Ok(()));
@@ -57,19 +57,19 @@ impl Unkept {
         }
     }
 
-    /// The run is durable up to `step`. Callers hear it before anything that follows is done: a run that ends with it
-    /// answers nobody any more.
+    /// Marks the run as durable up to `step`. Callers are notified before the released effects run: an effect may end the run,
+    /// and an ended run notifies no one.
     pub(crate) fn kept(&mut self, step: u64) {
         self.effects.durable(step);
         self.acknowledgements.kept(step);
     }
 
-    /// The next effect that need not wait any more, and the time that it follows from.
+    /// Returns the next effect that need not wait, with the time of its input.
     pub(crate) fn release(&mut self, now: Millis) -> Option<(Millis, Effect)> {
         self.effects.release(now)
     }
 
-    /// Nothing more of the run becomes durable in this process.
+    /// Discards the effects and notifies the callers of the failure: no later step becomes durable in this process.
     pub(crate) fn lost(&mut self, error: &RunError) {
         self.acknowledgements.lost(error);
         self.effects.clear();

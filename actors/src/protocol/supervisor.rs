@@ -1,4 +1,4 @@
-//! The messages to a run from outside, and its handle.
+//! External messages to a run, and the handle that sends them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,23 +18,23 @@ use crate::acknowledgements::Acknowledge;
 use crate::answer::{Answer, Lost};
 use crate::contain::contained;
 
-/// The most events that a run takes in one message.
+/// Maximum number of events in one message.
 const MAX_EVENTS_AT_ONCE: usize = 256;
 
 /// A message to a run.
 pub(crate) enum SupervisorMsg {
-    /// All that it was told before its first turn has been put into its queue.
+    /// Starts the run. Sent behind the messages that arrived before the first turn.
     Begin,
-    /// As its machine takes it: an answer, the end of something it started.
+    /// A message in the machine's own form: an answer, or the outcome of work that the run started.
     Tell(Message),
     Control(Control),
-    /// Its engine closes: it ends in this process when it waits for people or events alone and is kept.
+    /// The engine is closing. A durable run that waits for people or events only ends in this process.
     Closing,
     ControlThread {
         thread_id: String,
         control: Control,
         trigger_depth: u32,
-        /// Told where the run has no such thread.
+        /// Called if the run has no such thread.
         unknown: Box<dyn FnOnce() + Send>,
     },
     /// A trigger assigns a variable.
@@ -43,42 +43,42 @@ pub(crate) enum SupervisorMsg {
         assignment: Box<Assignment>,
     },
     Pin(PinSection, Value),
-    /// Events from outside, in the main thread's name.
+    /// External events, raised in the name of the main thread.
     Raise(Batch<RaisedEvent>),
     Status(Box<dyn FnOnce(RunStatus) + Send>),
-    /// Asks for the questions that wait for a person.
+    /// Requests the questions that wait for a person.
     Interactions(Box<dyn FnOnce(Vec<Interaction>) + Send>),
     /// A person answers a question.
     AnswerInteraction(Box<InteractionAnswer>),
-    /// Somebody waits until what was told before is kept.
+    /// Calls back once all earlier inputs are durable.
     AwaitKept(Acknowledge),
-    /// Somebody wants to hear the run's events from now on.
+    /// Subscribes to the run's events from now on.
     Subscribe {
         mask: EventMask,
         deliver: Box<dyn Deliver>,
     },
     Fire(Box<Firing>),
-    /// A trigger fired on the event with this sequence, of which the run keeps a record; and what it does.
+    /// A trigger fired on the event with this sequence: a record for a durable run, and the message that executes the action.
     Triggered {
         sequence: u64,
         trigger: Arc<str>,
         then: Option<Box<SupervisorMsg>>,
     },
-    /// As [`Self::Fire`], for a firing that needs nothing of its thread.
+    /// Like [`Self::Fire`], for a firing whose action does not involve the thread.
     FireAlone {
         firing: Box<Firing>,
         taken: Answer<()>,
     },
-    /// The steps up to this one are kept, or cannot be.
+    /// The journal is durable up to this step, or the write failed.
     Kept {
         step: u64,
         result: Result<(), RunError>,
     },
-    /// Its machine is there again, or cannot be.
+    /// The machine of a parked run was rebuilt, or could not be.
     Woken(Result<Box<RunMachine>, RunError>),
-    /// Nothing is left of it.
+    /// The run is over; its actor stops.
     Over,
-    /// Its supervisor panicked outside of its own turn.
+    /// The supervisor panicked outside of the actor's own handler.
     Lost(String),
 }
 
@@ -87,7 +87,7 @@ impl actix::Message for SupervisorMsg {
 }
 
 impl SupervisorMsg {
-    /// It comes to a run that has ended, or ends with this error: who waits for a word is told so.
+    /// Answers a message to a run that has ended, or that ends with `error`.
     pub(crate) fn refuse(self, error: Option<&RunError>) {
         match self {
             Self::AnswerInteraction(answer) => (answer.taken)(Err(match error {
@@ -100,12 +100,12 @@ impl SupervisorMsg {
                 let ended = || RunError::new(RunErrorCode::Cancelled, "the run has ended");
                 kept(Err(error.cloned().unwrap_or_else(ended)));
             }
-            // Dropping it says so.
+            // The callbacks of the other messages notify their callers when they are dropped.
             _ => {}
         }
     }
 
-    /// As the run's machine takes it; none where there is nothing to take.
+    /// Converts to a message of the run's machine. Queries are answered here and return none.
     pub(crate) fn for_machine(self, machine: &RunMachine) -> Option<Message> {
         let message = match self {
             Self::Tell(message) => return Some(message),
@@ -176,18 +176,18 @@ impl SupervisorMsg {
     }
 }
 
-/// A run for whoever is outside of it. The run hears what it is told in the order told. Events that were raised one after
-/// another come as one message, where nothing else was told between them.
+/// Address of a run. Messages are delivered in FIFO order. Consecutive events are batched into one message as long as no other
+/// message is sent between them.
 pub(crate) struct SupervisorHandle {
     address: Recipient<SupervisorMsg>,
-    /// Number of messages that it was told, and of those that it has heard; both begin anew at their largest.
+    /// Numbers of messages sent and of messages handled. Both wrap around.
     told: AtomicU32,
     heard: AtomicU32,
-    /// Most runs never hear an event from outside.
+    /// Created on the first external event, because most runs receive none.
     raised: OnceLock<Batches<RaisedEvent>>,
-    /// The metadata that the run's caller gave it.
+    /// Metadata from the caller that started the run.
     metadata: Option<Arc<Map<String, Value>>>,
-    /// The run's outcome, and when nothing of it is left.
+    /// Resolve with the run's outcome, and when the run has left memory.
     pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
 }
 
@@ -207,25 +207,25 @@ impl SupervisorHandle {
         }
     }
 
-    /// The metadata that the run's caller gave it.
+    /// Metadata from the caller that started the run.
     pub(crate) fn metadata(&self) -> Option<&Arc<Map<String, Value>>> {
         self.metadata.as_ref()
     }
 
-    /// True once the supervisor was told anything. What another thread tells it just now may have come before or after.
+    /// True once a message was sent to the run. A concurrent send may or may not be counted.
     pub(crate) fn is_told(&self) -> bool {
         self.told.load(Ordering::Relaxed) > 0
     }
 
-    /// The run has taken a message from its mailbox. Said on the run's own thread alone.
+    /// Counts a message as handled. Called on the run's own thread only.
     pub(crate) fn has_heard(&self) {
         let heard = self.heard.load(Ordering::Relaxed);
         self.heard.store(heard.wrapping_add(1), Ordering::Release);
     }
 
-    /// Number of messages that wait in the run's mailbox.
+    /// Number of messages in the run's mailbox.
     pub(crate) fn waiting(&self) -> u32 {
-        // Read first: what was heard had been told before.
+        // `heard` is read first: every handled message was sent before, so the difference is never negative.
         let heard = self.heard.load(Ordering::Acquire);
         self.told.load(Ordering::Relaxed).wrapping_sub(heard)
     }
@@ -247,7 +247,7 @@ impl SupervisorHandle {
     }
 }
 
-/// Hears whether an answer was taken.
+/// Callback with the result of an answer.
 pub(crate) type HearTaken = Box<dyn FnOnce(Result<(), AnswerRefused>) + Send>;
 
 /// A person's answer to a question.
@@ -259,7 +259,8 @@ pub(crate) struct InteractionAnswer {
 }
 
 impl InteractionAnswer {
-    /// The answer as the run's machine takes it, and who is told once it is durable. One that is refused is told so here.
+    /// Validates the answer against the open question. Returns the machine's message and the callback for when it is durable; a
+    /// refusal is reported through the callback.
     pub(crate) fn check(self, machine: &RunMachine, fits: Fits, at: Millis) -> Option<(Message, HearTaken)> {
         let Self { id, answer, by, taken } = self;
         let answer = PersonsAnswer { answer, by, at };
@@ -279,7 +280,7 @@ impl InteractionAnswer {
     }
 }
 
-/// An assignment that a trigger makes.
+/// An assignment by a trigger.
 pub(crate) struct Assignment {
     /// The thread that raised the event.
     pub(crate) thread_id: Arc<str>,
@@ -287,12 +288,13 @@ pub(crate) struct Assignment {
     pub(crate) name: Arc<str>,
     pub(crate) value: Arc<Value>,
     pub(crate) trigger_depth: u32,
-    /// Tells if the run was there to take it: from then on it answers for it.
+    /// Confirms that the run received the assignment. Dropping it reports that the run is gone.
     pub(crate) taken: Answer<Result<(), RunError>>,
 }
 
 impl Assignment {
-    /// The assignment of `trigger` on `event`. `refused` hears why it could not be, even where nobody is left.
+    /// The assignment of `trigger` on `event`. `refused` is called with the reason if the assignment fails, also if the run is
+    /// gone.
     pub(crate) fn new(
         trigger: &TriggerDefinition,
         event: &Event,
