@@ -25,7 +25,7 @@ struct State {
     waiting: VecDeque<(Arc<str>, oneshot::Sender<Pass>)>,
 }
 
-/// Leave to make a call, given back when it is dropped.
+/// Permission to make a call, released on drop.
 pub(super) struct Pass(Lane);
 
 impl Lane {
@@ -57,7 +57,7 @@ impl Lane {
         };
         match admitted.await {
             Ok(pass) => pass,
-            // The sender lives until it has sent.
+            // The sender exists until it has sent, so this cannot happen.
             Err(_cancelled) => std::future::pending().await,
         }
     }

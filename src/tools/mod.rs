@@ -87,13 +87,14 @@ impl ToolRegistry {
 
 #[cfg(feature = "mcp")]
 impl ToolRegistry {
-    /// Adds the tools of MCP servers. The servers end when the engine that has this registry shuts down.
+    /// Adds the tools of MCP servers. The servers are stopped when the engine that owns this registry shuts down.
     pub fn add_servers(&mut self, servers: McpServers) {
         servers.add_to(self);
     }
 }
 
-/// A tool from a function. `schema` is the JSON Schema of its arguments; it waits for nothing outside the program.
+/// Creates a tool from an async function. `schema` is the JSON Schema of its arguments. The function must not wait for anything
+/// outside the program: the tool is not [external](Tool::is_external).
 ///
 /// ```
 /// use serde_json::json;

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes read at a time.
+/// Number of bytes per read.
 const CHUNK: usize = 16 * 1024;
 
 /// The beginning of an output.
@@ -29,7 +29,7 @@ impl Head {
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// True if bytes were left out.
+    /// Returns whether bytes were discarded.
     pub(super) fn is_cut(&self) -> bool {
         self.total > self.bytes.len() as u64
     }
@@ -66,7 +66,7 @@ impl Head {
     }
 }
 
-/// Bytes of the text without a character that was cut in two.
+/// Returns the length of the text without a truncated last character.
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -74,7 +74,7 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
-/// The last `limit` bytes of all there is.
+/// Returns the last `limit` bytes of the input.
 pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize) -> std::io::Result<String> {
     let mut kept = Vec::new();
     let mut chunk = vec![0; CHUNK];
@@ -87,7 +87,7 @@ pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize) -> std:
             }
         }
     }
-    // A character that was cut in two at the front.
+    // Remove a truncated character at the start.
     let begin = kept.iter().take(4).take_while(|byte| **byte & 0xC0 == 0x80).count();
     Ok(String::from_utf8_lossy(&kept[begin..]).into_owned())
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    /// Reading from memory never waits.
+    /// Reading from memory never blocks.
     fn block_on<T>(read: impl Future<Output = T>) -> T {
         read.now_or_never().expect("it does not wait")
     }

@@ -27,14 +27,14 @@ pub const DEFAULT_TIMEOUT: Millis = 60_000;
 /// Default maximum number of concurrent tool calls of one engine; further calls wait.
 pub const DEFAULT_MAX_CALLS: usize = 256;
 
-/// The options of a tool's calls.
+/// Options of a tool's calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOptions {
-    /// Milliseconds a call may take; waiting for consent or for a place does not count.
+    /// Timeout in milliseconds, without the time that a call waits for approval or for the concurrency limit.
     pub timeout: Millis,
-    /// Calls at once; more wait. None: as many as the registry allows.
+    /// Maximum number of concurrent calls; further ones wait. `None`: the limit of the registry.
     pub max_parallel: Option<usize>,
-    /// The rule for consent to each call.
+    /// Approval policy.
     pub approval: Approval,
     /// Milliseconds that a call waits for a person's approval; `None`: without limit. A call without an answer in time is refused.
     pub approval_timeout: Option<Millis>,
@@ -62,7 +62,7 @@ impl Default for ToolOptions {
 pub struct ToolInfo {
     /// Name, description, schema.
     pub spec: ToolSpec,
-    /// The options of its calls.
+    /// Options of the tool's calls.
     pub options: ToolOptions,
 }
 
@@ -118,7 +118,7 @@ impl ToolRegistry {
         self.register_in(None, tool, options);
     }
 
-    /// Adds a tool whose calls are made in a lane.
+    /// Adds a tool whose calls pass through a lane.
     pub(super) fn register_in(&mut self, lane: Option<Lane>, tool: Arc<dyn Tool>, options: ToolOptions) {
         let spec = tool.spec();
         let registered = Registered {
@@ -139,8 +139,8 @@ impl ToolRegistry {
         self
     }
 
-    /// Adds the tools of another that are not there yet, and what decides on calls and answers elicitations there, where
-    /// nothing does here yet. The limit of calls stays this registry's own.
+    /// Adds the tools of another registry whose names are not registered here, and its callbacks for approval and elicitations if
+    /// none are set here. The call limit of this registry is unchanged.
     pub fn extend_missing(&mut self, other: Self) {
         for (name, tool) in other.tools {
             self.tools.entry(name).or_insert(tool);
@@ -151,30 +151,30 @@ impl ToolRegistry {
         self.servers.extend(other.servers);
     }
 
-    /// Takes servers, which end with it.
+    /// Takes ownership of servers, which stop with the registry.
     #[cfg(feature = "mcp")]
     pub(super) fn own(&mut self, servers: super::McpServers) {
         self.servers.push(servers);
     }
 
-    /// The resources of its MCP servers.
+    /// Returns the resources of the MCP servers.
     #[cfg(feature = "mcp")]
     pub fn resources(&self) -> impl Iterator<Item = &super::ResourceInfo> {
         self.servers.iter().flat_map(super::McpServers::resources)
     }
 
-    /// The prompts of its MCP servers.
+    /// Returns the prompts of the MCP servers.
     #[cfg(feature = "mcp")]
     pub fn prompts(&self) -> impl Iterator<Item = &super::PromptInfo> {
         self.servers.iter().flat_map(super::McpServers::prompts)
     }
 
-    /// At most `calls` at once over all tools (default [`DEFAULT_MAX_CALLS`]); more wait.
+    /// Sets the maximum number of concurrent calls over all tools (default [`DEFAULT_MAX_CALLS`]); further calls wait.
     pub fn set_max_calls(&mut self, calls: usize) {
         self.limiter = Limiter::of_places(calls);
     }
 
-    /// Has `decide` decide on every call, at once: also on one that a person has allowed.
+    /// Sets the function that decides on every call synchronously, including calls that a person has allowed.
     pub fn approve(&mut self, decide: impl Fn(&ApprovalRequest) -> Verdict + Send + Sync + 'static) {
         self.approver = Some(Approver::InPlace(Arc::new(decide)));
     }
@@ -196,7 +196,7 @@ impl ToolRegistry {
         self.elicitations = Some(Elicitations::new(answer));
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
@@ -206,7 +206,7 @@ impl ToolRegistry {
         self.names().any(|known| stands_for(name, known))
     }
 
-    /// The tools, in the order of their names.
+    /// Returns the tools, ordered by name.
     pub fn list(&self) -> impl Iterator<Item = ToolInfo> {
         self.tools.values().map(|found| ToolInfo {
             spec: found.spec.clone(),
@@ -259,7 +259,7 @@ fn stands_for(offered: &str, name: &str) -> bool {
 impl Tools for ToolRegistry {
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
         let registered = self.meant(names).map(|found| found.spec.clone());
-        // A run answers those itself.
+        // The run itself executes built-in tools.
         let built_in = names.iter().filter_map(|name| BuiltInTool::of_name(name));
         registered.chain(built_in.map(built_in_spec)).collect()
     }
@@ -327,7 +327,7 @@ impl Tools for ToolRegistry {
     }
 }
 
-/// A call that may be made.
+/// A call that was approved.
 struct Granted {
     arguments: Value,
     call_id: String,
@@ -343,14 +343,14 @@ impl Granted {
     }
 }
 
-/// The reason that a call is not made.
+/// Reason why a call is not made.
 enum Unmade {
     Failed(String),
     NeedsConsent(Box<ConsentRequest>),
 }
 
 impl Registered {
-    /// Checks a call's arguments, and has it decided whether it may be made.
+    /// Checks a call's arguments and obtains the approval decision.
     async fn decide(&self, asked: AskedCall, approver: Option<Approver>) -> Result<Granted, Unmade> {
         let AskedCall {
             call,
@@ -456,7 +456,7 @@ impl std::fmt::Debug for ToolRegistry {
     }
 }
 
-/// The text of a panic. A payload that is no text is leaked: its destructor is as little to be trusted as the tool.
+/// Returns the message of a panic. A payload that is not a string is leaked, because its destructor might panic too.
 fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Places that a schema may have.
+/// Maximum expanded size of a schema, in JSON values.
 const MOST_PLACES: usize = 100_000;
 
-/// Places within each other.
+/// Maximum depth of an expanded schema.
 const DEEPEST: usize = 256;
 
-/// True if that size is small. A schema that refers to itself, to another document or by another way than a pointer counts as
-/// without end.
+/// Returns whether the expanded size is within the limits. References that are recursive, point to another document or are not JSON
+/// pointers count as unbounded.
 pub(super) fn is_bounded(schema: &Value) -> bool {
     let mut sizes = Sizes {
         whole: schema,
@@ -23,12 +23,12 @@ pub(super) fn is_bounded(schema: &Value) -> bool {
 
 struct Sizes<'a> {
     whole: &'a Value,
-    /// By reference; none: too large, or being looked into.
+    /// Sizes by reference; `None`: too large, or being computed.
     known: BTreeMap<&'a str, Option<usize>>,
 }
 
 impl<'a> Sizes<'a> {
-    /// None: too large.
+    /// Returns the expanded size, or `None` if it is too large.
     fn of(&mut self, part: &'a Value, depth: usize) -> Option<usize> {
         if depth > DEEPEST {
             return None;

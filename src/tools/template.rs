@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use pirn_core::script::{Path, Step, text_of};
 use serde_json::Value;
 
-/// A template that has been read.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template {
     pieces: Vec<Piece>,
@@ -56,12 +56,12 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// The empty text.
+    /// Returns a template of the empty string.
     pub(super) fn nothing() -> Self {
         Self { pieces: Vec::new() }
     }
 
-    /// The arguments it names.
+    /// Returns the names of the arguments that the template uses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Path(path) => Some(path.root().as_ref()),
@@ -69,7 +69,7 @@ impl Template {
         })
     }
 
-    /// The text before its first path.
+    /// Returns the text before the first path.
     pub(super) fn beginning(&self) -> &str {
         match self.pieces.first() {
             Some(Piece::Text(text)) => text,
@@ -77,12 +77,12 @@ impl Template {
         }
     }
 
-    /// True if it names no argument.
+    /// Returns whether the template uses no argument.
     pub(super) fn is_plain(&self) -> bool {
         self.names().next().is_none()
     }
 
-    /// The text, each value written by `write`; none where an argument it names is absent or null.
+    /// Renders the template, with each value formatted by `write`. Returns `None` if an argument that it uses is absent or null.
     pub(super) fn render_with(
         &self,
         arguments: &Value,
@@ -98,7 +98,7 @@ impl Template {
         Some(text)
     }
 
-    /// The text; none where an argument it names is absent or null.
+    /// Renders the template. Returns `None` if an argument that it uses is absent or null.
     pub(super) fn render(&self, arguments: &Value) -> Option<String> {
         self.render_with(arguments, |value| value)
     }
@@ -112,7 +112,7 @@ impl Template {
     }
 }
 
-/// The value at a path; null counts as absent.
+/// Returns the value at a path; null counts as absent.
 fn value_at<'v>(path: &Path, arguments: &'v Value) -> Option<&'v Value> {
     let root = path.root().as_ref();
     let first = match arguments.get(root) {

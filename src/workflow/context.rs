@@ -25,9 +25,9 @@ pub enum Messages {
     LastOf(Role, u64),
     /// All visible messages of a role.
     Of(Role),
-    /// By their places in the complete history; archived ones are dropped.
+    /// Messages by position in the complete history; archived ones are omitted.
     Range(Range<u64>),
-    /// By their places among the visible ones of a role.
+    /// Messages by position among the visible ones of a role.
     RangeOf(Role, Range<u64>),
 }
 
@@ -47,7 +47,7 @@ impl Messages {
     }
 }
 
-/// The messages that stay when a conversation is truncated.
+/// The messages that remain when a conversation is truncated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
     /// The first N messages.
@@ -68,7 +68,7 @@ impl Context {
         Self::insert_at(-1, messages)
     }
 
-    /// Adds messages at a place among the visible ones; a negative one counts from the end, -1 is the end.
+    /// Inserts messages at a position among the visible ones. Negative positions count from the end, and -1 appends.
     pub fn insert_at(position: i64, messages: impl IntoIterator<Item = (Role, impl Into<String>)>) -> Self {
         let messages = messages.into_iter();
         Self(ContextOperation::Insert(InsertContext {
@@ -126,7 +126,7 @@ impl Context {
         Self(ContextOperation::Truncate(truncate))
     }
 
-    /// Removes all messages but the system ones.
+    /// Removes all messages except system messages.
     pub fn clear() -> Self {
         Self(ContextOperation::Clear(ClearContext { keep_system: true }))
     }
@@ -141,7 +141,7 @@ impl Context {
         Self(ContextOperation::Filter(filter))
     }
 
-    /// Compresses by a strategy and its parameters.
+    /// Compresses the conversation by a strategy with parameters.
     pub fn compress<K: Into<String>, V: Into<Value>>(
         strategy: impl Into<String>,
         parameters: impl IntoIterator<Item = (K, V)>,

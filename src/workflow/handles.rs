@@ -1,11 +1,12 @@
-//! Handles of the nodes of one workflow. Their lifetime is that of the function that builds it, so that they fit no other.
+//! Handles of the nodes of one workflow. Their lifetime is that of the building function, so the compiler rejects handles of
+//! another workflow.
 
 use std::marker::PhantomData;
 
-/// A lifetime that is no other's: neither a longer nor a shorter one fits.
+/// An invariant lifetime: neither a longer nor a shorter one is accepted.
 pub(super) type Brand<'f> = PhantomData<fn(&'f ()) -> &'f ()>;
 
-/// A node that is entered and left by edges.
+/// A node with incoming and outgoing edges.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'f> {
     pub(super) at: usize,
@@ -19,7 +20,7 @@ impl Node<'_> {
     }
 }
 
-/// The START or START_FROM_TRIGGER, which no edge enters.
+/// The START or START_FROM_TRIGGER node, which has no incoming edges.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'f>(pub(super) Node<'f>);
 
@@ -27,7 +28,7 @@ pub struct Start<'f>(pub(super) Node<'f>);
 #[derive(Clone, Copy, Debug)]
 pub struct End<'f>(pub(super) Node<'f>);
 
-/// A ROUTE, which is left by its routes.
+/// A ROUTE, from which only its routes lead to other nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'f>(pub(super) Node<'f>);
 
@@ -35,12 +36,12 @@ pub struct Route<'f>(pub(super) Node<'f>);
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'f>(pub(super) Node<'f>);
 
-/// A FORK without its JOIN yet, left by its paths.
+/// A FORK that has no JOIN yet, from which only its paths lead to other nodes.
 #[derive(Debug)]
 #[must_use = "a FORK needs a JOIN"]
 pub struct Fork<'f>(pub(super) Node<'f>);
 
-/// A LOOP_START without its LOOP_END yet.
+/// A LOOP_START that has no LOOP_END yet.
 #[derive(Debug)]
 #[must_use = "a LOOP_START needs a LOOP_END"]
 pub struct LoopStart<'f> {
@@ -57,15 +58,15 @@ pub struct Path<'f> {
 
 /// A handle of a node.
 pub trait Handle<'f>: sealed::Sealed + Sized {
-    /// The node, as far as it is one like others.
+    /// Returns the node as a general handle.
     #[doc(hidden)]
     fn node(self) -> Node<'f>;
 }
 
-/// A node that edges leave.
+/// A node that can be the source of an edge.
 pub trait Leaves<'f>: Handle<'f> {}
 
-/// A node that edges, routes and paths enter.
+/// A node that can be the target of edges, routes and paths.
 pub trait Enters<'f>: Handle<'f> {}
 
 mod sealed {

@@ -1,4 +1,4 @@
-//! JOIN, and MAP, which joins its items.
+//! Builders of JOIN, and of MAP, which joins the threads of its items.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::{Path, Step};
 
-/// When a JOIN or a MAP succeeds.
+/// Condition under which a JOIN or a MAP succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinWhen {
-    /// Every path completed.
+    /// Every path has completed.
     AllCompleted,
     /// One completed.
     AnyCompleted,
-    /// Every path failed.
+    /// Every path has failed.
     AllFailed,
     /// One failed.
     AnyFailed,
@@ -36,7 +36,7 @@ impl JoinWhen {
     }
 }
 
-/// The settings of a JOIN.
+/// Settings of a JOIN.
 #[derive(Clone, Debug)]
 pub struct Join<'f> {
     pub(super) config: JoinConfig,
@@ -50,7 +50,8 @@ impl From<JoinWhen> for Join<'_> {
 }
 
 impl<'f> Join<'f> {
-    /// A JOIN without a time limit, which stops the rest once it is decided and takes the first path's conversation.
+    /// Creates a JOIN without a time limit. After the decision it stops the remaining paths, and the conversation is that of the
+    /// first path.
     pub fn when(when: JoinWhen) -> Self {
         let (join_strategy, threshold) = when.parts();
         let config = JoinConfig {
@@ -65,7 +66,7 @@ impl<'f> Join<'f> {
         Self { config, main: None }
     }
 
-    /// The time after which it is `JOIN_TIMEOUT`.
+    /// Sets the time after which the JOIN fails with `JOIN_TIMEOUT`.
     #[must_use]
     pub fn timeout(mut self, after: Duration) -> Self {
         self.config.timeout = Some(after.as_secs_f64());
@@ -79,7 +80,7 @@ impl<'f> Join<'f> {
         self
     }
 
-    /// Lets the rest run on once it is decided.
+    /// Lets the remaining paths continue after the decision.
     #[must_use]
     pub fn detach(mut self) -> Self {
         self.config.on_decided = OnDecided::Detach;
@@ -94,12 +95,12 @@ impl<'f> Join<'f> {
     }
 }
 
-/// MAP: a sub-workflow for each item of a list.
+/// MAP: executes a sub-workflow for each item of a list.
 #[derive(Clone, Debug)]
 pub struct MapItems(MapConfig);
 
 impl MapItems {
-    /// Runs the workflow of this id for each item: text is an expression, anything else is taken as it is.
+    /// Executes the workflow of this id for each item. A string is evaluated as an expression; other values are used directly.
     pub fn of(items: impl Into<Value>, workflow_id: impl Into<String>) -> Self {
         Self(MapConfig {
             items: items.into(),
@@ -118,45 +119,45 @@ impl MapItems {
     }
 
     super::steps::setters! {
-        /// The name that `input` has the item under (`item`).
+        /// Name of the item in `input` (default `item`).
         item_name: String,
-        /// The sub-workflow's input, which sees the item and its `index` (the item).
+        /// Input of the sub-workflow, which can use the item and its `index` (default: the item).
         input: Value,
-        /// Threads at once.
+        /// Maximum number of concurrent threads.
         concurrency: u32,
-        /// Items at most (1000).
+        /// Maximum number of items (default 1000).
         max_items: u32,
     }
 
-    /// When it succeeds (all completed).
+    /// Sets the condition of success (default: all completed).
     #[must_use]
     pub fn when(mut self, when: JoinWhen) -> Self {
         (self.0.join_strategy, self.0.threshold) = when.parts();
         self
     }
 
-    /// The time after which it is `JOIN_TIMEOUT`.
+    /// Sets the time after which the MAP fails with `JOIN_TIMEOUT`.
     #[must_use]
     pub fn timeout(mut self, after: Duration) -> Self {
         self.0.timeout = Some(after.as_secs_f64());
         self
     }
 
-    /// Lets the rest run on once it is decided.
+    /// Lets the remaining items continue after the decision.
     #[must_use]
     pub fn detach(mut self) -> Self {
         self.0.on_decided = OnDecided::Detach;
         self
     }
 
-    /// The conversation of each item's thread (an empty one).
+    /// Sets the initial conversation of each item's thread (default: empty).
     #[must_use]
     pub fn conversation(mut self, conversation: ItemConversation) -> Self {
         self.0.conversation = conversation;
         self
     }
 
-    /// A thread variable of the items' threads that comes back: several values become one by its `reduce`.
+    /// Merges a variable of the items' threads into the thread; its `reduce` combines several values.
     #[must_use]
     pub fn assign(mut self, variable: impl Into<String>) -> Self {
         self.0.assign.push(variable.into());

@@ -75,7 +75,7 @@ pub use pirn_core::definition::{
 pub use settings::{EdgeSettings, NodeSettings, RouteSettings};
 pub use steps::{Ask, Assign, Back, CallTool, Code, Llm, Loop, Step, Subgraph, Wait};
 
-/// A workflow: its id, the id of its START, and a function that adds the rest.
+/// Creates a workflow from its id, the id of its START, and a function that adds the other nodes.
 pub fn workflow(
     id: impl Into<String>,
     start: impl Into<String>,
@@ -87,7 +87,7 @@ pub fn workflow(
     flow.definition
 }
 
-/// A workflow for triggers to start: its id, the id of its START_FROM_TRIGGER, and a function that adds the rest.
+/// Creates a workflow that triggers start, from its id, the id of its START_FROM_TRIGGER, and a function that adds the other nodes.
 ///
 /// ```
 /// use pirn::workflow::{Back, Context, triggered};
@@ -110,11 +110,11 @@ pub fn triggered(
     flow.definition
 }
 
-/// The kind of a workflow that begins with START.
+/// Marker of a workflow that starts with START.
 #[derive(Debug)]
 pub enum Normal {}
 
-/// The kind of a workflow that begins with START_FROM_TRIGGER.
+/// Marker of a workflow that starts with START_FROM_TRIGGER.
 #[derive(Debug)]
 pub enum Triggered {}
 
@@ -132,7 +132,7 @@ impl<'f> WorkflowBuilder<'f, Normal> {
         End(self.add(id.into(), NodeConfig::End(EndConfig::default())))
     }
 
-    /// An END with an expression for its output.
+    /// Adds an END with an expression for its output.
     pub fn end_with(&mut self, id: impl Into<String>, output: impl Into<String>) -> End<'f> {
         let output = Some(output.into());
         End(self.add(id.into(), NodeConfig::End(EndConfig { output })))
@@ -192,31 +192,31 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self.definition.nodes[node.at].id.clone()
     }
 
-    /// A name for people.
+    /// Sets a name for display.
     pub fn name(&mut self, name: impl Into<String>) -> &mut Self {
         self.definition.name = Some(name.into());
         self
     }
 
-    /// A description for people, and for the models that call it as a tool of MCP.
+    /// Sets a description, for display and for models that call the workflow as an MCP tool.
     pub fn description(&mut self, description: impl Into<String>) -> &mut Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// The JSON Schema of the input, checked where runs are started from outside.
+    /// Sets the JSON Schema of the input, which is checked when a run is started from outside.
     pub fn input_schema(&mut self, schema: Map<String, Value>) -> &mut Self {
         self.definition.input_schema = Some(schema);
         self
     }
 
-    /// Limits, token limit, compression, pinned context: `flow.config().token_limit = Some(8_000)`.
+    /// Returns the workflow's config: limits, token limit, compression, pinned context: `flow.config().token_limit = Some(8_000)`.
     pub fn config(&mut self) -> &mut WorkflowConfig {
         &mut self.definition.config
     }
 
-    /// A variable with its first value; the rest of it may be set on what this gives:
-    /// `flow.variable("total", 0).reduce = Some(ReducerWord::Sum.into())`.
+    /// Declares a variable with its initial value. The returned definition has further settings: `flow.variable("total", 0).reduce
+    /// = Some(ReducerWord::Sum.into())`.
     pub fn variable(&mut self, name: impl Into<String>, value: impl Into<Value>) -> &mut VariableDefinition {
         let variable = VariableDefinition {
             name: name.into(),
@@ -233,7 +233,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         &mut variables[last]
     }
 
-    /// A trigger that watches this workflow's runs.
+    /// Adds a trigger that watches this workflow's runs.
     pub fn trigger(&mut self, trigger: TriggerDefinition) -> &mut Self {
         self.definition.triggers.push(trigger);
         self
@@ -256,12 +256,12 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         EdgeSettings(&mut edges[last])
     }
 
-    /// A node that does one thing: [`Llm`], [`Code`], [`Assign`], [`Subgraph`], [`MapItems`], [`Context`], [`CallTool`], [`Wait`].
+    /// Adds a node of one step: [`Llm`], [`Code`], [`Assign`], [`Subgraph`], [`MapItems`], [`Context`], [`CallTool`], [`Wait`].
     pub fn node(&mut self, id: impl Into<String>, step: impl Into<Step>) -> Node<'f> {
         self.add(id.into(), step.into().0)
     }
 
-    /// A [node](Self::node) and an edge to it.
+    /// Adds a [node](Self::node) and an edge to it.
     pub fn then(&mut self, from: impl Leaves<'f>, id: impl Into<String>, step: impl Into<Step>) -> Node<'f> {
         let node = self.node(id, step);
         self.edge(from, node);
@@ -278,7 +278,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         Route(self.add(id.into(), NodeConfig::Route(RouteConfig::default())))
     }
 
-    /// Target of a ROUTE if an expression holds. Of several that hold, the one of the highest priority counts, then the
+    /// Adds a target of a ROUTE with a condition. If several conditions hold, the one with the highest priority is taken, then the
     /// earliest.
     pub fn when(
         &mut self,
@@ -290,7 +290,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         RouteSettings::push(self.definition_of(route.0), condition.into(), target_node_id)
     }
 
-    /// Target of a ROUTE if no condition holds.
+    /// Adds the target of a ROUTE if no condition holds.
     pub fn otherwise(&mut self, route: Route<'f>, target: impl Enters<'f>) -> &mut Self {
         let target = self.id_of(target.node());
         if let NodeConfig::Route(config) = &mut self.definition_of(route.0).config {
@@ -299,12 +299,12 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self
     }
 
-    /// A FORK; [`path`](Self::path) adds its paths, [`join`](Self::join) its JOIN.
+    /// Adds a FORK; [`path`](Self::path) adds its paths, [`join`](Self::join) its JOIN.
     pub fn fork(&mut self, id: impl Into<String>) -> Fork<'f> {
         Fork(self.add(id.into(), NodeConfig::Fork(ForkConfig::default())))
     }
 
-    /// Has the paths of a FORK run one after the other.
+    /// Makes the paths of a FORK run one after the other.
     pub fn in_series(&mut self, fork: &Fork<'f>) -> &mut Self {
         if let NodeConfig::Fork(config) = &mut self.definition_of(fork.0).config {
             config.fork_strategy = ForkStrategy::Serial;
@@ -312,7 +312,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self
     }
 
-    /// A path of a FORK, which begins at `child`, and the edge to it.
+    /// Adds a path of a FORK, which starts at `child`, and the edge to it.
     pub fn path(&mut self, fork: &mut Fork<'f>, id: impl Into<String>, child: impl Enters<'f>) -> Path<'f> {
         let (from, to) = (self.id_of(fork.0), self.id_of(child.node()));
         let mut number = 0;
@@ -345,19 +345,19 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         self.add(id.into(), NodeConfig::Join(config))
     }
 
-    /// A LOOP_START; [`loop_end`](Self::loop_end) closes the loop.
+    /// Adds a LOOP_START; [`loop_end`](Self::loop_end) closes the loop.
     pub fn loop_start(&mut self, id: impl Into<String>, repeated: Loop) -> LoopStart<'f> {
         let loop_id = repeated.0.loop_id.clone();
         let node = self.add(id.into(), NodeConfig::LoopStart(repeated.0));
         LoopStart { node, loop_id }
     }
 
-    /// The LOOP_END of a loop, which has its items' or its limit's end alone.
+    /// Adds the LOOP_END of a loop that ends only after its last item or at its limit.
     pub fn loop_end(&mut self, id: impl Into<String>, start: LoopStart<'f>) -> Node<'f> {
         self.close_loop(id.into(), start, None)
     }
 
-    /// The LOOP_END of a loop that also ends after an iteration in which an expression holds.
+    /// Adds the LOOP_END of a loop that also ends after an iteration in which an expression holds.
     pub fn loop_until(&mut self, id: impl Into<String>, start: LoopStart<'f>, holds: impl Into<String>) -> Node<'f> {
         self.close_loop(id.into(), start, Some(holds.into()))
     }

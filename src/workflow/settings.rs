@@ -6,7 +6,7 @@ use pirn_core::definition::{EdgeDefinition, InDoubt, NodeConfig, NodeDefinition,
 
 use super::{Enters, Node, WorkflowBuilder, milliseconds};
 
-/// The settings of a node, see [`WorkflowBuilder::at`].
+/// Settings of a node, see [`WorkflowBuilder::at`].
 #[derive(Debug)]
 pub struct NodeSettings<'a, 'f, K> {
     flow: &'a mut WorkflowBuilder<'f, K>,
@@ -23,22 +23,22 @@ impl<'a, 'f, K> NodeSettings<'a, 'f, K> {
         self
     }
 
-    /// A name for people.
+    /// Sets a name for display.
     pub fn name(&mut self, name: impl Into<String>) -> &mut Self {
         self.set(|node| node.name = Some(name.into()))
     }
 
-    /// A description for people.
+    /// Sets a description for display.
     pub fn description(&mut self, description: impl Into<String>) -> &mut Self {
         self.set(|node| node.description = Some(description.into()))
     }
 
-    /// The attempts at it: `RetryPolicy::attempts(3)`.
+    /// Sets the retry policy: `RetryPolicy::attempts(3)`.
     pub fn retry(&mut self, policy: RetryPolicy) -> &mut Self {
         self.set(|node| node.retry = Some(policy))
     }
 
-    /// The time that one attempt may take.
+    /// Sets the time limit of one attempt.
     pub fn timeout(&mut self, limit: Duration) -> &mut Self {
         self.set(|node| node.timeout_ms = Some(milliseconds(limit)))
     }
@@ -49,37 +49,37 @@ impl<'a, 'f, K> NodeSettings<'a, 'f, K> {
         self.set(|node| node.on_error = Some(OnError { target_node_id }))
     }
 
-    /// The policy for a call that had begun when the process of a durable run ended.
+    /// Sets the policy for a call that was in progress when the process of a durable run ended.
     pub fn in_doubt(&mut self, policy: InDoubt) -> &mut Self {
         self.set(|node| node.in_doubt = Some(policy))
     }
 }
 
-/// The settings of an edge, see [`WorkflowBuilder::edge`].
+/// Settings of an edge, see [`WorkflowBuilder::edge`].
 #[derive(Debug)]
 pub struct EdgeSettings<'a>(pub(super) &'a mut EdgeDefinition);
 
 impl EdgeSettings<'_> {
-    /// The expression under which it is taken.
+    /// Sets the expression under which the edge is taken.
     pub fn when(&mut self, condition: impl Into<String>) -> &mut Self {
         self.0.condition = Some(condition.into());
         self
     }
 
-    /// Of several edges that hold, the heaviest is taken, then the earliest.
+    /// Sets the weight. If several edges qualify, the one with the greatest weight is taken, then the earliest.
     pub fn weight(&mut self, weight: f64) -> &mut Self {
         self.0.weight = weight;
         self
     }
 
-    /// A label for people.
+    /// Sets a label for display.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
         self.0.label = Some(label.into());
         self
     }
 }
 
-/// The settings of a route, see [`WorkflowBuilder::when`].
+/// Settings of a route, see [`WorkflowBuilder::when`].
 #[derive(Debug)]
 pub struct RouteSettings<'a>(Option<&'a mut Route>);
 
@@ -96,7 +96,7 @@ impl<'a> RouteSettings<'a> {
         Self(config.routes.last_mut())
     }
 
-    /// Higher is tried first (0).
+    /// Sets the priority (default 0); routes of higher priority are tried first.
     pub fn priority(&mut self, priority: f64) -> &mut Self {
         if let Some(route) = &mut self.0 {
             route.priority = priority;

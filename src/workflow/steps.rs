@@ -1,4 +1,4 @@
-//! The configs of nodes. What excludes each other has a constructor each.
+//! Configs of nodes. Alternatives that exclude each other have separate constructors.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::Messages;
 
-/// The config of a node that does one thing; [`WorkflowBuilder::node`](super::WorkflowBuilder::node) takes what becomes one.
+/// The config of a single-step node; [`WorkflowBuilder::node`](super::WorkflowBuilder::node) accepts values that convert to it.
 #[derive(Clone, Debug)]
 pub struct Step(pub(super) NodeConfig);
 
@@ -52,7 +52,7 @@ steps! {
 pub struct Llm(LlmConfig);
 
 impl Llm {
-    /// With a template that joins the conversation as a user message.
+    /// Adds a rendered template to the conversation as a user message.
     pub fn prompt(prompt: impl Into<String>) -> Self {
         Self(LlmConfig {
             prompt: Some(prompt.into()),
@@ -66,23 +66,23 @@ impl Llm {
     }
 
     setters! {
-        /// A profile's id, or a template that gives one (the default profile).
+        /// Sets the profile's id, or a template of it (default: the default profile).
         profile_id: String,
-        /// Texts, images and files after the prompt.
+        /// Sets texts, images and files that follow the prompt.
         parts: Value,
-        /// Template; the system message where the conversation has none.
+        /// Sets the template of a system message, used if the conversation has none.
         system: String,
-        /// Laid over the profile's parameters.
+        /// Sets parameters that override those of the profile.
         parameters: Map<String, Value>,
-        /// Rounds of tool calls (10).
+        /// Sets the maximum number of rounds of tool calls (default 10).
         max_tool_rounds: u32,
-        /// Policy for tool calls after the last allowed round (`fail`).
+        /// Sets the policy for tool calls after the last allowed round (default `fail`).
         on_limit: ToolRoundLimit,
-        /// `{ type: "json_schema", schema, name? }`.
+        /// Sets the reply format: `{ type: "json_schema", schema, name? }`.
         response_format: Value,
     }
 
-    /// Names of the tools that the model may call.
+    /// Sets the names of the tools that the model may call.
     #[must_use]
     pub fn tools(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.0.tools = names.into_iter().map(Into::into).collect();
@@ -95,7 +95,7 @@ impl Llm {
 pub struct Code(CodeConfig);
 
 impl Code {
-    /// The body of an async function in JavaScript.
+    /// Runs the body of an async function in JavaScript.
     pub fn js(code: impl Into<String>) -> Self {
         Self(CodeConfig {
             code: Some(code.into()),
@@ -103,7 +103,7 @@ impl Code {
         })
     }
 
-    /// A function that the engine was given by this name.
+    /// Calls a function that is registered with the engine by this name.
     pub fn function(name: impl Into<String>) -> Self {
         Self(CodeConfig {
             function: Some(name.into()),
@@ -112,7 +112,7 @@ impl Code {
     }
 
     setters! {
-        /// Its input: text is an expression, anything else is taken as it is.
+        /// Sets the input: a string is evaluated as an expression; other values are used directly.
         input: Value,
     }
 }
@@ -122,7 +122,7 @@ impl Code {
 pub struct Assign(VariableConfig);
 
 impl Assign {
-    /// To a variable, in the scope that the workflow declares for it; one that is not declared is the thread's.
+    /// Assigns to a variable in the scope in which the workflow declares it; an undeclared one belongs to the thread.
     pub fn to(variable_name: impl Into<String>, expression: impl Into<String>) -> Self {
         Self(VariableConfig {
             variable_name: variable_name.into(),
@@ -134,18 +134,18 @@ impl Assign {
     }
 
     setters! {
-        /// Type that the value is checked against; a string that can be parsed as this type is converted.
+        /// Sets the type against which the value is checked; a string that can be parsed as this type is converted.
         variable_type: VariableType,
     }
 
-    /// To a variable of the run.
+    /// Assigns to a variable of the run.
     #[must_use]
     pub fn global(mut self) -> Self {
         self.0.scope = Some(VariableScope::Global);
         self
     }
 
-    /// For the last time: later assignments are `READONLY_VARIABLE`.
+    /// Makes the variable read-only afterwards: later assignments fail with `READONLY_VARIABLE`.
     #[must_use]
     pub fn readonly(mut self) -> Self {
         self.0.readonly = true;
@@ -153,12 +153,12 @@ impl Assign {
     }
 }
 
-/// SUBGRAPH: runs another workflow and waits.
+/// SUBGRAPH: executes another workflow and waits for it.
 #[derive(Clone, Debug)]
 pub struct Subgraph(SubgraphConfig);
 
 impl Subgraph {
-    /// The workflow of this id.
+    /// Executes the workflow of this id.
     pub fn of(workflow_id: impl Into<String>) -> Self {
         Self(SubgraphConfig {
             subgraph_id: workflow_id.into(),
@@ -170,15 +170,15 @@ impl Subgraph {
     }
 
     setters! {
-        /// Its input: text is an expression, anything else is taken as it is (the last output).
+        /// Sets the input: a string is evaluated as an expression; other values are used directly (default: the last output).
         input: Value,
-        /// Expression over its output (that output).
+        /// Sets an expression over the sub-workflow's output (default: that output).
         output: String,
-        /// Makes it a sub-agent.
+        /// Makes the sub-workflow a sub-agent.
         agent: AgentConfig,
     }
 
-    /// Its conversation (a snapshot of the caller's).
+    /// Sets the sub-workflow's conversation (default: a snapshot of the caller's).
     #[must_use]
     pub fn conversation(mut self, conversation: ConversationMode) -> Self {
         self.0.conversation = conversation;
@@ -191,7 +191,7 @@ impl Subgraph {
 pub struct CallTool(ToolConfig);
 
 impl CallTool {
-    /// The tool of this name.
+    /// Calls the tool of this name.
     pub fn named(tool: impl Into<String>) -> Self {
         Self(ToolConfig {
             tool: tool.into(),
@@ -200,9 +200,9 @@ impl CallTool {
     }
 
     setters! {
-        /// Its arguments: text is an expression, anything else is taken as it is (`{}`).
+        /// Sets the arguments: a string is evaluated as an expression; other values are used directly (default `{}`).
         arguments: Value,
-        /// The thread variable that takes the result.
+        /// Sets the thread variable to which the result is assigned.
         assign_to: String,
     }
 }
@@ -220,7 +220,7 @@ impl Wait {
         })
     }
 
-    /// Until an event: the name of a CUSTOM one, or an event type.
+    /// Waits for an event: the name of a CUSTOM one, or an event type.
     pub fn event(name: impl Into<String>) -> Self {
         Self(WaitConfig {
             event: Some(name.into()),
@@ -253,7 +253,7 @@ impl Loop {
         repeated
     }
 
-    /// Over a list as [`Loop::over`], each item in a thread variable.
+    /// Iterates over a list as [`Loop::over`] does, with each item in a thread variable.
     pub fn over_as(loop_id: impl Into<String>, iterable: impl Into<Value>, variable_name: impl Into<String>) -> Self {
         let mut repeated = Self::over(loop_id, iterable);
         if let Some(source) = &mut repeated.0.data_source {
@@ -262,7 +262,7 @@ impl Loop {
         repeated
     }
 
-    /// From 0 on, until something ends it.
+    /// Counts from 0 until another condition ends the loop.
     pub fn counting(loop_id: impl Into<String>) -> Self {
         Self(LoopStartConfig {
             loop_id: loop_id.into(),
@@ -270,7 +270,7 @@ impl Loop {
         })
     }
 
-    /// Iterations at most; what happens with items left.
+    /// Sets the maximum number of iterations, and what happens if items remain.
     #[must_use]
     pub fn at_most(mut self, iterations: u64, then: LoopLimit) -> Self {
         self.0.max_iterations = Some(iterations);
@@ -284,7 +284,7 @@ impl Loop {
 pub struct Ask(UserInteractionConfig);
 
 impl Ask {
-    /// A question, which is a template.
+    /// Asks a question, which is a template.
     pub fn question(question: impl Into<String>) -> Self {
         Self(UserInteractionConfig {
             question: question.into(),
@@ -293,15 +293,15 @@ impl Ask {
     }
 
     setters! {
-        /// JSON Schema of the answer.
+        /// Sets the JSON Schema of the answer.
         schema: Map<String, Value>,
-        /// Template: whom it is for.
+        /// Sets a template of the person to whom the question is assigned.
         assignee: String,
-        /// The thread variable that takes the answer.
+        /// Sets the thread variable to which the answer is assigned.
         assign_to: String,
     }
 
-    /// The answers to choose from.
+    /// Sets the possible answers.
     #[must_use]
     pub fn choices(mut self, choices: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         self.0.choices = Some(choices.into_iter().map(Into::into).collect());
@@ -315,12 +315,12 @@ impl From<Ask> for UserInteractionConfig {
     }
 }
 
-/// CONTINUE_FROM_TRIGGER: what the main thread gets.
+/// CONTINUE_FROM_TRIGGER: the values returned to the main thread.
 #[derive(Clone, Debug, Default)]
 pub struct Back(ContinueFromTriggerConfig);
 
 impl Back {
-    /// Neither variables nor messages.
+    /// Returns neither variables nor messages.
     pub fn new() -> Self {
         Self::default()
     }
@@ -345,7 +345,7 @@ impl Back {
         self
     }
 
-    /// These messages, at the end of the main thread's history or in its place.
+    /// Appends these messages to the main thread's history, or replaces it with them.
     #[must_use]
     pub fn messages(mut self, mode: HistoryCallbackMode, messages: Messages) -> Self {
         let options = messages.options();

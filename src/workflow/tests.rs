@@ -87,7 +87,7 @@ fn call() -> impl Strategy<Value = Call> {
 
 const KINDS: usize = 12;
 
-/// A step of each kind, and its node in JSON without the id.
+/// Returns a step of each kind, and its node in JSON without the id.
 fn step(kind: usize) -> (Step, Value) {
     match kind {
         0 => (
@@ -170,10 +170,10 @@ const WHEN: [(JoinWhen, &str); 5] = [
     (JoinWhen::AtLeast(7), "SUCCESS_COUNT_THRESHOLD"),
 ];
 
-/// The calls, made.
+/// Executes the calls.
 fn built(calls: &[Call]) -> WorkflowDefinition {
     workflow("w", "n0", |flow, start| {
-        // Ids are given by the order of the nodes.
+        // Ids follow the order of the nodes.
         let mut count = 1;
         let mut id = || {
             count += 1;
@@ -282,7 +282,7 @@ fn built(calls: &[Call]) -> WorkflowDefinition {
 fn written(calls: &[Call]) -> Value {
     let mut nodes: Vec<Value> = vec![json!({"id": "n0", "type": "START"}), json!({"id": "n1", "type": "LLM"})];
     let mut edges = vec![json!({"from": "n0", "to": "n1"})];
-    // Those that calls may mean.
+    // Nodes to which calls may refer.
     let mut plain = vec![1];
     for call in calls {
         let at = |node: &usize| plain[node % plain.len()];
@@ -398,7 +398,7 @@ proptest! {
         let built = built(&calls);
         let parsed = written(&calls).to_string().parse::<WorkflowDefinition>();
         prop_assert_eq!(parsed.as_ref(), Ok(&built));
-        // As an engine takes it.
+        // Serialized in the form that an engine reads.
         let text = serde_json::to_string(&built).unwrap_or_default();
         prop_assert_eq!(text.parse::<WorkflowDefinition>(), Ok(built));
     }

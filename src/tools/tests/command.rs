@@ -1,4 +1,4 @@
-//! Command tools, with the programs that every Unix has.
+//! Command tools, tested with programs that exist on every Unix system.
 
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, a borrow at every call says nothing
 
@@ -14,7 +14,7 @@ fn command(properties: &Value, command: Value) -> ToolRegistry {
     registry(properties, json!({ "command": command }))
 }
 
-/// A folder that is gone when the test is.
+/// A folder that is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -97,7 +97,7 @@ fn a_value_that_the_program_would_take_for_an_option_is_refused() {
     let listed = printed(json!(["%s", "{{file}}"]), plain.clone(), json!({"file": ["a", "-o"]}));
     assert!(listed.is_err(), "an item of a list too: {listed:?}");
     let said = |args: Value, given: Value| printed(args, plain.clone(), given);
-    // It begins with a text of the config, or comes after `--`, or is no option of any program.
+    // These values start with text of the config, follow `--`, or are not options of any program.
     assert_eq!(
         said(json!(["%s", "--file={{file}}"]), json!({"file": "-o"})),
         Ok("--file=-o".to_owned())
@@ -209,7 +209,7 @@ fn a_program_sees_the_environment_it_is_given_and_no_secrets() {
     assert_eq!(call(&pwd, json!({})), Ok("/\n".to_owned()));
 }
 
-/// Reads a line from a pipe in the file system: it ends when every writer is gone.
+/// Reads a line from a named pipe, which ends when all writers have exited.
 fn read_to_end(pipe: &std::path::Path) -> String {
     std::fs::read_to_string(pipe).expect("readable")
 }

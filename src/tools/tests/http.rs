@@ -1,4 +1,4 @@
-//! HTTP tools, against a server on the loopback interface that answers one request a connection.
+//! HTTP tools, tested against a server on the loopback interface that answers one request per connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::world::{call, calling, registry, runtime};
 use crate::tools::tools_of;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug)]
 struct Seen {
     line: String,
@@ -64,7 +64,7 @@ fn serve(stream: &TcpStream, answer: &str) -> Seen {
         .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).expect("a body");
-    // A client that has read enough closes.
+    // The write fails if the client has closed after reading enough.
     let _ = (&*stream).write_all(answer.as_bytes());
     Seen {
         line: lines.remove(0),
@@ -237,7 +237,7 @@ fn a_call_that_is_dropped_closes_the_connection() {
         stream.read_exact(&mut byte).expect("a byte");
         told.send(()).expect("somebody waits");
         let mut rest = Vec::new();
-        // Ends, one way or the other, only when the client is gone.
+        // Returns only when the client has disconnected.
         stream.read_to_end(&mut rest).map_or(0, |count| count)
     });
     runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! Promises of the registry.
+//! Tests of the registry.
 
 use pirn_actors::host::SimulatedHost;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A config's tools, called for real.
+//! Calls of configured tools with real programs and requests.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(super) fn registry(properties: &Value, mut tool: Value) -> ToolRegistry {
     registry
 }
 
-/// The call of `t` in a registry.
+/// Creates the call of `t` in a registry.
 pub(super) fn calling(registry: &ToolRegistry, arguments: Value) -> impl Future<Output = ToolResult> + Send + use<> {
     let call = ToolCall {
         id: "1".to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn calling(registry: &ToolRegistry, arguments: Value) -> impl Future<
     registry.call(&["t".into()], call.into(), clock()).map(Called::unasked)
 }
 
-/// A runtime for programs and requests.
+/// Creates a runtime for programs and requests.
 pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
