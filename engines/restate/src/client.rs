@@ -1,6 +1,6 @@
-//! The way to the server: calls of objects by its ingress, questions and registration by its admin API.
+//! HTTP client of the server: object calls through its ingress, SQL queries and registration through its admin API.
 //!
-//! A call that got no answer is sent again under the same key, and takes effect once.
+//! A call without an answer is sent again with its idempotency key, and takes effect once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::connect::{ConnectError, RestateOptions};
 use crate::objects::{LAYOUT, LAYOUT_NAME, RUN, Target, WAIT};
 
-/// The bytes of a call, at most. The server itself would try a larger one for ever.
+/// Maximum size of a call in bytes. The server itself would retry a larger one without end.
 pub(crate) const MAX_CALL: usize = 16 << 20;
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LAST_DELAY: Duration = Duration::from_secs(1);
-/// Of the admin API: questions in SQL.
+/// Path of SQL queries in the admin API.
 const QUERY: &str = "query";
-/// The admin API answers within this time, or is not there.
+/// Timeout of requests to the admin API.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -29,15 +29,15 @@ pub(crate) struct Server {
     http: Client,
     ingress: Url,
     admin: Url,
-    /// Without user and password.
+    /// URL without user and password, for messages.
     pub(crate) name: Arc<str>,
-    /// A server that does not come back in so much time has failed.
+    /// Time for which a call is retried before it fails.
     patience: Duration,
 }
 
-/// Why a call has no answer.
+/// Reason why a call has no answer.
 enum Fault {
-    /// It may be sent again.
+    /// The call may be sent again.
     Lost(String),
     Failed(String),
 }
@@ -58,7 +58,7 @@ impl Server {
         } else {
             let mut admin = ingress.clone();
             admin.set_path("/");
-            // Refused for none of the schemes that are let in.
+            // `set_port` fails only for schemes that `url` refuses.
             let _ = admin.set_port(Some(9070));
             admin
         };
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Tells the server where the objects' code is.
+    /// Registers the URL of the objects' code with the server.
     pub(crate) async fn register(&self, endpoint: &str) -> Result<(), ConnectError> {
         let to = Self::of(&self.admin, &["deployments"]);
         let asked = self
@@ -116,7 +116,7 @@ impl Server {
         })
     }
 
-    /// The server answers, and has the objects of this version.
+    /// Checks that the server answers and has the objects of this version.
     pub(crate) async fn check(&self) -> Result<(), ConnectError> {
         let server = self.name.to_string();
         let asked = self.http.get(Self::of(&self.admin, &["services", RUN]));
@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Calls an object, until it has answered. `key` names the call: sent again, it takes effect once.
+    /// Calls an object, with retries. `key` is an idempotency key: a call that is sent again takes effect once.
     pub(crate) async fn call<A: DeserializeOwned>(
         &self,
         target: &Target,
@@ -153,7 +153,7 @@ impl Server {
         self.ask(to, key, asked, Some(self.patience)).await
     }
 
-    /// Waits by a promise of the server, however long that takes.
+    /// Waits for a promise of the server, without a timeout.
     pub(crate) async fn wait<A: DeserializeOwned>(
         &self,
         handler: &str,
@@ -163,13 +163,13 @@ impl Server {
         self.ask(to, None, asked, None).await
     }
 
-    /// Keeps a promise.
+    /// Resolves a promise.
     pub(crate) async fn keep(&self, promise: &str, answer: &impl Serialize) -> Result<(), StoreError> {
         let to = Self::of(&self.ingress, &["restate", "awakeables", promise, "resolve"]);
         self.ask(to, None, answer, Some(self.patience)).await
     }
 
-    /// The rows that the server has for a question in SQL.
+    /// Returns the rows of an SQL query.
     pub(crate) async fn rows<R: DeserializeOwned>(&self, sql: &str) -> Result<Vec<R>, StoreError> {
         #[derive(serde::Deserialize)]
         struct Rows<R> {
@@ -247,7 +247,7 @@ impl Server {
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => true,
-            // Of a call it is the object's own word; a server that has just been started says so to questions too.
+            // A 500 of a call is an error of the object. Queries also return 500 while the server starts, so they are retried.
             StatusCode::INTERNAL_SERVER_ERROR => to.path().ends_with(QUERY),
             _ => false,
         };
@@ -263,7 +263,7 @@ fn lost(error: &reqwest::Error) -> Fault {
     Fault::Lost(why(error))
 }
 
-/// The innermost cause: the outer ones only say that a request failed.
+/// Returns the innermost cause: the outer ones say only that a request failed.
 fn why(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

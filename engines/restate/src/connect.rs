@@ -1,4 +1,4 @@
-//! The server, as it is named, and the ways in which there may be none.
+//! Options of the connection to a server, and connection errors.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,28 +10,28 @@ use std::time::Duration;
 pub struct RestateOptions {
     /// The server's admin API (default: port 9070 of the host in the URL).
     pub admin: Option<String>,
-    /// A process that says nothing for so long is dead (default 30 s), and its runs go on elsewhere.
+    /// Time without a heartbeat after which a process is dead and its runs are offered to others (default 30 s).
     pub claim: Duration,
-    /// The name of this process in its claims, for people (default: its process id).
+    /// Label of this process in its claims, for error messages (default: its process id).
     pub name: Option<String>,
-    /// A server, or its workers, that do not come back in so much time have failed: the runs here end with `STORE_ERROR`, and
-    /// stay in the store (default 60 s).
+    /// Retry time for a call to the server or its workers (default 60 s). When it is over, the runs in this process end with
+    /// `STORE_ERROR`; their stored state stays resumable.
     pub patience: Duration,
-    /// The place where this process offers the objects' code to the server; none: others do.
+    /// Address at which this process serves the objects' code to the server; none: other processes serve it.
     pub endpoint: Option<Endpoint>,
 }
 
-/// The place where a worker waits for the server's calls. Workers of one machine may share it, and share the calls then.
+/// Address at which a worker serves the objects' code. Workers on one machine may share an address and its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The address that it listens on.
+    /// Listening address.
     pub listen: SocketAddr,
-    /// The URL by which the server reaches it, or the balancer before several (default: `http://` and the address).
+    /// URL by which the server reaches the address, or a load balancer in front of it (default: `http://` and the address).
     pub url: Option<String>,
 }
 
 impl Endpoint {
-    /// At this address, which the server reaches as it is.
+    /// Creates an endpoint that the server reaches directly at its listening address.
     pub fn at(listen: SocketAddr) -> Self {
         Self { listen, url: None }
     }
@@ -54,35 +54,35 @@ impl Default for RestateOptions {
 }
 
 impl RestateOptions {
-    /// The URL of the server's admin API.
+    /// Sets the URL of the server's admin API.
     #[must_use]
     pub fn admin(mut self, url: impl Into<String>) -> Self {
         self.admin = Some(url.into());
         self
     }
 
-    /// The time for which a process may be silent.
+    /// Sets the time without a heartbeat after which this process is dead.
     #[must_use]
     pub fn claim(mut self, lasts: Duration) -> Self {
         self.claim = lasts;
         self
     }
 
-    /// The name of this process.
+    /// Sets the label of this process.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The time that a server may be away.
+    /// Sets the time for which calls to an unreachable server are retried.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Offers the objects' code to the server.
+    /// Serves the objects' code to the server.
     #[must_use]
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
         self.endpoint = Some(endpoint);
@@ -90,38 +90,38 @@ impl RestateOptions {
     }
 }
 
-/// Why there is no store.
+/// Reason why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectError {
-    /// The URL is none of an HTTP server.
+    /// The URL is not that of an HTTP server.
     Url(String),
-    /// No server answers there.
+    /// No server answers at the URL.
     Unreachable {
         /// The URL that was tried.
         server: String,
         /// The reason.
         why: String,
     },
-    /// No worker has offered the objects to the server yet.
+    /// No worker has registered the objects with the server yet.
     NotSetUp {
         /// The server's URL.
         server: String,
     },
-    /// The server has the objects of another version. Nothing was changed.
+    /// The server has objects of another version. Nothing was changed.
     Version {
         /// The server's URL.
         server: String,
-        /// The layout found, and the one expected.
+        /// Layout found, and layout expected.
         why: String,
     },
-    /// The address of the endpoint can not be listened on.
+    /// Binding the endpoint's address failed.
     Listen {
         /// The address.
         address: SocketAddr,
         /// The reason.
         why: String,
     },
-    /// The server refused something else.
+    /// The server refused a request.
     Refused {
         /// The server's URL.
         server: String,

@@ -1,4 +1,4 @@
-//! The place where the server calls the objects.
+//! HTTP listener through which the server calls the objects.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,18 +14,18 @@ use tokio_util::task::TaskTracker;
 
 use crate::objects;
 
-/// Calls at once on one connection. The server opens another for more, and so workers that share an address share the calls.
+/// Concurrent calls on one connection. For more calls the server opens more connections, which spreads them over workers.
 const CALLS: u32 = 16;
-/// Connections at once; more wait to be accepted.
+/// Concurrent connections; more wait to be accepted.
 const CONNECTIONS: usize = 1_024;
-/// Time for a connection to say by which version of HTTP it calls, and for a request's headers to arrive.
+/// Timeout for the first bytes of a connection (they decide the HTTP version) and for the headers of a request.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// Time between looks whether the other end of a connection is still there.
+/// Interval of HTTP/2 keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Connections that may wait to be accepted.
+/// Length of the listen backlog.
 const BACKLOG: u32 = 1_024;
 
-/// Listens, beside others that listen at the same address.
+/// Listens with `SO_REUSEPORT`, so that several workers can share the address.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
@@ -39,30 +39,30 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The next connection. A small answer does not wait for more to be sent with it: each call of an object is several of them.
+/// Accepts the next connection, with Nagle's algorithm off: each object call is an exchange of several small messages.
 async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Waits until it is known by which version of HTTP a connection calls: the library waits for that without end.
+/// Waits for the bytes that decide the HTTP version of a connection: hyper-util has no timeout for them.
 async fn has_spoken(stream: &TcpStream) {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut seen = [0; PREFACE.len()];
     loop {
         match stream.peek(&mut seen).await {
             Ok(len) if len > 0 && len < PREFACE.len() && PREFACE.starts_with(&seen[..len]) => {
-                // What was seen stays there, so the socket is ready at once: more is looked for after a while.
+                // Peeked bytes stay in the socket, which is therefore ready at once: polling without a pause would spin.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            // It was closed, or has said enough: serving it tells which.
+            // The connection was closed, failed, or has sent enough: serving it shows which.
             Ok(_) | Err(_) => return,
         }
     }
 }
 
-/// Answers the server until it is dropped.
+/// Serves calls of the server until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
     let service = HyperEndpoint::new(objects::endpoint());
     let free = Arc::new(Semaphore::new(CONNECTIONS));

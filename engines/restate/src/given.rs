@@ -1,4 +1,4 @@
-//! Mail of a process: runs that it has from then on, with what it needs to go on with them, and questions.
+//! Messages to a process: runs assigned to it, with the state needed to resume them, and inputs for its runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,30 +10,30 @@ use crate::wire::{GivenText, KeptRecord, NotClaimed};
 pub(crate) struct Given {
     pub(crate) run: String,
     pub(crate) epoch: u64,
-    /// None: there is much of it, which is read where it lies.
+    /// State of the run; none if it is large, and is then read from the server.
     pub(crate) kept: Option<KeptRun>,
 }
 
-/// All of a run, where that is little.
+/// Complete state of a small run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptRun {
     pub(crate) head: Head,
     pub(crate) names: Vec<String>,
     pub(crate) records: Vec<KeptRecord>,
-    /// The small ones of the texts that it started from.
+    /// Small contents of the run's first commit.
     pub(crate) texts: Vec<GivenText>,
 }
 
 pub(crate) type ClaimReply = Result<Box<Given>, NotClaimed>;
 
-/// Something for a process.
+/// Message to a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Mail {
-    /// A run that nobody carried, and that the process has now.
+    /// Run without an owner, now claimed by the process.
     Run(Box<Given>),
-    /// In place of a run that has ended by now, or is carried.
+    /// Sent instead of a run that has ended or has an owner.
     Nothing,
-    /// Something that a run of the process is told.
+    /// Input for a run of the process.
     Tell { promise: String, run: String, body: String },
 }
 

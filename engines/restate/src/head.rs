@@ -1,61 +1,61 @@
-//! The state of a run beside its records: who may write, and where it stands. It decides, and the object carries out.
+//! State of a run except its records: status, claim and counters. `Head` decides; the run object executes.
 
 use pirn_store::{Base, ContentHash, MAX_FORKS, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::{CallKey, CommitCall, ForkReply, KeptBase, NotClaimed, Refusal, StartCall, Ticket, status_of};
 
-/// Records, and names of contents, that whoever claims a run is given with it, and their bytes.
+/// Limits below which a claim is answered with all of the run: number of records and of content names, and bytes.
 const LITTLE_STEPS: u64 = 64;
 const LITTLE_BYTES: u64 = 32 << 10;
 
-/// See the module. The first two fields are what lists of runs are sorted and filtered by, as text.
+/// Head of a run. Lists of runs are sorted and filtered by the first two fields, as JSON text: their order must not change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) place: String,
     pub(crate) status: usize,
-    /// Removed, and still the base of others.
+    /// Removed, but still the base of other runs.
     pub(crate) is_hidden: bool,
     pub(crate) id: String,
     pub(crate) workflow: String,
     pub(crate) definition: String,
-    /// Those that it started from.
+    /// Contents of the first commit.
     pub(crate) contents: Vec<String>,
-    /// The number of those that it names beside them.
+    /// Number of contents named by later commits.
     pub(crate) names: u64,
     pub(crate) semantics: u32,
     pub(crate) session: Option<String>,
     pub(crate) base: Option<KeptBase>,
-    /// Runs in the line of those that it was forked from.
+    /// Length of the chain of base runs.
     pub(crate) ancestors: usize,
-    /// Runs that were forked from it.
+    /// Number of runs forked from this run.
     pub(crate) forks: u64,
     pub(crate) started_at: u64,
     pub(crate) updated_at: u64,
     pub(crate) steps: u64,
-    /// Of its own records.
+    /// Size of the run's records, without those of its base.
     pub(crate) bytes: u64,
     pub(crate) snapshot_bytes: u64,
-    /// The number of its last claim, and the process that has it.
+    /// Number of the last claim. `carrier` is the process that holds it.
     pub(crate) epoch: u64,
     pub(crate) carrier: Option<String>,
-    /// The key of the last commit by a claim.
+    /// Key of the last commit made with a claim.
     pub(crate) last: Option<CallKey>,
 }
 
-/// The order of runs as text: by the time at which they began, and by their ids.
+/// Returns the sort key of a run as text: start time, then id.
 pub(crate) fn place(started_at: u64, id: &str) -> String {
     use std::fmt::Write;
     let mut place = format!("{started_at:020}/");
     for byte in id.bytes() {
-        // A text takes all that is written.
+        // Writing to a `String` cannot fail.
         let _ = write!(place, "{byte:02x}");
     }
     place
 }
 
 impl Head {
-    /// A run as it begins.
+    /// Creates the head of a new run.
     pub(crate) fn begun(id: &str, start: &StartCall, ancestors: usize) -> Self {
         Self {
             place: place(start.started_at, id),
@@ -86,7 +86,7 @@ impl Head {
         status_of(self.status).is_final()
     }
 
-    /// The claim on it.
+    /// Returns the current claim.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         self.carrier.as_ref().map(|process| Ticket {
             process: process.clone(),
@@ -94,7 +94,7 @@ impl Head {
         })
     }
 
-    /// A process claims it. Its epoch then, or why it has none.
+    /// Claims the run for a process and returns the new epoch.
     pub(crate) fn claim(&mut self, process: &str) -> Result<u64, NotClaimed> {
         if self.is_hidden {
             return Err(NotClaimed::NoSuchRun);
@@ -110,18 +110,19 @@ impl Head {
         Ok(self.epoch)
     }
 
-    /// So little has been kept of it that whoever claims it is given all.
+    /// True if the run is small enough to be sent whole with a claim.
     pub(crate) fn is_little(&self) -> bool {
         self.base.is_none() && self.steps <= LITTLE_STEPS && self.bytes <= LITTLE_BYTES && self.names <= LITTLE_STEPS
     }
 
-    /// True for a commit by a claim that has been made, and comes again because its answer was lost, or late, when none waits for it.
+    /// True for a commit with a claim that has taken effect already. Commits are sent again when their answer was lost; a copy may
+    /// also be delivered late, when no caller waits for it.
     pub(crate) fn has_made(&self, call: &CommitCall) -> bool {
         let same = self.last.as_ref().filter(|last| last.writer == call.key.writer);
         call.ticket.is_some() && same.is_some_and(|last| call.key.number <= last.number)
     }
 
-    /// A commit that goes on from one of its steps may be made.
+    /// Checks the claim and the preceding step of a commit.
     pub(crate) fn admits(&self, call: &CommitCall) -> Result<(), Refusal> {
         match (&call.ticket, self.ticket()) {
             (Some(given), Some(held)) if *given == held => {}
@@ -135,7 +136,7 @@ impl Head {
         Ok(())
     }
 
-    /// The snapshot of a commit is of one of the steps that there are then.
+    /// Checks that the snapshot of a commit is of a step that exists after the commit.
     pub(crate) fn admits_snapshot(&self, call: &CommitCall) -> Result<(), Refusal> {
         let steps = self.steps + call.records.len() as u64;
         match &call.snapshot {
@@ -156,7 +157,7 @@ impl Head {
         }
     }
 
-    /// A run is forked from it at this step.
+    /// Forks a run from this one at a step.
     pub(crate) fn fork(&mut self, step: u64) -> ForkReply {
         if step > self.steps {
             return ForkReply::Refused(self.moved(step));
@@ -170,7 +171,7 @@ impl Head {
         }
     }
 
-    /// Takes what a commit changes that is not a key of its own.
+    /// Applies a commit to the head.
     pub(crate) fn take(&mut self, call: &CommitCall) {
         if let Some(last) = call.records.last() {
             self.updated_at = last.at;
@@ -189,7 +190,7 @@ impl Head {
         }
     }
 
-    /// The contents that it names, `more` beside those that it began with.
+    /// Returns the hashes of all named contents, sorted: those of the start and `more`.
     pub(crate) fn named(&self, more: Vec<String>) -> Vec<String> {
         let begun = std::iter::once(&self.definition).chain(&self.contents).cloned();
         let mut named: Vec<String> = begun.chain(more).collect();
@@ -198,7 +199,7 @@ impl Head {
         named
     }
 
-    /// The run as its store tells of it, with the contents that it has come to name; none where a hash is none.
+    /// Converts the head to a run that also names the contents `more`; none if a hash is malformed.
     pub(crate) fn run(self, more: Vec<String>) -> Option<Run> {
         let contents = self.contents.into_iter().chain(more);
         let contents: Option<Vec<ContentHash>> = contents.map(|hash| ContentHash::parse(&hash)).collect();
@@ -267,7 +268,7 @@ mod tests {
             head.take(call);
             assert!(head.has_made(call));
         }
-        // It would have the run wait for ever.
+        // A late copy of `waits` must not reset the status: the run would wait forever.
         assert!(head.has_made(&waits) && head.has_made(&step));
         let mut other = call(3, &Commit::after("run", 1), Some(&ticket));
         other.key.writer = "other".to_owned();

@@ -1,4 +1,4 @@
-//! The claims of this process, as it knows them.
+//! Local view of this process's claims, and its caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -11,79 +11,79 @@ use tokio::sync::Notify;
 use crate::given::KeptRun;
 use crate::wire::Ticket;
 
-/// So many runs are asked for at once: another process may be idle too.
+/// Maximum number of runs requested from the queue at a time. The rest stays for other idle processes.
 const AT_ONCE: usize = 8;
-/// So many texts are known to be kept.
+/// Maximum number of hashes remembered as stored on the server.
 const MOST_KEPT: usize = 4_096;
 
-/// See the module.
+/// Claims and caches of this process.
 #[derive(Default)]
 pub(crate) struct Held {
     state: Mutex<State>,
-    /// There is more or less to carry than there was.
+    /// Notified when the number of claims or the limit of runs changes.
     pub(crate) wake: Notify,
-    /// There are many claims that are over.
+    /// Notified when at least [`LEFT_AT_ONCE`] claims are over and not yet reported.
     pub(crate) leaves: Notify,
 }
 
 #[derive(Default)]
 struct State {
     claims: BTreeMap<String, Claim>,
-    /// The promises of those that wait for what a run says, by the number of the request.
+    /// Promises to resolve with the answers of runs, by request number.
     requests: BTreeMap<u64, String>,
     last_request: u64,
-    /// Runs that this process carries at once, at most; it takes none over where that is 0.
+    /// Maximum number of runs owned by this process. At 0 the process takes over no runs.
     carries: usize,
-    /// Runs that the queue is still to send.
+    /// Number of requested runs that the queue has not sent yet.
     wanted: usize,
-    /// Texts that the server has.
+    /// Hashes of contents that are stored on the server.
     kept: BTreeSet<ContentHash>,
-    /// The server knew then that this process lives.
+    /// Time at which the last successful heartbeat was sent.
     lived: Option<Instant>,
     texts: BTreeMap<ContentHash, Arc<str>>,
     text_bytes: usize,
-    /// Claims that are over, and that the server still counts among those of this process.
+    /// Claims that are over but still listed in the process object.
     left: Vec<Ticketed>,
 }
 
-/// A run with the epoch of a claim on it.
+/// Run id and epoch of a claim.
 type Ticketed = (String, u64);
 
 struct Claim {
     ticket: Ticket,
-    /// The run as it was claimed, until it is read or written.
+    /// State of the run at the time of the claim, until it is read or written.
     kept: Option<Box<KeptRun>>,
-    /// Bytes that the server keeps of the run, about.
+    /// Approximate size of the run's state on the server.
     bytes: usize,
     is_lost: bool,
-    /// It can not go on: nobody is to try.
+    /// The run cannot continue and is not offered to other processes.
     is_stuck: bool,
 }
 
-/// Texts and their bytes, at most, that are in memory.
+/// Limits of the content cache: number of contents and their bytes.
 const MOST_TEXTS: usize = 1_024;
 const MOST_TEXT_BYTES: usize = 8 << 20;
-/// So many claims that are over are told the server at once.
+/// Number of ended claims that are reported before the next heartbeat.
 const LEFT_AT_ONCE: usize = 64;
 
-/// The bytes of a run, and those that each step is beside its own, where all of the run comes with a call.
+/// Size up to which a call is sent with the run's whole state, and estimated overhead of one step.
 const LITTLE: usize = 64 << 10;
 pub(crate) const STEP_BYTES: usize = 100;
 
-/// State of a claimed run in the server, by size.
+/// State of a claimed run on the server, by size.
 pub(crate) enum Kept {
     Nothing,
     Little(Box<KeptRun>),
     Much,
 }
 
-/// A claim that is given up.
+/// Released claim.
 pub(crate) struct GivenUp {
     pub(crate) ticket: Ticket,
     pub(crate) is_offered: bool,
 }
 
-/// A name that no other has.
+/// Returns a random 128-bit name in hexadecimal.
 pub(crate) fn random_name() -> String {
     let word = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", word(), word())
@@ -94,12 +94,12 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The claim that a write for this run names; also one that is lost, so that the write is refused.
+    /// Returns the claim of a write. A lost claim is returned too, so that the server refuses the write.
     pub(crate) fn ticket(&self, run: &str) -> Option<Ticket> {
         self.state().claims.get(run).map(|claim| claim.ticket.clone())
     }
 
-    /// With what is known to be kept of the run.
+    /// Records a claim, with the available part of the run's state.
     pub(crate) fn put(&self, run: &str, ticket: Ticket, kept: Kept) {
         let (bytes, kept) = match kept {
             Kept::Nothing => (0, None),
@@ -126,7 +126,7 @@ impl Held {
         })
     }
 
-    /// A claim is over, as the server knows of the run, but not of this process.
+    /// Records that a claim is over. The run object has dropped it; the process object still lists it until the next report.
     pub(crate) fn left(&self, run: &str, epoch: u64) {
         let mut state = self.state();
         state.left.push((run.to_owned(), epoch));
@@ -135,12 +135,13 @@ impl Held {
         }
     }
 
-    /// The server has heard a word of this time.
+    /// Records a successful heartbeat, by the time at which it was sent.
     pub(crate) fn lived(&self, said: Instant) {
         self.state().lived = Some(said);
     }
 
-    /// True if no other process can have the run yet where a claim lasts so long, or nobody is to have it.
+    /// True if the claim is certainly valid without a request to the server: a heartbeat is younger than three quarters of a claim
+    /// time, before which the server expires no claim. Also true for a run that this process has not claimed.
     pub(crate) fn surely_stands(&self, run: &str, lasts: Duration) -> bool {
         let state = self.state();
         let lives = || state.lived.is_some_and(|lived| lived.elapsed() < lasts / 4 * 3);
@@ -152,7 +153,7 @@ impl Held {
         self.state().claims.get(run).is_some_and(|claim| claim.is_lost)
     }
 
-    /// Marks a claim that is another's by now, and says so; true for the first who knows.
+    /// Marks a claim as lost and logs it. Returns true on the first call for the claim.
     pub(crate) fn lose(&self, run: &str) -> bool {
         let mut state = self.state();
         let claim = state.claims.get_mut(run);
@@ -166,14 +167,14 @@ impl Held {
         is_first
     }
 
-    /// A step of it can not be written, here or anywhere.
+    /// Marks a run as stuck: one of its steps is too large to be written by any process.
     pub(crate) fn is_stuck(&self, run: &str) {
         if let Some(claim) = self.state().claims.get_mut(run) {
             claim.is_stuck = true;
         }
     }
 
-    /// The runs that are claimed.
+    /// Returns the ids of all claimed runs.
     pub(crate) fn runs(&self) -> Vec<String> {
         self.state().claims.keys().cloned().collect()
     }
@@ -183,18 +184,19 @@ impl Held {
         self.wake.notify_one();
     }
 
-    /// So many more runs may be carried.
+    /// Returns the number of further runs that this process may own.
     pub(crate) fn room(&self) -> usize {
         let state = self.state();
         state.carries.saturating_sub(state.claims.len())
     }
 
-    /// It takes over runs.
+    /// True if this process takes over runs.
     pub(crate) fn takes_over(&self) -> bool {
         self.state().carries > 0
     }
 
-    /// The number of runs to ask the queue for; none: what it was asked for is right.
+    /// Returns the number of runs to request from the queue; none if the last request is still adequate. A small deficit is not
+    /// requested again: one call for several runs is cheaper than one for each.
     pub(crate) fn wants(&self) -> Option<usize> {
         let mut state = self.state();
         let wants = state.carries.saturating_sub(state.claims.len()).min(AT_ONCE);
@@ -206,18 +208,18 @@ impl Held {
         Some(wants)
     }
 
-    /// The queue has sent one.
+    /// Counts a run, or its replacement, that arrived from the queue.
     pub(crate) fn was_sent(&self) {
         let mut state = self.state();
         state.wanted = state.wanted.saturating_sub(1);
     }
 
-    /// The queue knows nothing of this process.
+    /// Forgets what was requested: the queue has no entry for this process.
     pub(crate) fn begin_anew(&self) {
         self.state().wanted = 0;
     }
 
-    /// The number of a request, whose answer keeps this promise.
+    /// Registers the promise of a request and returns the request's number.
     pub(crate) fn request(&self, promise: String) -> u64 {
         let mut state = self.state();
         state.last_request += 1;
@@ -230,26 +232,26 @@ impl Held {
         self.state().requests.remove(&request)
     }
 
-    /// True if so little is kept of the run that all of it may come with a call.
+    /// True if the run is small enough for its whole state to be sent with a call.
     pub(crate) fn is_little(&self, run: &str) -> bool {
         self.state().claims.get(run).is_some_and(|claim| claim.bytes < LITTLE)
     }
 
-    /// The server keeps so many bytes more of the run.
+    /// Adds to the estimated size of the run's state.
     pub(crate) fn grew(&self, run: &str, bytes: usize) {
         if let Some(claim) = self.state().claims.get_mut(run) {
             claim.bytes = claim.bytes.saturating_add(bytes);
         }
     }
 
-    /// The run as it was claimed, where nobody has read or written it since.
+    /// Reads the state received with the claim, if the run was not read or written since.
     pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&KeptRun) -> T) -> Option<T> {
         let state = self.state();
         let claim = state.claims.get(run).filter(|claim| !claim.is_lost)?;
         claim.kept.as_deref().map(read)
     }
 
-    /// From here on the run is read where it lies.
+    /// Drops the state received with the claim: later reads go to the server.
     pub(crate) fn forget_claimed(&self, run: &str) {
         if let Some(claim) = self.state().claims.get_mut(run) {
             claim.kept = None;
@@ -260,8 +262,8 @@ impl Held {
         self.state().texts.get(hash).cloned()
     }
 
-    /// For a content that follows none, and that none follows: the objects remove a chain after the command that freed it was
-    /// answered, so that a text of one may be read, and remembered, while it is about to go.
+    /// Caches a content that is in no chain. Contents of a chain are not cached: the objects free a chain asynchronously, after the
+    /// call that released it has returned, so one may be read while it is about to be deleted.
     pub(crate) fn remember_text(&self, hash: ContentHash, text: Arc<str>) {
         let mut state = self.state();
         if state.texts.contains_key(&hash) || text.len() > MOST_TEXT_BYTES / 8 {
@@ -281,12 +283,12 @@ impl Held {
         state.text_bytes = 0;
     }
 
-    /// Claims that are over and that the server is still to hear of; they count as told.
+    /// Takes the ended claims that were not reported yet.
     pub(crate) fn take_left(&self) -> Vec<Ticketed> {
         std::mem::take(&mut self.state().left)
     }
 
-    /// The server has not heard of them.
+    /// Puts back ended claims after a failed report.
     pub(crate) fn leave_again(&self, left: Vec<Ticketed>) {
         self.state().left.extend(left);
     }

@@ -1,4 +1,4 @@
-//! This process as the server knows it: says that it lives, and takes what it is sent.
+//! Membership of this process: heartbeats, requests for runs, and received messages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use crate::held::{Held, Kept, random_name};
 use crate::objects::Target;
 use crate::wire::{BeatCall, GivenText, ReleaseCall, Ticket, WaitMailCall, WantsCall};
 
-/// It says so when this part of a claim has passed.
+/// Heartbeats in one claim duration.
 const BEATS: u32 = 4;
-/// A run that this process has not let go of yet is offered again after so long.
+/// Delay before a run is offered again because this process has not released its earlier claim yet.
 const GIVEN_BACK: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Connection of this process to its process object.
 pub(crate) struct Keeper {
     pub(crate) server: Server,
     pub(crate) held: Arc<Held>,
-    /// A claim lasts so long without a word.
+    /// Duration of a claim without a heartbeat.
     pub(crate) claim: Duration,
-    /// For people.
+    /// Label for error messages.
     pub(crate) name: String,
-    /// The name under which the server knows it; none: it does not.
+    /// Key of the process object; none while the process is not registered.
     pub(crate) process: Mutex<Option<Arc<str>>>,
     pub(crate) is_known: Notify,
     pub(crate) assignments: UnboundedSender<Assignment>,
 }
 
 impl Keeper {
-    /// The name under which the server knows this process.
+    /// Returns the key of this process's object, and registers the process if necessary.
     pub(crate) async fn process(&self) -> Result<Arc<str>, StoreError> {
         let mut known = self.process.lock().await;
         if let Some(process) = &*known {
@@ -55,6 +55,7 @@ impl Keeper {
             lasts_ms: self.claim.as_millis() as u64,
         };
         let key = random_name();
+        // Taken before the call: the timer of the server starts later, so the local estimate is conservative.
         let said = Instant::now();
         let lives = self
             .server
@@ -66,7 +67,7 @@ impl Keeper {
         Ok(lives)
     }
 
-    /// True if the server has not taken this process for dead.
+    /// Sends a heartbeat. Returns true if the server does not take this process for dead.
     pub(crate) async fn is_alive(&self) -> Result<bool, StoreError> {
         let process = self.process.lock().await.clone();
         match process {
@@ -75,7 +76,7 @@ impl Keeper {
         }
     }
 
-    /// Until it is dropped.
+    /// Runs the membership loops until the future is dropped.
     pub(crate) async fn live(&self) {
         loop {
             let process = self.process.lock().await.clone();
@@ -103,7 +104,7 @@ impl Keeper {
         }
     }
 
-    /// Says that it lives, until the server took it for dead.
+    /// Sends heartbeats until the server takes this process for dead.
     async fn beats(&self, process: &str) {
         loop {
             let next = tokio::time::Instant::now() + self.claim / BEATS;
@@ -119,7 +120,7 @@ impl Keeper {
         }
     }
 
-    /// Tells the server which claims of this process are over.
+    /// Reports ended claims to the process object.
     async fn leave(&self, process: &str) {
         let left = self.held.take_left();
         if left.is_empty() {
@@ -145,7 +146,7 @@ impl Keeper {
     }
 
     fn assign(&self, assignment: Assignment) {
-        // Where nobody listens any more, the claim runs out.
+        // The receiver is gone with the engine: the claim expires.
         drop(self.assignments.send(assignment));
     }
 
@@ -203,12 +204,12 @@ impl Keeper {
                 taken = number;
             }
             self.held.wake.notify_one();
-            // Side by side: each waits for the server.
+            // In parallel: each release waits for the server.
             join_all(given_back.into_iter().map(|(run, call)| self.give_back(run, call))).await;
         }
     }
 
-    /// Takes a run that the server has given, where it fits beside those that are carried. What gives it back otherwise.
+    /// Accepts an assigned run if there is room. Otherwise returns the call that releases it.
     fn take(&self, process: &str, given: Given) -> Option<(String, ReleaseCall)> {
         let run = given.run.clone();
         let back = |after: Duration| ReleaseCall {
@@ -220,7 +221,7 @@ impl Keeper {
             is_offered: true,
         };
         if self.held.ticket(&run).is_some() {
-            // It was this process's once, which has not let go of it yet.
+            // The run is assigned again while this process has not released its earlier, expired claim.
             let back = back(GIVEN_BACK);
             if self.held.lose(&run) {
                 self.assign(Assignment::Lost(run.clone()));
@@ -235,7 +236,7 @@ impl Keeper {
         None
     }
 
-    /// A claim of this process stands.
+    /// Records a claim that the server granted, and caches the contents sent with it.
     pub(crate) fn has(&self, process: &str, given: Given) {
         for GivenText { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
             if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {

@@ -1,7 +1,7 @@
-//! The keys of a run's state. As text they are in the order of what they name.
+//! Keys of a run's state. Numbers are padded: the text order of keys is the order of steps and of due times.
 
 pub(crate) const HEAD: &str = "head";
-/// The small ones of the texts that a run started from.
+/// Small contents of the run's first commit.
 pub(crate) const BEGUN: &str = "begun";
 pub(crate) const SNAPSHOT: &str = "snapshot";
 pub(crate) const RECORDS: &str = "record ";
@@ -20,7 +20,7 @@ pub(crate) fn timer(due: u64, effect: &str) -> String {
     format!("{TIMERS}{due:020} {effect}")
 }
 
-/// The time and the effect of a timer's key.
+/// Parses the due time and the effect from the key of a timer.
 pub(crate) fn timer_of(key: &str) -> Option<(u64, String)> {
     let (due, effect) = key.strip_prefix(TIMERS)?.split_once(' ')?;
     Some((due.parse().ok()?, effect.to_owned()))

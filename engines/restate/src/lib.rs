@@ -1,11 +1,11 @@
-//! Runs in a Restate server, for any number of workers.
+//! Store on a Restate server, shared by any number of processes.
 //!
 //! A run is one virtual object of a [Restate](https://restate.dev) server: its records, status, timers and claim are the object's
-//! state, and each commit is one call of it, which the server has carried out whole, once, and one at a time. A session, a
-//! content and a process that carries runs are objects too. What waits (for a turn, an end, an answer) waits by promises
-//! of the server. Workers offer the code of the objects to the server; a run itself, with its models and tools, is carried by a
-//! process that has claimed it. A process that is silent for longer than its claims last is dead: its runs are
-//! offered to others, and what it still writes is refused.
+//! state. A commit is one call of the object, which the server executes atomically, exactly once, and one at a time. Sessions,
+//! contents and processes are objects too. Waits (for a turn, an end, an answer) use the server's awakeables.
+//! Workers serve the objects' code to the server; the models and tools of a run are called by the process that has claimed the
+//! run. A process that sends no heartbeat for the duration of a claim is dead: its runs are
+//! offered to other processes, and its later writes are refused.
 //!
 //! ```no_run
 //! use pirn_restate::{Endpoint, RestateOptions, RestateStore};

@@ -1,4 +1,4 @@
-//! The state of the objects, as the server tells it in SQL: no worker is needed for that.
+//! Reads of the objects' state by SQL queries of the admin API, which need no worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::keys;
 use crate::objects::{CONTENT, META, RUN, SESSION};
 use crate::wire::{KeptRecord, KeptSession, KeptSnapshot};
 
-/// Rows that are asked for at once.
+/// Maximum number of rows of one query.
 const PAGE: usize = 1_000;
-/// Keys of objects that are named in one question.
+/// Maximum number of object keys in one query.
 const MOST_KEYS: usize = 100;
 
-/// One key of an object's state.
+/// Row of the state table: one key of an object's state.
 #[derive(Deserialize)]
 pub(crate) struct Row {
-    /// The object's.
+    /// Key of the object.
     pub(crate) service_key: String,
     pub(crate) key: String,
-    /// None: it was not asked for.
+    /// Value; none if the query did not select it.
     #[serde(default)]
     value_utf8: Option<String>,
 }
@@ -44,7 +44,7 @@ fn damaged(server: &Server, of: &str, why: &str) -> StoreError {
     }
 }
 
-/// A text of SQL.
+/// Returns an SQL string literal.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -66,7 +66,7 @@ async fn value<T: DeserializeOwned>(
     rows.first().map(|row| row.value(server)).transpose()
 }
 
-/// The state of objects by their keys, those that `which` has.
+/// Returns state rows of objects, restricted by the SQL condition `which`.
 pub(crate) async fn rows_of(
     server: &Server,
     columns: &str,
@@ -86,7 +86,7 @@ pub(crate) async fn rows_of(
     Ok(rows)
 }
 
-/// The keys that begin so.
+/// Returns the SQL condition for keys with a prefix that ends in a space: `!` is the next character.
 pub(crate) fn from(prefix: &str) -> String {
     format!(
         "key >= {} AND key < {}",
@@ -104,7 +104,7 @@ async fn visible(server: &Server, id: &str) -> Result<Head, StoreError> {
     head.ok_or_else(|| StoreError::NoSuchRun { run: id.to_owned() })
 }
 
-/// The contents that runs have come to name since they began.
+/// Returns the contents that runs have named after their start, by run.
 pub(crate) async fn names(server: &Server, heads: &[Head]) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
     let naming = heads.iter().filter(|head| head.names > 0);
     let naming: Vec<String> = naming.map(|head| head.id.clone()).collect();
@@ -125,7 +125,7 @@ async fn shown(server: &Server, heads: Vec<Head>) -> Result<Vec<Run>, StoreError
     runs.collect()
 }
 
-/// A run by all that is kept of it.
+/// Converts the head and the content names of a run.
 pub(crate) fn told(server: &Server, head: Head, names: Vec<String>) -> Result<Run, StoreError> {
     let id = head.id.clone();
     head.run(names).ok_or_else(|| damaged(server, &id, "a hash is none"))
@@ -138,7 +138,7 @@ pub(crate) async fn run(server: &Server, id: &str) -> Result<Option<Run>, StoreE
     }
 }
 
-/// The heads of runs in their order, from the first after `after`; those that `which` has.
+/// Returns a page of heads in list order, after the sort key `after`, restricted by the SQL condition `which`.
 async fn page(
     server: &Server,
     after: Option<&str>,
@@ -147,7 +147,8 @@ async fn page(
     limit: usize,
 ) -> Result<Vec<Head>, StoreError> {
     let after = after.map_or_else(String::new, |after| {
-        // A head is `{"place":"PLACE","...`, and a longer place goes on with a digit.
+        // The text of a head starts with `{"place":"PLACE"`. The bound ends in `"`, which makes it a prefix of equal places and so
+        // sorts below them, or in `#`, which follows `"`. Both sort below the digits of a longer place.
         let (is, end) = if youngest_first { ("<", "\"") } else { (">", "#") };
         format!("AND value_utf8 {is} {}", quoted(&format!("{{\"place\":\"{after}{end}")))
     });
@@ -191,7 +192,7 @@ pub(crate) async fn runs(
         let heads = page(server, after.as_deref(), filter.youngest_first, &which, asked).await?;
         let is_last = heads.len() < asked;
         after = heads.last().map(|head| head.place.clone());
-        // The pattern may be found in a text of the head's too.
+        // The pattern may also match inside of other fields of the head.
         let heads = heads.into_iter().filter(|head| !head.is_hidden).collect();
         found.extend(shown(server, heads).await?.into_iter().filter(|run| filter.has(run)));
         if is_last {
@@ -202,7 +203,7 @@ pub(crate) async fn runs(
     Ok(found)
 }
 
-/// A pattern for values with this field. More may fit: `_` and `%` in the text stand for themselves and others.
+/// Returns a `LIKE` pattern for heads with this field. It may match others, because `_` and `%` in the text are wildcards.
 fn like(field: &str, text: &str) -> String {
     format!(
         "%,\"{field}\":{},%",
@@ -210,7 +211,7 @@ fn like(field: &str, text: &str) -> String {
     )
 }
 
-/// Every run, also those that only others need.
+/// Returns the heads of all runs, including hidden ones.
 pub(crate) async fn heads(server: &Server) -> Result<Vec<Head>, StoreError> {
     let (mut all, mut after) = (Vec::new(), None::<String>);
     loop {
@@ -226,7 +227,7 @@ pub(crate) async fn heads(server: &Server) -> Result<Vec<Head>, StoreError> {
 
 pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
     let mut of = visible(server, id).await?;
-    // Which runs have the steps: those before a run's own are its base's.
+    // Runs that have the steps, youngest first: the steps up to the fork are stored with the base.
     let mut parts = Vec::new();
     let mut last = of.steps;
     loop {
@@ -271,11 +272,11 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
     Ok(records)
 }
 
-/// A content as it is read.
+/// Content with its text.
 #[derive(Clone)]
 pub(crate) struct ReadContent {
     pub(crate) text: Arc<str>,
-    /// It follows another, or another has followed it.
+    /// True if it follows another content, or another content follows it.
     pub(crate) is_chained: bool,
 }
 
@@ -305,7 +306,7 @@ pub(crate) async fn contents(server: &Server, hashes: &[ContentHash]) -> Result<
     found.collect()
 }
 
-/// Contents that are asked for one by one in a chain; of a longer one it is quicker to read what every content follows.
+/// Number of contents of a chain that are read one by one. For a longer chain one query of all `follows` keys is faster.
 const SHORT_CHAIN: usize = 64;
 
 pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, StoreError> {

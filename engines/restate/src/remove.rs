@@ -1,4 +1,4 @@
-//! The removal of runs, without doing it: what would go with them.
+//! Dry run of a removal: computes what it would delete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::objects::CONTENT;
 use crate::read;
 use crate::wire::by_run;
 
-/// The runs that go, with those that were only kept for them, and how many of them were named.
+/// Returns the runs that would be deleted, including hidden bases that become free, and the number of visible ones.
 fn erased(heads: &[Head], ids: &[String]) -> (BTreeSet<String>, u64) {
     let mut hidden: BTreeSet<&str> = BTreeSet::new();
     let mut named = 0;
@@ -49,7 +49,7 @@ pub(crate) async fn would_remove(server: &Server, ids: &[String]) -> Result<Remo
         .flat_map(|head| head.named(later.remove(&head.id).unwrap_or_default()));
     let named: BTreeSet<String> = named.collect();
     let named: Vec<String> = named.into_iter().collect();
-    // Who else names them.
+    // Other namers of these contents.
     let by_gone: BTreeSet<String> = erased.iter().map(|id| format!("by {}", by_run(id))).collect();
     let mut kept: BTreeMap<String, bool> = named.iter().map(|hash| (hash.clone(), false)).collect();
     for row in read::rows_of(server, "service_key, key", CONTENT, &named, &read::from("by ")).await? {

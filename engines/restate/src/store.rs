@@ -1,4 +1,4 @@
-//! The store.
+//! `RestateStore`: the implementation of `Store` and `Claims`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::wire::{
 };
 use crate::{endpoint, read, remove};
 
-/// A text of more bytes than this is given by itself, before the commit that needs it.
+/// Size above which a content is sent in a call of its own before the commit, so that the commit stays small.
 const LARGE_TEXT: usize = 1 << 20;
-/// A text of fewer bytes is given again and again: looking whether it is kept costs as much.
+/// Size below which a content is sent with every commit: a check whether it is stored would cost as much.
 const SMALL_TEXT: usize = 256;
-/// The server is told of the end of this process within this time, or finds out by itself.
+/// Timeout of the closing call. Without it the server detects the end of this process by missing heartbeats.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Runs in a server that several processes share. Dropping it waits for every command that was given.
+/// Store on a Restate server that several processes share. Dropping it waits for all pending commands.
 pub struct RestateStore {
     inner: Arc<Inner>,
     assignments: Arc<Mutex<UnboundedReceiver<Assignment>>>,
     handle: Handle,
-    /// Commands under way.
+    /// Pending commands.
     commands: TaskTracker,
     end: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
@@ -51,17 +51,17 @@ struct Inner {
     keeper: Keeper,
     lanes: Lanes,
     meter: StoreMeter,
-    /// Names this store's commits, with a number.
+    /// Prefix of the idempotency keys of this store.
     writer: String,
     number: AtomicU64,
 }
 
 impl RestateStore {
-    /// Connects to a server, by the URL of its ingress. With an endpoint in the options, the server learns of it first. Waits for the
-    /// server.
+    /// Connects to a server by the URL of its ingress. If the options contain an endpoint, starts it and registers it first. Blocks
+    /// until the server has answered.
     ///
     /// # Errors
-    /// The server does not answer, no worker has offered the objects to it, or one of another version.
+    /// The server does not answer, no worker has registered the objects, or one of another version has.
     pub fn connect(url: &str, options: RestateOptions) -> Result<Self, ConnectError> {
         let server = Server::parse(url, &options)?;
         let failed = |why: String| ConnectError::Refused {
@@ -92,7 +92,7 @@ impl RestateStore {
             }
         };
         let thread = start(live).map_err(failed)?;
-        // On a thread of its own, because the caller's may be of a runtime, where nobody may block.
+        // Blocks on a separate thread: the caller may be on a tokio worker, where blocking panics.
         let begun = std::thread::scope(|scope| scope.spawn(|| is_ready.blocking_recv()).join());
         let begun = begun.map_err(|_| failed("its thread panicked".to_owned()))?;
         let handle = begun.map_err(|_| failed("its thread ended".to_owned()))??;
@@ -117,7 +117,7 @@ impl RestateStore {
             number: AtomicU64::new(0),
         });
         let kept = Arc::clone(&inner);
-        // It ends with the thread.
+        // The task ends with the runtime of the thread.
         drop(handle.spawn(async move { kept.keeper.live().await }));
         Ok(Self {
             inner,
@@ -129,7 +129,7 @@ impl RestateStore {
         })
     }
 
-    /// Has a command carried out, whoever waits for it.
+    /// Executes a command in the order of its lane, even if its future is dropped.
     fn give<T, C, F>(&self, extent: Extent<'_>, command: C) -> Pending<T>
     where
         T: Send + 'static,
@@ -162,7 +162,7 @@ impl RestateStore {
         })
     }
 
-    /// Waits for as long as somebody waits for it.
+    /// Executes a call that is aborted if its future is dropped.
     fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -182,7 +182,7 @@ impl RestateStore {
     }
 }
 
-/// Runs it on a thread of the store's own.
+/// Starts a thread with a runtime for this store.
 fn start(work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<()>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -199,7 +199,7 @@ impl Drop for RestateStore {
         }
         self.commands.close();
         let (commands, end, inner) = (self.commands.clone(), Arc::clone(&self.end), Arc::clone(&self.inner));
-        // The last thing that is done there.
+        // The last task on the thread: it ends the runtime.
         drop(self.handle.spawn(async move {
             commands.wait().await;
             let process = inner.keeper.process.lock().await.take();
@@ -250,7 +250,7 @@ impl Inner {
         };
         let steps = match self.send(&commit, &process).await {
             Err(StoreError::NoSuchContent { hash }) if commit.contents.iter().any(|given| given.hash() == hash) => {
-                // It was kept, and is not any more.
+                // The content was removed after it was cached as stored: retry with all contents.
                 self.held.forget_kept();
                 self.send(&commit, &process).await
             }
@@ -313,7 +313,7 @@ impl Inner {
         let is_little = call.start.is_some() || self.held.is_little(&commit.run);
         let handler = if is_little { "commit_little" } else { "commit" };
         let target = Target::run(&commit.run, handler);
-        // What is claimed knows its last commit by itself; the server need not remember the call.
+        // With a claim the head remembers the last commit, so the server need not store an idempotency key.
         let remembered = call.ticket.is_none().then(|| key.to_string());
         match self.server.call(&target, remembered.as_deref(), &call).await? {
             CommitReply::Refused(refusal) => Err(refusal.error(&commit.run)),
@@ -343,7 +343,7 @@ impl Inner {
             }
             Err(NotClaimed::Held(by)) => Err(StoreError::RunHeld { run, by }),
             Err(NotClaimed::NoSuchRun) => Err(Refusal::NoSuchRun(run.clone()).error(&run)),
-            // Nobody writes to it any more.
+            // An ended run is not written any more, so it needs no claim.
             Err(NotClaimed::Ended) => Ok(()),
         }
     }
@@ -372,7 +372,7 @@ impl Inner {
             let records = kept.records.iter().skip(usize::try_from(after).unwrap_or(usize::MAX));
             records.take(limit).cloned().map(Record::from).collect()
         });
-        // It is read once.
+        // The journal is read once, for the replay: its copy is dropped to free memory.
         self.held.forget_claimed(id);
         match claimed {
             Some(records) => Ok(records),
@@ -415,14 +415,14 @@ impl Inner {
     }
 }
 
-/// Bytes that a commit adds to the state of its run, about.
+/// Estimates the number of bytes that a commit adds to the state of its run.
 fn kept_bytes(commit: &Commit) -> usize {
     let records = commit.records.iter().map(|record| record.body.len() + STEP_BYTES);
     let snapshot = commit.snapshot.as_ref().map_or(0, |snapshot| snapshot.body.len());
     records.sum::<usize>() + snapshot + (commit.names.len() + commit.timers.len()) * STEP_BYTES
 }
 
-/// A lane that no run has: its id has no 0 in it.
+/// Returns a lane that no run uses: run ids contain no NUL.
 fn lane_of_meta(name: &str) -> String {
     format!("\0meta {name}")
 }
@@ -445,7 +445,7 @@ impl Store for RestateStore {
             return Box::pin(std::future::ready(Err(error)));
         }
         let run = commit.run.clone();
-        // What it is forked from may be under way.
+        // An earlier commit of the base may be pending: the fork waits for all lanes.
         let is_fork = matches!(&commit.follows, Follows::Start(new) if new.base.is_some());
         let extent = if is_fork { Extent::All } else { Extent::Run(&run) };
         self.give(extent, |inner| async move { inner.commit(commit).await })
@@ -561,7 +561,7 @@ impl Claims for RestateStore {
         let released = self.give(Extent::Run(run), move |inner| async move {
             inner.release(&of, after_ms).await
         });
-        // It takes effect though nobody waits for it.
+        // The command is executed although its future is dropped.
         drop(released);
     }
 
@@ -610,7 +610,7 @@ impl Claims for RestateStore {
         };
         let inner = Arc::clone(&self.inner);
         let answered = self.spawn(async move { inner.server.keep(&promise, &answer).await });
-        // Whoever asked waits for it.
+        // The future is not needed: the requester waits for the promise.
         drop(answered);
     }
 

@@ -1,17 +1,17 @@
-//! The messages to the objects, and their answers, as JSON.
+//! JSON messages to the objects, and their replies.
 
 use pirn_store::{Commit, ContentHash, Follows, Record, RunStatus, StoreError, TimerChange};
 use serde::{Deserialize, Serialize};
 
-/// A process's right to write for a run.
+/// Claim of a process on a run, sent with each write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ticket {
     pub(crate) process: String,
-    /// Grows with every claim on the run.
+    /// Number of the claim; increases with each claim on the run.
     pub(crate) epoch: u64,
 }
 
-/// One of a run's records.
+/// Journal record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptRecord {
     pub(crate) at: u64,
@@ -47,12 +47,12 @@ pub(crate) struct KeptSession {
     pub(crate) updated_at: u64,
 }
 
-/// A text, or only its hash where it was kept before.
+/// Content of a commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GivenText {
     pub(crate) hash: String,
     pub(crate) text: String,
-    /// The text that it follows.
+    /// Hash of the preceding content of the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<String>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct StartCall {
     pub(crate) session: Option<String>,
     pub(crate) base: Option<KeptBase>,
     pub(crate) started_at: u64,
-    /// The process that carries it from the start.
+    /// Process that owns the run from the start.
     pub(crate) carrier: Option<String>,
 }
 
@@ -86,11 +86,11 @@ pub(crate) struct SessionCall {
     pub(crate) at: u64,
 }
 
-/// The key of a call, the same when it is sent again for want of an answer.
+/// Idempotency key of a call. A retry has an equal key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallKey {
     pub(crate) writer: String,
-    /// Grows with each call of the writer.
+    /// Number of the call; increases with each call of the writer.
     pub(crate) number: u64,
 }
 
@@ -100,13 +100,13 @@ impl std::fmt::Display for CallKey {
     }
 }
 
-/// [`Commit`], on its way.
+/// [`Commit`] as a message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommitCall {
     pub(crate) key: CallKey,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) start: Option<StartCall>,
-    /// The step that it goes on from, unless it starts the run.
+    /// Number of the preceding step, unless the commit starts the run.
     pub(crate) follows: u64,
     pub(crate) records: Vec<KeptRecord>,
     pub(crate) contents: Vec<GivenText>,
@@ -119,7 +119,7 @@ pub(crate) struct CommitCall {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum CommitReply {
-    /// The run's last step; the claim's epoch, where it was carried from the start.
+    /// Number of steps after the commit; epoch of the claim if the run was claimed at its start.
     Done {
         steps: u64,
         epoch: Option<u64>,
@@ -127,7 +127,7 @@ pub(crate) enum CommitReply {
     Refused(Refusal),
 }
 
-/// Why a command changed nothing.
+/// Reason why a command was refused. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Refusal {
     RunExists,
@@ -140,7 +140,7 @@ pub(crate) enum Refusal {
     Lost,
 }
 
-/// Why a process has no claim on a run.
+/// Reason why a claim was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum NotClaimed {
     Held(String),
@@ -152,7 +152,7 @@ pub(crate) enum NotClaimed {
 pub(crate) struct ReleaseCall {
     pub(crate) ticket: Ticket,
     pub(crate) after_ms: u64,
-    /// Others are to go on with it.
+    /// True if the run is offered to other processes.
     pub(crate) is_offered: bool,
 }
 
@@ -168,12 +168,12 @@ pub(crate) struct RemovedReply {
     pub(crate) bytes: u64,
 }
 
-/// A content comes to be named, by `run ID` or `session ID`.
+/// Names a content for a run, a session or a content (see [`by_run`]).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NameCall {
-    /// Kept where it is not there yet; none: it is named only if it is there.
+    /// Text to store if the content is missing; none: a missing content is an error.
     pub(crate) text: Option<String>,
-    /// The text that it follows, which is named by it from then on.
+    /// Hash of the preceding content, which is named by this content if it is stored now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<String>,
     pub(crate) by: Option<String>,
@@ -182,7 +182,7 @@ pub(crate) struct NameCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum NameReply {
     Missing,
-    /// It was named by the same before.
+    /// The content already had this name.
     Known,
     Named,
 }
@@ -190,7 +190,7 @@ pub(crate) enum NameReply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct UnnameCall {
     pub(crate) by: String,
-    /// It goes where nobody else names it.
+    /// Deletes the content if no name remains.
     pub(crate) is_freed: bool,
 }
 
@@ -203,12 +203,12 @@ pub(crate) struct SessionWriteCall {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum SessionWriteReply {
-    /// The contents that it named before.
+    /// Contents that the session named before.
     Done(Vec<String>),
     Moved(u64),
 }
 
-/// A run that waits for its turn.
+/// Waits for the turn of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TurnCall {
     pub(crate) run: String,
@@ -221,19 +221,19 @@ pub(crate) struct BeatCall {
     pub(crate) lasts_ms: u64,
 }
 
-/// The time is up that a process had after one of its words.
+/// Checks a process for a missed heartbeat.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ExpireCall {
-    /// The number of the word.
+    /// Number of the last heartbeat when the check was scheduled.
     pub(crate) beats: u64,
-    /// It has so long to say another; 0: no more.
+    /// Grace period before the process is dead; 0 once that has passed.
     pub(crate) grace_ms: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct InboxCall {
     pub(crate) promise: String,
-    /// Everything up to this number was taken.
+    /// Number of the last message that the process has taken.
     pub(crate) taken: u64,
 }
 
@@ -254,15 +254,15 @@ pub(crate) struct WaitTurnCall {
 pub(crate) struct TellCall {
     pub(crate) run: String,
     pub(crate) body: String,
-    /// So often it is asked whether the process still carries the run.
+    /// Interval of checks whether the process still owns the run.
     pub(crate) every_ms: u64,
 }
 
-/// A run that nobody carries.
+/// Run without an owner, in the queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OfferCall {
     pub(crate) run: String,
-    /// So little is kept of it that all of it comes with a call.
+    /// True if the run is small: its state is sent with the assignment.
     pub(crate) is_little: bool,
 }
 
@@ -276,7 +276,7 @@ pub(crate) struct WantsCall {
 pub(crate) struct SettleCall {
     pub(crate) name: String,
     pub(crate) value: String,
-    /// Names that have a value, at most.
+    /// Maximum number of names that have a value.
     pub(crate) most: u64,
 }
 
@@ -286,22 +286,22 @@ pub(crate) struct UnsettleCall {
     pub(crate) value: String,
 }
 
-/// The name by which a run or a session names contents.
+/// Returns the name under which a run names contents.
 pub(crate) fn by_run(run: &str) -> String {
     format!("run {run}")
 }
 
-/// See [`by_run`].
+/// Returns the name under which a content names the one that it follows.
 pub(crate) fn by_content(hash: &str) -> String {
     format!("content {hash}")
 }
 
-/// True for the names that [`by_content`] gives.
+/// True for a name made by [`by_content`].
 pub(crate) fn is_by_content(by: &str) -> bool {
     by.starts_with("content ")
 }
 
-/// See [`by_run`].
+/// Returns the name under which a session names contents.
 pub(crate) fn by_session(session: &str) -> String {
     format!("session {session}")
 }
@@ -319,7 +319,7 @@ fn texts(hashes: &[ContentHash]) -> Vec<String> {
 }
 
 impl CommitCall {
-    /// The parts of a commit. `carrier` is the process that gives it; texts that `is_kept` knows are left out.
+    /// Converts a commit by the process `carrier`, without the contents for which `is_kept` returns true.
     pub(crate) fn of(commit: &Commit, key: CallKey, carrier: &str, is_kept: impl Fn(&ContentHash) -> bool) -> Self {
         let (start, follows) = match &commit.follows {
             Follows::Step(step) => (None, *step),
@@ -386,7 +386,7 @@ impl CommitCall {
 }
 
 impl Refusal {
-    /// As a command for `run` answers it.
+    /// Converts the refusal of a command for `run`.
     pub(crate) fn error(self, run: &str) -> StoreError {
         let run = run.to_owned();
         match self {

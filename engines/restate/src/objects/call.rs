@@ -46,12 +46,12 @@ impl Target {
         }
     }
 
-    /// Asks it. The question is under way when it is called or sent.
+    /// Creates a request. The server starts it when it is called or sent.
     pub(super) fn ask<'ctx, Q, A>(self, from: &impl ContextClient<'ctx>, asked: Q) -> Request<'ctx, Json<Q>, Json<A>> {
         from.request(RequestTarget::object(self.object, self.key, self.handler), Json(asked))
     }
 
-    /// Tells it, and does not wait.
+    /// Sends a one-way call.
     pub(super) fn tell<'ctx, Q>(self, from: &impl ContextClient<'ctx>, told: Q)
     where
         Q: serde::Serialize + 'static,

@@ -1,4 +1,4 @@
-//! A text, by its hash: kept while a run or a session names it.
+//! Content object: a text with its hash as key, stored until the last run, session or content that names it is removed.
 #![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
 
 use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
@@ -9,11 +9,11 @@ use super::call::Target;
 use crate::wire::{NameCall, NameReply, UnnameCall, by_content, is_by_content};
 
 const TEXT: &str = "text";
-/// The content that it follows.
+/// Hash of the preceding content of the chain.
 const FOLLOWS: &str = "follows";
-/// Another one has followed it: the two are of one chain.
+/// Set if another content follows this one. Contents of a chain are not cached by processes.
 const FOLLOWED: &str = "followed";
-/// The number of those that name it.
+/// Number of runs, sessions and contents that name this content.
 const NAMERS: &str = "namers";
 
 fn namer(by: &str) -> String {
@@ -28,7 +28,7 @@ impl ContentObject {
     async fn name(&self, ctx: ObjectContext<'_>, call: Json<NameCall>) -> Result<Json<NameReply>, HandlerError> {
         let NameCall { text, follows, by } = call.0;
         let key = by.as_deref().map(namer);
-        // Asked for at once.
+        // Both reads are sent before the first is awaited: one round trip.
         let (named, is_known) = (ctx.get::<u64>(NAMERS), key.as_deref().map(|key| ctx.get::<u64>(key)));
         let named = named.await?;
         let is_known = match is_known {
@@ -65,7 +65,7 @@ impl ContentObject {
         Ok(Json(NameReply::Named))
     }
 
-    /// The bytes that went.
+    /// Returns the number of bytes freed.
     #[handler]
     async fn unname(&self, ctx: ObjectContext<'_>, call: Json<UnnameCall>) -> Result<u64, HandlerError> {
         let UnnameCall { by, is_freed } = call.0;
@@ -83,7 +83,7 @@ impl ContentObject {
         }
         let text = ctx.get::<Json<String>>(TEXT).await?;
         if let Some(before) = ctx.get::<Json<String>>(FOLLOWS).await? {
-            // Not waited for: a chain may be long.
+            // One-way: waiting would nest calls to the length of the chain.
             let call = UnnameCall {
                 by: by_content(ctx.key()),
                 is_freed: true,

@@ -1,4 +1,4 @@
-//! A text of the engine's own, by its name.
+//! Metadata object: one text of the engine for each name.
 #![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
 
 use restate_sdk::context::{ContextWriteState, ObjectContext};

@@ -1,13 +1,13 @@
-//! The objects in the server, by their code: whichever worker it is called in, it does the same.
+//! Virtual objects of the server. Their handlers behave identically in each worker.
 //!
-//! 1. An object does one thing at a time, and each to its end, whatever happens to the worker: the server has the call go on in
-//!    another. So a command takes effect whole, once.
-//! 2. Nothing in here takes long, asks for the time, or does anything outside of the server: what a run does it does in the
-//!    process that carries it. There is nothing that a cancelled call would leave running.
-//! 3. Calls go one way: a run calls its base, its contents, its session; those call nobody back. So none waits for another in a ring.
-//!    An answer back is sent, and nobody waits for it.
-//! 4. State is read key by key (`lazy_state`), each with a way to the server and back: a step of a long run moves as much as one of a short
-//!    run. Where there is known to be little, all of it comes with the call.
+//! 1. The server executes one exclusive call of an object at a time, and restarts the call on another worker if its worker
+//!    fails. So a command takes effect atomically, once.
+//! 2. No handler runs long, reads a clock, or has effects outside of the server: models and tools are called by the
+//!    process that owns the run. So cancelling a call stops all of its work.
+//! 3. Calls form a DAG: a run calls its base, contents and session, which make no calls back. Deadlock is impossible.
+//!    Notifications in the other direction are one-way calls.
+//! 4. State is read by key (`lazy_state`), at one round trip each, so that a step of a long run moves no more bytes than a step
+//!    of a short run. For small runs (`commit_little`, `assign_little`) the server sends all state with the call instead.
 
 mod call;
 mod content;
@@ -26,9 +26,9 @@ use restate_sdk::service::IntoServiceDefinition;
 
 pub(crate) use call::Target;
 
-/// The layout of the objects' state; other versions of the program do not mix with it.
+/// Layout of the objects' state. A program of another version refuses to use the server.
 pub(crate) const LAYOUT: &str = "2";
-/// The name of the layout among what is said of each object.
+/// Name of the layout in the metadata of each service.
 pub(crate) const LAYOUT_NAME: &str = "pirn-layout";
 
 pub(crate) const RUN: &str = "PirnRun";
@@ -39,12 +39,12 @@ pub(crate) const QUEUE: &str = "PirnQueue";
 pub(crate) const META: &str = "PirnMeta";
 pub(crate) const NAMES: &str = "PirnNames";
 pub(crate) const WAIT: &str = "PirnWait";
-/// The key of what there is one of.
+/// Key of objects with one instance.
 pub(crate) const ONE: &str = "runs";
 
-/// A call that says nothing for so long is asked to make room; one that does not within as much again begins anew elsewhere.
+/// Inactivity and abort timeout: a call without progress is suspended, and if it does not react is retried elsewhere.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A command that is sent again within this time has taken effect once.
+/// Retention of idempotency keys: a command that is sent again within this time takes effect once.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 fn options(has_state: bool) -> ServiceOptions {
@@ -55,7 +55,7 @@ fn options(has_state: bool) -> ServiceOptions {
         .abort_timeout(SILENCE)
         .idempotency_retention(REMEMBERED)
         .journal_retention(Duration::ZERO)
-        // Never given up: what is half done is finished when a worker is there.
+        // Retried without end: a half-executed command is completed as soon as a worker is available.
         .retry_policy_initial_interval(Duration::from_millis(50))
         .retry_policy_exponentiation_factor(2.0)
         .retry_policy_max_interval(Duration::from_secs(1))
@@ -63,8 +63,9 @@ fn options(has_state: bool) -> ServiceOptions {
         .retry_policy_pause_on_max_attempts()
 }
 
-/// Everything that a worker offers to the server.
+/// Creates the endpoint with all objects.
 pub(crate) fn endpoint() -> Endpoint {
+    // State is sent with the call: saves the round trips, and the state of these calls is small.
     let eager = || HandlerOptions::new().enable_lazy_state(false);
     let run = options(true)
         .handler("commit_little", eager())

@@ -1,4 +1,4 @@
-//! Names that have one value each, for all processes: the last so many of them.
+//! Names with one value each, shared by all processes. The oldest are deleted beyond a maximum number.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
@@ -10,7 +10,7 @@ use crate::wire::{SettleCall, UnsettleCall};
 
 const LINE: &str = "line";
 
-/// The names in the order in which they came, numbered.
+/// Names in order of arrival, numbered.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
     first: u64,
@@ -29,7 +29,7 @@ pub(super) struct NamesObject;
 
 #[restate_sdk::object(name = "PirnNames", client_visibility = "pub(super)")]
 impl NamesObject {
-    /// The value that the name has then.
+    /// Sets the value of a name if it has none, and returns its value.
     #[handler]
     async fn settle(&self, ctx: ObjectContext<'_>, call: Json<SettleCall>) -> Result<Json<String>, HandlerError> {
         let SettleCall { name, value, most } = call.0;
@@ -49,7 +49,7 @@ impl NamesObject {
             let place = place_key(line.first);
             if let Some(oldest) = ctx.get::<Json<String>>(&place).await? {
                 let key = name_key(&oldest.0);
-                // It may have come again since.
+                // The name may have been deleted and set again since: only its latest number deletes it.
                 let kept = ctx.get::<Json<(String, u64)>>(&key).await?;
                 if kept.is_some_and(|kept| kept.0.1 == line.first) {
                     ctx.clear(&key);

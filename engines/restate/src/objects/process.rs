@@ -1,7 +1,7 @@
-//! A process that carries runs: that it lives, what it carries, and what it is to be told.
+//! Process object: heartbeats, claims and received messages of a process that owns runs.
 //!
-//! It lives while it says so often enough: the server's own timers tell that it has not. A process that was taken for dead is so
-//! for good: it goes on under another name, and carries nothing under the old one.
+//! A process lives while it sends heartbeats; delayed calls of the server detect their absence. Death is final: a process that was
+//! declared dead continues under another name, and owns no runs under the old one.
 #![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
 
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::wire::{BeatCall, ExpireCall, InboxCall, Ticket, WantsCall};
 const LIFE: &str = "life";
 const BOX: &str = "box";
 const CARRIED: &str = "run ";
-/// The last of so many parts of a claim begins when the server has seen the others pass.
+/// Grace period after a missed heartbeat: a claim's duration divided by this.
 const GRACE: u64 = 4;
-/// A process that takes nothing is told no more than this.
+/// Maximum number of messages that wait for a process.
 const MOST_MAIL: usize = 10_000;
 
 fn carried_key(run: &str, epoch: u64) -> String {
     format!("{CARRIED}{epoch} {run}")
 }
 
-/// The run and the epoch of such a key.
+/// Parses the run and the epoch from the key of a claim.
 fn carried_of(key: &str) -> Option<(&str, u64)> {
     let (epoch, run) = key.strip_prefix(CARRIED)?.split_once(' ')?;
     Some((run, epoch.parse().ok()?))
@@ -37,7 +37,7 @@ fn carried_of(key: &str) -> Option<(&str, u64)> {
 struct Inbox {
     next: u64,
     mail: Vec<Numbered>,
-    /// The promise of its process, which waits.
+    /// Promise with which the process waits for messages.
     promise: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct ProcessObject;
 
 #[restate_sdk::object(name = "PirnProcess", client_visibility = "pub(super)")]
 impl ProcessObject {
-    /// False: it is dead, or was closed.
+    /// Records a heartbeat. Returns false if the process is dead or closed.
     #[handler]
     async fn beat(&self, ctx: ObjectContext<'_>, call: Json<BeatCall>) -> Result<bool, HandlerError> {
         let beats = match ctx.get::<u64>(LIFE).await? {
@@ -59,8 +59,8 @@ impl ProcessObject {
         Ok(true)
     }
 
-    /// A last while to say something is given to a process that has not, and after that it is dead: a server that was away for longer
-    /// than a claim lasts takes nobody for dead who had no chance to say that he lives.
+    /// Ends a process that sent no heartbeat since the call was scheduled, after a grace period. A server that was down for longer
+    /// than a claim lasts fires all of these calls at once: the grace period lets live processes send a heartbeat first.
     #[handler]
     async fn expire(&self, ctx: ObjectContext<'_>, call: Json<ExpireCall>) -> Result<(), HandlerError> {
         let ExpireCall { beats, grace_ms } = call.0;
@@ -74,13 +74,13 @@ impl ProcessObject {
         Ok(())
     }
 
-    /// It ends by itself.
+    /// Removes a process that shuts down.
     #[handler]
     async fn close(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<(), HandlerError> {
         end(&ctx).await
     }
 
-    /// It has begun a run, or claimed one.
+    /// Records a claim of the process.
     #[handler]
     async fn carries(&self, ctx: ObjectContext<'_>, call: Json<(String, u64)>) -> Result<(), HandlerError> {
         let (run, epoch) = call.0;
@@ -92,7 +92,7 @@ impl ProcessObject {
         Ok(())
     }
 
-    /// It carries these no more.
+    /// Deletes ended claims.
     #[handler]
     async fn drops(&self, ctx: ObjectContext<'_>, call: Json<Vec<(String, u64)>>) -> Result<(), HandlerError> {
         for (run, epoch) in call.0 {
@@ -103,7 +103,7 @@ impl ProcessObject {
 
     #[handler]
     async fn put(&self, ctx: ObjectContext<'_>, mail: Json<Mail>) -> Result<(), HandlerError> {
-        // Asked for at once.
+        // Both reads are sent before the first is awaited: one round trip.
         let (life, inbox) = (ctx.get::<u64>(LIFE), ctx.get::<Json<Inbox>>(BOX));
         let is_dead = life.await?.is_none();
         let mut inbox = inbox.await?.map(|inbox| inbox.0).unwrap_or_default();
@@ -126,7 +126,7 @@ impl ProcessObject {
         Ok(())
     }
 
-    /// Keeps the promise as soon as there is something that was not taken.
+    /// Resolves the promise with the messages after number `taken`, as soon as there are any.
     #[handler]
     async fn inbox(&self, ctx: ObjectContext<'_>, call: Json<InboxCall>) -> Result<(), HandlerError> {
         let InboxCall { promise, taken } = call.0;
@@ -167,7 +167,7 @@ fn expired(ctx: &ObjectContext<'_>, run: &str, epoch: u64) {
     Target::run(run, "expire").tell(ctx, ticket);
 }
 
-/// Mail that nobody takes.
+/// Returns undeliverable mail: a run is offered to others, an input is answered with none.
 fn return_mail(ctx: &ObjectContext<'_>, mail: Mail) {
     match mail {
         Mail::Run(given) => expired(ctx, &given.run, given.epoch),
@@ -187,7 +187,7 @@ async fn end(ctx: &ObjectContext<'_>) -> Result<(), HandlerError> {
             expired(ctx, run, epoch);
         }
     }
-    // A run that it was sent is among those.
+    // Runs in the mail are among the claims, which `put` recorded.
     let mail = inbox(ctx).await?.mail.into_iter();
     for told in mail.filter(|waiting| matches!(waiting.mail, Mail::Tell { .. })) {
         return_mail(ctx, told.mail);

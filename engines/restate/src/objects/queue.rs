@@ -1,4 +1,4 @@
-//! Runs that nobody carries, and the processes that want some.
+//! Queue object: runs without an owner, and the processes that request runs.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use std::collections::VecDeque;
@@ -13,12 +13,12 @@ use crate::wire::{OfferCall, WantsCall};
 
 const LINE: &str = "line";
 
-/// The runs lie in keys of their own, numbered.
+/// Range of the numbered keys that store the queued runs.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
     first: u64,
     next: u64,
-    /// Each in turn gets one.
+    /// Processes and the number of runs that each still requests, served in turn.
     wanting: VecDeque<(String, usize)>,
 }
 
@@ -43,7 +43,7 @@ impl QueueObject {
         Ok(())
     }
 
-    /// A process wants so many runs from now on, in place of what it has said before.
+    /// Replaces the number of runs that a process requests.
     #[handler]
     async fn want(&self, ctx: ObjectContext<'_>, call: Json<WantsCall>) -> Result<(), HandlerError> {
         let WantsCall { process, runs } = call.0;
@@ -80,7 +80,7 @@ async fn line(ctx: &ObjectContext<'_>) -> Result<Line, HandlerError> {
 }
 
 impl Line {
-    /// The process that gets the next run.
+    /// Returns the process that gets the next run.
     fn taker(&mut self) -> Option<String> {
         let (process, wants) = self.wanting.pop_front()?;
         if wants > 1 {

@@ -1,4 +1,4 @@
-//! A run: its records, and everything of it that others ask for.
+//! Run object: records and head of a run, and the commands on it.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use std::collections::BTreeSet;
@@ -20,22 +20,22 @@ use crate::wire::{
     by_content, by_run, by_session,
 };
 
-/// The bytes of the texts of its beginning that a run keeps itself, at most.
+/// Maximum total size of the first commit's contents that the run object stores a copy of.
 const BEGUN_BYTES: usize = 8 << 10;
-/// The promises of those that wait for its end.
+/// Promises that are resolved at the end of the run.
 const ENDS: &str = "ends";
 
 pub(super) struct RunObject;
 
 #[restate_sdk::object(name = "PirnRun", client_visibility = "pub(super)")]
 impl RunObject {
-    /// Makes all of it durable, or nothing.
+    /// Executes a commit atomically.
     #[handler]
     async fn commit(&self, ctx: ObjectContext<'_>, call: Json<CommitCall>) -> Result<Json<CommitReply>, HandlerError> {
         commit(&ctx, call.0).await
     }
 
-    /// The same, of a run of which little is kept: that comes with the call, and need not be asked for.
+    /// Executes a commit of a small run: the server sends the run's state with the call.
     #[handler]
     async fn commit_little(
         &self,
@@ -54,13 +54,13 @@ impl RunObject {
         Ok(Json(claimed))
     }
 
-    /// The queue gives it to a process, which hears of it by its mail.
+    /// Claims the run for a process that the queue has chosen. The process is notified by mail.
     #[handler]
     async fn assign(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<(), HandlerError> {
         assign(&ctx, &process.0).await
     }
 
-    /// The same, of a run of which little is kept.
+    /// Assigns a small run: the server sends the run's state with the call.
     #[handler]
     async fn assign_little(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<(), HandlerError> {
         assign(&ctx, &process.0).await
@@ -72,13 +72,13 @@ impl RunObject {
         give_up(&ctx, &call.ticket, call.is_offered.then_some(call.after_ms)).await
     }
 
-    /// The process that has this claim is dead.
+    /// Ends the claim of a dead process.
     #[handler]
     async fn expire(&self, ctx: ObjectContext<'_>, ticket: Json<Ticket>) -> Result<(), HandlerError> {
         give_up(&ctx, &ticket.0, Some(0)).await
     }
 
-    /// The process that carries it.
+    /// Returns the process that owns the run.
     #[handler]
     async fn carrier(
         &self,
@@ -89,10 +89,10 @@ impl RunObject {
         Ok(Json(head.and_then(|head| head.0.carrier)))
     }
 
-    /// Keeps the promise when the run has ended, or is removed.
+    /// Resolves the promise when the run has ended or is removed.
     #[handler]
     async fn await_end(&self, ctx: ObjectContext<'_>, promise: Json<String>) -> Result<(), HandlerError> {
-        // Asked for at once.
+        // Both reads are sent before the first is awaited: one round trip.
         let (head, ends) = (ctx.get::<Json<Head>>(keys::HEAD), ctx.get::<Json<Vec<String>>>(ENDS));
         let is_over = head.await?.is_none_or(|head| head.0.is_hidden || head.0.is_final());
         if is_over {
@@ -105,7 +105,7 @@ impl RunObject {
         Ok(())
     }
 
-    /// Another run is forked from it.
+    /// Forks another run from this one.
     #[handler]
     async fn fork(&self, ctx: ObjectContext<'_>, step: Json<u64>) -> Result<Json<ForkReply>, HandlerError> {
         let Some(mut head) = head(&ctx).await?.filter(|head| !head.is_hidden) else {
@@ -117,7 +117,7 @@ impl RunObject {
         Ok(Json(reply))
     }
 
-    /// One that was forked from it is gone. The bytes that went with that.
+    /// Releases the base after the removal of a fork. Returns the number of bytes freed.
     #[handler]
     async fn unfork(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<u64, HandlerError> {
         let Some(mut head) = head(&ctx).await? else {
@@ -182,7 +182,7 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
         return Ok(Json(CommitReply::Refused(refusal)));
     }
     keep_texts(ctx, &call, &head).await?;
-    // From here on nothing is refused.
+    // Nothing is refused below: the writes start here.
     for (step, record) in (head.steps + 1..).zip(&call.records) {
         ctx.set(&keys::record(step), Json(record.clone()));
     }
@@ -227,7 +227,7 @@ async fn assign(ctx: &ObjectContext<'_>, process: &str) -> Result<(), HandlerErr
     Ok(())
 }
 
-/// The offer of a run that nobody carries, to the queue.
+/// Creates the queue entry of a run without an owner.
 fn offer(head: &Head) -> OfferCall {
     OfferCall {
         run: head.id.clone(),
@@ -235,9 +235,9 @@ fn offer(head: &Head) -> OfferCall {
     }
 }
 
-/// The claim of a process, with what it needs of the run.
+/// Claims the run for a process and returns the state needed to resume it.
 async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, HandlerError> {
-    // Asked for at once.
+    // Both reads are sent before the first is awaited: one round trip.
     let (head, begun) = (
         ctx.get::<Json<Head>>(keys::HEAD),
         ctx.get::<Json<Vec<GivenText>>>(keys::BEGUN),
@@ -278,7 +278,7 @@ async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, H
     Ok(Ok(Box::new(given)))
 }
 
-/// Those of the texts of a run's first commit that it keeps itself, for whoever claims it.
+/// Selects the contents of a first commit that the run object copies, for the process that will claim it.
 fn begun_texts(call: &CommitCall) -> Vec<GivenText> {
     let mut left = BEGUN_BYTES;
     let small = call.contents.iter().filter(|content| {
@@ -301,12 +301,12 @@ async fn begin(ctx: &ObjectContext<'_>, start: &StartCall) -> Result<Result<Head
     Ok(Ok(Head::begun(ctx.key(), start, ancestors)))
 }
 
-/// The contents that a commit has come to name.
+/// Contents that a commit has named so far, to be undone if the commit is refused.
 #[derive(Default)]
 struct Naming(Vec<(String, String)>);
 
 impl Naming {
-    /// Names those that are kept. The first that is not.
+    /// Names the stored ones of these contents. Returns the first hash that is not stored.
     async fn name(
         &mut self,
         ctx: &ObjectContext<'_>,
@@ -321,7 +321,7 @@ impl Naming {
             };
             Target::content(hash, "name").ask::<_, NameReply>(ctx, call).call()
         };
-        // All at once.
+        // Sent in parallel.
         let asked: Vec<_> = hashes.iter().map(ask).collect();
         let mut missing = None;
         for (hash, named) in hashes.iter().zip(asked) {
@@ -334,7 +334,7 @@ impl Naming {
         Ok(missing)
     }
 
-    /// As if it had not been.
+    /// Undoes the naming.
     fn undo(self, ctx: &ObjectContext<'_>) {
         for (hash, by) in self.0 {
             let call = UnnameCall { by, is_freed: false };
@@ -343,7 +343,7 @@ impl Naming {
     }
 }
 
-/// Those of a commit's own texts that are not among `hashes` are kept already, or refused.
+/// Returns those of `hashes` that the commit does not supply: they must be stored already.
 fn not_given(call: &CommitCall, hashes: impl IntoIterator<Item = String>) -> Vec<String> {
     let given: BTreeSet<&String> = call.contents.iter().map(|content| &content.hash).collect();
     let mut seen = BTreeSet::new();
@@ -351,7 +351,7 @@ fn not_given(call: &CommitCall, hashes: impl IntoIterator<Item = String>) -> Vec
     hashes.filter(|hash| seen.insert(hash.clone())).collect()
 }
 
-/// Everything of a commit that may be refused after its beginning, in the order in which every store refuses.
+/// Executes all parts of a commit that may be refused after the start, in the order in which every store checks them.
 async fn name_all(
     ctx: &ObjectContext<'_>,
     call: &CommitCall,
@@ -401,7 +401,7 @@ async fn name_all(
     Ok(Ok(()))
 }
 
-/// The contents that the session named before.
+/// Writes the session, or only checks its version. Returns the contents that the session named before.
 async fn write(
     ctx: &ObjectContext<'_>,
     session: &SessionCall,
@@ -423,7 +423,7 @@ async fn write(
     })
 }
 
-/// Keeps the texts that a commit gives, for those of its run and its session that name them.
+/// Stores the contents of a commit and names them for the run and the session.
 async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> Result<(), HandlerError> {
     let begun = if call.start.is_some() {
         head.named(Vec::new())
@@ -465,7 +465,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
     Ok(())
 }
 
-/// Tells others of a run that begins, leaves its session something, or ends.
+/// Notifies the other objects of a start, a session write, or an end.
 async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> Result<(), HandlerError> {
     if call.start.is_some() && !head.is_final() {
         if let Some(session) = &head.session {
@@ -499,7 +499,8 @@ fn carried(ctx: &ObjectContext<'_>, head: &Head) {
     }
 }
 
-/// It has ended, or is removed. The process that carried it says itself that it does no more.
+/// Ends the claim and resolves waiters when the run has ended or is removed. The owner itself deletes the claim from its process
+/// object, in batches (`drops`).
 async fn over(ctx: &ObjectContext<'_>, head: &mut Head) -> Result<(), HandlerError> {
     head.carrier = None;
     leave_session(ctx, head);
@@ -515,7 +516,7 @@ async fn over(ctx: &ObjectContext<'_>, head: &mut Head) -> Result<(), HandlerErr
     Ok(())
 }
 
-/// Its claim is over; others go on with it after so many milliseconds, or nobody by itself.
+/// Ends a claim, and offers the run to other processes after a delay; without a delay it is not offered.
 async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>) -> Result<(), HandlerError> {
     let Some(mut head) = head(ctx).await?.filter(|head| head.ticket().as_ref() == Some(ticket)) else {
         return Ok(());
@@ -529,7 +530,7 @@ async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>
     Ok(())
 }
 
-/// Removes all of it. The bytes that went.
+/// Deletes all state of the run. Returns the number of bytes freed.
 async fn erase(ctx: &ObjectContext<'_>, head: Head) -> Result<u64, HandlerError> {
     let mut more = Vec::new();
     for number in 0..head.names {

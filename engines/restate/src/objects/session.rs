@@ -1,4 +1,4 @@
-//! A session: what its runs hand on, and whose turn it is.
+//! Session object: the state that a session's runs pass on, and the order of their turns.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,11 +14,11 @@ use crate::wire::{KeptSession, SessionWriteCall, SessionWriteReply, TurnCall, Un
 const BODY: &str = "body";
 const TURNS: &str = "turns";
 
-/// Its runs in the order in which they began. The first has its turn.
+/// Unfinished runs of the session in order of their start. The first has the turn.
 #[derive(Default, Serialize, Deserialize)]
 struct Turns {
     runs: VecDeque<String>,
-    /// The promises of those that wait, by run.
+    /// Promises of waiting runs, by run.
     waiting: BTreeMap<String, String>,
 }
 
@@ -57,7 +57,7 @@ impl SessionObject {
         )))
     }
 
-    /// False where nothing was kept.
+    /// Deletes the state. Returns false if there was none.
     #[handler]
     async fn remove(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<bool, HandlerError> {
         let Some(kept) = ctx.get::<Json<KeptSession>>(BODY).await? else {
@@ -106,7 +106,7 @@ impl SessionObject {
         Ok(())
     }
 
-    /// Keeps the promise when it is the run's turn, or over.
+    /// Resolves the promise when it is the run's turn, or the run has left the session.
     #[handler]
     async fn turn(&self, ctx: ObjectContext<'_>, call: Json<TurnCall>) -> Result<(), HandlerError> {
         let TurnCall { run, promise } = call.0;

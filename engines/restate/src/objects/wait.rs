@@ -1,4 +1,4 @@
-//! Calls that wait for something that others do: promises of the server's, kept by the objects.
+//! Service for long waits: each call waits for an awakeable that an object resolves.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct WaitService;
 
 #[restate_sdk::service(name = "PirnWait", client_visibility = "pub(super)")]
 impl WaitService {
-    /// Until the run has its turn.
+    /// Waits for the turn of a run in its session.
     #[handler]
     async fn turn(&self, ctx: Context<'_>, call: Json<WaitTurnCall>) -> Result<(), HandlerError> {
         let WaitTurnCall { session, run } = call.0;
@@ -25,7 +25,7 @@ impl WaitService {
         Ok(())
     }
 
-    /// Until the run has ended, or is removed.
+    /// Waits for the end or the removal of a run.
     #[handler]
     async fn end(&self, ctx: Context<'_>, run: Json<String>) -> Result<(), HandlerError> {
         let (promise, kept) = ctx.awakeable::<Json<()>>();
@@ -34,7 +34,7 @@ impl WaitService {
         Ok(())
     }
 
-    /// Until there is mail for the process, or so long.
+    /// Waits for mail of a process, up to a timeout.
     #[handler]
     async fn mail(&self, ctx: Context<'_>, call: Json<WaitMailCall>) -> Result<Json<Vec<Numbered>>, HandlerError> {
         let WaitMailCall {
@@ -50,7 +50,7 @@ impl WaitService {
         }
     }
 
-    /// The answer of a run's process; none where no process carries it.
+    /// Sends an input to the owner of a run and waits for the answer; none if the run has no owner.
     #[handler]
     async fn tell(&self, ctx: Context<'_>, call: Json<TellCall>) -> Result<Json<Option<String>>, HandlerError> {
         let TellCall { run, body, every_ms } = call.0;
@@ -68,6 +68,7 @@ impl WaitService {
             body,
         };
         Target::process(&process, "put").tell(&ctx, mail);
+        // The owner may die without an answer: a periodic check of the owner ends the wait.
         loop {
             restate_sdk::select! {
                 answer = &mut answer => return Ok(answer?),

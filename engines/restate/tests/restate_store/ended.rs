@@ -1,4 +1,4 @@
-//! Calls that somebody ends by the server's own tools.
+//! Commits whose invocations are killed or cancelled by the server's tools.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(crate) fn curl(arguments: &[&str]) -> Option<Value> {
         .then(|| serde_json::from_slice(&told.stdout).unwrap_or_default())
 }
 
-/// The id of the commit that is under way.
+/// Returns the id of the pending commit.
 fn commit_under_way(server: &Server) -> String {
     let sql = "select id from sys_invocation where target_service_name = 'PirnRun' and target_handler_name like 'commit%' \
         and status <> 'completed'";
@@ -41,7 +41,7 @@ fn commit_under_way(server: &Server) -> String {
     }
 }
 
-/// A commit that is under way when its call is ended so.
+/// Starts a commit and kills or cancels its invocation.
 fn ended(server: &Server, store: &RestateStore, after: u64, how: &str) -> Pending<u64> {
     let commit = store.commit(step("run", after, 300));
     let id = commit_under_way(server);
@@ -65,14 +65,14 @@ fn a_commit_whose_call_somebody_kills_or_cancels_is_an_error_and_its_run_goes_on
     let store = connect(&server);
     block_on(store.commit(begun("run"))).expect("begins");
     assert_eq!(block_on(store.commit(step("run", 0, 300))), Ok(1));
-    // No worker is there: the call waits.
+    // No worker is connected: the call waits.
     drop(offering);
     let killed = block_on(ended(&server, &store, 1, "kill")).expect_err("it was killed");
     assert_eq!(killed.code(), "STORE_ERROR");
     assert!(killed.to_string().contains("killed"), "{killed}");
     let cancelled = ended(&server, &store, 1, "cancel");
     let _offering = open(&server, port);
-    // It may have come to its end before it heard.
+    // The commit may have been completed before the cancellation arrived.
     let cancelled = block_on(cancelled);
     assert!(
         cancelled == Ok(2) || cancelled.as_ref().is_err_and(|error| error.code() == "STORE_ERROR"),
@@ -82,6 +82,6 @@ fn a_commit_whose_call_somebody_kills_or_cancels_is_an_error_and_its_run_goes_on
     assert!(kept == 2 || (kept == 1 && cancelled.is_err()), "{kept}");
     assert_eq!(block_on(store.commit(step("run", kept, 300))), Ok(kept + 1));
     assert_eq!(steps(&store), kept + 1);
-    // It gives its run up by what is offered.
+    // The drop releases the run, which needs a worker: `_offering` is still open.
     drop(store);
 }

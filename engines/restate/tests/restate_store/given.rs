@@ -1,4 +1,4 @@
-//! Runs that a process is given, and that it is done with.
+//! Runs assigned to a process, and claims that are over.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use crate::ended::curl;
 use crate::server::{Server, free_port};
 use crate::{begun, open, step};
 
-/// A way to the server's admin API that somebody cuts.
+/// TCP proxy to the server's admin API that the test can cut.
 struct Way {
     url: String,
-    /// None: it was cut.
+    /// Open connections; none after the cut.
     through: Arc<Mutex<Option<Vec<TcpStream>>>>,
 }
 
@@ -44,7 +44,7 @@ impl Way {
 
     fn cut(&self) {
         for stream in self.through.lock().expect("whole").take().expect("it is open") {
-            // Its other end may be gone.
+            // The other end may be closed already.
             drop(stream.shutdown(Shutdown::Both));
         }
     }
@@ -84,7 +84,7 @@ fn whoever_is_given_a_run_goes_on_with_it_without_a_question_to_the_server() {
         block_on(offering.journal("run", 0, 100))
     );
     assert_eq!(block_on(store.commit(step("run", 2, 300))), Ok(3));
-    // What it was given is of the past by now.
+    // The state received with the claim is outdated after the commit: the read needs the server.
     assert_eq!(
         block_on(store.run("run")).expect_err("nobody answers").code(),
         "STORE_ERROR"

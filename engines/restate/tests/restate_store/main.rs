@@ -1,4 +1,4 @@
-//! The store in Restate, against a real server.
+//! Tests of the store against a real server.
 #![allow(clippy::disallowed_methods, reason = "processes live by the real clock")]
 
 mod ended;
@@ -33,7 +33,7 @@ fn every_promise_is_kept_in_restate() {
     });
 }
 
-/// A store that offers nothing.
+/// Connects without an endpoint.
 fn connect(server: &Server) -> RestateStore {
     let options = RestateOptions::default().admin(server.admin());
     RestateStore::connect(&server.url(), options).expect("connects")
@@ -66,9 +66,9 @@ fn a_step_beyond_what_the_server_takes_is_refused_at_once_and_its_run_given_to_n
     store.release("large", 0);
     store.release("small", 0);
     other.carry(8);
-    // They were given up in this order.
+    // The queue serves runs in the order of their release: `large` came first and was not offered.
     assert_eq!(block_on(other.assigned()), Ok(Assignment::Run("small".to_owned())));
-    // Whoever asks for it gets it.
+    // An explicit claim still succeeds.
     block_on(other.claim("large")).expect("is free");
     assert_eq!(block_on(other.commit(step("large", 0, 1))), Ok(1));
 }
@@ -78,7 +78,7 @@ fn a_step_of_a_run_moves_its_own_bytes_whatever_came_before_it() {
     let Some(server) = Server::start() else { return };
     let store = open(&server, free_port());
     block_on(store.commit(begun("long"))).expect("begins");
-    // More than the server moves at once.
+    // More bytes in total than the server's message limit.
     for after in 0..12 {
         block_on(store.commit(step("long", after, 4 << 20))).expect("is taken");
     }
@@ -121,7 +121,7 @@ fn a_process_that_is_silent_for_longer_than_its_claim_writes_nothing_more() {
         block_on(second.claim("run")).expect_err("the first has it").code(),
         "RUN_HELD"
     );
-    // As of a process that has died, and did not say so: its beats end, and so does its life in the server.
+    // Closes the process object, as missed heartbeats of a crashed process would.
     let sql = "select service_key from state where service_name = 'PirnProcess' and key = 'life'";
     let url = format!("{}/query", server.admin());
     let query = serde_json::json!({"query": sql}).to_string();

@@ -1,4 +1,4 @@
-//! A Restate server for one test, from npm's program.
+//! Starts a Restate server for one test, from the program on npm.
 #![allow(clippy::disallowed_methods, reason = "a process lives by the real clock")]
 
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A server in a folder of its own, on loopback. Dropping it ends it.
+/// Server in a temporary folder, on loopback. Dropping it ends it.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct Server {
     node: u16,
 }
 
-/// The server's program, installed by a script; none, and says why on stderr, where it cannot be.
+/// Returns the path of the server, installed by a script; none, with a message on stderr, if that fails.
 fn program() -> Option<PathBuf> {
     let mut root = Path::new(env!("CARGO_MANIFEST_DIR"));
     while !root.join("tests/servers/setup-restate").exists() {
@@ -31,14 +31,14 @@ fn program() -> Option<PathBuf> {
     Some(root.join("target/servers/restate/restate-server"))
 }
 
-/// A port that nobody has.
+/// Returns an unused port.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     listener.local_addr().expect("an address").port()
 }
 
 impl Server {
-    /// Starts one; none, and says why on stderr, where the program cannot be had.
+    /// Starts a server; none, with a message on stderr, if the program cannot be installed.
     pub(crate) fn start() -> Option<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("pirn-restate").tempdir_in("/tmp");
@@ -54,11 +54,11 @@ impl Server {
         Some(server)
     }
 
-    /// Starts it, after it was stopped; it is ready then.
+    /// Starts the process, and waits until it is ready.
     pub(crate) fn go(&self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log());
         let address = |port: u16| format!("127.0.0.1:{port}");
-        // It ends with the test, however that ends.
+        // `setpriv --pdeathsig` ends the server with the test, even if that is killed.
         let mut command = if Command::new("setpriv")
             .arg("--version")
             .stdout(Stdio::null())
@@ -75,7 +75,7 @@ impl Server {
             .arg("--base-dir")
             .arg(self.folder.path().join("data"))
             .envs([
-                // What it leaves there when it is killed goes with its folder.
+                // Temporary files that the server leaves when it is killed are deleted with the folder.
                 ("TMPDIR", self.folder.path().display().to_string()),
                 ("RESTATE_NODE_NAME", "one".to_owned()),
                 ("RESTATE_LISTEN_MODE", "tcp".to_owned()),
@@ -87,7 +87,7 @@ impl Server {
                 ("RESTATE_ROCKSDB_TOTAL_MEMORY_SIZE", "256MB".to_owned()),
                 ("RESTATE_DISABLE_TELEMETRY", "true".to_owned()),
                 ("RESTATE_LOG_DISABLE_ANSI_CODES", "true".to_owned()),
-                // A worker that stands still is noticed.
+                // Detects a worker that hangs.
                 ("RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL", "1s".to_owned()),
                 ("RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT", "1s".to_owned()),
             ])
@@ -111,7 +111,7 @@ impl Server {
         healthy(format!("{}/restate/health", self.url())) && healthy(format!("{}/health", self.admin()))
     }
 
-    /// Ends it without a word.
+    /// Kills the server.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn kill(&self) {
         if let Some(mut process) = self.process.lock().expect("whole").take() {
@@ -120,12 +120,12 @@ impl Server {
         }
     }
 
-    /// The URL of its ingress.
+    /// Returns the URL of the ingress.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.ingress)
     }
 
-    /// The URL of its admin API.
+    /// Returns the URL of the admin API.
     pub(crate) fn admin(&self) -> String {
         format!("http://127.0.0.1:{}", self.admin)
     }
@@ -134,7 +134,7 @@ impl Server {
         self.folder.path().join("log")
     }
 
-    /// Its log.
+    /// Returns the log.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
@@ -143,7 +143,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.lock().expect("whole").take() {
-            // It may have ended.
+            // The process may have ended already.
             drop(process.kill());
             drop(process.wait());
         }
