@@ -32,8 +32,8 @@ use crate::script::TextSyntax;
 /// ```
 #[derive(Clone, Copy, Default)]
 pub struct World<'a> {
-    /// The config file of the workflows. Its profiles and tools are known, and faults of its profiles are reported. If absent, any
-    /// tool name passes, and so does any profile name unless the files define profiles.
+    /// The config file of the workflows. References to its profiles and tools are checked, and faults of its profiles are reported.
+    /// If absent, any tool name passes, and so does any profile name unless the files define profiles.
     pub config: Option<&'a ConfigText>,
     /// Registered functions. If absent, any name passes.
     pub functions: Option<&'a BTreeSet<String>>,
@@ -377,7 +377,7 @@ pub(crate) fn next_uids(count: usize) -> u64 {
 }
 
 /// Returns all faults of the profiles of these files and of the config that would prevent an engine from being built, each with its
-/// location. Uses no network and reads no keys. Only built-in providers are known here: for a program with custom models,
+/// location. Uses no network and reads no keys. Only built-in providers are recognized: for a program with custom models,
 /// [`EngineBuilder::build`](crate::EngineBuilder::build) checks the profiles.
 pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
     let mut profiles = Vec::new();

@@ -105,8 +105,8 @@ impl Limiter {
 }
 
 impl State {
-    /// Notifies the callers that may start, and the first of the others, which waits by the clock: only the first one can be admitted
-    /// by the passage of time alone. `asking` is the caller itself, which needs no notification.
+    /// Notifies the callers that may start, and the first of the others, which waits by the clock: only the first one can be
+    /// admitted by the passage of time alone. `asking` is the caller itself, which needs no notification.
     fn admit(&mut self, now: Millis, asking: Option<TicketId>) {
         for ticket in self.gate.admit(now) {
             if let Some(called) = self.waiting.remove(&ticket) {

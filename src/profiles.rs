@@ -22,7 +22,7 @@ pub enum ProfilesError {
     File(ConfigError),
     /// Profiles in the file are invalid.
     Profiles {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// All faults; a profile without an id is identified by its position.
         faults: Vec<ProfileFault>,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::models::ModelRegistry;
 
-/// Returns faults for model calls without a known upper bound, in workflows with a budget and in the workflows that these call.
+/// Returns faults for model calls without an upper bound, in workflows with a budget and in the workflows that these call.
 pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Fault> {
     let by_id: BTreeMap<&str, usize> = loaded
         .workflows

@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 pub struct WorkflowInfo {
     /// Names it.
     pub id: String,
-    /// For people.
+    /// Name for display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For people.
+    /// Version for display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The description, for display and for models that may start the workflow.
@@ -25,7 +25,7 @@ pub struct WorkflowInfo {
     /// True for a triggered sub-workflow, which cannot be started directly.
     #[serde(skip)]
     pub is_triggered: bool,
-    /// Its nodes, in file order.
+    /// The nodes, in file order.
     pub nodes: Vec<NodeInfo>,
 }
 

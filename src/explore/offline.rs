@@ -31,7 +31,7 @@ impl Models for OfflineModels {
     }
 }
 
-/// Tools. Those that need the outside world return a result which says that they were not called.
+/// Tools. A call of one that needs the outside world returns a text which explains that the tool was not called.
 pub(super) struct OfflineTools(pub(super) Arc<dyn Tools>);
 
 impl Tools for OfflineTools {

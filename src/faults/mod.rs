@@ -125,7 +125,7 @@ impl Faults {
 /// Reason why a file's faults cannot be read.
 #[derive(Debug)]
 pub struct FaultsError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
     /// Description of the error.
     pub message: String,

@@ -24,7 +24,7 @@ impl Model for Echo {
         .boxed()
     }
 
-    /// The reply is at most as long as the request.
+    /// The request bounds the length of the reply.
     fn call_bound(&self, request: &ModelRequest, _: &Map<String, Value>) -> CallBound {
         CallBound {
             output: Some(request.tokens),

@@ -24,7 +24,7 @@ pub(crate) struct ModelsOfRuns {
 #[derive(Default)]
 struct Now {
     models: Arc<ModelRegistry>,
-    /// By id.
+    /// Profiles of files, by id.
     of_files: BTreeMap<String, Profile>,
 }
 

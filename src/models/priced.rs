@@ -1,4 +1,4 @@
-//! A model whose profile has prices: reported usage includes its cost.
+//! A model with prices in its profile: reported usage includes the cost.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;

@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl ModelRegistry {
-    /// Creates a registry of profiles whose providers are all built in.
+    /// Creates a registry of profiles with built-in providers.
     ///
     /// # Errors
     /// As [`ModelRegistry::with_models`].
@@ -53,9 +53,9 @@ impl ModelRegistry {
         Self::with_models(profiles, &ModelsByName::new())
     }
 
-    /// Creates a registry of profiles whose providers are built in or among `models`. A model named like a profile's id serves that
-    /// profile, regardless of its provider. A model to which no profile refers gets a new profile with its name as id, after the
-    /// others.
+    /// Creates a registry of profiles with providers that are built in or among `models`. A model named like a profile's id serves
+    /// that profile, regardless of its provider. A model to which no profile refers gets a new profile with its name as id, after
+    /// the others.
     ///
     /// # Errors
     /// All faults of the profiles: a missing or duplicate id, an unknown provider, and settings that the provider rejects.
@@ -122,7 +122,7 @@ impl ModelRegistry {
         if faults.is_empty() { Ok(registry) } else { Err(faults) }
     }
 
-    /// Assigns `model` to the profile with the id `name` and to every profile whose provider is `name`. If there is neither, a
+    /// Assigns `model` to the profile with the id `name` and to every profile with the provider `name`. If there is neither, a
     /// profile with this id and provider is defined.
     pub fn register(&mut self, name: impl Into<String>, model: Arc<dyn Model>) {
         let name = name.into();
@@ -181,7 +181,7 @@ impl ModelRegistry {
         self.profiles.insert(id, Entry::of(link));
     }
 
-    /// Wraps every model in its profile's policy. Called when all profiles are known, because fallbacks refer to other profiles.
+    /// Wraps every model in its profile's policy. Called after all profiles are defined, because fallbacks refer to other profiles.
     fn serve(&mut self) {
         let served: Vec<Arc<dyn Model>> = self.profiles.values().map(|entry| self.served(&entry.link)).collect();
         for (entry, served) in self.profiles.values_mut().zip(served) {
@@ -363,7 +363,7 @@ fn link_of(
     let own: Option<&[&str]> = match profile.provider.as_str() {
         "scripted" => Some(&["responses"]),
         "echo" | "extractive" => Some(&[]),
-        // Other built-in providers check their own fields.
+        // Other built-in providers check their fields themselves.
         _ => None,
     };
     if let Some(own) = own.filter(|_| !is_in_code) {

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::ProfileFault;
 use super::reply::{finish, last_user_message};
 
-/// Answers from a list, in order within a thread: each time with the first response that the thread has not used and whose `match`
-/// matches the last user message (pinned context is not one). If none remains, the call fails with `MODEL_ERROR`.
+/// Answers from a list, in order within a thread: each time with the first unused response with a `match` that matches the last
+/// user message (pinned context is not one). If none remains, the call fails with `MODEL_ERROR`.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     profile: Arc<str>,
@@ -183,7 +183,7 @@ impl Response {
     }
 }
 
-/// Parses `error`: a string, or an object with a `message` whose other members are structured details.
+/// Parses `error`: a string, or an object with a `message` and further members as structured details.
 fn said_error(error: &Value) -> RunError {
     match error {
         Value::String(text) => RunError::new(RunErrorCode::ModelError, text.as_str()),

@@ -17,7 +17,7 @@ pub struct CodeJob {
     pub code: Arc<str>,
     /// The values visible to the script.
     pub scope: ScopeValues,
-    /// Its limits.
+    /// Limits of the job.
     pub limits: CodeLimits,
     /// The functions that the script can call.
     pub functions: Arc<HostFunctions>,
@@ -32,7 +32,7 @@ pub struct CodeJob {
 pub struct CodeOutcome {
     /// The return value; `undefined` is `null`.
     pub result: Result<Value, ScriptFault>,
-    /// Its log.
+    /// Log of the script.
     pub logs: Logs,
 }
 

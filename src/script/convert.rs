@@ -33,7 +33,7 @@ pub(super) enum NotJson {
     Holds {
         /// Description of the value: `a function`.
         what: String,
-        /// Its path, from the innermost member outwards.
+        /// Path of the value, from the innermost member outwards.
         at: Vec<String>,
     },
     /// The result is too large, or the time limit was exceeded.

@@ -57,9 +57,9 @@ pub(super) struct Run {
     pub(super) paths: Arc<[Path]>,
     /// The snippet's names that are undefined in this scope.
     pub(super) unknown: Vec<Arc<str>>,
-    /// For `Math.random`.
+    /// Seed of `Math.random`.
     pub(super) seed: Option<u64>,
-    /// Its time limit.
+    /// Time limit of the execution.
     pub(super) time: Duration,
     /// Stops the execution from another thread.
     pub(super) stop: Option<StopFlag>,

@@ -31,7 +31,7 @@ pub struct ApprovalRequest {
     pub call_id: String,
     /// Run, thread and node of the call; `None` for a call outside of a run.
     pub caller: Option<CallContext>,
-    /// True if the tool is marked [`Approval::Ask`]. Calls of other tools run without a decision.
+    /// True if the tool is marked [`Approval::Ask`]. Calls of other tools run unless code refuses them.
     pub is_marked: bool,
     /// True if a person has allowed the call, possibly with changed arguments: [`Verdict::Ask`] then lets it run.
     pub is_consented: bool,
@@ -75,7 +75,7 @@ impl Elicitations {
         Self(Arc::new(answer))
     }
 
-    /// Returns the function through which a tool asks during a call. An answer that does not fit the question's schema, or a panic,
+    /// Returns the function for questions of a tool during a call. An answer that does not fit the question's schema, or a panic,
     /// declines.
     pub(super) fn during(self, tool: String, call_id: String, caller: Option<CallContext>) -> Arc<AskPerson> {
         Arc::new(move |question: Question| {
@@ -113,7 +113,7 @@ pub(super) enum Approver {
 }
 
 impl Approver {
-    /// Decides on a call. Without deciding code, a person is asked about marked tools, and all other calls run.
+    /// Decides on a call. Without deciding code, calls of marked tools are left to a person, and all other calls run.
     pub(super) async fn ask(approver: Option<Self>, request: ApprovalRequest) -> Verdict {
         let panicked = || Verdict::Refuse("whoever was asked for consent panicked".to_owned());
         let is_consented = request.is_consented;

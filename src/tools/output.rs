@@ -45,7 +45,7 @@ impl Head {
         }
     }
 
-    /// Returns the text. A truncated text ends with a line about that. `is_whole`: the total size is known.
+    /// Returns the text. A truncated text ends with a line about that. `is_whole`: the total size was counted.
     pub(super) fn into_text(self, is_whole: bool) -> String {
         let is_cut = self.is_cut();
         let mut bytes = self.bytes;

@@ -63,7 +63,7 @@ pub enum Kept {
 }
 
 impl Context {
-    /// Appends messages, whose contents are templates.
+    /// Appends messages, with templates as contents.
     pub fn insert(messages: impl IntoIterator<Item = (Role, impl Into<String>)>) -> Self {
         Self::insert_at(-1, messages)
     }
@@ -77,7 +77,7 @@ impl Context {
         }))
     }
 
-    /// Replaces all visible messages except system messages by one, whose content is a template.
+    /// Replaces all visible messages except system messages by one, with a template as content.
     pub fn replace_all(role: Role, text: impl Into<String>) -> Self {
         Self(ContextOperation::Replace(ReplaceContext {
             target: Target::Word(AllWord::All),
@@ -86,7 +86,7 @@ impl Context {
         }))
     }
 
-    /// Replaces messages by others, whose contents are templates.
+    /// Replaces messages by others, with templates as contents.
     pub fn replace(target: Messages, messages: impl IntoIterator<Item = (Role, impl Into<String>)>) -> Self {
         let messages = messages.into_iter();
         Self(ContextOperation::Replace(ReplaceContext {

@@ -14,11 +14,11 @@ use super::{Path, Step};
 pub enum JoinWhen {
     /// Every path has completed.
     AllCompleted,
-    /// One completed.
+    /// At least one path has completed.
     AnyCompleted,
     /// Every path has failed.
     AllFailed,
-    /// One failed.
+    /// At least one path has failed.
     AnyFailed,
     /// At least N completed paths; N is at least 1 and at most the number of paths.
     AtLeast(u32),

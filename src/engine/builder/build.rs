@@ -128,7 +128,7 @@ impl EngineBuilder {
         Ok(())
     }
 
-    /// Creates everything that an engine needs except threads, for a caller that executes it on its own thread.
+    /// Creates everything that an engine needs except threads, for a caller that executes it on the calling thread.
     pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);

@@ -22,13 +22,13 @@ use super::resume::ResumeError;
 /// An effect in doubt that a person must decide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DoubtQuestion {
-    /// Its run.
+    /// The run.
     pub run_id: Arc<str>,
     /// The effect's idempotency key.
     pub effect_id: String,
-    /// Its node.
+    /// The node.
     pub node_id: Arc<str>,
-    /// Its kind.
+    /// Kind of the effect.
     pub kind: DoubtKind,
     /// The request: the tool's name and arguments, the function's input; null for a model.
     pub asked: Value,

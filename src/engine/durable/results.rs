@@ -38,7 +38,7 @@ pub(super) fn without_result(told: &Told) -> Option<serde_json::Result<(String, 
     })
 }
 
-/// Parses a step whose result is stored separately and is among `texts`. Returns `None` if the step contains its result.
+/// Parses a step that refers to a result in `texts`. Returns `None` if the step contains its result inline.
 pub(super) fn with_result(body: &str, texts: &BTreeMap<ContentHash, Arc<str>>) -> Option<Result<Told, String>> {
     // Serialized JSON strings escape their quotes, so this sequence cannot occur within one.
     if texts.is_empty() || !body.contains("\"content\":{\"kept\":\"") {

@@ -42,7 +42,7 @@ pub enum ResumeError {
     HasEnded {
         /// The run.
         run_id: String,
-        /// Its status.
+        /// The run's status.
         status: RunStatus,
     },
     /// This engine already owns the run.
@@ -203,7 +203,7 @@ impl From<StoreError> for ResumeError {
     }
 }
 
-/// Everything that the store has about a run.
+/// All stored records of a run.
 pub(crate) struct Stored {
     pub(crate) run: Run,
     /// The definition that the run currently uses.

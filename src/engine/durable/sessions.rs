@@ -103,7 +103,7 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
         after = page.last().map(Run::place);
         for run in page.into_iter().filter(|run| run.session.is_some()) {
             let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
-            // A run whose record is unreadable cannot be resumed either.
+            // A run with an unreadable record cannot be resumed either.
             let begun = texts
                 .first()
                 .and_then(|text| serde_json::from_str::<BegunRecord>(text).ok());

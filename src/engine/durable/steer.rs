@@ -34,9 +34,9 @@ pub enum Steering {
     },
     /// A CUSTOM event.
     Emit {
-        /// Its name.
+        /// The event's name.
         name: String,
-        /// Its data.
+        /// The event's data.
         data: Map<String, Value>,
     },
     /// A cancellation.

@@ -8,7 +8,8 @@ const LONGEST_KEY: usize = 64;
 /// Cache hints for one request.
 #[derive(Clone, Copy)]
 pub(super) struct CacheHints<'a> {
-    /// The thread, whose requests share a prefix. A long id is shortened to its end, which distinguishes the threads of a run.
+    /// The thread; requests of a thread share a prefix. A long id is shortened to its end, which distinguishes the threads of a
+    /// run.
     pub(super) key: &'a str,
     /// Number of messages after which the preceding request had a cache mark.
     pub(super) repeated: usize,

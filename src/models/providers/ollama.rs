@@ -194,7 +194,7 @@ pub(super) fn hear(line: &Value, said: &mut Said) {
     }
 }
 
-/// Classifies an error in a stream, caused by the model or its memory: a retry would fail in the same way.
+/// Classifies an error in a stream, caused by the model or its memory: a retry would fail again.
 pub(super) fn said_error(failure: Failure) -> Failure {
     if failure.cause.kind == FailureKind::Provider {
         failure.of_kind(FailureKind::Rejected)

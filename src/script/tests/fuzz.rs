@@ -1,4 +1,4 @@
-//! Arbitrary text as template or expression is answered within its limits, and leaves no state.
+//! Arbitrary text as template or expression is answered within its limits and leaves no state behind.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -184,7 +184,7 @@ fn a_loop_of_built_ins_alone_is_stopped() {
         "(u => Array(1e5).fill(0).every(u.reverse.bind(u)))(new Uint8Array(1e6))",
         "(s => Array(1e5).fill(0).every(JSON.parse.bind(JSON, s)))('[' + '1,'.repeat(1e5) + '1]')",
         "(s => Array(1e5).fill(0).every(s.trim.bind(s)))('a' + ' '.repeat(1e6))",
-        // Few steps, each of which is slow.
+        // A few slow steps.
         "(s => { for (;;) new Error(s) })('a'.repeat(1e5))",
     ] {
         assert_limited(expression);

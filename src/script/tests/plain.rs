@@ -1,4 +1,4 @@
-//! Plain paths evaluate to the same values with and without JavaScript.
+//! Evaluation of plain paths gives equal values with and without JavaScript.
 
 use super::*;
 use pirn_core::script::Plain;

@@ -81,7 +81,7 @@ pub enum ToolsError {
     File(ConfigError),
     /// Entries in the file are invalid.
     Entries {
-        /// Which file.
+        /// The file.
         path: std::path::PathBuf,
         /// All faults.
         faults: Vec<ConfigFault>,
