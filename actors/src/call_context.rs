@@ -1,10 +1,10 @@
-//! The place in a run that outside code is called from.
+//! Origin of a call to the embedding program's code.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-/// The place in a run that a model, a tool or a function is called from.
+/// Origin of a call of a model, tool or function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallContext {
     /// The run.
@@ -13,8 +13,8 @@ pub struct CallContext {
     pub thread_id: Arc<str>,
     /// The workflow that the thread is in.
     pub workflow_id: Arc<str>,
-    /// The node; none where a trigger calls.
+    /// The node. None for a call by a trigger.
     pub node_id: Option<Arc<str>>,
-    /// The metadata that the run's caller started it with: a tenant, a user.
+    /// Metadata from the run's caller, for example a tenant or user.
     pub metadata: Arc<Map<String, Value>>,
 }

@@ -1,4 +1,4 @@
-//! Runs that are rebuilt, and go on.
+//! Rebuilding and resuming runs.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::rebuilt::{Rebuilt, Resumed, Seen};
 use crate::supervisor::Beginning;
 
 impl EngineShared {
-    /// A run of this engine as it was, and what it wanted done all along, from what a [journal](crate::journal) has of it.
-    /// Nothing of that is done: what is called in place alone is called again.
+    /// Rebuilds a run of this engine from its [journal](crate::journal), and returns its machine with all effects that it
+    /// requested. The effects are not executed, but inline calls and evaluations are repeated.
     ///
     /// # Errors
-    /// Fails if what it was told does not fit the workflows, or the machines that step it.
+    /// Fails if the inputs do not match the workflows or the version of the machine.
     pub fn rebuild(
         self: &Arc<Self>,
         begun: Begun,
@@ -40,10 +40,10 @@ impl EngineShared {
         Ok((machine, effects))
     }
 
-    /// A run as it was, over the workflows that it began with.
+    /// Rebuilds a run over the workflows that it started with.
     ///
     /// # Errors
-    /// Fails if what it was told does not fit the workflows, or the machines that step it.
+    /// Fails if the inputs do not match the workflows or the version of the machine.
     pub fn replay(
         self: &Arc<Self>,
         begun: Begun,
@@ -58,7 +58,7 @@ impl EngineShared {
         Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
     }
 
-    /// As [`Self::replay`]; `saw` is told everything that the run goes through once more.
+    /// Like [`Self::replay`]; `saw` receives every replayed input and effect.
     ///
     /// # Errors
     /// As [`Self::replay`].
@@ -73,7 +73,7 @@ impl EngineShared {
         in_place.replay(begun, told, saw).map(|(machine, _)| machine)
     }
 
-    /// Admits a run that goes on. Nobody else may carry it.
+    /// Admits a resumed run. The caller must own the run: no other process may execute it.
     pub fn admit_resumed(
         self: &Arc<Self>,
         resumed: Resumed,
@@ -98,22 +98,22 @@ impl EngineShared {
         )
     }
 
-    /// Finds out which runs of sessions earlier processes have left: before one of them goes on. The one that comes before
-    /// this run in its session and that nobody carries.
+    /// Returns the earliest run before this one in its session that has no owner. Loads the unfinished runs of earlier processes
+    /// first.
     ///
     /// # Errors
-    /// The store of the sessions cannot be read.
+    /// The store of the sessions could not be read.
     pub async fn session_run_before(&self, session: &SessionSeed, run_id: &str) -> Result<Option<Arc<str>>, RunError> {
         self.sessions.know().await?;
         Ok(self.sessions.abandoned_before(&session.id, run_id))
     }
 
-    /// Tells a run from outside; false where there is none of this id.
+    /// Sends an external input to a run. Returns false if this engine has no run of this id.
     pub fn tell(&self, run_id: &str, message: Message) -> bool {
         self.tell_run(run_id, SupervisorMsg::Tell(message)).is_ok()
     }
 
-    /// The time that runs would go by, in milliseconds since 1970.
+    /// Returns the clock of the runs, in milliseconds since 1970.
     ///
     /// # Errors
     /// The engine has stopped.
@@ -125,7 +125,7 @@ impl EngineShared {
         time.wait().await.map_err(stopped)
     }
 
-    /// Does work that waits for the outside world, on the engine's threads.
+    /// Runs work that waits for the outside world on the engine's threads.
     pub fn work<T: Clone + Send + Sync + 'static>(
         &self,
         begin: impl FnOnce(WorkClock) -> BoxFuture<'static, T> + Send + 'static,
@@ -140,7 +140,7 @@ impl EngineShared {
         Ok(done)
     }
 
-    /// True if a run of this id is under way.
+    /// True if this engine executes a run of this id.
     pub fn carries(&self, run_id: &str) -> bool {
         self.runs.find(run_id).is_some()
     }

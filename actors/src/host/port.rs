@@ -1,4 +1,4 @@
-//! The port itself, and the handles that it gives.
+//! The host interface and its handles.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::TimerKey;
 use super::observation::{Label, Observation};
 
-/// Gives a question an answer.
+/// Callback that answers a question.
 pub type GiveAnswer = Rc<dyn Fn(&Interaction, Value)>;
 
-/// The things that a host must offer. Implemented once per kind of host, called through [`Host`].
+/// The services of a host: clock, timers, tasks, work. Implemented once per kind of host, and called through [`Host`].
 pub trait Port {
     /// Milliseconds since the host started; never goes back.
     fn now(&self) -> Millis;
@@ -25,55 +25,55 @@ pub trait Port {
     fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>);
     /// Calls `fire` on this thread once `after` milliseconds have passed, never earlier.
     fn set_timer(&self, label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
-    /// The same for what nobody waits for: under virtual time it happens while others wait.
+    /// Sets a timer that does not count as progress: virtual time does not advance for it alone.
     fn set_background_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
         self.set_timer(None, after, fire)
     }
-    /// The same for what changes nothing that a run does, like giving memory back. None where each thing that happens is chosen:
-    /// it never does there.
+    /// Sets a timer for housekeeping that does not affect runs, for example releasing memory. Returns none, and never fires, on a
+    /// host that explores orders.
     fn set_quiet_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> Option<TimerKey> {
         Some(self.set_background_timer(after, fire))
     }
-    /// Forgets a timer; one that has fired, or was never set, is no error.
+    /// Cancels a timer. Ignored if the timer has fired or does not exist.
     fn cancel_timer(&self, key: TimerKey);
     /// Runs work that may leave this thread; under virtual time it does not.
     fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// Runs work that waits for the outside world, always on a real tokio runtime.
     fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
-    /// The same for what another thread does, where waiting for it is all that is done here.
+    /// Waits for the result of another thread.
     fn wait(&self, wait: BoxFuture<'static, ()>) {
         self.external(None, wait).detach();
     }
-    /// Offers the answers that a question may get, each of which is `give`n where it is chosen; a host that does not choose
-    /// offers none. What is offered is offered until its handle is dropped.
+    /// Offers possible answers to a question. Each stays available until its handle is dropped, and `give` is called if the host
+    /// chooses it. Only an explorer offers any.
     fn offer_answers(&self, _label: Label<'_>, _question: &Arc<Interaction>, _give: GiveAnswer) -> Vec<WorkHandle> {
         Vec::new()
     }
-    /// The clock that work may take with it.
+    /// Clock for use inside work.
     fn work_clock(&self) -> WorkClock;
-    /// The same for work that nobody waits for.
+    /// Clock for use inside work that does not count as progress.
     fn background_work_clock(&self) -> WorkClock {
         self.work_clock()
     }
     /// A random number; a seeded sequence under virtual time.
     fn random(&self) -> u64;
-    /// True if it picks which of the ready things happens next; other hosts take them first come, first served.
+    /// True if the host chooses the order of ready tasks. Other hosts run them in FIFO order.
     fn picks_order(&self) -> bool {
         false
     }
-    /// True if its time stands still while another's thread works for one of its actors: it waits for that thread then.
+    /// True if time stops while another thread works for an actor: the host blocks on that thread.
     fn waits_for_threads(&self) -> bool {
         false
     }
-    /// True if it wants to hear [`Port::observe`]; asked once, when its [`Host`] is made.
+    /// True if the host uses [`Port::observe`]. Queried once, when its [`Host`] is created.
     fn observes(&self) -> bool {
         false
     }
-    /// Hears what becomes of runs; called where [`Port::observes`] only.
+    /// Receives an observation about a run. Called only if [`Port::observes`] is true.
     fn observe(&self, _observation: Observation) {}
 }
 
-/// An actor's way to its host. Cheap to clone, bound to its thread.
+/// An actor's handle to its host. Cheap to clone, bound to its thread.
 ///
 /// ```
 /// # use pirn_actors::host::SimulatedHost;
@@ -101,8 +101,8 @@ impl Host {
         }
     }
 
-    /// The same host for what goes on beside others and nobody waits for, like what the clock starts: its timers and its work's
-    /// delays pass under virtual time while others wait, and not for their own sake.
+    /// Returns a handle for background activity such as schedules. Under virtual time its timers fire only while other activity
+    /// advances the clock.
     #[must_use]
     pub fn in_background(&self) -> Self {
         Self {
@@ -111,15 +111,14 @@ impl Host {
         }
     }
 
-    /// Tells the host what became of a run, where it wants to know: an explorer tells states apart by it. Nothing is built
-    /// where it does not.
+    /// Reports an observation, from which an explorer distinguishes states. Not evaluated on other hosts.
     pub fn observe(&self, observation: impl FnOnce() -> Observation) {
         if self.observes {
             self.port.observe(observation());
         }
     }
 
-    /// True if it picks which of the ready things happens next; other hosts take them first come, first served.
+    /// True if the host chooses the order of ready tasks. Other hosts run them in FIFO order.
     pub fn picks_order(&self) -> bool {
         self.port.picks_order()
     }
@@ -134,7 +133,7 @@ impl Host {
         self.port.wall_clock()
     }
 
-    /// Runs `task` on this thread, from a later turn on. It ends with the host at the latest.
+    /// Runs `task` on this thread, starting in a later turn. The host drops it on shutdown.
     pub fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
         self.port.spawn(label, task);
     }
@@ -152,8 +151,8 @@ impl Host {
         }
     }
 
-    /// As [`Host::after`] for what changes nothing that a run does, like giving memory back: under virtual time it happens while
-    /// others wait, and where each thing that happens is chosen never.
+    /// Like [`Host::after`], for housekeeping that does not affect runs. Under virtual time it does not count as progress, and an
+    /// explorer never fires it.
     pub fn when_quiet(&self, after: Millis, fire: impl FnOnce() + 'static) -> Option<TimerHandle> {
         let key = self.port.set_quiet_timer(after, Box::new(fire))?;
         Some(TimerHandle {
@@ -165,40 +164,42 @@ impl Host {
     pub fn sleep(&self, after: Millis) -> impl Future<Output = ()> + use<> {
         let (elapsed, wait) = futures::channel::oneshot::channel::<()>();
         let timer = self.after(None, after, move || {
-            // The sleeper may be gone: then nobody waits for the time.
+            // The future may have been dropped.
             elapsed.send(()).unwrap_or(());
         });
         async move {
             let _timer = timer;
             if wait.await.is_err() {
-                // The host is shutting down and dropped the timer: this sleep never ends, its task is dropped.
+                // The host is shutting down and dropped the timer. The future stays pending until its task is dropped.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Runs a model call, a tool, a script or store work where it does not hold this thread up: on the embedding
-    /// program's tokio runtime in production, on the simulated executor (so in a deterministic order) under
-    /// virtual time. Dropping the handle aborts the work.
+    /// Runs a model call, a tool, a script or store access without blocking this thread: on the embedding program's tokio runtime
+    /// in production, on the simulated executor (in a deterministic order) under virtual time. Dropping the handle aborts the
+    /// work.
     pub fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         self.port.work(label, work)
     }
 
-    /// Like [`Host::work`], for work that waits for the outside world (an HTTP answer): always on a real tokio
-    /// runtime. While it runs, a virtual clock is no faster than the real one.
+    /// Like [`Host::work`], for work that waits for the outside world (an HTTP response): always on a real tokio runtime. While
+    /// it runs, a virtual clock is no faster than the real one.
     pub fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         self.port.external(label, work)
     }
 
-    /// Waits for another thread that has been told what to do: like [`Host::external`], but without a thread in between where
-    /// the clock is the real one.
+    /// Waits for the result of another thread. Like [`Host::external`], but without an intermediate thread on hosts with a real
+    /// clock.
     pub fn wait(&self, wait: BoxFuture<'static, ()>) {
         self.port.wait(wait);
     }
 
-    /// Makes a thread that is none of the host's do something: `begin` passes the work to it, and it calls back with the result,
-    /// for `answer`. Where the host waits for such threads, the end of labelled work is the end of [`Host::work`]: other things
-    /// may happen before it. The result is known by then, and depends on when the work started: an observing host is told of it.
+    /// Starts work on a thread that is not the host's. `begin` submits the work with a callback; `answer` receives the result.
+    ///
+    /// A host that waits for such threads blocks until the result is there. If the work has a label, delivering the result is a
+    /// separate step, so other steps may come first. The result depends on when the work started, so it is reported as an
+    /// observation.
     pub fn on_other_thread<T: std::fmt::Debug + Send + 'static>(
         &self,
         label: Option<Label<'_>>,
@@ -223,13 +224,12 @@ impl Host {
                 });
                 self.port.work(Some(label), Box::pin(async move { answer(result) }))
             }
-            // It has dropped its end: so is the answer.
+            // The worker dropped its callback, so no answer follows.
             Err(_) => WorkHandle::inert(),
         }
     }
 
-    /// Puts a question to a host that chooses what happens next: it may `give` one of the answers that there may be. Others
-    /// leave that to whoever holds the run.
+    /// Offers answers to a question on a host that chooses what happens next. Other hosts leave the answer to the run's caller.
     pub fn offer_answers(
         &self,
         label: Label<'_>,
@@ -265,14 +265,14 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// A timer that has been set. Dropping it cancels the timer.
+/// A running timer. Dropping it cancels the timer.
 #[must_use = "dropping a TimerHandle cancels the timer; keep it, or call `detach`"]
 pub struct TimerHandle {
     armed: Option<(Host, TimerKey)>,
 }
 
 impl TimerHandle {
-    /// Lets the timer fire without anybody holding it.
+    /// Keeps the timer running without its handle.
     pub fn detach(mut self) {
         self.armed = None;
     }
@@ -294,7 +294,7 @@ impl std::fmt::Debug for TimerHandle {
     }
 }
 
-/// Work in flight. Dropping it aborts the work: its future is dropped soon, wherever it runs.
+/// Work in flight. Dropping it aborts the work: the future is dropped soon after, on the thread that runs it.
 #[must_use = "dropping a WorkHandle aborts the work; keep it, or call `detach`"]
 pub struct WorkHandle {
     abort: Option<Box<dyn FnOnce() + Send>>,
@@ -308,12 +308,12 @@ impl WorkHandle {
         }
     }
 
-    /// A handle to work that was refused, or can not be aborted.
+    /// A handle to work that was refused or cannot be aborted.
     pub fn inert() -> Self {
         Self { abort: None }
     }
 
-    /// Lets the work go on without anybody holding it.
+    /// Lets the work continue without its handle.
     pub fn detach(mut self) {
         self.abort = None;
     }
@@ -333,7 +333,7 @@ impl std::fmt::Debug for WorkHandle {
     }
 }
 
-/// The time that a [`WorkClock`] tells. Implemented once per kind of host.
+/// Time source of a [`WorkClock`]. Implemented once per kind of host.
 pub trait WorkTime: Send + Sync {
     /// As [`Port::now`].
     fn now(&self) -> Millis;
@@ -348,7 +348,7 @@ pub struct WorkClock {
 }
 
 impl WorkClock {
-    /// A clock that asks `time`.
+    /// A clock that reads `time`.
     pub fn new(time: Arc<dyn WorkTime>) -> Self {
         Self { time }
     }

@@ -1,4 +1,4 @@
-//! Models that a tool asks while it works.
+//! Model requests that a tool makes during its call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 use super::{CallContext, ModelCall, ModelSession, Models, TokenSink};
 use crate::host::{WorkClock, named_seed};
 
-/// Requests that one call of a tool may make.
+/// Maximum number of requests during one call of a tool.
 pub const MAX_SAMPLES: u32 = 100;
 
-/// Characters of a token, where nobody counts.
+/// Estimated characters per token, because no tokenizer counts these requests.
 const CHARACTERS: usize = 4;
 
-/// Asks models for one call of a tool. What they report is spent by the run that the call comes from. Clones are the same.
+/// Sends model requests for one call of a tool. The reported usage is charged to the run of the call. Clones share one count.
 #[derive(Clone)]
 pub struct Sampler(Arc<Shared>);
 
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl Sampler {
-    /// For a call that comes from `context`.
+    /// A sampler for a call from `context`.
     pub fn new(models: Arc<dyn Models>, context: CallContext, clock: WorkClock) -> Self {
         Self(Arc::new(Shared {
             models,
@@ -48,10 +48,10 @@ impl Sampler {
         }))
     }
 
-    /// Asks the model of a profile; `parameters` are laid over the profile's.
+    /// Sends a request to the model of a profile; `parameters` override the profile's.
     ///
     /// # Errors
-    /// As the model; `MODEL_ERROR` past [`MAX_SAMPLES`] requests.
+    /// Errors of the model; `MODEL_ERROR` after [`MAX_SAMPLES`] requests.
     pub async fn ask(
         &self,
         profile_id: &str,
@@ -109,7 +109,7 @@ impl Sampler {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Every critical section leaves the state consistent.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of an arbiter's event bus, and how the arbiter's runs know what anybody listens to.
+//! The messages of an arbiter's event bus, and the shared record of which event types have listeners.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,39 +19,40 @@ use crate::answer::Answer;
 /// A handle to the event bus of an arbiter.
 pub(crate) type BusSender = Sender<BusMsg>;
 
-/// Something of each run. Nothing depends on the order in which it is walked.
+/// A map keyed by run id. Its iteration order must not affect behaviour.
 pub(crate) type ByRun<T> = HashMap<Arc<str>, T, FixedState>;
 
 /// A message to the event bus.
 pub(crate) enum BusMsg {
     Raise {
-        /// It follows from an event of its run: where the run is closed, it comes too late to have a place there.
+        /// A consequence of an earlier event of the run. Discarded if the run is closed already.
         follows: bool,
-        /// Its place among the run's events; none: after those that the bus knows of.
+        /// Position among the run's events. None: the next free one.
         sequence: Option<u64>,
         source: Source,
         raised: RaisedEvent,
     },
-    /// Events that came together, in their order.
+    /// A batch of external events, in order.
     RaiseAll {
-        /// As for [`Self::Raise`], of the first.
+        /// Sequence of the first event, as for [`Self::Raise`].
         first: Option<u64>,
         source: Source,
         raised: Vec<RaisedEvent>,
     },
-    /// Answered for a thread when the triggers of what was raised so far have acted: its run knows which firings hold it.
+    /// Answered when the triggers of all events raised so far have acted, because the run then has the firings that hold the
+    /// thread.
     Settle {
         run_id: Arc<str>,
         answer: Answer<Outcome>,
     },
-    /// A run goes on, after a process of it ended.
+    /// A run continues after an earlier process stopped executing it.
     Resumed(Box<ResumedEvents>),
-    /// A piece of a model's reply, which nobody is promised: it takes the number of the event before it.
+    /// A piece of a model's reply. Delivery is best effort, so it shares the sequence of the event before it.
     Token {
         source: Source,
         raised: RaisedEvent,
     },
-    /// The CUSTOM events of a run that these words name are kept from now on, for whoever will wait for them.
+    /// Retains CUSTOM events of these names from now on, for a WAIT node that starts later.
     Keep {
         run_id: Arc<str>,
         words: Vec<Arc<str>>,
@@ -60,7 +61,7 @@ pub(crate) enum BusMsg {
         run_id: Arc<str>,
         waiter: WaitNo,
         event: Arc<str>,
-        /// The CUSTOM events that the thread has taken before.
+        /// CUSTOM events that the thread has consumed already.
         taken: TakenEvents,
         answer: Answer<Outcome>,
     },
@@ -68,72 +69,71 @@ pub(crate) enum BusMsg {
         run_id: Arc<str>,
         waiter: WaitNo,
     },
-    /// Sent by [`Interest::subscribe`] alone.
+    /// Sent only by [`Interest::subscribe`], which updates the interest first.
     Subscribe(Subscriber),
-    /// Answered when the triggers of what a run has raised so far have acted, and those of what they raised, at most so
-    /// many rounds of that.
+    /// Answered when the triggers of the run's events have acted, and those of the events they raised, for at most `rounds`
+    /// further rounds.
     Quiesce {
         run_id: Arc<str>,
         rounds: u32,
         answer: Answer<()>,
     },
-    /// A run raises no more. What its triggers still raise comes before it is closed.
+    /// The run raises no more events. Events of its triggers still precede [`Self::Close`].
     RunEnded(EndedRun),
-    /// The triggers of a run that has ended are quiet: its subscribers have seen everything.
+    /// The triggers of an ended run are quiet, so its subscribers have received everything.
     Close(EndedRun),
-    /// The matcher has handled everything that came before.
+    /// The matcher has handled every earlier message.
     Quiesced(Quiesce),
-    /// Everything sent before is to be handled, what follows from it too; then the matcher and the bus stop, and it is
-    /// answered.
+    /// Handles all earlier messages and their consequences, stops the matcher and the bus, then answers.
     Stop(Answer<()>),
     /// The matcher has stopped.
     MatcherStopped(Answer<()>),
-    /// The matcher is gone, whyever: it answers nothing more.
+    /// The matcher stopped or panicked, and will answer nothing.
     MatcherGone,
 }
 
-/// A run that has ended, told from a later one of its id.
+/// A run that has ended. Distinguishes it from a later run with the same id.
 #[derive(Clone)]
 pub(crate) struct EndedRun {
     pub(crate) run_id: Arc<str>,
-    /// None: it has had no subscribers of its own.
+    /// None if the run never had private subscribers.
     pub(crate) interest: Option<Arc<RunInterest>>,
 }
 
-/// The runs of one id that the bus knows of: one, or a later one too.
+/// The runs of one id that the bus tracks: an ended run and its successor may overlap.
 #[derive(Default)]
 struct Lives {
-    /// Number of them.
+    /// Number of tracked runs.
     known: u32,
-    /// Number of those that have ended.
+    /// Number of tracked runs that have ended.
     ended: u32,
-    /// Runs of the id that begin when the bus has handled the ends of those before.
+    /// Runs of this id that start once the bus has handled the ends of their predecessors.
     waiting: Vec<Arc<SupervisorHandle>>,
 }
 
-/// The events that a run had raised when its process ended.
+/// The events that a run had raised in earlier processes.
 pub(crate) struct ResumedEvents {
     pub(crate) run_id: Arc<str>,
     /// Number of events.
     pub(crate) sequence: u64,
-    /// The last of them: all that somebody may want to hear once more.
+    /// The last of them: all events that a reconnecting subscriber can request.
     pub(crate) events: Vec<Arc<Event>>,
     /// The trigger matcher's actions on them.
     pub(crate) triggers: TriggersActed,
 }
 
-/// A round through the matcher, to find out whether a run's triggers are quiet.
+/// A round trip through the matcher that detects whether a run's triggers are quiet.
 pub(crate) struct Quiesce {
     pub(crate) run_id: Arc<str>,
-    /// The run's last sequence when the round began.
+    /// Last sequence of the run at the start of the round.
     pub(crate) sequence: u64,
     /// Number of rounds that may follow.
     pub(crate) rounds: u32,
-    /// Given when they are, or lost where the matcher is.
+    /// Answered when the triggers are quiet; dropped if the matcher is gone.
     pub(crate) answer: Answer<()>,
 }
 
-/// The place and time that an event was raised at.
+/// Origin and time of an event.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) run_id: Arc<str>,
@@ -155,7 +155,7 @@ impl Source {
     }
 }
 
-/// The run that a subscriber listens to.
+/// The run of a private subscriber.
 #[derive(Clone)]
 pub(crate) struct OfRun {
     pub(crate) run_id: Arc<str>,
@@ -164,7 +164,7 @@ pub(crate) struct OfRun {
 
 /// A subscriber to the events of an arbiter, or of one run there.
 pub(crate) struct Subscriber {
-    /// None: all runs.
+    /// None: every run of the arbiter.
     pub(crate) of_run: Option<OfRun>,
     pub(crate) mask: EventMask,
     /// Only events after the one with this sequence.
@@ -172,21 +172,21 @@ pub(crate) struct Subscriber {
     pub(crate) deliver: Box<dyn Deliver>,
 }
 
-/// A limit that a run sets to its triggers: the matcher hears it before the next event, however many of them wait.
+/// A limit for a run's triggers. The matcher applies it before the next event, ahead of all queued messages.
 pub(crate) enum TriggerLimit {
-    /// They fire at most so often for what triggers cause.
+    /// Maximum number of firings on events that triggers caused.
     AtMost(u64),
-    /// The run is over but for what they still do: they set off no more than a bounded number of others from now on.
+    /// The run is waiting for its triggers to finish: from now on they may cause only a bounded number of further firings.
     Ending,
 }
 
-/// The event types that the subscribers of one run listen to: set by the bus, read by the run before it builds an event. Both are on
-/// one thread.
+/// The event types that a run's private subscribers listen to. The bus writes it and the run reads it before building an event;
+/// both are on one thread, so relaxed ordering suffices.
 #[derive(Debug, Default)]
 pub(crate) struct RunInterest {
     /// The bits of an [`EventMask`].
     subscribers: AtomicU64,
-    /// Subscribers that the bus has not heard of yet.
+    /// Subscribers whose message has not reached the bus yet.
     coming: AtomicU32,
 }
 
@@ -195,39 +195,40 @@ impl RunInterest {
         EventMask::from_bits(self.subscribers.load(Ordering::Relaxed))
     }
 
-    /// The bus is about to hear of a subscriber.
+    /// Counts a subscriber whose message is about to be sent to the bus.
     fn comes(&self, mask: EventMask) {
         self.coming.fetch_add(1, Ordering::Relaxed);
         self.subscribers.fetch_or(mask.bits(), Ordering::Relaxed);
     }
 
-    /// The bus has heard of a subscriber; all that it has of the run listen to these types.
+    /// The bus has added a subscriber; `all` is the union of its masks for the run.
     pub(crate) fn subscribed(&self, all: EventMask) {
         self.coming.fetch_sub(1, Ordering::Relaxed);
         self.left(all);
     }
 
-    /// A subscriber has left; those that stay listen to these types.
+    /// A subscriber was removed; `all` is the union of the remaining masks.
     pub(crate) fn left(&self, all: EventMask) {
+        // While a subscriber is on its way to the bus, the mask may only grow: `all` does not include it yet.
         if self.coming.load(Ordering::Relaxed) == 0 {
             self.subscribers.store(all.bits(), Ordering::Relaxed);
         }
     }
 }
 
-/// The event types that subscribers to all runs of an arbiter and its triggers listen to, read by its runs before they build an event; and what its runs say of
-/// their triggers.
+/// The event types with subscribers to all runs or with triggers, and messages from runs about their triggers. Runs read it
+/// before building an event, so that events without listeners cost nothing.
 pub(crate) struct Interest {
-    /// Of the subscribers to all runs that the bus has.
+    /// Types of the subscribers that the bus has.
     subscribers: Cell<EventMask>,
-    /// Of those that it has not heard of yet, and how many these are.
+    /// Number and types of the subscribers whose message has not reached the bus yet.
     coming: Cell<(u32, EventMask)>,
     triggers: Cell<EventMask>,
     holding: Cell<EventMask>,
     lives: RefCell<ByRun<Lives>>,
-    /// Runs of whose events too many wait for the text of a trigger, and those of them that have more to do.
+    /// Runs with too many events waiting for a trigger's text, each with the turns that it postponed.
     behind: RefCell<ByRun<Vec<Weak<dyn PutOff>>>>,
-    /// In the order said; until the matcher hears it.
+    /// Limits in the order of the calls, until the matcher takes them.
     trigger_limits: RefCell<Vec<(Arc<str>, TriggerLimit)>>,
 }
 
@@ -244,12 +245,12 @@ impl Interest {
         }
     }
 
-    /// Too many events of a run wait for the text of a trigger: it has no turn before the matcher has caught up.
+    /// Blocks the run's turns until the matcher has worked off the events that wait for a trigger's text.
     pub(crate) fn falls_behind(&self, run_id: &Arc<str>) {
         self.behind.borrow_mut().entry(Arc::clone(run_id)).or_default();
     }
 
-    /// True if the matcher is behind with the events of this run, which has its turn when that is over.
+    /// True if the run's turns are blocked. The turn is then queued, and granted by [`Self::caught_up`].
     pub(crate) fn holds_turn(&self, run_id: &Arc<str>, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
         let mut behind = self.behind.borrow_mut();
         if behind.is_empty() {
@@ -262,29 +263,29 @@ impl Interest {
         true
     }
 
-    /// The matcher has caught up with a run: what of it waits for a turn.
+    /// Unblocks a run. Returns its postponed turns.
     pub(crate) fn caught_up(&self, run_id: &Arc<str>) -> Vec<Weak<dyn PutOff>> {
         self.behind.borrow_mut().remove(run_id).unwrap_or_default()
     }
 
-    /// The matcher is gone: no run waits for it.
+    /// Unblocks every run, because the matcher is gone.
     pub(crate) fn all_caught_up(&self) -> Vec<Weak<dyn PutOff>> {
         self.behind.take().into_values().flatten().collect()
     }
 
-    /// The bus is about to hear of a run for the first time.
+    /// Counts a run of which the bus is about to receive its first message.
     pub(crate) fn opens(&self, run_id: &Arc<str>) {
         self.lives.borrow_mut().entry(Arc::clone(run_id)).or_default().known += 1;
     }
 
-    /// The bus is about to hear of a run's end.
+    /// Counts a run of which the bus is about to receive the end.
     pub(crate) fn ends(&self, run_id: &Arc<str>) {
         if let Some(lives) = self.lives.borrow_mut().get_mut(run_id) {
             lives.ended += 1;
         }
     }
 
-    /// True if the bus has still to handle the end of an earlier run of this id: `run` is told to begin when it has.
+    /// True if the bus has yet to handle the end of an earlier run with this id. [`SupervisorMsg::Begin`] is then sent later.
     pub(crate) fn holds_start(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) -> bool {
         match self.lives.borrow_mut().get_mut(run_id) {
             Some(lives) if lives.ended > 0 => {
@@ -295,7 +296,7 @@ impl Interest {
         }
     }
 
-    /// True if all runs of this id that the bus knows of have ended.
+    /// True if every tracked run of this id has ended.
     pub(crate) fn have_all_ended(&self, run_id: &Arc<str>) -> bool {
         self.lives
             .borrow()
@@ -303,7 +304,7 @@ impl Interest {
             .is_none_or(|lives| lives.ended >= lives.known)
     }
 
-    /// The bus has handled the end of a run. True if it knows of no other of this id.
+    /// Removes a run whose end the bus has handled. Returns true if no other run of this id is tracked.
     pub(crate) fn closed(&self, run_id: &Arc<str>) -> bool {
         let mut all = self.lives.borrow_mut();
         let Some(lives) = all.get_mut(run_id) else { return true };
@@ -321,17 +322,17 @@ impl Interest {
         is_last
     }
 
-    /// Has the triggers of a run limited. The bus must hear of the run's end.
+    /// Limits the triggers of a run. The caller must later report the run's end to the bus, which removes the limit.
     pub(crate) fn limit_triggers(&self, run_id: &Arc<str>, limit: TriggerLimit) {
         self.trigger_limits.borrow_mut().push((Arc::clone(run_id), limit));
     }
 
-    /// The limits that were set since this was last asked.
+    /// Removes and returns the limits set since the last call.
     pub(crate) fn take_trigger_limits(&self) -> Vec<(Arc<str>, TriggerLimit)> {
         std::mem::take(&mut *self.trigger_limits.borrow_mut())
     }
 
-    /// Types that a subscriber to all runs or a trigger listens to.
+    /// Types with a subscriber to all runs, or with a trigger.
     pub(crate) fn listening(&self) -> EventMask {
         let subscribers = self.subscribers.get().union(self.coming.get().1);
         subscribers.union(self.triggers.get())
@@ -352,8 +353,9 @@ impl Interest {
         self.holding.set(holding);
     }
 
-    /// Tells the bus of a subscriber, which hears whatever is raised from now on.
+    /// Registers a subscriber with the bus. It receives every event raised after this call.
     pub(crate) fn subscribe(&self, bus: &BusSender, subscriber: Subscriber) {
+        // The mask is extended before the message is sent: otherwise events raised in between would not be built.
         if let Some(of_run) = &subscriber.of_run {
             of_run.interest.comes(subscriber.mask);
         } else {
@@ -363,7 +365,7 @@ impl Interest {
         bus.do_send(BusMsg::Subscribe(subscriber));
     }
 
-    /// The bus has heard of a subscriber to all runs.
+    /// The bus has added a subscriber to all runs.
     pub(crate) fn subscribed(&self) {
         let (count, mask) = self.coming.get();
         let left = count.saturating_sub(1);
@@ -375,7 +377,7 @@ impl Interest {
     }
 }
 
-/// A thread's hold on its wait for an event. Dropping it ends the wait.
+/// A thread's wait for an event. Dropping it ends the wait.
 pub(crate) struct WaitHandle {
     bus: BusSender,
     run_id: Arc<str>,
@@ -384,7 +386,7 @@ pub(crate) struct WaitHandle {
 }
 
 impl WaitHandle {
-    /// Has the bus answer when the event comes.
+    /// Starts a wait; `answer` receives the event.
     pub(crate) fn begin(
         bus: &BusSender,
         run_id: &Arc<str>,
@@ -407,7 +409,7 @@ impl WaitHandle {
         }
     }
 
-    /// The bus has answered, and forgotten the wait: it need not be woken to hear that it is over.
+    /// Marks the wait as answered, so that dropping it sends no message: the bus has removed the wait already.
     pub(crate) fn answered(mut self) {
         self.is_over = true;
     }

@@ -1,10 +1,10 @@
-//! Real threads: arbiters, each with a tokio runtime of its own; or the caller's thread alone.
+//! Hosts on real threads: arbiters that each own a tokio runtime, or the caller's thread alone.
 //!
-//! 1. Every arbiter ends like every other, and like a local engine's driver: it is told to, waits until nothing of the
-//!    whole runtime is alive or the grace is over, and drops its tasks on its own thread.
-//! 2. Every thread is waited for, but for bounded time: one that does not come back is reported, not waited for.
-//! 3. Nothing here blocks a thread of a tokio runtime but the stop that it asks for, and that never waits for itself.
-//! 4. Nothing here is global but thread-locals on threads of ours: several runtimes in one process are strangers.
+//! 1. All arbiters, and the driver of a local engine, shut down alike. They receive the request, wait until the whole runtime is
+//!    idle or the grace period ends, and drop their tasks on their own thread.
+//! 2. Joining a thread has a timeout. A stuck thread is reported and left behind.
+//! 3. Only `stop` blocks a thread of a tokio runtime, and it never waits for its own thread.
+//! 4. No global state except thread-locals on threads started here: several runtimes in one process are independent.
 
 // This file starts the threads and runtimes that the rest of the crate must not start.
 #![allow(clippy::disallowed_methods)]
@@ -38,15 +38,15 @@ use super::Host;
 /// The settings of a [`HostRuntime`].
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Actor threads; at least one is started. Default: one a core.
+    /// Number of actor threads; at least one is started. Default: one per core.
     pub arbiters: usize,
-    /// Names the threads. Default: `pirn`.
+    /// Prefix of the thread names. Default: `pirn`.
     pub name: String,
-    /// The embedding program's tokio runtime, where [`Host::work`] runs. None: threads of our own, started when
-    /// the first work comes. A current-thread runtime runs work only while somebody drives it.
+    /// The embedding program's tokio runtime, where [`Host::work`] runs. None: private threads, started on the first work. A
+    /// current-thread runtime executes work only while it is driven, for example by `block_on`.
     pub work: Option<tokio::runtime::Handle>,
-    /// Milliseconds that threads may take to end, once the grace is over and they were told to. Those that
-    /// block for longer are left behind and reported. Default: 5000.
+    /// Milliseconds that threads may take to end after the grace period. Threads that block for longer are left behind and
+    /// reported. Default: 5000.
     pub patience: Millis,
 }
 
@@ -61,7 +61,7 @@ impl Default for HostConfig {
     }
 }
 
-/// The runtime has stopped, or is about to: nothing runs on it any more.
+/// Error of a runtime that has stopped or is stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStopped;
 
@@ -73,23 +73,23 @@ impl std::fmt::Display for HostStopped {
 
 impl std::error::Error for HostStopped {}
 
-/// The things that were left when a runtime stopped.
+/// Tasks, work and threads that did not end before a runtime stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StopReport {
-    /// Tasks (actors among them) still alive when the grace was over; they were dropped.
+    /// Tasks (actors included) alive at the end of the grace period; they were dropped.
     pub tasks_left: usize,
-    /// Work still in flight when the grace was over; what an actor held was aborted, detached work on the embedding
-    /// program's runtime goes on.
+    /// Work in flight at the end of the grace period. Work owned by an actor was aborted; detached work on the embedding
+    /// program's runtime continues.
     pub work_left: usize,
-    /// Arbiters whose thread did not come back; it is left behind.
+    /// Arbiters whose thread did not end in time; it is left behind.
     pub arbiters_stuck: usize,
 }
 
-/// Held while a run lives on an arbiter, so that the next run goes where there is less to do.
+/// A share of an arbiter, held for the lifetime of a run. [`HostRuntime::lease`] chooses the arbiter with the fewest leases.
 #[derive(Debug)]
 pub struct ArbiterLease {
     arbiter: usize,
-    /// The arbiter has one of these, and every lease another.
+    /// Clone of the arbiter's `Arc`; the strong count is the number of leases plus one.
     _held: Arc<()>,
 }
 
@@ -100,7 +100,7 @@ impl ArbiterLease {
     }
 }
 
-/// Arbiters on real threads. A cheap handle: the runtime stops, with no grace, when the last clone is dropped.
+/// Arbiters on real threads. A cheap handle: the runtime stops without grace when the last clone is dropped.
 ///
 /// ```
 /// # use pirn_actors::host::{HostConfig, HostRuntime};
@@ -121,7 +121,7 @@ pub struct HostRuntime {
 struct Inner {
     id: u64,
     arbiters: Vec<ArbiterHandle>,
-    /// The tasks and jobs of each arbiter, then the work.
+    /// Trackers of each arbiter's tasks and jobs, followed by the tracker of the work.
     alive: Arc<[TaskTracker]>,
     pool: Arc<WorkPool>,
     patience: Duration,
@@ -129,23 +129,23 @@ struct Inner {
     state: Mutex<State>,
 }
 
-/// The means to reach one arbiter.
+/// Channel and lease counter of one arbiter.
 struct ArbiterHandle {
     jobs: UnboundedSender<Job>,
     leases: Arc<()>,
 }
 
 enum State {
-    /// With the arbiters' threads; a local runtime has none.
+    /// Threads of the arbiters; empty for a local runtime.
     Running(Vec<JoinHandle<()>>),
     Stopped(StopReport),
 }
 
 impl HostRuntime {
-    /// Starts the threads. May be called anywhere, also on a tokio worker.
+    /// Starts the threads. May be called from any thread, including a tokio worker.
     ///
     /// # Errors
-    /// A thread or a tokio runtime could not be made.
+    /// A thread or a tokio runtime could not be created.
     pub fn start(config: HostConfig) -> io::Result<Self> {
         let count = config.arbiters.max(1);
         let (mut inner, starts) = Inner::new(config, count, false);
@@ -154,17 +154,18 @@ impl HostRuntime {
             .into_iter()
             .try_for_each(|start| start.on_a_thread().map(|thread| threads.push(thread)));
         inner.state = Mutex::new(State::Running(threads));
-        // Where one could not be started, those that were end with it.
+        // On failure `inner` is dropped, which stops the threads that were started.
         let inner = Arc::new(inner);
         started.map(|()| Self { inner })
     }
 
-    /// No threads but for work: the actors are one task of the calling thread, which runs while that thread runs its local
-    /// tasks, and ends with the `LocalSet`, local runtime or actix arbiter that it belongs to. `config.arbiters` is not
-    /// asked. Time is that of the thread's tokio runtime; where that one is paused, so is this one.
+    /// Creates a runtime without actor threads. The actors are one task of the calling thread, and run while that thread drives
+    /// its local tasks. They end with the `LocalSet`, local runtime or actix arbiter of that thread.
+    ///
+    /// `config.arbiters` is ignored. The clock is that of the thread's tokio runtime, and pauses with it.
     ///
     /// # Errors
-    /// Fails with what the thread lacks.
+    /// Fails if the thread cannot spawn local tasks.
     pub fn local(config: HostConfig) -> Result<Self, NotLocalContext> {
         let (inner, starts) = Inner::new(config, 1, true);
         for start in starts {
@@ -174,12 +175,12 @@ impl HostRuntime {
         Ok(Self { inner })
     }
 
-    /// Tells whether a thread carries the actors of this runtime without being its own ([`HostRuntime::local`]).
+    /// Returns a tag that tests whether a thread runs the actors of this [local](HostRuntime::local) runtime.
     pub fn tag(&self) -> ThreadTag {
         ThreadTag::of(self.inner.id)
     }
 
-    /// The host, where the calling thread carries the actors of this [local](HostRuntime::local) runtime.
+    /// Returns the host if the calling thread runs the actors of this [local](HostRuntime::local) runtime.
     pub fn host_here(&self) -> Option<Host> {
         self.tag().host()
     }
@@ -189,8 +190,8 @@ impl HostRuntime {
         self.inner.arbiters.len()
     }
 
-    /// A lease on the arbiter with the fewest, the first of several. Two callers at once may both choose it: the figures
-    /// even out with the next.
+    /// Returns a lease on the arbiter with the fewest leases, the first of several. Concurrent callers may choose the same
+    /// arbiter; later leases even this out.
     pub fn lease(&self) -> ArbiterLease {
         let arbiters = self.inner.arbiters.iter().enumerate();
         let least = arbiters.min_by_key(|(_, arbiter)| Arc::strong_count(&arbiter.leases));
@@ -207,16 +208,16 @@ impl HostRuntime {
         arbiter.map_or(0, |arbiter| Arc::strong_count(&arbiter.leases) - 1)
     }
 
-    /// Number of tasks, jobs and works alive.
+    /// Number of live tasks, jobs and work items.
     pub fn alive(&self) -> usize {
         self.inner.alive.iter().map(TaskTracker::len).sum()
     }
 
-    /// Runs `job` on an arbiter's thread (its index is taken modulo the number of arbiters), after the jobs sent
-    /// there before. Only sends: it may be called anywhere.
+    /// Queues `job` on an arbiter's thread (the index is taken modulo the number of arbiters), in FIFO order. Never blocks; may
+    /// be called from any thread.
     ///
     /// # Errors
-    /// The runtime has stopped; the job is dropped. A job sent while it stops may be dropped too.
+    /// Fails if the runtime has stopped; the job is dropped. A job sent during the stop may be dropped too.
     pub fn run_on(&self, arbiter: usize, job: impl FnOnce(&Host) + Send + 'static) -> Result<(), HostStopped> {
         let arbiter = arbiter % self.inner.arbiters.len();
         let job = Job::Run {
@@ -226,44 +227,46 @@ impl HostRuntime {
         self.inner.arbiters[arbiter].jobs.send(job).map_err(|_| HostStopped)
     }
 
-    /// True once nothing runs: it was stopped, or whoever carries a [local](HostRuntime::local) one dropped its tasks.
+    /// True once nothing runs: the runtime was stopped, or the thread of a [local](HostRuntime::local) one dropped its tasks.
     pub fn has_ended(&self) -> bool {
         self.inner.arbiters.iter().all(|arbiter| arbiter.jobs.is_closed())
     }
 
-    /// True if the calling thread is one of this runtime's, or carries its actors.
+    /// True if the calling thread belongs to this runtime or runs its actors.
     pub fn is_own_thread(&self) -> bool {
         self.inner.is_own_thread()
     }
 
-    /// True if the calling thread carries actors of this runtime: who waits there for one of them may wait for itself.
+    /// True if the calling thread runs actors of this runtime. Blocking there on one of them can deadlock.
     pub fn carries_actors_here(&self) -> bool {
         let is_arbiter = THREAD_OF.get() == Some(self.inner.id) && IS_ACTOR_THREAD.get();
         is_arbiter || self.tag().is_here()
     }
 
-    /// Stops: waits up to `grace` milliseconds until nothing is alive, then ends every thread. Blocks; the second
-    /// caller waits for the first and gets the same report. A [local](HostRuntime::local) runtime ends while its thread
-    /// runs its local tasks; where that does not, the wait is over after the grace and [`HostConfig::patience`].
+    /// Stops the runtime: waits up to `grace` milliseconds until nothing is alive, then ends every thread. Blocks. A concurrent
+    /// caller waits for the first and gets an equal report.
     ///
-    /// On a thread of this runtime it only starts the stop and reports what is alive now: a thread can not wait for
-    /// its own end.
+    /// A [local](HostRuntime::local) runtime ends only while its thread drives its local tasks. Otherwise the wait times out
+    /// after the grace and [`HostConfig::patience`].
+    ///
+    /// On a thread of this runtime the call only starts the stop and reports what is alive, because a thread cannot wait for its
+    /// own end.
     pub fn stop(&self, grace: Millis) -> StopReport {
         let waits = !self.inner.is_own_thread();
         self.inner.stop(Duration::from_millis(grace), waits)
     }
 
-    /// Stops with no grace; nobody wants to know what is left. A [local](HostRuntime::local) runtime is not waited for.
+    /// Stops without grace and without a report. Does not wait for a [local](HostRuntime::local) runtime.
     pub fn end(&self) {
         self.inner.end();
     }
 
-    /// Like [`HostRuntime::stop`], without blocking. The stop goes on if the future is dropped.
+    /// Like [`HostRuntime::stop`], without blocking. The stop continues if the future is dropped.
     pub fn stop_async(&self, grace: Millis) -> impl Future<Output = StopReport> + Send + use<> {
         let (told, heard) = oneshot::channel();
         let waiter = std::thread::Builder::new().name("pirn-stop".to_owned()).spawn({
             let runtime = self.clone();
-            // Nobody may listen any more; the stop matters, not the report.
+            // The receiver may be dropped; the stop must complete anyway.
             move || told.send(runtime.stop(grace)).unwrap_or(())
         });
         let runtime = self.clone();
@@ -271,7 +274,7 @@ impl HostRuntime {
             let report = heard.await;
             match (waiter, report) {
                 (Ok(_), Ok(report)) => report,
-                // No thread to wait on: then here.
+                // The waiting thread could not be started or panicked: the stop runs here.
                 (Ok(_) | Err(_), _) => runtime.stop(grace),
             }
         }
@@ -287,7 +290,7 @@ impl std::fmt::Debug for HostRuntime {
     }
 }
 
-/// An arbiter that is to be started.
+/// An arbiter that has not been started.
 struct Start {
     name: String,
     id: u64,
@@ -296,7 +299,7 @@ struct Start {
 }
 
 impl Start {
-    /// Starts it on a thread of its own.
+    /// Starts the arbiter on a new thread.
     fn on_a_thread(self) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let name = format!("{}-{}", self.name, self.shared.arbiter);
@@ -315,7 +318,7 @@ impl Start {
 }
 
 impl Inner {
-    /// A runtime of `count` arbiters, none of which is started.
+    /// A runtime of `count` arbiters, not started.
     fn new(config: HostConfig, count: usize, is_local: bool) -> (Self, Vec<Start>) {
         static RUNTIMES: AtomicU64 = AtomicU64::new(0);
         let id = RUNTIMES.fetch_add(1, Ordering::Relaxed);
@@ -374,7 +377,7 @@ impl Inner {
         } else {
             match self.state.try_lock() {
                 Ok(state) => state,
-                // Somebody else is stopping it, and may wait for this very thread.
+                // Another thread is stopping the runtime, and may be waiting for this one.
                 Err(_) => return self.left(),
             }
         };
@@ -389,7 +392,7 @@ impl Inner {
         let (report, reports) = mpsc::channel();
         for arbiter in &self.arbiters {
             let report = waits.then(|| report.clone());
-            // Refused where whoever carries it has dropped it already.
+            // The send fails if the tasks of a local runtime were dropped already.
             arbiter.jobs.send(Job::End(End { grace, report })).unwrap_or(());
         }
         drop(report);
@@ -401,7 +404,7 @@ impl Inner {
         report
     }
 
-    /// Waits for the ends of all arbiters.
+    /// Waits until all arbiters have ended.
     fn wait(
         &self,
         reports: &Receiver<Ended>,
@@ -409,7 +412,7 @@ impl Inner {
         before: StopReport,
         threads: Vec<JoinHandle<()>>,
     ) -> StopReport {
-        // A wait that is too long for the clock has no end.
+        // On overflow the wait is unbounded.
         let until = Instant::now().checked_add(grace.saturating_add(self.patience));
         let left_until = || until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
         let mut ended: Vec<Option<Ended>> = self.arbiters.iter().map(|_| None).collect();
@@ -449,7 +452,7 @@ impl Inner {
         report
     }
 
-    /// Ends the threads for work. A tokio worker must not wait for that itself, and may be who is here.
+    /// Ends the threads for work. Uses a helper thread, because the caller may be a tokio worker, which must not drop a runtime.
     fn close_pool(&self) {
         if self.pool.own_handle().is_none() {
             return self.pool.close(Duration::ZERO);
@@ -461,7 +464,7 @@ impl Inner {
         match closing.map(JoinHandle::join) {
             Ok(Ok(())) => {}
             Ok(Err(_)) => tracing::error!("closing the threads for work panicked"),
-            // No thread to wait on: nobody waits.
+            // Without a helper thread the pool is closed without waiting.
             Err(_) => self.pool.close(Duration::ZERO),
         }
     }
@@ -482,7 +485,7 @@ impl Drop for Inner {
     }
 }
 
-/// The lock, also after a panic under it: every holder leaves what it guards whole.
+/// Locks the mutex, ignoring poisoning: every critical section leaves the value consistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
