@@ -310,8 +310,8 @@ impl Engine {
         self.placement.wait_idle(Duration::MAX);
     }
 
-    /// Waits, under virtual time, until the run ends, and cancels it if it is deadlocked: the engine is idle and the run has not
-    /// ended. Does nothing on real threads.
+    /// Waits, under virtual time, until the engine is idle, and cancels the run if it has not ended by that time: it is deadlocked.
+    /// Does nothing on real threads.
     pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
         self.wait_idle();
         if self.placement.is_virtual() && run.try_outcome().is_none() {

@@ -1,7 +1,7 @@
 //! Confinement of a worker process, applied before it reads its first script.
 //!
-//! 1. On all Unix systems: a limit on address space; no file growth, no further open files, no new processes (unless the user is
-//!    root), no core dumps. CPU time is limited per job, so that a worker ends even if its engine is gone.
+//! 1. On all Unix systems: a limit on address space; no file growth, no further open files, no core dumps; on Linux also no new
+//!    processes (unless the user is root). CPU time is limited per job, so that a worker ends even if its engine is gone.
 //! 2. On Linux, the worker is killed with its engine, and a filter allows only the system calls that QuickJS and an allocator need:
 //!    reading standard input, writing standard output, memory, clocks. All others fail with EPERM: files, network, processes,
 //!    signals to other processes.
