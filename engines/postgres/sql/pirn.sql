@@ -1,13 +1,13 @@
--- Pirn's side of the database: what runs are, beside absurd's tasks, which say who carries them.
+-- Schema `pirn`: state of runs. The owners of runs are recorded in absurd's tasks.
 --
 -- 1. A run is one task of absurd's queue `pirn`. The id of the task's running attempt (absurd's run id) is the claim, and
---    every write of whoever carries the run names it: pirn.commit holds the attempt's row while it writes, so an attempt
---    that was given to somebody else has written whole, or never.
--- 2. A commit is one call. It changes everything or nothing, and is refused by name (a row with a code), not by an error.
+--    every write of the run's owner names it. pirn.commit locks the attempt's row while it writes, so a commit is complete
+--    before the attempt can be assigned to another process, or is refused.
+-- 2. A commit is one call. It is atomic; a refusal is a row with a code, not an error.
 -- 3. A writer numbers its commits: one that is sent again after a lost connection takes effect once.
 --
--- The whole of it is carried out in an empty database, and in one of an earlier layout: tables that are there stay and get the columns
--- that came later; functions are made anew.
+-- The script is executed in an empty database, and to upgrade an earlier layout: existing tables are extended by later
+-- columns, and all functions are dropped and created again.
 
 create schema if not exists pirn;
 
@@ -30,13 +30,13 @@ create table if not exists pirn.runs(
   updated_at bigint not null,
   steps bigint not null,
   is_hidden boolean not null default false,
-  -- Its session has what it leaves: the next run may have its turn.
+  -- The run has written its session: the next run of the session may have the turn.
   has_left boolean not null default false,
   task uuid,
   writer uuid not null,
   commit_number bigint not null
 ) with (fillfactor = 70);
--- How often in a row it was given back because it did not go on, and when it was last.
+-- Number of consecutive put-offs (see pirn.put_off), and the time of the last one.
 alter table pirn.runs add column if not exists returns integer not null default 0, add column if not exists returned_at timestamptz;
 create index if not exists runs_started_at_id_idx on pirn.runs(started_at, id);
 create index if not exists runs_started_at_id_idx1 on pirn.runs(started_at, id) where status < 4;
@@ -54,7 +54,7 @@ create table if not exists pirn.journal(
   primary key(run, step)
 );
 create table if not exists pirn.contents(hash bytea primary key, body text not null);
--- The content that one follows: kept for as long as this one is.
+-- The preceding content of the chain: stored as long as this row.
 alter table pirn.contents add column if not exists follows bytea;
 create index if not exists contents_follows_idx on pirn.contents(follows) where follows is not null;
 create table if not exists pirn.snapshots(run bigint primary key, step bigint not null, body text not null);
@@ -68,11 +68,11 @@ create table if not exists pirn.sessions(
   run text not null,
   updated_at bigint not null
 );
--- The run that has its turn in a session. One row, one run: whichever worker it is in.
+-- The run that has the turn in a session. The primary key makes it unique across processes.
 create table if not exists pirn.turns(session text primary key, run bigint not null);
 create index if not exists turns_run_idx on pirn.turns(run);
 create table if not exists pirn.meta(name text primary key, value text not null);
--- What somebody tells a run that another process carries, and what that says to it.
+-- Requests to runs of other processes, and their answers.
 create table if not exists pirn.requests(
   id bigint generated always as identity primary key,
   run bigint not null,
@@ -82,7 +82,7 @@ create table if not exists pirn.requests(
 alter table pirn.requests add column if not exists asked_at timestamptz not null default clock_timestamp();
 create index if not exists requests_run_idx on pirn.requests(run) where answer is null;
 
--- Names that all processes agree on, such as the keys of requests that start runs.
+-- Names with one value each, shared by all processes, such as idempotency keys of requests that start runs.
 create table if not exists pirn.names(
   name text primary key,
   number bigint generated always as identity unique,
@@ -98,8 +98,8 @@ begin
   end loop;
 end $$;
 
--- The value of a name: this one where it has none. Of the names the last so many are kept. Who asks for the same name waits, so
--- that no number is spent on a name that is settled by then: it would push out another.
+-- Sets the value of a name if it has none, and returns its value. Only the newest `most` names are stored. Concurrent calls for
+-- one name are serialized: a failed insert would consume a number, and so delete another name too early.
 create function pirn.settle(of_name text, new_value text, most bigint) returns text language plpgsql as $$
 declare
   settled text;
@@ -119,7 +119,7 @@ begin
   return new_value;
 end $$;
 
--- Refuses: rolls back what its caller did since its block began.
+-- Refuses a call by an error, which rolls back the block of the caller.
 create function pirn.refuse(code text, name text default null, expected bigint default 0, actual bigint default 0)
   returns void language plpgsql as $$
 begin
@@ -127,15 +127,15 @@ begin
     hint = expected || ' ' || actual;
 end $$;
 
--- The attempt that a claim is. True where it is still the claimant's; its row is held until the transaction ends.
--- In plpgsql, as all that a commit calls: what is in sql is planned again in every transaction.
+-- Returns true if a claim is valid, and locks the attempt's row until the transaction ends.
+-- In plpgsql, like everything that a commit calls: functions in sql are planned again in every transaction.
 create function pirn.holds(claim uuid, worker text) returns boolean language plpgsql as $$
 begin
   perform from absurd.r_pirn where run_id = claim and state = 'running' and claimed_by = worker for no key update;
   return found;
 end $$;
 
--- The claimant of a task whose claim has not run out.
+-- Returns the owner of a task, if its claim has not expired.
 create function pirn.claimant(of_task uuid) returns text language plpgsql as $$
 declare
   by_whom text;
@@ -154,7 +154,7 @@ begin
   return new_task;
 end $$;
 
--- Claims the newest attempt of a task, as absurd.claim_task claims whichever comes first.
+-- Claims the newest attempt of a task. absurd.claim_task cannot claim a certain task.
 create function pirn.claim_attempt(of_task uuid, worker text, seconds integer) returns uuid language plpgsql as $$
 declare
   attempt uuid;
@@ -172,7 +172,7 @@ begin
   return attempt;
 end $$;
 
--- Claims a run. The claim; or none, and why not: NO_SUCH_RUN, HELD and by whom, ENDED.
+-- Claims a run. Returns the claim, or a code: NO_SUCH_RUN, HELD with the owner's name, ENDED.
 create function pirn.claim(of_run text, worker text, seconds integer, out claim text, out code text, out name text)
   language plpgsql as $$
 declare
@@ -196,21 +196,21 @@ begin
   end if;
   claim := pirn.claim_attempt(r.task, worker, seconds)::text;
   if claim is null then
-    -- Somebody ended the task, by absurd's own tools. The run has not ended.
+    -- The task was ended with absurd's tools, but the run has not ended: it gets a new task.
     r.task := pirn.new_task(r.id);
     update pirn.runs set task = r.task where key = r.key;
     claim := pirn.claim_attempt(r.task, worker, seconds)::text;
   end if;
 end $$;
 
--- Claims up to so many runs that nobody carries. A task without a run is done.
+-- Claims up to `most` runs without an owner. Tasks without a run are completed.
 create function pirn.claim_next(worker text, seconds integer, most integer)
   returns table(claim text, run text) language plpgsql as $$
 declare
   c record;
   r pirn.runs;
 begin
-  -- Nothing comes of a claim before a commit that is waited for: that has it on the disk too.
+  -- A claim need not be durable before the first commit that uses it: that waits for the disk, and for the claim with it.
   perform set_config('synchronous_commit', 'off', true);
   for c in select * from absurd.claim_task('pirn', worker, seconds, most) loop
     select * into r from pirn.runs where task = c.task_id and not is_hidden;
@@ -223,7 +223,7 @@ begin
   end loop;
 end $$;
 
--- Has claims last so much longer from now. Each that is not the claimant's any more; one whose row is in use is left for later.
+-- Extends claims. Returns the lost ones, and those with a locked row, which are not extended.
 create function pirn.extend(claims uuid[], worker text, seconds integer) returns table(claim text, is_lost boolean) language plpgsql as $$
 declare
   c uuid;
@@ -241,7 +241,7 @@ begin
   end loop;
 end $$;
 
--- Gives a claim up: the run is anybody's again, after so many seconds.
+-- Releases a claim: the run is offered to other processes after a delay.
 create function pirn.release(claim uuid, worker text, seconds double precision) returns void language plpgsql as $$
 begin
   if pirn.holds(claim, worker) then
@@ -250,8 +250,8 @@ begin
   end if;
 end $$;
 
--- Gives the claim on a run up that does not go on here: it is offered again after so many seconds, after twice as many the next
--- time, and so on up to five minutes, until an hour has passed without that. Whoever asks for it gets it at once.
+-- Releases the claim on a run that makes no progress. The delay doubles with each call, up to five minutes, until an hour has
+-- passed without a call. An explicit claim of the run succeeds at once.
 create function pirn.put_off(claim uuid, worker text, seconds double precision) returns void language plpgsql as $$
 declare
   moment timestamptz := absurd.current_time();
@@ -266,13 +266,13 @@ begin
   end if;
 end $$;
 
--- Gives a run its turn in its session; false while another has it, or one that came before waits for it.
+-- Gives a run the turn in its session. Returns false while another run has it, or an earlier run waits for it.
 create function pirn.take_turn(of_session text, of_run text) returns boolean language plpgsql as $$
 declare
   r pirn.runs;
   holder bigint;
 begin
-  -- Held, so that it does not end meanwhile: a turn that an ended run has is never over.
+  -- Locked, so that the run cannot end before this commits: the turn of an ended run would never be released.
   select * into r from pirn.runs where id = of_run for share;
   if not found or r.status >= 4 or r.has_left then
     return true;
@@ -289,7 +289,7 @@ begin
   return found;
 end $$;
 
--- Everything of a commit. `p` has the small parts; null where a part is not there.
+-- Executes a commit. `p` contains the small parts; missing parts are null.
 create function pirn.commit(writer_id uuid, number bigint, claim uuid, worker text, seconds integer, p jsonb,
     ats bigint[], effects text[], bodies text[], hashes bytea[], texts text[], follow bytea[], names bytea[],
     session_body text, session_contents bytea[], snapshot_body text)
@@ -310,7 +310,7 @@ declare
   change jsonb;
 begin
   begin
-    -- Not while contents are being removed that it may name.
+    -- Shared lock against removals, which could delete contents that this commit names.
     perform pg_advisory_xact_lock_shared(7049, 1);
     if start is not null then
       select array_agg(decode(value, 'hex') order by ordinality) into start_contents
@@ -376,7 +376,7 @@ begin
     end if;
 
     if cardinality(hashes) > 0 then
-      -- In one order, so that two workers that keep the same texts do not wait for each other.
+      -- In the order of hashes, so that concurrent commits with common contents lock them in one order and do not deadlock.
       insert into pirn.contents(hash, body, follows)
         select h, t, f from unnest(hashes, texts, follow) as given(h, t, f) order by h on conflict do nothing;
       select f into missing from unnest(follow) with ordinality as w(f, at)
@@ -472,7 +472,7 @@ begin
   end;
 end $$;
 
--- The records of a run after a step, with those that it shares with the runs it was forked from.
+-- Returns the records of a run after a step, including those shared with its base runs.
 create function pirn.read_journal(of_run text, after bigint, most bigint)
   returns table(at bigint, effect text, body text) language plpgsql as $$
 begin
@@ -486,14 +486,14 @@ begin
       select b.key, b.base_run, b.base_step, least(b.steps, line.first_step, line.last_step)
         from pirn.runs b join line on b.id = line.base_run
     )
-    -- Run by run, so that no plan ever reads the journals of all runs.
+    -- A lateral join, run by run: any other plan might read the journals of all runs.
     select j.at, j.effect, j.body from line cross join lateral (
         select o.step, o.at, o.effect, o.body from pirn.journal o
           where o.run = line.key and o.step > after and o.step <= line.last_step order by o.step limit most
       ) j order by j.step limit most;
 end $$;
 
--- A content, then the one that it follows, and so on; so many of them. Nothing where it is not kept.
+-- Returns a content and its predecessors in the chain, up to `most`. Returns nothing if the content is not stored.
 create function pirn.chain(last bytea, most bigint) returns setof bytea language plpgsql as $$
 begin
   return query
@@ -505,14 +505,14 @@ begin
     select line.hash from line order by line.at limit most;
 end $$;
 
--- Those of these contents, and of the ones that they follow, that nothing needs any more: removed; their bytes.
+-- Deletes those of these contents, and of their predecessors, that no run or session needs. Returns the number of bytes.
 create function pirn.collect(candidates bytea[]) returns bigint language plpgsql as $$
 declare
   freed bigint := 0;
   more bigint;
 begin
   while cardinality(candidates) > 0 loop
-    -- From each candidate back to the first that something else follows; what is named, and all before it, stays.
+    -- From each candidate back to the first content that another one follows. A named content and its predecessors stay.
     with recursive line(origin, hash, follows, at) as (
       select c.hash, c.hash, c.follows, 0::bigint from pirn.contents c
         where c.hash = any(candidates) and not exists (select from pirn.contents f where f.follows = c.hash)
@@ -536,7 +536,7 @@ begin
   return freed;
 end $$;
 
--- Removes runs; one that others were forked from disappears, and goes with the last of them.
+-- Removes runs. A run that is the base of others is hidden, and deleted together with the last of them.
 create function pirn.remove(ids text[], out runs bigint, out bytes bigint) language plpgsql as $$
 declare
   r pirn.runs;

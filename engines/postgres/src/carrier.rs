@@ -1,8 +1,8 @@
-//! The connections on which commands are carried out.
+//! Connections that execute commands.
 //!
-//! Commits that wait are sent together, in one transaction, each whole or not at all; reads that wait too. While one connection waits for
-//! the server's disk, the next commits go by another. Where a connection is lost, what has no answer is sent again on the next one: a
-//! commit has a number, and takes effect once.
+//! Waiting commits are sent together in one transaction, and each is applied whole or refused; waiting reads are pipelined.
+//! While one connection waits for the server's disk, the other sends the next commits. When a connection is lost, unanswered
+//! commands are sent again on the next one: commits are numbered, so that a resent one takes effect once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::connect::{Connection, Server};
 use crate::fault::Fault;
 use crate::queue::{Ask, Carriers, Job};
 
-/// So many connections carry commits.
+/// Number of connections that execute commits.
 const WRITERS: usize = 2;
-/// So many commits are one transaction at most, and so many reads are asked together.
+/// Maximum number of commits in one transaction, and of pipelined reads.
 const TOGETHER: usize = 128;
-/// So often a command that was in another's way is tried.
+/// Maximum number of attempts of a command that fails by serialization conflicts or deadlocks.
 const TRIES: u32 = 20;
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LAST_DELAY: Duration = Duration::from_secs(1);
 
-/// Carries commands out until nobody can give any more.
+/// Executes commands until all senders are dropped.
 pub(crate) async fn carry_out(
     server: Server,
     patience: Duration,
@@ -58,7 +58,7 @@ pub(crate) async fn carry_out(
     );
 }
 
-/// Commands that wait, up to so many; none where none can come any more.
+/// Waits for at least one command and returns up to `most`; none once all senders are dropped.
 async fn waiting<T>(given: &Mutex<UnboundedReceiver<T>>, most: usize) -> Option<Vec<T>> {
     let mut given = given.lock().await;
     let mut taken = vec![given.recv().await?];
@@ -71,12 +71,12 @@ async fn waiting<T>(given: &Mutex<UnboundedReceiver<T>>, most: usize) -> Option<
     Some(taken)
 }
 
-/// One connection.
+/// Connection that executes one kind of command.
 struct Carrier {
     server: Server,
     connection: Option<Connection>,
     was_lost: bool,
-    /// A server that does not come back in so much time has failed.
+    /// Time for which commands are retried after the connection is lost.
     patience: Duration,
     meter: Arc<StoreMeter>,
 }
@@ -96,7 +96,7 @@ impl Carrier {
         }
     }
 
-    /// Asks without waiting in between; each that has no answer then once more, for itself.
+    /// Executes reads, pipelined. A read that fails is retried alone.
     async fn read(mut self, given: &Mutex<UnboundedReceiver<Box<dyn Ask>>>) {
         while let Some(mut reads) = waiting(given, TOGETHER).await {
             if let Ok(connection) = self.connected().await {
@@ -136,7 +136,7 @@ impl Carrier {
                     Ok(rows) => {
                         let answered = commits.iter_mut().zip(rows).map(|(commit, row)| commit.answered(&row));
                         let kept = answered.filter(|is_kept| *is_kept).count();
-                        // Before anybody is told: who was answered finds the write counted.
+                        // Counted before the answers are sent: a caller that has its answer sees the commit in the figures.
                         self.meter.durable(kept as u64);
                         return commits.iter_mut().for_each(Committing::tell);
                     }
@@ -148,7 +148,7 @@ impl Carrier {
                             return;
                         }
                     }
-                    // One of them is in the way: then each for itself.
+                    // One commit conflicts or fails and has aborted the transaction: send each alone.
                     Err(_) => break,
                 }
             }
@@ -191,7 +191,7 @@ impl Carrier {
             .ok_or_else(|| Fault::Lost("not connected".to_owned()))
     }
 
-    /// Waits until it can be tried again.
+    /// Waits before the next attempt, or returns the error of the last one.
     async fn again(&mut self, fault: Fault, tries: &mut Tries) -> Result<(), StoreError> {
         let file = Arc::clone(&self.server.name);
         let failed = |why| StoreError::Failed { file, run: None, why };
@@ -211,11 +211,11 @@ impl Carrier {
     }
 }
 
-/// Sends commits as one transaction. An error: none of them took effect, or all did.
+/// Sends commits as one transaction. After an error either no commit has taken effect, or every one has.
 async fn together(on: &Connection, commits: &[Committing]) -> Result<Vec<tokio_postgres::Row>, Fault> {
     on.prepared(crate::commit::SQL).await?;
     let sends = join_all(commits.iter().map(|commit| commit.send(on)));
-    // Polled in this order, they are sent in this order, and nobody waits in between.
+    // Futures are polled, and so sent, in this order. Pipelining saves a round trip for each commit.
     let (begun, rows, ended) = tokio::join!(biased; on.execute("BEGIN"), sends, on.execute("COMMIT"));
     let rows: Result<Vec<_>, Fault> = rows.into_iter().collect();
     begun?;

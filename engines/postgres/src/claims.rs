@@ -1,4 +1,4 @@
-//! The claims of this process: which runs it carries, how it keeps them, and what is next for it.
+//! Claims of this process: heartbeats, new claims, and polling for turns, requests, answers and ends of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,26 +15,26 @@ use crate::fault::Fault;
 use crate::read::Answer;
 use crate::reply::answer;
 
-/// An idle worker looks so often whether there is something for it.
+/// Interval at which an idle process polls for work; notifications shorten it.
 const POLL: Duration = Duration::from_millis(100);
-/// The same, where somebody waits for an answer or a turn.
+/// Poll interval while a call waits for an answer or a turn.
 const POLL_SOON: Duration = Duration::from_millis(20);
-/// So many runs are claimed at once: another worker may be idle too.
+/// Maximum number of runs claimed by one query. The rest stays for other idle processes.
 const AT_ONCE: usize = 8;
-/// A heartbeat is due when so much of a claim has passed.
+/// Number of heartbeats in one claim duration.
 const HEARTBEATS: u32 = 4;
 
-/// The claims that this process has, as it knows.
+/// Local view of this process's claims.
 pub(crate) struct Held {
-    /// Names this store's commits.
+    /// Id of this store in its commits.
     pub(crate) writer: String,
-    /// Names this process in its claims; no other has this name.
+    /// Unique name of this process in its claims.
     pub(crate) worker: String,
-    /// A claim lasts so long without a heartbeat.
+    /// Duration of a claim without a heartbeat.
     pub(crate) seconds: i32,
     number: AtomicI64,
     state: Mutex<State>,
-    /// Something is to be looked at.
+    /// Notified when the next poll is due at once.
     pub(crate) wake: Arc<Notify>,
 }
 
@@ -44,9 +44,9 @@ struct State {
     turns: Vec<Turn>,
     tells: Vec<Tell>,
     ends: Vec<End>,
-    /// Runs that this process carries at once, at most; it takes none over where that is 0.
+    /// Maximum number of runs owned by this process. At 0 the process takes over no runs.
     carries: usize,
-    /// There were more runs than were claimed: the next is claimed as soon as there is room.
+    /// The last query claimed its maximum: more runs may be waiting, and are claimed as soon as there is room.
     has_backlog: bool,
 }
 
@@ -54,24 +54,24 @@ struct State {
 struct Claim {
     id: String,
     is_lost: bool,
-    /// It was this process's then, for as long as a claim lasts.
+    /// Time of the request that last confirmed the claim. The claim is valid for a claim duration after it.
     known: Instant,
 }
 
-/// A run that waits for its turn.
+/// Call that waits for the turn of a run.
 struct Turn {
     session: String,
     run: String,
     answer: Option<oneshot::Sender<Result<(), StoreError>>>,
 }
 
-/// A run whose end somebody waits for.
+/// Call that waits for the end of a run.
 struct End {
     run: String,
     answer: Option<oneshot::Sender<Result<(), StoreError>>>,
 }
 
-/// A run that was told something in another process.
+/// Call that waits for the answer to a request to a run of another process.
 struct Tell {
     request: i64,
     answer: Option<oneshot::Sender<Result<Option<String>, StoreError>>>,
@@ -97,12 +97,12 @@ impl Held {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The claim that a write for this run names; also one that is lost, so that the write is refused.
+    /// Returns the claim of a write. A lost claim is returned too, so that the server refuses the write.
     pub(crate) fn claim_of(&self, run: &str) -> Option<String> {
         self.state().claims.get(run).map(|claim| claim.id.clone())
     }
 
-    /// A claim that was asked for at this time.
+    /// Records a claim. `asked` is the time of the request: the server's timer starts later, so the estimate is conservative.
     pub(crate) fn put(&self, run: &str, id: String, asked: Instant) {
         let claim = Claim {
             id,
@@ -116,14 +116,14 @@ impl Held {
         Duration::from_secs(u64::from(self.seconds.unsigned_abs()))
     }
 
-    /// True if no other process can have the run yet, or nobody is to have it.
+    /// True if the claim is certainly valid without a query. Also true for a run that this process has not claimed.
     pub(crate) fn surely_stands(&self, run: &str) -> bool {
         let state = self.state();
         let claim = state.claims.get(run);
         claim.is_none_or(|claim| !claim.is_lost && claim.known.elapsed() < self.lasts() / 4 * 3)
     }
 
-    /// A claim was extended by a request of this time.
+    /// Records that a request sent at `asked` extended the claim.
     fn extended(&self, run: &str, id: &str, asked: Instant) {
         let mut state = self.state();
         if let Some(claim) = state.claims.get_mut(run).filter(|claim| claim.id == id) {
@@ -140,10 +140,10 @@ impl Held {
         Some(claim.id)
     }
 
-    /// Marks a claim that is another's by now, and says so; true for the first who knows.
+    /// Marks a claim as lost and logs it. Returns true on the first call for the claim.
     pub(crate) fn lose(&self, run: &str) -> bool {
         let mut state = self.state();
-        // Whoever has it now waits for its turn.
+        // The new owner waits for the turn.
         state.turns.retain(|turn| turn.run != run);
         let claim = state.claims.get_mut(run);
         let is_first = claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true));
@@ -161,7 +161,7 @@ impl Held {
         self.wake.notify_one();
     }
 
-    /// The runs that are claimed.
+    /// Returns the ids of all claimed runs.
     pub(crate) fn runs(&self) -> Vec<String> {
         self.state().claims.keys().cloned().collect()
     }
@@ -191,7 +191,7 @@ impl Held {
         self.wake.notify_one();
     }
 
-    /// The claims to be kept, by their ids.
+    /// Returns the claims to extend, by claim id.
     fn alive(&self) -> BTreeMap<String, String> {
         let state = self.state();
         let alive = state.claims.iter().filter(|(_, claim)| !claim.is_lost);
@@ -199,13 +199,13 @@ impl Held {
     }
 }
 
-/// Keeps claims and makes new ones, until nobody waits for them any more.
+/// Maintains the claims and claims new runs, until the future is dropped.
 pub(crate) struct Keeper {
     pub(crate) server: Server,
     pub(crate) held: Arc<Held>,
     pub(crate) assignments: UnboundedSender<Assignment>,
     pub(crate) connection: Option<Connection>,
-    /// Requests that were handed on.
+    /// Requests that were forwarded to the engine and have no answer yet.
     pub(crate) asked: BTreeSet<i64>,
     pub(crate) last_heartbeat: Instant,
 }
@@ -231,7 +231,7 @@ impl Keeper {
                     }
                     delay = (delay * 2).min(Duration::from_secs(1));
                 }
-                // In another's way, or refused: the next look may go well.
+                // A conflict or a refusal concerns one query: the next poll may succeed.
                 Err(Fault::Again(why) | Fault::Failed(why) | Fault::Refused(why, _)) => {
                     tracing::warn!(server = &*self.server.name, why, "claims were not looked after");
                 }
@@ -244,7 +244,7 @@ impl Keeper {
     }
 
     fn assign(&self, assignment: Assignment) {
-        // Where nobody listens any more, the claim runs out.
+        // The receiver is gone with the engine: the claim expires.
         drop(self.assignments.send(assignment));
     }
 
@@ -308,12 +308,12 @@ impl Keeper {
         for row in rows {
             let (claim, is_lost): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
             not_extended.insert(claim.clone());
-            // The other ones were in use just now, and are looked at again soon.
+            // Rows of other claims were locked by commits: the heartbeat is not counted, and the next poll repeats it.
             is_kept &= is_lost;
             let Some(run) = claims.get(&claim).filter(|_| is_lost) else {
                 continue;
             };
-            // It may have ended, or been released, since.
+            // The run may have ended, or been released, since the list was made.
             if self.held.claim_of(run).as_ref() == Some(&claim) && self.held.lose(run) {
                 self.assign(Assignment::Lost(run.clone()));
             }
@@ -328,7 +328,7 @@ impl Keeper {
     }
 
     async fn requests(&mut self) -> Result<(), Fault> {
-        // One by one, so that no plan reads all runs for the few that are told something.
+        // A lateral join, request by request: any other plan might read all runs to find the few that have requests.
         let sql = "SELECT q.id, r.id, q.body FROM pirn.requests q CROSS JOIN LATERAL (SELECT r.id FROM pirn.runs r \
               JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state IN ('running', 'completed') AND a.claimed_by = $1 \
               WHERE r.key = q.run LIMIT 1) r \
@@ -347,7 +347,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// The number of runs that were claimed.
+    /// Claims up to `most` runs and returns the number of claimed runs.
     async fn claim_next(&mut self, most: usize) -> Result<usize, Fault> {
         let most = i32::try_from(most).unwrap_or(1);
         let sql = "SELECT claim, run FROM pirn.claim_next($1, $2, $3)";
@@ -360,7 +360,7 @@ impl Keeper {
         for row in rows {
             let (claim, run): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             if self.held.claim_of(&run).is_some() {
-                // It was this process's once, which has not let go of it yet.
+                // The run is claimed again while this process has not released its earlier, expired claim.
                 if self.held.lose(&run) {
                     self.assign(Assignment::Lost(run));
                 }
@@ -382,7 +382,7 @@ impl Keeper {
     async fn turns(&mut self) -> Result<(), Fault> {
         let waiting: Vec<(String, String)> = {
             let mut state = self.held.state();
-            // Who was cancelled waits no more.
+            // The receiver was dropped: the caller does not wait.
             state
                 .turns
                 .retain(|turn| turn.answer.as_ref().is_some_and(|answer| !answer.is_canceled()));
@@ -407,7 +407,7 @@ impl Keeper {
     async fn ends(&mut self) -> Result<(), Fault> {
         let waiting: Vec<String> = {
             let mut state = self.held.state();
-            // Whoever waits no longer is forgotten.
+            // The receiver was dropped: the caller does not wait.
             let waits = |end: &End| end.answer.as_ref().is_some_and(|answer| !answer.is_canceled());
             state.ends.retain(waits);
             state.ends.iter().map(|end| end.run.clone()).collect()
@@ -418,7 +418,7 @@ impl Keeper {
         let live = live?;
         let mut state = self.held.state();
         for end in &mut state.ends {
-            // Who came since was not asked for.
+            // The query did not ask for waiters that were added since.
             if waiting.contains(&end.run) && !live.contains(&end.run) {
                 answer(&mut end.answer, Ok(()));
             }
@@ -429,8 +429,9 @@ impl Keeper {
 
     async fn tells(&mut self) -> Result<(), Fault> {
         let waiting: Vec<i64> = self.held.state().tells.iter().map(|tell| tell.request).collect();
-        // One that is not carried any more is taken back in the same step. Whoever had a run that has ended answers yet: it may have
-        // ended with what it was told. No function asks for the claim: it would look later than the rest does.
+        // A request to a run without an owner is deleted in the statement that reads the answers, so that no late answer is
+        // lost. The owner of an ended run has up to 30 s to answer: the request may have ended the run. The claim is not checked
+        // by a function: that would see a later snapshot than the statement.
         let sql = "DELETE FROM pirn.requests q USING pirn.runs r WHERE q.run = r.key AND q.id = ANY($1) \
             AND (q.answer IS NOT NULL OR NOT EXISTS (SELECT FROM absurd.r_pirn a WHERE a.task_id = r.task \
                 AND a.state = 'running' AND a.claim_expires_at > absurd.current_time()) \
@@ -452,7 +453,7 @@ impl Keeper {
     }
 }
 
-/// The commands about claims.
+/// Commands on claims.
 impl Held {
     pub(crate) async fn claim(&self, on: &Connection, run: &str) -> Answer<()> {
         if self.claim_of(run).is_some() {
@@ -473,7 +474,7 @@ impl Held {
             Some("HELD") => {
                 let by: Option<String> = row.try_get(2)?;
                 if by.as_ref() == Some(&self.worker) {
-                    // It was claimed here, and the answer was lost with a connection: the claim runs out.
+                    // This process claimed the run, and lost the answer with a connection: that claim must expire first.
                     tracing::info!(
                         run_id = run,
                         "the run was claimed here, and is again when that has run out"
@@ -483,12 +484,12 @@ impl Held {
                 Ok(Err(StoreError::RunHeld { run, by }))
             }
             Some("NO_SUCH_RUN") => Ok(Err(StoreError::NoSuchRun { run })),
-            // Nobody writes to it any more.
+            // An ended run is not written any more, so it needs no claim.
             Some(_) | None => Ok(Ok(())),
         }
     }
 
-    /// Asks whether a claim still is this process's, and extends it.
+    /// Checks that a claim is valid, by extending it.
     pub(crate) async fn stands(&self, on: &Connection, run: &str) -> Answer<()> {
         let Some(claim) = self.claim_of(run) else {
             return Ok(Ok(()));
@@ -520,7 +521,7 @@ impl Held {
         Ok(Ok(()))
     }
 
-    /// Puts a request to a run that is carried; none where nobody carries it.
+    /// Stores a request to a run that has an owner; none if the run has no owner.
     pub(crate) async fn ask(on: &Connection, run: &str, body: &str) -> Answer<Option<i64>> {
         let sql = "WITH asked AS (INSERT INTO pirn.requests(run, body) SELECT key, $2 FROM pirn.runs \
             WHERE id = $1 AND pirn.claimant(task) IS NOT NULL RETURNING id) \

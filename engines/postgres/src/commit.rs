@@ -1,4 +1,4 @@
-//! One commit: as the server takes it, and its answer.
+//! Commit command: its SQL parameters and its answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,17 +20,17 @@ pub(crate) const SQL: &str = "SELECT code, name, expected, found_at, steps, new_
 
 pub(crate) const FAULTY: &str = "the server's answer is not what was asked for";
 
-/// A commit that waits for its answer.
+/// Commit that waits for its answer.
 pub(crate) struct Committing {
     commit: Commit,
-    /// Counts the commits of this store's.
+    /// Number of the commit; increases with each commit of this store.
     number: i64,
     held: Arc<Held>,
     location: Arc<str>,
-    /// The server's answer, until it is told.
+    /// Answer of the server, until it is sent to the caller.
     steps: Option<Result<u64, StoreError>>,
     given: Instant,
-    /// None once it is done.
+    /// Position among the commands of the run; none once the commit is done.
     pub(crate) lane: Option<Lane>,
     answer: Option<oneshot::Sender<Result<u64, StoreError>>>,
 }
@@ -55,7 +55,7 @@ impl Committing {
         }
     }
 
-    /// Asks the server for it. That it is refused is an answer.
+    /// Sends the commit. A refusal is an answer, not an error.
     pub(crate) async fn send(&self, on: &Connection) -> Result<Row, Fault> {
         let commit = &self.commit;
         let claim = match commit.follows {
@@ -100,7 +100,7 @@ impl Committing {
         rows.into_iter().next().ok_or_else(|| Fault::Failed(FAULTY.to_owned()))
     }
 
-    /// Takes the server's answer, to be told. True if the commit took effect.
+    /// Records the server's answer. Returns true if the commit took effect.
     pub(crate) fn answered(&mut self, row: &Row) -> bool {
         let steps = self.read(row).unwrap_or_else(|error| {
             Err(StoreError::Failed {
@@ -114,14 +114,14 @@ impl Committing {
         is_kept
     }
 
-    /// Tells whoever waits for it what the server has answered.
+    /// Sends the recorded answer to the caller.
     pub(crate) fn tell(&mut self) {
         if let Some(steps) = self.steps.take() {
             self.done(steps);
         }
     }
 
-    /// The next command of its run has its turn before anybody hears.
+    /// Sends the answer after the lane is free, so that the caller finds the next command of the run not blocked.
     fn done(&mut self, steps: Result<u64, StoreError>) {
         self.lane = None;
         answer(&mut self.answer, steps);
@@ -188,7 +188,7 @@ fn bytes(hash: &ContentHash) -> &[u8] {
     hash.as_bytes()
 }
 
-/// Everything of a commit that is short.
+/// Returns the small parts of a commit as one JSON parameter.
 fn small(commit: &Commit) -> Value {
     let mut small = json!({"run": commit.run});
     match &commit.follows {

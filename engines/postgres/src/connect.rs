@@ -1,4 +1,4 @@
-//! Connections to the server.
+//! Connections to the server, and connection errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,43 +13,43 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
 
 use crate::fault::Fault;
 
-/// The release of absurd's schema that this version calls.
+/// Release of absurd's schema that this version calls.
 pub(crate) const ABSURD: &str = "0.5.1";
-/// The layout of the schema `pirn` that it reads and writes.
+/// Version of the schema `pirn` that this version reads and writes.
 pub(crate) const LAYOUT: i32 = 3;
 
-/// Why there is no store.
+/// Reason why a connection or a setup failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectError {
-    /// The URL is none that PostgreSQL takes.
+    /// The URL is not a PostgreSQL URL.
     Url(String),
-    /// No server answers there, or it lets nobody in.
+    /// No server answers at the URL, or it refuses the login.
     Unreachable {
         /// The server.
         server: String,
         /// The reason.
         why: String,
     },
-    /// The database has no schema of Pirn's, or one of an earlier version: [`setup`](crate::setup) makes it, or brings it up to date.
+    /// The database has no schema `pirn`, or an earlier version of it: [`setup`](crate::setup) creates or upgrades it.
     NotSetUp {
         /// The server.
         server: String,
-        /// The version found; none where there is no schema.
+        /// Version found; none if there is no schema.
         layout: Option<i32>,
     },
-    /// The database has a schema of another version. Nothing was changed in it.
+    /// The database has a schema of another version. Nothing was changed.
     Version {
         /// The server.
         server: String,
-        /// The schema, the version found, the version expected.
+        /// Schema, version found, and version expected.
         why: String,
     },
-    /// `absurdctl` is not there, or did not make its schema.
+    /// The program `absurdctl` is missing or failed.
     Absurdctl {
         /// The reason.
         why: String,
     },
-    /// The server refused something else.
+    /// The server refused a request.
     Refused {
         /// The server.
         server: String,
@@ -94,11 +94,11 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// A server, as it was named.
+/// Address of a server.
 #[derive(Clone)]
 pub(crate) struct Server {
     config: Config,
-    /// Without user and password.
+    /// URL without user and password, for messages.
     pub(crate) name: Arc<str>,
 }
 
@@ -116,7 +116,7 @@ impl Server {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
-        // A server that is gone without a word is noticed.
+        // Detects a server that disappeared without closing the connection.
         config.tcp_user_timeout(Duration::from_secs(20));
         config.keepalives_idle(Duration::from_secs(20));
         config.application_name("pirn");
@@ -131,7 +131,7 @@ impl Server {
         Ok(Self { config, name })
     }
 
-    /// Connects. `heard` is told of every notification.
+    /// Opens a connection. `heard` is notified of every `NOTIFY`.
     pub(crate) async fn connect(&self, heard: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
         let connected = self.config.connect(NoTls).await;
         let (client, mut connection) = connected.map_err(|error| ConnectError::Unreachable {
@@ -139,7 +139,7 @@ impl Server {
             why: told(&error),
         })?;
         tokio::spawn(async move {
-            // An error of the connection is told to whoever waits for an answer on it.
+            // Errors of the connection are returned by the queries that wait on it.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let (AsyncMessage::Notification(_), Some(heard)) = (message, &heard) {
                     heard.notify_one();
@@ -150,13 +150,13 @@ impl Server {
             client,
             statements: Mutex::default(),
         };
-        // Whatever the server's default is, what is answered is on its disk.
+        // The server's default may be off: an answered commit must be on disk.
         let set = "SET synchronous_commit = on; SET client_encoding = 'UTF8'; SET search_path = pg_catalog";
         connection.execute(set).await.map_err(|fault| self.refused(fault))?;
         Ok(connection)
     }
 
-    /// The same, for a database that is set up.
+    /// Opens a connection and checks the versions of both schemas.
     pub(crate) async fn open(&self, heard: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
         let connection = self.connect(heard).await?;
         self.check(&connection).await?;
@@ -227,7 +227,7 @@ fn told(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// One connection, with what was prepared on it.
+/// Connection with its prepared statements.
 pub(crate) struct Connection {
     client: Client,
     statements: Mutex<BTreeMap<&'static str, Statement>>,
@@ -243,7 +243,7 @@ impl Connection {
         Ok(self.client.query(&statement, parameters).await?)
     }
 
-    /// Prepares it, once.
+    /// Prepares a statement on first use.
     pub(crate) async fn prepared(&self, sql: &'static str) -> Result<Statement, Fault> {
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(sql) {

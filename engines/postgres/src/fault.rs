@@ -1,16 +1,16 @@
-//! Why something that was asked of the server has no answer.
+//! Reasons why a command has no answer.
 
 use tokio_postgres::error::SqlState;
 
-/// Why a command was not carried out.
+/// Reason why a command failed.
 pub(crate) enum Fault {
-    /// The connection is gone, and with it whether the command took effect: it is asked again on the next.
+    /// The connection was lost; whether the command took effect is unknown. It is sent again on the next connection.
     Lost(String),
-    /// It was in another's way, and took no effect: it is asked again.
+    /// Serialization conflict: the command had no effect and is retried.
     Again(String),
-    /// The schema's own refusal, by its code and the name it is about.
+    /// Refusal by the schema `pirn`: a code, and the name of the object.
     Refused(String, String),
-    /// The server's refusal.
+    /// Other error of the server.
     Failed(String),
 }
 

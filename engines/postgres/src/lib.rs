@@ -1,9 +1,9 @@
-//! Runs in PostgreSQL, for any number of workers.
+//! Store in PostgreSQL, shared by any number of processes.
 //!
-//! A run is one task of [absurd](https://github.com/earendil-works/absurd)'s queue `pirn`: whoever has the claim on the task
-//! carries the run, extends the claim while it lives, and names it in every write. Once a claim has run out the next worker
-//! takes the run over, and a write that still names the old claim is refused. What a run was told, its contents, sessions,
-//! snapshots and timers lie in a schema of their own, `pirn`.
+//! A run is one task of [absurd](https://github.com/earendil-works/absurd)'s queue `pirn`. The process that holds the claim on
+//! the task owns the run, extends the claim by heartbeats, and names it in every write. When a claim has expired, another
+//! process takes the run over, and writes with the old claim are refused. Journals, contents, sessions,
+//! snapshots and timers are stored in the schema `pirn`.
 //!
 //! ```no_run
 //! use pirn_postgres::{PostgresOptions, PostgresStore, setup};

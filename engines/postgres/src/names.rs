@@ -1,4 +1,4 @@
-//! Names that all processes agree on.
+//! Names with one value each, shared by all processes.
 
 use crate::connect::Connection;
 use crate::fault::Fault;

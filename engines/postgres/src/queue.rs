@@ -1,4 +1,4 @@
-//! Commands on their way to the server: those of one run in the order given, those of different runs side by side.
+//! Queue of commands: those of one run are sent in FIFO order, those of different runs concurrently.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::reply::answer;
 
-/// A command, in its place among those of the same run.
+/// Command with its position among those of its run.
 pub(crate) enum Job {
     Commit(Box<Committing>),
-    /// It changes nothing: those that wait are asked together.
+    /// Command that changes nothing. Waiting reads are pipelined.
     Read(Box<dyn Ask>),
     Ask(Box<dyn Ask>),
 }
@@ -30,7 +30,7 @@ impl Job {
         }
     }
 
-    /// Itself, once it is its turn.
+    /// Waits for the turn of the command.
     async fn in_turn(mut self) -> Self {
         if let Some(lane) = self.lane() {
             lane.turn().await;
@@ -39,7 +39,7 @@ impl Job {
     }
 }
 
-/// Something that is asked of the server, again where its answer was lost.
+/// Query that may be sent again after its answer was lost.
 pub(crate) trait Ask: Send {
     fn ask<'a>(&'a mut self, on: &'a Connection) -> BoxFuture<'a, Result<(), Fault>>;
     fn fail(&mut self, error: StoreError);
@@ -48,13 +48,13 @@ pub(crate) trait Ask: Send {
 
 struct Asked<T, F> {
     ask: F,
-    /// None once it is done.
+    /// Position among the commands of the run; none once the query is done.
     lane: Option<Lane>,
     answer: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
 
 impl<T, F> Asked<T, F> {
-    /// The next command of its run has its turn before anybody hears.
+    /// Sends the answer after the lane is free, so that the caller finds the next command of the run not blocked.
     fn answered(&mut self, result: Result<T, StoreError>) {
         self.lane = None;
         answer(&mut self.answer, result);
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// The way in.
+/// Sender of commands.
 #[derive(Clone)]
 pub(crate) struct Queue {
     pub(crate) jobs: UnboundedSender<Job>,
@@ -93,7 +93,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Gives a command.
+    /// Enqueues a query in the lane of its extent.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         job: fn(Box<dyn Ask>) -> Job,
@@ -115,7 +115,7 @@ impl Queue {
         answered: oneshot::Receiver<Result<T, StoreError>>,
     ) -> Pending<T> {
         let name = Arc::clone(&self.name);
-        // Where the thread is gone, nobody answers.
+        // If the thread has ended, the command and its sender are dropped, and the answer is `Stopped`.
         drop(self.jobs.send(job));
         Box::pin(async move {
             answered.await.unwrap_or_else(|_| {
@@ -128,7 +128,7 @@ impl Queue {
     }
 }
 
-/// The ways to the connections, one for each kind of command.
+/// Senders to the connections, one for each kind of command.
 pub(crate) struct Carriers {
     pub(crate) commits: UnboundedSender<Committing>,
     pub(crate) reads: UnboundedSender<Box<dyn Ask>>,
@@ -137,7 +137,7 @@ pub(crate) struct Carriers {
 
 impl Carriers {
     fn take(&self, job: Job) {
-        // They are there for as long as this is.
+        // The receivers live as long as `carry_out`, which owns this.
         match job {
             Job::Commit(commit) => drop(self.commits.send(*commit)),
             Job::Read(read) => drop(self.reads.send(read)),
@@ -145,7 +145,7 @@ impl Carriers {
         }
     }
 
-    /// Hands on each command when it is its turn, until nobody can give any more.
+    /// Forwards each command when it is its turn, until all senders are dropped.
     pub(crate) async fn hand_on(self, mut given: UnboundedReceiver<Job>) {
         let mut waiting = FuturesUnordered::new();
         loop {

@@ -1,4 +1,4 @@
-//! Commands that are no commits.
+//! Queries other than commits.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio_postgres::Row;
 use crate::connect::Connection;
 use crate::fault::Fault;
 
-/// The answer to a command: the store's refusal is one too.
+/// Answer to a query. A refusal by the store is an answer too.
 pub(crate) type Answer<T> = Result<Result<T, StoreError>, Fault>;
 
-/// As many as a query may ask for.
+/// Converts a limit to a `bigint`.
 fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -65,7 +65,7 @@ pub(crate) async fn run(on: &Connection, id: &str) -> Answer<Option<Run>> {
     Ok(Ok(rows.first().map(run_of).transpose()?))
 }
 
-/// Runs of some statuses after a place; `$and` restricts them further, by `$6`.
+/// SQL of a page of runs with some statuses after a position; `$and` is a further condition on `$6`.
 macro_rules! listed {
     ($and:literal, $is_after:literal, $order:literal) => {
         concat!(
@@ -254,7 +254,7 @@ pub(crate) async fn remove_session(on: &Connection, id: &str) -> Answer<bool> {
     Ok(Ok(row.try_get(0)?))
 }
 
-/// A status as it is kept.
+/// Returns the stored number of a status.
 pub(crate) fn status_code(status: RunStatus) -> i16 {
     let place = RunStatus::ALL.iter().position(|known| *known == status);
     place.and_then(|place| i16::try_from(place).ok()).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! The answer to whoever gave a command.
+//! Replies to callers.
 
 use futures::channel::oneshot;
 
-/// Answers whoever still waits.
+/// Sends a reply, once. The receiver may be gone.
 pub(crate) fn answer<T>(to: &mut Option<oneshot::Sender<T>>, with: T) {
     if let Some(to) = to.take() {
         drop(to.send(with));

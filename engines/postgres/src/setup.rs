@@ -1,4 +1,4 @@
-//! The schemas in the database.
+//! Setup and upgrade of the database schemas.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -8,14 +8,16 @@ use crate::thread;
 
 const PIRN_SQL: &str = include_str!("../sql/pirn.sql");
 
-/// Makes the schemas `absurd` and `pirn` in a database, and absurd's queue `pirn`; what is there stays. A schema `pirn` of an earlier
-/// version is brought up to date, with all runs in it, once no other process is connected to it. True if anything was
-/// made. Several at a time do it once. `absurdctl` is the program of that name (PyPI, 0.5.1), which makes the first by `psql`; it is
-/// run only where that schema is not there.
+/// Creates the schemas `absurd` and `pirn` and absurd's queue `pirn` in a database. Existing schemas and their data stay. A schema
+/// `pirn` of an earlier version is upgraded if no other process is connected to it. Returns true if anything was created or
+/// upgraded. Concurrent calls run one after another.
+///
+/// `absurdctl` is the program of that name (PyPI, 0.5.1), which creates its schema by `psql`. It runs only if that schema is
+/// missing.
 ///
 /// # Errors
-/// The program is not there or fails, the server does not answer or lets nobody make a schema, the database's encoding is not UTF-8,
-/// a schema of a later version is there, or processes use one of an earlier version: then nothing is changed.
+/// The program is missing or fails, the server does not answer or refuses to create a schema, the database's encoding is not UTF-8,
+/// the schema has a later version, or processes use an earlier version. Nothing is changed in `pirn` then.
 pub fn setup(url: &str, absurdctl: impl AsRef<OsStr>) -> Result<bool, ConnectError> {
     let server = Server::parse(url)?;
     let absurdctl = absurdctl.as_ref().to_owned();
@@ -31,7 +33,7 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
     let execute = async |sql: &str| on.execute(sql).await.map_err(|fault| server.refused(fault));
     let encoding: String = server.one(&on, "SELECT current_setting('server_encoding')").await?;
     server.expect_encoding(&encoding)?;
-    // Until this connection ends.
+    // Held until this connection closes: serializes concurrent setups.
     execute("SELECT pg_advisory_lock(7049, 0)").await?;
     let mut is_made = false;
     if server
@@ -41,7 +43,7 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
         make_absurd(url, absurdctl)?;
         is_made = true;
     }
-    // Not before: a transaction does not see the schema that another made meanwhile, once it has looked for it.
+    // Started after the lock: a transaction does not see a schema that was created after its first catalog lookup.
     execute("BEGIN").await?;
     let absurd: String = server.one(&on, "SELECT absurd.get_schema_version()").await?;
     server.expect("absurd", &*absurd, ABSURD)?;
@@ -61,12 +63,12 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
     Ok(is_made)
 }
 
-/// Has absurd's own program make its schema, by a connection of its own.
+/// Runs absurd's program, which opens its own connection.
 fn make_absurd(url: &str, absurdctl: &OsStr) -> Result<(), ConnectError> {
     let failed = |why: String| ConnectError::Absurdctl { why };
     let output = Command::new(absurdctl)
         .arg("init")
-        // Not among the arguments, which others see: it may have a password.
+        // In the environment, because other users can read arguments and the URL may contain a password.
         .env("ABSURD_DATABASE_URL", url)
         .stdin(Stdio::null())
         .output()
@@ -79,7 +81,7 @@ fn make_absurd(url: &str, absurdctl: &OsStr) -> Result<(), ConnectError> {
 }
 
 impl Server {
-    /// Refuses while processes work with an earlier layout: they call functions that would be there no more.
+    /// Fails while processes are connected that use an earlier layout: the upgrade drops functions that they call.
     async fn expect_nobody(&self, on: &Connection, layout: i32) -> Result<(), ConnectError> {
         const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
             AND application_name = 'pirn' AND pid <> pg_backend_pid() AND NOT EXISTS ( \

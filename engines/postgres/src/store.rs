@@ -1,4 +1,4 @@
-//! The store.
+//! `PostgresStore`: the implementation of `Store` and `Claims`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::connect::{ConnectError, Server};
 use crate::queue::{Job, Queue};
 use crate::{carrier, names, read, thread};
 
-/// Settings of a [`PostgresStore`].
+/// Options of a [`PostgresStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// A claim lasts so long without a heartbeat (default 30 s): after that another worker takes over the run of one that has
-    /// died or stands still. Whole seconds, at least 1.
+    /// Duration of a claim without a heartbeat (default 30 s). After it, another process takes over the runs of a process that has
+    /// died or hangs. Whole seconds, at least 1.
     pub claim: Duration,
-    /// The name of this process in its claims, for people (default: its process id).
+    /// Label of this process in its claims, for error messages (default: its process id).
     pub name: Option<String>,
-    /// A server that does not come back in so much time has failed: the runs here end with `STORE_ERROR`, and stay in the
-    /// store (default 60 s).
+    /// Retry time for an unreachable server (default 60 s). When it is over, the runs in this process end with `STORE_ERROR`;
+    /// their stored state stays resumable.
     pub patience: Duration,
 }
 
@@ -45,21 +45,21 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The time that a claim lasts without a heartbeat.
+    /// Sets the duration of a claim without a heartbeat.
     #[must_use]
     pub fn claim(mut self, lasts: Duration) -> Self {
         self.claim = lasts;
         self
     }
 
-    /// The name of this process.
+    /// Sets the label of this process.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The time that a server may be away.
+    /// Sets the time for which an unreachable server is retried.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -67,7 +67,7 @@ impl PostgresOptions {
     }
 }
 
-/// Runs in a database that several processes share. Dropping it waits for every command that was given.
+/// Store in a database that several processes share. Dropping it waits for all pending commands.
 pub struct PostgresStore {
     queue: Option<Queue>,
     held: Arc<Held>,
@@ -78,7 +78,7 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to a database that [`setup`](crate::setup) has made ready. Waits for the server.
+    /// Connects to a database that [`setup`](crate::setup) has prepared. Blocks until the server has answered.
     ///
     /// # Errors
     /// The server does not answer, or its schema is missing or of another version.
@@ -95,7 +95,7 @@ impl PostgresStore {
         })
         .map_err(failed)??;
         let name = options.name.unwrap_or_else(|| format!("pid {}", std::process::id()));
-        // No two processes have one name.
+        // Makes the name unique among processes.
         let worker = format!("{name} {}", &writer[..8]);
         let seconds = i32::try_from(options.claim.as_secs().max(1)).unwrap_or(i32::MAX);
         let held = Arc::new(Held::new(writer, worker, seconds));
@@ -132,7 +132,7 @@ impl PostgresStore {
         })
     }
 
-    /// The name of this process, as it is in its claims.
+    /// Returns the unique name of this process in its claims.
     pub fn worker(&self) -> &str {
         &self.held.worker
     }
@@ -151,7 +151,7 @@ impl Drop for PostgresStore {
         for run in self.held.runs() {
             Claims::release(self, &run, 0);
         }
-        // The last that can give a command: the thread ends when all are done.
+        // The last sender: the thread ends when all commands are done.
         self.queue = None;
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -168,7 +168,7 @@ impl std::fmt::Debug for PostgresStore {
     }
 }
 
-/// Gives a command whose parts are moved to the store's thread.
+/// Enqueues a query; its parameters are moved to the store's thread.
 macro_rules! ask {
     ($store:expr, $extent:expr, |$on:ident| $asking:expr) => {
         ask!($store, Job::Ask, $extent, |$on| $asking)
@@ -181,14 +181,14 @@ macro_rules! ask {
     };
 }
 
-/// The same, for one that changes nothing.
+/// Enqueues a query that changes nothing.
 macro_rules! read {
     ($store:expr, $extent:expr, |$on:ident| $asking:expr) => {
         ask!($store, Job::Read, $extent, |$on| $asking)
     };
 }
 
-/// A lane that no run has: its id has no 0 in it.
+/// Returns a lane that no run uses: run ids contain no NUL.
 fn lane_of_name(name: &str) -> String {
     format!("\0{name}")
 }
@@ -212,7 +212,7 @@ impl Store for PostgresStore {
             Ok(queue) => queue,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
-        // What it is forked from may be under way.
+        // An earlier commit of the base may be pending: the fork waits for all lanes.
         let is_fork = matches!(&commit.follows, Follows::Start(new) if new.base.is_some());
         let extent = if is_fork { Extent::All } else { Extent::Run(&commit.run) };
         let lane = queue.lanes.enter(extent);
@@ -346,7 +346,7 @@ impl Claims for PostgresStore {
             let (run, held) = (Arc::clone(&of), Arc::clone(&held));
             Box::pin(async move { held.release(on, &run, after_ms).await })
         });
-        // It takes effect though nobody waits for it.
+        // The command is executed although its future is dropped.
         drop(released);
     }
 
@@ -403,7 +403,7 @@ impl Claims for PostgresStore {
             let answer = Arc::clone(&answer);
             Box::pin(async move { Held::answer(on, request, &answer).await })
         });
-        // Whoever asked looks for it.
+        // The future is not needed: the requester polls for the answer.
         drop(answered);
     }
 

@@ -1,4 +1,4 @@
-//! The store's own thread: what waits for the server lives there, whoever asked for it.
+//! Thread of the store: its tasks run there, independent of the runtimes of callers.
 
 use std::future::Future;
 use std::thread::{Builder, JoinHandle};
@@ -8,7 +8,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
     built.map_err(|error| error.to_string())
 }
 
-/// Runs it to its end on a thread of its own, because the caller's may be of a runtime, where nobody may block.
+/// Runs a future on a separate thread: the caller may be on a tokio worker, where blocking panics.
 pub(crate) fn block_on<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| Ok::<_, String>(runtime()?.block_on(work)));
@@ -16,7 +16,7 @@ pub(crate) fn block_on<T: Send>(work: impl Future<Output = T> + Send) -> Result<
     })
 }
 
-/// Runs it until it ends.
+/// Starts a thread that runs a future.
 pub(crate) fn start(work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<()>, String> {
     let runtime = runtime()?;
     let started = Builder::new()

@@ -1,20 +1,20 @@
-//! A PostgreSQL server for one test, from the programs that are installed here.
+//! Starts a PostgreSQL server for one test, from the installed programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A server in a folder of its own, on a socket there. Dropping it ends it.
+/// Server with data and socket in a temporary folder. Dropping it ends it.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
     absurdctl: PathBuf,
     databases: AtomicU32,
-    /// Settings beside its own, as arguments.
+    /// Additional settings, as arguments.
     settings: &'static str,
 }
 
-/// The newest programs of Debian's packages; none where there are none.
+/// Returns the folder of the newest Debian package; none if there is no package.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let found = versions.filter_map(|version| {
@@ -26,7 +26,7 @@ fn programs() -> Option<PathBuf> {
     found.max().map(|(_, programs)| programs)
 }
 
-/// absurd's own program, installed by a script; none, and says why on stderr, where it cannot be.
+/// Returns the path of `absurdctl`, installed by a script; none, with a message on stderr, if that fails.
 fn absurdctl() -> Option<PathBuf> {
     let mut root = Path::new(env!("CARGO_MANIFEST_DIR"));
     while !root.join("tests/servers/setup-absurd").exists() {
@@ -46,13 +46,13 @@ fn is_root() -> bool {
 }
 
 impl Server {
-    /// Starts one; none, and says why on stderr, where PostgreSQL is not installed.
+    /// Starts a server; none, with a message on stderr, if PostgreSQL is not installed.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn start() -> Option<Self> {
         Self::with("")
     }
 
-    /// The same, for tests that cut no power: it does not wait for its disk.
+    /// Starts a server without fsync, for tests that simulate no power cut.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn start_unsynced() -> Option<Self> {
         Self::with("-c fsync=off")
@@ -97,7 +97,7 @@ impl Server {
         self.folder.path()
     }
 
-    /// One of its programs, as a user who may run it.
+    /// Runs a program of PostgreSQL, as an unprivileged user.
     fn program(&self, name: &str, arguments: &[&str]) -> Output {
         let program = self.programs.join(name);
         let mut command = if is_root() {
@@ -107,7 +107,7 @@ impl Server {
         } else {
             Command::new(program)
         };
-        // A server that is started keeps what it inherits.
+        // Output goes to a file: the started server inherits it and would hold a pipe open.
         let log = self.folder.path().join(format!("{name}.out"));
         let out = std::fs::File::create(&log).expect("a log");
         let status = command
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// Starts it, after it was stopped.
+    /// Starts the process.
     pub(crate) fn go(&self) {
         let (data, log) = (self.data(), self.folder.path().join("log").display().to_string());
         let options = format!(
@@ -138,14 +138,14 @@ impl Server {
         assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
     }
 
-    /// Ends it as a power cut would.
+    /// Stops the server without a shutdown checkpoint, like a power cut.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn kill(&self) {
         let stopped = self.program("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
         assert!(stopped.status.success());
     }
 
-    /// Carries a command out in a database.
+    /// Executes SQL in a database.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn sql(&self, url: &str, command: &str) {
         if let Err(why) = self.try_sql(url, command) {
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// The same; the server's refusal where it refuses.
+    /// Executes SQL, or returns the server's error.
     pub(crate) fn try_sql(&self, url: &str, command: &str) -> Result<(), String> {
         let done = self.program("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-c", command, url]);
         if done.status.success() {
@@ -167,18 +167,18 @@ impl Server {
         format!("postgres://postgres@{socket}/{database}")
     }
 
-    /// Makes the schemas in a database.
+    /// Creates the schemas in a database.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn set_up(&self, url: &str) -> bool {
         self.try_set_up(url).expect("is set up")
     }
 
-    /// The same; why not, where it can not be.
+    /// Creates the schemas, or returns the error.
     pub(crate) fn try_set_up(&self, url: &str) -> Result<bool, pirn_postgres::ConnectError> {
         pirn_postgres::setup(url, &self.absurdctl)
     }
 
-    /// The URL of a new, empty database.
+    /// Creates an empty database and returns its URL.
     pub(crate) fn database(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let socket = self.socket().display().to_string();

@@ -1,4 +1,4 @@
-//! Databases that were set up by an earlier version.
+//! Upgrades of databases with an earlier layout.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use pirn_store::{Claims as _, Store};
 use crate::server::Server;
 use crate::{begin, open, step};
 
-/// A database as the first layout had it, with a run of two steps that nobody carries.
+/// Creates a database of layout 1 with an orphaned run of two steps.
 fn first_layout(server: &Server) -> String {
     let url = server.database();
     server.set_up(&url);
@@ -37,7 +37,7 @@ fn a_database_of_the_first_layout_is_refused_until_it_is_brought_up_to_date_with
     let kept = block_on(store.journal("kept", 0, 10)).expect("is read");
     let bodies: Vec<&str> = kept.iter().map(|record| &*record.body).collect();
     assert_eq!(bodies, ["one", "two"]);
-    // What came later is there too: a column, a table, and all functions.
+    // These calls use a column, a table and functions of later layouts.
     block_on(store.claim("kept")).expect("is free");
     assert_eq!(block_on(store.commit(step("kept", 2))), Ok(3));
     store.release("kept", 1_000);
@@ -57,13 +57,13 @@ fn a_database_is_not_brought_up_to_date_under_the_feet_of_a_process() {
     let options = PostgresOptions::default().patience(Duration::ZERO);
     let store = PostgresStore::connect(&url, options).expect("connects");
     begin(&store, "run");
-    // The process is connected, and the layout what it was before the next.
+    // The store stays connected, and the layout is set back to an earlier one.
     server.sql(&url, "UPDATE pirn.layout SET version = 1");
     let refused = server.try_set_up(&url).expect_err("somebody works with it");
     assert_eq!(refused.code(), "WRONG_SCHEMA", "{refused}");
     server.has(&url, "(SELECT version FROM pirn.layout) = 1");
     drop(store);
-    // The server notices that the connections are gone when it comes to it.
+    // `pg_stat_activity` lists closed connections for a short time.
     let until = Instant::now() + Duration::from_secs(20);
     let mut made = server.try_set_up(&url);
     while made.is_err() && Instant::now() < until {

@@ -1,4 +1,4 @@
-//! The store in PostgreSQL, against a real server.
+//! Tests of the store against a real server.
 #![allow(clippy::disallowed_methods, reason = "a server lives by the real clock")]
 
 mod layouts;
@@ -19,7 +19,7 @@ fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")
 }
 
-/// Begins a run that is carried where it begins.
+/// Starts a run that this store owns.
 fn begin(store: &PostgresStore, run: &str) {
     let definition = Content::new("{}");
     let mut new = NewRun::new("flow", definition.hash(), 1);
@@ -36,7 +36,7 @@ fn asserted(condition: &str) -> String {
 }
 
 impl Server {
-    /// Fails where the database does not have it so.
+    /// Fails if a condition is false in the database.
     fn has(&self, url: &str, condition: &str) {
         self.sql(url, &asserted(condition));
     }

@@ -1,4 +1,4 @@
-//! Processes that stood still for longer than their claims last.
+//! Processes that were paused for longer than their claims last.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn a_process_is_told_that_another_has_its_run_though_it_writes_nothing() {
     assert_eq!(block_on(first.stands("nobody's")), Ok(()));
     let until = Instant::now() + Duration::from_secs(30);
     loop {
-        // As if it had run out: the first process extends it all the time.
+        // Expires the claim in the database: the first process still runs and extends it by heartbeats.
         server.sql(
             &url,
             "UPDATE absurd.r_pirn SET claim_expires_at = absurd.current_time() - interval '1 second' WHERE state = 'running'",

@@ -1,4 +1,4 @@
-//! Rows that the server reads per query.
+//! Number of rows that queries read.
 
 use futures::executor::block_on;
 use pirn_store::{Commit, Record, Store as _};
@@ -28,7 +28,7 @@ fn whoever_reads_a_run_reads_nothing_of_the_journals_of_others() {
         assert_eq!(read.len() as u64, STEPS);
     }
     drop(store);
-    // A connection says what it read when it ends, which is when the server comes to it.
+    // A backend reports its statistics when it exits, some time after the connection was closed.
     let read =
         |column: &str| format!("(SELECT {column} FROM pg_stat_user_tables WHERE relid = 'pirn.journal'::regclass)");
     let is_told = format!("{} >= {}", read("idx_tup_fetch + seq_tup_read"), RUNS * STEPS);

@@ -1,4 +1,4 @@
-//! Runs that do not go on.
+//! Delays of runs that do not progress.
 
 use futures::executor::block_on;
 use pirn_store::{Assignment, Claims as _, Store as _};
@@ -15,7 +15,7 @@ fn a_run_that_does_not_go_on_is_offered_later_and_later_and_at_once_to_whoever_a
     begin(&store, "stuck");
     let is_offered_after = |seconds: u32| {
         store.release("stuck", 5_000);
-        // Given after that for the same run, it is answered after that.
+        // Commands of one run are executed in FIFO order: the release is done when this read returns.
         block_on(store.run("stuck")).expect("is read");
         let from_now = "SELECT extract(epoch FROM available_at - absurd.current_time()) FROM absurd.r_pirn WHERE state = 'sleeping'";
         server.has(&url, &format!("({from_now}) BETWEEN 0.4 * {seconds} AND {seconds}"));
@@ -24,14 +24,14 @@ fn a_run_that_does_not_go_on_is_offered_later_and_later_and_at_once_to_whoever_a
     for seconds in [5, 10, 20, 40, 80, 160, 300, 300] {
         is_offered_after(seconds);
     }
-    // It went on for more than an hour.
+    // Simulates an hour without a put-off, which resets the delay.
     server.sql(
         &url,
         "UPDATE pirn.runs SET returned_at = returned_at - interval '61 minutes'",
     );
     is_offered_after(5);
     is_offered_after(10);
-    // One that is handed on is offered at once.
+    // A release without a delay offers the run at once.
     let other = open(&url);
     other.carry(8);
     store.release("stuck", 0);
