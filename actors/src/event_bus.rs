@@ -1,9 +1,9 @@
-//! The event bus of an arbiter: numbers what happened there, run by run, and hands it to whoever listens.
+//! The event bus of an arbiter: numbers the events of each run and delivers them to subscribers, waits and the trigger matcher.
 //!
-//! A subscriber is a bounded buffer. A full one never holds the bus up: what does not fit is counted, and the
-//! subscriber is told how many it missed before the next event it gets.
+//! Each subscriber has a bounded buffer, and a full one never blocks the bus. Events that do not fit are dropped and counted; the
+//! subscriber receives the count before its next event.
 //!
-//! Once the trigger matcher is gone, no trigger fires any more: nobody waits for one, and runs end as without triggers.
+//! If the trigger matcher panics, triggers stop firing. Runs then end as if they had no triggers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::SupervisorMsg;
 
-/// The most events that the trigger matcher is told of in one message.
+/// Maximum number of events in one message to the trigger matcher.
 const TOGETHER: usize = 16;
 
 pub(crate) struct EventBusActor {
@@ -32,16 +32,16 @@ pub(crate) struct EventBusActor {
     /// True if the engine's runs are durable.
     keeps_runs: bool,
     interest: Rc<Interest>,
-    /// Of its own mailbox.
+    /// Counts the messages in the bus's mailbox.
     backlog: Rc<Backlog>,
     bus: BusSender,
-    /// None once it is gone.
+    /// None once the matcher has stopped.
     matcher: Option<MatcherSender>,
-    /// The last sequence of each run that raised something.
+    /// Last sequence of each run with events.
     sequences: BTreeMap<Arc<str>, u64>,
     listeners: Listeners,
     waiters: EventWaiters,
-    /// Raised, and watched by triggers: the matcher is told of them next.
+    /// Events that triggers watch, collected for the next message to the matcher.
     watched: Vec<Arc<Event>>,
 }
 
@@ -69,7 +69,7 @@ impl EventBusActor {
         }
     }
 
-    /// A run that is kept numbers its events itself, all of them; the others' are numbered here, with what follows from them.
+    /// Raises an event. Durable runs number all of their events; events of other runs are numbered here.
     fn raise(&mut self, sequence: Option<u64>, source: Source, raised: RaisedEvent) {
         let last = match self.sequences.get_mut(&source.run_id) {
             Some(last) => last,
@@ -88,7 +88,7 @@ impl EventBusActor {
         }
     }
 
-    /// Tells the matcher of the events that were raised since this was last done.
+    /// Sends the collected events to the matcher.
     fn have_matched(&mut self) {
         let events = match self.watched.len() {
             0 => return,
@@ -100,7 +100,7 @@ impl EventBusActor {
         }
     }
 
-    /// Says which events are no longer kept for WAIT nodes, where somebody listens.
+    /// Raises an event for each event that is dropped from the buffer of a WAIT node, if it has listeners.
     fn say_dropped(&mut self, dropped: Vec<RaisedEvent>, event: &Event) {
         for dropped in dropped {
             if self.keeps_runs || self.is_heard(&event.run_id, dropped.event_type) {
@@ -110,7 +110,7 @@ impl EventBusActor {
                     thread_id: Arc::clone(&event.thread_id),
                     timestamp: event.timestamp,
                 };
-                // It is as deep in a chain of triggers as what it follows from.
+                // The dropped event has the trigger depth of its cause, which bounds chains of triggers.
                 self.follow_up(source, dropped.at_depth(event.raised.trigger_depth));
             }
         }
@@ -120,7 +120,7 @@ impl EventBusActor {
         self.listeners.hand_on(event, &self.interest);
     }
 
-    /// Only who comes back to this run hears its events once more.
+    /// Replays the events of a resumed run to its private subscribers only: subscribers to all runs received them before.
     fn resumed(&mut self, resumed: ResumedEvents) {
         self.sequences.insert(Arc::clone(&resumed.run_id), resumed.sequence);
         for event in &resumed.events {
@@ -137,8 +137,8 @@ impl EventBusActor {
         }
     }
 
-    /// An event that follows from another, because of a trigger. Where runs are kept it is for the run to raise it: it is one
-    /// of the events that the run raises again in another process.
+    /// Raises an event caused by a trigger. A durable run raises it itself: it becomes an input and thus is replayed in another
+    /// process.
     fn follow_up(&mut self, source: Source, event: RaisedEvent) {
         if self.keeps_runs {
             let follow_up = FollowUp {
@@ -149,7 +149,7 @@ impl EventBusActor {
             if self.engine.tell_run(&source.run_id, SupervisorMsg::Tell(told)).is_ok() {
                 return;
             }
-            // Of a run that is not there to keep it nothing more is told.
+            // The run is gone, so the event cannot be recorded and is dropped.
         } else if !self.is_heard(&source.run_id, event.event_type) {
             return;
         } else if self.sequences.contains_key(&source.run_id) {
@@ -169,7 +169,7 @@ impl EventBusActor {
         self.listeners.add(subscriber, &self.interest);
     }
 
-    /// Has the matcher handle what the run has raised; as often as that raises more, or `rounds` times.
+    /// Makes the matcher handle the run's events; repeats while that raises more events, at most `rounds` times.
     fn quiesce(&self, run_id: Arc<str>, rounds: u32, answer: Answer<()>) {
         match &self.matcher {
             Some(matcher) if rounds > 0 => matcher.do_send(MatcherMsg::Quiesce(Quiesce {
@@ -188,9 +188,9 @@ impl EventBusActor {
             self.waiters.end_all(&run_id);
         }
         let bus = self.bus.clone();
-        // Also where the matcher is gone before it could answer.
+        // Runs also if the matcher drops the answer, so the run is closed in any case.
         let close = Answer::new(move |_| bus.do_send(BusMsg::Close(ended)));
-        // A chain of triggers has an end, so the rounds do.
+        // Trigger chains have a depth limit, so the number of rounds is finite.
         self.quiesce(run_id, u32::MAX, close);
     }
 
@@ -198,9 +198,9 @@ impl EventBusActor {
         self.sequences.get(run_id).copied().unwrap_or_default()
     }
 
-    /// Everybody has seen all of the run.
+    /// Ends the subscriptions of a run after all of its events were delivered.
     fn close(&mut self, ended: &EndedRun) {
-        // A subscriber of this run alone has seen everything: dropping its end says so.
+        // Dropping the sender ends the subscriber's stream.
         self.listeners.close(ended);
         let run_id = &ended.run_id;
         if !self.interest.closed(run_id) {
@@ -214,7 +214,7 @@ impl EventBusActor {
         self.waiters.end_all(run_id);
     }
 
-    /// Nothing waits for the matcher's word any longer: what had been sent there is dropped.
+    /// Stops waiting for the matcher: messages to it were dropped.
     fn matcher_gone(&mut self) {
         self.matcher = None;
         self.interest.set_triggers(EventMask::NONE, EventMask::NONE);
@@ -227,7 +227,7 @@ impl EventBusActor {
         done.give(());
     }
 
-    /// True if anybody listens to this type of events of the run.
+    /// True if this type of event of the run has a listener.
     fn is_heard(&self, run_id: &Arc<str>, event_type: EventType) -> bool {
         self.interest.triggers().contains(event_type) || self.listeners.want(run_id, event_type)
     }

@@ -1,7 +1,6 @@
-//! The outside of an engine: models, tools, functions, scripts, tokenizers.
+//! The interfaces of an engine to the outside: models, tools, functions, scripts, tokenizers.
 //!
-//! Every call is work: it may take long, fail, or be dropped. What it answers is an [`Outcome`]
-//! of the thread that asked.
+//! Every call may take long, fail or be dropped. Its result becomes an [`Outcome`] for the thread that made the call.
 
 mod sampler;
 
@@ -33,41 +32,41 @@ pub use sampler::{MAX_SAMPLES, Sampler};
 /// One call of a model.
 #[derive(Clone)]
 pub struct ModelCall {
-    /// The request, in order; repaired, system first.
+    /// The request: messages in order, repaired for the model, system message first.
     pub request: Arc<ModelRequest>,
-    /// The profile that was chosen.
+    /// The chosen profile.
     pub profile: Arc<Profile>,
-    /// The node's parameters laid over the profile's.
+    /// The profile's parameters, overridden by the node's.
     pub parameters: Map<String, Value>,
-    /// The tools the model may ask for.
+    /// The tools that the model may call.
     pub tools: Vec<ToolSpec>,
-    /// Structured output the node wants.
+    /// Schema of the structured output that the node requires.
     pub response_format: Option<Arc<Value>>,
-    /// The memory of this thread's earlier calls of this profile.
+    /// State of this thread's earlier calls of this profile.
     pub session: ModelSession,
-    /// The place in the run that the call comes from.
+    /// Origin of the call.
     pub context: CallContext,
-    /// The thread whose earlier requests it goes on from.
+    /// Id of the thread whose earlier requests this one extends. Lets a provider's prompt cache match.
     pub goes_on_from: Arc<str>,
-    /// Tells the idempotency key of this request from those of the other requests that its call makes: another profile's, one that
-    /// says what was wrong with a reply. Empty for the first; a retry keeps it.
+    /// Suffix that distinguishes the idempotency keys of the requests of one call: fallbacks to another profile, and repairs of
+    /// an invalid reply. Empty for the first request; unchanged by a retry.
     pub key_part: String,
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
-    /// A random number of this call's own, for the jitter of its retries; a seeded one under virtual time.
+    /// A random number for this call, for the jitter of its retries. Seeded under virtual time.
     pub chance: u64,
-    /// The sink for pieces of the reply as they come; does nothing where nobody listens.
+    /// Receives the pieces of a streamed reply. Does nothing without a subscriber.
     pub tokens: TokenSink,
 }
 
 impl ModelCall {
-    /// The idempotency key of the request: another body has another one. None outside of a run's calls.
+    /// The idempotency key of the request; differs for every request body. None outside of a run.
     pub fn idempotency_key(&self) -> Option<String> {
         Some(idempotency_key()? + &self.key_part)
     }
 }
 
-/// The memory of a thread for a model between calls: which of a script's responses were used.
+/// A thread's state between calls of a scripted model: the responses used so far.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSession {
     used: Arc<std::sync::Mutex<std::collections::BTreeSet<usize>>>,
@@ -75,7 +74,7 @@ pub struct ModelSession {
 }
 
 impl ModelSession {
-    /// Takes the first of `count` places that `wanted` accepts and that was not taken before.
+    /// Takes the first index below `count` that is unused and for which `wanted` returns true.
     pub fn take(&self, count: usize, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let place = (0..count).find(|place| !used.contains(place) && wanted(*place))?;
@@ -83,7 +82,7 @@ impl ModelSession {
         Some(place)
     }
 
-    /// The memory of the calls that fell back to `profile`.
+    /// The state of the calls that fell back to `profile`.
     #[must_use]
     pub fn of_fallback(&self, profile: &str) -> Self {
         let mut others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -91,13 +90,13 @@ impl ModelSession {
     }
 }
 
-/// Takes a piece of a reply.
+/// Receives a piece of a reply.
 type TakePiece = dyn Fn(&str) + Send + Sync;
 
-/// Hears that a reply begins anew.
+/// Called when a reply restarts.
 type Restart = dyn Fn() + Send + Sync;
 
-/// A sink for the pieces of a streaming model's reply.
+/// A sink for the pieces of a model's streamed reply.
 #[derive(Clone)]
 pub struct TokenSink {
     send: Option<Arc<TakePiece>>,
@@ -105,7 +104,7 @@ pub struct TokenSink {
 }
 
 impl TokenSink {
-    /// A sink that nobody reads.
+    /// A sink that discards everything.
     pub fn closed() -> Self {
         Self {
             send: None,
@@ -113,7 +112,7 @@ impl TokenSink {
         }
     }
 
-    /// A sink that hands every piece to `send`.
+    /// A sink that passes every piece to `send`.
     pub fn new(send: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             send: Some(Arc::new(send)),
@@ -121,7 +120,7 @@ impl TokenSink {
         }
     }
 
-    /// The same sink, which also hears when what it was handed so far is void.
+    /// Adds a callback for a restarted reply: the earlier pieces are void.
     #[must_use]
     pub fn on_restart(self, restart: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
@@ -130,42 +129,42 @@ impl TokenSink {
         }
     }
 
-    /// Hands on a piece of the reply.
+    /// Passes a piece of the reply to the subscriber.
     pub fn put(&self, piece: &str) {
         if let Some(send) = &self.send {
             send(piece);
         }
     }
 
-    /// Says that the reply begins anew: the model is asked again, or another one is.
+    /// Signals that the reply restarts: the request is retried, or sent to another model.
     pub fn begin_anew(&self) {
         if let Some(restart) = &self.restart {
             restart();
         }
     }
 
-    /// True if anybody reads.
+    /// True if there is a subscriber.
     pub fn is_open(&self) -> bool {
         self.send.is_some()
     }
 }
 
-/// A language model behind a profile. Dropping the future stops the call at once.
+/// A language model behind a profile. Dropping the future of a call cancels the call.
 pub trait Model: Send + Sync + 'static {
-    /// Answers one request.
+    /// Sends one request.
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>>;
 
-    /// It answered this request before the process of its run ended: what later calls depend on is put in the session.
-    /// Of the request there is the message that the user said last.
+    /// Restores session state in a resumed run, for a request that the model answered in an earlier process. The request contains
+    /// only the last user message.
     fn answered(&self, _request: &ModelRequest, _session: &ModelSession) {}
 
-    /// True if it waits for the outside world (a network, a process): virtual time then stands by the real clock.
+    /// True if calls wait for the outside world (a network, a process). The virtual clock then follows the real clock.
     fn is_external(&self) -> bool {
         false
     }
 
-    /// The most that it writes to this request, and its prices; asked where a budget limits tokens or cost. `parameters` are the
-    /// node's laid over the profile's. By default `maxTokens` among them, and no prices.
+    /// Returns the maximum output of this request and the model's prices. Called if a budget limits tokens or cost. `parameters`
+    /// are the profile's, overridden by the node's. Default: `maxTokens` of the parameters, and no prices.
     fn call_bound(&self, _request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
         CallBound {
             output: max_tokens(parameters),
@@ -173,19 +172,19 @@ pub trait Model: Send + Sync + 'static {
         }
     }
 
-    /// The order of messages that it takes; requests for it are repaired accordingly.
+    /// The message order that the model accepts; requests are repaired accordingly.
     fn message_rules(&self) -> MessageRules {
         MessageRules::default()
     }
 }
 
-/// `maxTokens` of parameters.
+/// Returns `maxTokens` (or `max_tokens`) of the parameters.
 pub fn max_tokens(parameters: &Map<String, Value>) -> Option<u64> {
     let written = parameters.get("maxTokens").or_else(|| parameters.get("max_tokens"));
     written.and_then(Value::as_u64)
 }
 
-/// The parameters of a call: a node's laid over its profile's.
+/// Returns the profile's parameters, overridden by the node's.
 pub fn laid_over_profile(profile: &Profile, own: Option<&Map<String, Value>>) -> Map<String, Value> {
     let mut parameters = profile.parameters.clone().unwrap_or_default();
     let own = own.into_iter().flatten();
@@ -193,12 +192,12 @@ pub fn laid_over_profile(profile: &Profile, own: Option<&Map<String, Value>>) ->
     parameters
 }
 
-/// Chooses the model for an LLM node.
+/// Chooses the model of an LLM node.
 pub trait Models: Send + Sync + 'static {
-    /// The profile with this id, or the default one, and its model.
+    /// Returns the profile with this id, or the default profile, and its model.
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>);
 
-    /// The models of a run that begins, or goes on, over these workflows, for as long as it takes; none: these.
+    /// Returns models for the lifetime of a new or resumed run over these workflows. None: the engine's models.
     fn of_run(&self, _graphs: &crate::journal::Graphs) -> Option<Arc<dyn Models>> {
         None
     }
@@ -207,24 +206,24 @@ pub trait Models: Send + Sync + 'static {
 /// A tool's name, description and schema, for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// The description, for the model.
+    /// Description for the model.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
 }
 
 /// A tool that models may call.
 pub trait Tool: Send + Sync + 'static {
-    /// Name, description, schema.
+    /// Returns name, description and schema.
     fn spec(&self) -> ToolSpec;
 
-    /// Does it. An error answers the model; it never ends the run.
+    /// Executes the tool. An error is sent to the model as the result; it does not fail the run.
     fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>>;
 
-    /// Does it, for who asks in `context`; the result may hold images and files beside its text. This is what is called; by
-    /// default it gives the text of [`Tool::call`] alone.
+    /// Executes the tool with the context of its call. The result may contain images and files in addition to its text. The
+    /// engine calls this method; the default implementation calls [`Tool::call`].
     fn call_in(
         &self,
         arguments: Value,
@@ -234,68 +233,68 @@ pub trait Tool: Send + Sync + 'static {
         Box::pin(async move { called.await.map(|text| (text, Vec::new())) })
     }
 
-    /// True if it waits for the outside world.
+    /// True if calls wait for the outside world.
     fn is_external(&self) -> bool {
         true
     }
 
-    /// True if it changes nothing: a call that may have been made is then made again without a thought.
+    /// True if the tool has no side effects. A call in doubt is then repeated without a decision.
     fn is_read_only(&self) -> bool {
         false
     }
 }
 
-/// A question to a person, in the middle of a tool's call.
+/// A question to a person during a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The words.
+    /// The text of the question.
     pub message: String,
     /// JSON Schema of the answer.
     pub schema: Value,
 }
 
-/// Asks a person: an answer that fits the schema; none where nobody is there, or declines.
+/// Asks a person. Resolves to an answer that matches the schema, or none if no person is available or the question is declined.
 pub type AskPerson = dyn Fn(Question) -> BoxFuture<'static, Option<Value>> + Send + Sync;
 
-/// The circumstances of a tool's call, beside its arguments.
+/// The context of a tool call.
 #[derive(Clone)]
 pub struct ToolContext {
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
-    /// The model's id of the call.
+    /// The call's id from the model.
     pub call_id: String,
-    /// Whoever is asked for consent, for what the tool has to ask while it works; none: nobody is.
+    /// Asks a person a question while the tool runs. None if questions are not possible.
     pub ask: Option<Arc<AskPerson>>,
-    /// The place in the run that the call comes from; none where it is made by hand.
+    /// Origin of the call. None for a call outside of a run.
     pub caller: Option<CallContext>,
-    /// Models that the tool may ask while it works; none where the call is made by hand.
+    /// Sends model requests while the tool runs. None for a call outside of a run.
     pub sampler: Option<Sampler>,
 }
 
-/// A tool call that a model has made.
+/// A tool call requested by a model.
 #[derive(Clone)]
 pub struct AskedCall {
-    /// Tool, arguments, and the model's id for it.
+    /// Name, arguments and the model's id of the call.
     pub call: ToolCall,
-    /// The place in the run that the call comes from; none where it is made by hand.
+    /// Origin of the call. None for a call outside of a run.
     pub caller: Option<CallContext>,
-    /// The run's models, for a tool that asks one while it works; none where it is made by hand.
+    /// The run's models, for a tool that sends model requests. None for a call outside of a run.
     pub models: Option<Arc<dyn Models>>,
-    /// A person has allowed it.
+    /// A person has approved the call.
     pub is_consented: bool,
 }
 
-/// The end of a tool's call.
+/// The outcome of a tool call.
 #[derive(Clone, Debug)]
 pub enum Called {
-    /// It was made, or could not be.
+    /// The call was made, or could not be.
     Result(ToolResult),
-    /// Nothing was done: a person is asked first. The call comes again where the person allows it.
+    /// The call was not made, because it needs a person's approval. Once approved it is made again.
     NeedsConsent(Box<ConsentRequest>),
 }
 
 impl Called {
-    /// The result, for who has nobody to ask.
+    /// Returns the result. A call that needs approval becomes an error.
     pub fn unasked(self) -> ToolResult {
         match self {
             Self::Result(result) => result,
@@ -308,7 +307,7 @@ impl Called {
 }
 
 impl From<ToolCall> for AskedCall {
-    /// A call made by hand.
+    /// A call outside of a run.
     fn from(call: ToolCall) -> Self {
         Self {
             call,
@@ -321,57 +320,58 @@ impl From<ToolCall> for AskedCall {
 
 /// Finds tools by name.
 pub trait Tools: Send + Sync + 'static {
-    /// The specs of these tools, for models; unknown names are left out.
+    /// Returns the specs of these tools, for models. Unknown names are skipped.
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec>;
 
-    /// True if a call of this tool waits for the outside world: virtual time then stands by the real clock.
+    /// True if calls of this tool wait for the outside world. The virtual clock then follows the real clock.
     fn is_external(&self, name: &str) -> bool;
 
-    /// The policy for a call of this tool that was under way when the process of its run ended (a person had allowed it, or
-    /// had not been asked); none: as its node says.
+    /// The policy for a call in doubt: its outcome was unknown when the process of its run ended. `_is_consented` is true if a
+    /// person had approved the call. None: the node's policy applies.
     fn in_doubt(&self, _name: &str, _is_consented: bool) -> Option<InDoubt> {
         None
     }
 
-    /// Calls a tool of these; an unknown one is an error result for the model.
+    /// Calls one of these tools. An unknown name produces an error result for the model.
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called>;
 
-    /// Ends what the tools keep running between calls. May block for some seconds; no call comes after it.
+    /// Stops background processes of the tools. May block for some seconds. No call follows it.
     fn close(&self) {}
 }
 
-/// A function that is called in place.
+/// A function that is called inline.
 pub type InlineFunction = dyn Fn(&Input<'_>) -> Result<Value, String> + Send + Sync;
 
-/// A function that is called as work.
+/// A function that is called as asynchronous work.
 pub type WorkFunction = dyn Fn(Value, CallContext) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
 
 /// A registered Rust function for CODE nodes and CUSTOM triggers.
 #[derive(Clone)]
 pub enum Function {
-    /// Called in place, on the run's own thread: for what takes microseconds.
+    /// Called inline on the arbiter's thread. For functions that take microseconds: a longer call delays every run of the
+    /// arbiter.
     Inline(Arc<InlineFunction>),
-    /// Called as work.
+    /// Called as asynchronous work.
     Work(Arc<WorkFunction>),
 }
 
-/// One CODE job.
+/// The evaluation of one CODE node.
 pub struct ScriptJob<'a> {
     /// The graph that holds the script.
     pub graph: &'a Arc<Graph>,
-    /// Which text of it.
+    /// The script's index in the graph.
     pub code: SnippetIx,
     /// The node's `input`.
     pub input: Arc<Value>,
-    /// The other values that the script sees; captured before this returns.
+    /// The other values visible to the script. Captured before [`Scripts::run`] returns.
     pub scope: &'a dyn Scope,
-    /// The run that asks: runs share the threads of scripts evenly.
+    /// The run; script threads are shared fairly between runs.
     pub run_id: &'a Arc<str>,
-    /// For what it draws; none: it can not.
+    /// Seed of the script's random numbers. None: drawing one is an error.
     pub seed: Option<u64>,
 }
 
-/// The end of a script, and what it wrote before.
+/// The result and output of a script.
 #[derive(Debug)]
 pub struct ScriptEnd {
     /// Its value.
@@ -380,45 +380,45 @@ pub struct ScriptEnd {
     pub logs: ScriptLogs,
 }
 
-/// The callback of a script.
+/// Callback for the result of a script.
 pub type ScriptAnswer = Box<dyn FnOnce(ScriptEnd) + Send>;
 
-/// Texts that an [`Evaluator`] left for later, with all that they see.
+/// Expressions or templates that an [`Evaluator`] could not evaluate inline, with the values that they use.
 pub struct TextJob {
-    /// The run that asks: runs share the threads of scripts evenly.
+    /// The run; script threads are shared fairly between runs.
     pub run_id: Arc<str>,
-    /// Which.
+    /// What to evaluate.
     pub texts: Texts,
 }
 
-/// Texts to evaluate.
+/// Source texts to evaluate.
 pub enum Texts {
-    /// The texts that a thread evaluates of a node.
+    /// Texts of a node, evaluated for a thread.
     OfNode {
         /// The graph.
         graph: Arc<Graph>,
         /// Its node.
         node: NodeIx,
-        /// Which of the node's.
+        /// The part of the node to evaluate.
         what: Evaluation,
-        /// The thread as it stood.
+        /// Snapshot of the thread.
         thread: Box<Snapshot>,
         /// The run's global variables.
         globals: Variables,
     },
-    /// A text of a trigger, for an [`Outcome::Value`].
+    /// A text of a trigger; the result is an [`Outcome::Value`].
     OfEvent {
-        /// The text.
+        /// The expression or template.
         source: Arc<str>,
-        /// The kind of result that is wanted.
+        /// The expected kind of result.
         want: Want,
-        /// The values that it sees.
+        /// The values that the text can use.
         scope: Box<ScopeValues>,
     },
 }
 
 impl Texts {
-    /// Texts of a node, over a scope as it is now.
+    /// Texts of a node, with a snapshot of the current scope.
     pub fn of_node(graph: &Arc<Graph>, node: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Self {
         let (thread, globals) = scope.snapshot();
         Self::OfNode {
@@ -431,67 +431,67 @@ impl Texts {
     }
 }
 
-/// The kind of result that is wanted of a text which stands by itself.
+/// The expected kind of result of a single text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// An expression's value.
     Value,
-    /// The truth of an expression.
+    /// An expression's value as a condition.
     Truth,
-    /// A template's text.
+    /// The output of a template.
     Text,
 }
 
-/// The callback of evaluated texts.
+/// Callback for the result of an evaluation.
 pub type TextAnswer = Box<dyn FnOnce(Outcome) + Send>;
 
-/// Statistics of the threads of scripts.
+/// Statistics of the script threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptStats {
-    /// Scripts that wait for a thread.
+    /// Number of scripts that wait for a thread.
     pub waiting: usize,
-    /// Scripts that run.
+    /// Number of running scripts.
     pub running: usize,
-    /// Threads that were given up, and have not come back: a script did not stop at its limit.
+    /// Number of abandoned threads that are still running: their script did not stop at its time limit.
     pub stuck: usize,
-    /// Threads that were ever given up.
+    /// Number of threads abandoned so far.
     pub given_up: u64,
-    /// Scripts that were refused, because too many were stuck or waited.
+    /// Number of scripts refused because too many were stuck or queued.
     pub refused: u64,
 }
 
-/// Runs what needs JavaScript on threads of its own.
+/// Runs JavaScript on dedicated threads.
 pub trait Scripts: Send + Sync + 'static {
-    /// Starts a job; `answer` is called once, from any thread, at the latest shortly after the script's time limit.
+    /// Starts a script. `answer` is called once, from any thread, at the latest shortly after the script's time limit.
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle;
 
-    /// Starts an evaluation; `answer` is called as that of [`Scripts::run`].
+    /// Starts an evaluation. `answer` is called as for [`Scripts::run`].
     fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle;
 
-    /// Statistics of its threads.
+    /// Returns statistics of the threads.
     fn stats(&self) -> ScriptStats {
         ScriptStats::default()
     }
 }
 
-/// The name of a tokenizer, and the profile that its texts go to: each where there is one.
+/// The criteria for choosing a tokenizer.
 pub struct TokenizerChoice<'a> {
-    /// As the workflow names it.
+    /// Name in the workflow's configuration.
     pub name: Option<&'a str>,
-    /// That of the workflow's first LLM node.
+    /// Profile of the workflow's first LLM node.
     pub profile: Option<&'a Profile>,
 }
 
-/// Finds a tokenizer, or the default one.
+/// Returns the matching tokenizer, or the default.
 pub type FindTokenizer = dyn Fn(&TokenizerChoice<'_>) -> Arc<dyn Tokenizer> + Send + Sync;
 
-/// Takes the text and channel of a notification.
+/// Receives the text and channel of a notification.
 pub type Notify = dyn Fn(&str, Option<&str>) + Send + Sync;
 
-/// Everything an engine is given.
+/// The ports of an engine.
 #[derive(Clone)]
 pub struct Ports {
-    /// Keeps what runs are told, where anybody wants that.
+    /// Records the inputs of runs. None: runs exist in memory only.
     pub journal: Option<Arc<dyn crate::journal::Journal>>,
     /// Models by profile.
     pub models: Arc<dyn Models>,
@@ -499,52 +499,52 @@ pub struct Ports {
     pub tools: Arc<dyn Tools>,
     /// Functions by name.
     pub functions: Arc<std::collections::BTreeMap<String, Function>>,
-    /// CODE, and the texts that evaluators leave for later.
+    /// Runs CODE nodes, and the texts that the evaluators cannot evaluate inline.
     pub scripts: Arc<dyn Scripts>,
-    /// Makes the evaluator of one arbiter, on that arbiter.
+    /// Creates the evaluator of one arbiter, on that arbiter's thread.
     pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,
-    /// The tokenizer of a workflow.
+    /// Chooses the tokenizer of a workflow.
     pub tokenizer: Arc<FindTokenizer>,
-    /// The share of its token limit at which the compression of a workflow that names none begins early.
+    /// Fraction of the token limit at which compression starts speculatively, for workflows that configure none.
     pub speculative_at: Option<f64>,
-    /// Bytes that a run may hold whose workflow names no limit.
+    /// Memory limit of a run in bytes, for workflows that configure none.
     pub run_bytes: u64,
-    /// Called for SEND_NOTIFICATION.
+    /// Called for a SEND_NOTIFICATION trigger.
     pub notify: Arc<Notify>,
-    /// Checks people's answers.
+    /// Validates a person's answer.
     pub fits: Fits,
-    /// Keeps what runs leave in their sessions.
+    /// Stores the state of sessions.
     pub sessions: Arc<dyn crate::sessions::SessionKeeper>,
-    /// Remembers what schedules have done; none: no schedule fires.
+    /// Persists the progress of schedules. None: no schedule fires.
     pub schedules: Option<Arc<dyn ScheduleMemory>>,
 }
 
-/// The memory of what schedules have done, from process to process.
+/// Storage for the progress of schedules across processes.
 pub trait ScheduleMemory: Send + Sync {
-    /// A schedule's knowledge of earlier processes; none where that is not known.
+    /// Loads the stored progress of a schedule. None if it is unknown.
     fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<Kept>>;
 
-    /// Remembers that.
+    /// Stores the progress of a schedule.
     fn keep(&self, schedule: &str, kept: &Kept);
 
-    /// The state of a run that an earlier process may have begun.
+    /// Returns the state of a run that an earlier process may have started.
     fn begun(&self, run_id: &str) -> BoxFuture<'static, Begun>;
 }
 
-/// The state of a run that an earlier process may have begun.
+/// State of a run that an earlier process may have started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It has not.
+    /// The run was not started.
     No,
-    /// It has, and the run has not ended: it goes on with whoever resumes it in this process.
+    /// The run was started and has not ended. Only this process can resume it.
     Here,
-    /// The same, in this process or in another one.
+    /// The run was started and has not ended. Another process may be executing it.
     Somewhere,
-    /// It has, and the run has ended.
+    /// The run was started and has ended.
     Ended,
 }
 
-/// Remembers nothing: what is missed while no engine lives is not known.
+/// Stores nothing. Times that pass while no engine runs are not detected.
 pub struct NoScheduleMemory;
 
 impl ScheduleMemory for NoScheduleMemory {
@@ -559,7 +559,7 @@ impl ScheduleMemory for NoScheduleMemory {
     }
 }
 
-/// The profile of a workflow's first LLM node; the default one where that is evaluated.
+/// Returns the profile of a workflow's first LLM node; the default profile if the node evaluates its profile at run time.
 pub(crate) fn first_profile(models: &dyn Models, graph: &Graph) -> Option<Arc<Profile>> {
     let profile_id = graph.nodes.iter().find_map(|node| match &node.kind {
         NodeKind::Llm(llm) => Some(llm.profile_id.as_deref()),
@@ -569,7 +569,7 @@ pub(crate) fn first_profile(models: &dyn Models, graph: &Graph) -> Option<Arc<Pr
 }
 
 impl Ports {
-    /// The tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
+    /// Returns the tokenizer named by a workflow, or else that of its first LLM node's profile.
     pub(crate) fn tokenizer_of(&self, models: &dyn Models, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
         let name = graph.and_then(|graph| graph.config.tokenizer.as_deref());
         let unnamed = graph.filter(|_| name.is_none());
@@ -580,7 +580,7 @@ impl Ports {
         })
     }
 
-    /// True if runs go on in another process where this one ends.
+    /// True if another process can resume runs after this one stops.
     pub fn is_durable(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_durable())
     }

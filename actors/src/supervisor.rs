@@ -1,5 +1,5 @@
-//! The supervisor's actor, one a run: tells its machine what comes from outside, and carries what that wants done for the run
-//! as a whole: timers, runs that triggers start, the outcome.
+//! The supervisor actor, one per run: passes external messages to the machine, and executes effects of the run as a whole
+//! (timers, runs that triggers start, the outcome).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -31,10 +31,10 @@ use crate::sessions::{self, SessionSeat, empty_session};
 use crate::trigger_call::{self, UnderWay};
 use crate::turn::Turn;
 
-/// The parts that a run is started with.
+/// Parameters of a run's start.
 pub(crate) struct RunSpec {
     pub(crate) beginning: Beginning,
-    /// Those that hear it from its first step on.
+    /// Subscribers that receive events from the first step on.
     pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) outcome: Setter<Arc<RunReport>>,
     pub(crate) settled: Setter<()>,
@@ -47,11 +47,11 @@ pub(crate) struct RunSpec {
 /// The beginning of a run.
 pub(crate) enum Beginning {
     New(Box<NewRun>),
-    /// It goes on, after a process of it ended.
+    /// Resumed after an earlier process stopped executing it.
     Resumed(Box<Resumed>),
 }
 
-/// A run that takes its first step.
+/// A run before its first step.
 pub(crate) struct NewRun {
     pub(crate) graph: Arc<Graph>,
     pub(crate) input: Arc<Value>,
@@ -64,7 +64,7 @@ pub(crate) struct NewRun {
 }
 
 impl Beginning {
-    /// Its workflow.
+    /// Id of its workflow.
     pub(crate) fn workflow_id(&self) -> &Arc<str> {
         match self {
             Self::New(new) => &new.graph.workflow_id,
@@ -72,7 +72,7 @@ impl Beginning {
         }
     }
 
-    /// The time of the last thing that it was told; 0 where that is to come.
+    /// Time of the last input; 0 for a new run.
     pub(crate) fn last_at(&self) -> Millis {
         match self {
             Self::New(_) => 0,
@@ -82,7 +82,7 @@ impl Beginning {
 }
 
 impl NewRun {
-    /// For a run of this name, with a chance of its own.
+    /// Builds the seed of a run with this id and a private random number.
     pub(crate) fn seed(
         self,
         run_id: &Arc<str>,
@@ -108,27 +108,27 @@ impl NewRun {
     }
 }
 
-/// Tells the trigger matcher of the budget that a run's workflow gives it.
+/// Reports the run's budget for triggered events to the trigger matcher.
 pub(crate) fn limit_triggers(workflow: &Graph, run: &RunContext) {
     if let Some(most) = workflow.config.max_triggered_events {
         run.limit_triggers(TriggerLimit::AtMost(most));
     }
 }
 
-/// Without anything it is that of a run which is over.
+/// Supervisor of a run. The default value belongs to a run that is over.
 #[derive(Default)]
 pub(crate) struct SupervisorActor {
     timers: BTreeMap<Timer, TimerHandle>,
-    /// Calls of triggers that take their time; few runs have any.
+    /// Asynchronous calls of triggers. Boxed because few runs have any.
     calls: Option<Box<UnderWay>>,
     outcome: Option<Setter<Arc<RunReport>>>,
     on_end: Option<OnEnd>,
-    /// Until nothing is left of the run.
+    /// Completed when the run has left memory.
     settled: Option<Setter<()>>,
-    /// The run's place in the engine.
+    /// The run's slot in the engine's admission limit.
     permit: Option<Permit>,
     _seat: Option<ArbiterLease>,
-    /// The run's place in its session.
+    /// The run's seat in its session.
     session: Option<Box<SessionSeat>>,
 }
 
@@ -147,12 +147,12 @@ impl SupervisorActor {
         (actor, spec.beginning)
     }
 
-    /// True if nothing is left of the run.
+    /// True if the run has settled and its actor can stop.
     pub(crate) fn is_over(&self) -> bool {
         self.settled.is_none()
     }
 
-    /// Takes a message from the queue.
+    /// Handles a message from the queue.
     pub(crate) fn handle(&mut self, message: ToSupervisor, turn: &mut Turn<'_>) {
         match &message {
             ToSupervisor::Elapsed(timer) => drop(self.timers.remove(timer)),
@@ -166,7 +166,7 @@ impl SupervisorActor {
         turn.step(Message::Supervisor(message));
     }
 
-    /// Carries out what the machine wants done for the run as a whole, and wanted at this time.
+    /// Executes an effect of the run as a whole, which the machine requested at time `at`.
     pub(crate) fn carry(&mut self, effect: Effect, at: Millis, turn: &mut Turn<'_>) {
         match effect {
             Effect::Begin { thread } => begin(thread, turn),
@@ -211,19 +211,19 @@ impl SupervisorActor {
             }
             Effect::Report(report) => {
                 if turn.machine.has_ended() {
-                    // Whoever hears of the outcome may start the next run at once.
+                    // Before the outcome is published: its receiver may start another run with this id at once.
                     self.leave(turn.run);
                 }
                 self.report(report);
             }
             Effect::Settled => self.settle(turn.run),
-            // These are a thread's.
+            // Thread effects are handled by the thread actors.
             Effect::Thread { .. } | Effect::Drop { .. } | Effect::AwaitTriggers { .. } | Effect::ThreadEnded { .. } => {
             }
         }
     }
 
-    /// A thread has ended: where its first step is held, it is held no longer.
+    /// Reports the end of a thread to the host, which stops holding its first step.
     #[allow(clippy::unused_self)] // as what else it does
     pub(crate) fn thread_ended(&self, thread: ThreadNo, turn: &Turn<'_>) {
         turn.run.host.observe(|| Observation::Ended {
@@ -236,7 +236,7 @@ impl SupervisorActor {
         let run = turn.run;
         let tokenizer = run.in_place.tokenizer(turn.machine.graph_of_main());
         let Some(seat) = &mut self.session else {
-            // It is in nobody's way: a fork of a run that had not had its turn.
+            // A forked run without a seat never had a turn in the session, so it starts with an empty one.
             let empty = sessions::told(Ok(empty_session(tokenizer.name())));
             return run.supervisor.do_send(tell(empty));
         };
@@ -258,7 +258,7 @@ impl SupervisorActor {
         }
     }
 
-    /// The run ends here, for this process.
+    /// Ends the run in this process.
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         self.timers.clear();
         self.calls = None;
@@ -268,9 +268,9 @@ impl SupervisorActor {
         self.settle(run);
     }
 
-    /// Gives its place in the engine, and its id, to others.
+    /// Releases the run's slot and its id.
     fn leave(&mut self, run: &Rc<RunContext>) {
-        // Once: a later run may have its id.
+        // The permit ensures that this runs once: afterwards a new run may use the id.
         if let Some(permit) = self.permit.take() {
             run.engine().forget_run(&run.run_id, &run.supervisor);
             drop(permit);
@@ -290,7 +290,7 @@ fn tell(message: ToSupervisor) -> SupervisorMsg {
     SupervisorMsg::Tell(Message::Supervisor(message))
 }
 
-/// Has the host pick when a thread takes its first step.
+/// Lets the host choose when a thread takes its first step.
 fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
     let run = turn.run;
     run.host.observe(|| spawned(thread, turn.machine, &run.run_id));
@@ -300,7 +300,7 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
         node: "",
         awaits: AwaitKind::Start,
     };
-    // A thread that is to wait for somebody anyhow need not be picked for that.
+    // A first step that only waits is not labelled, which saves the explorer a choice.
     let label = begins_in_place(thread, turn.machine).then_some(label);
     let supervisor = Arc::clone(&run.supervisor);
     let start = Message::Thread(thread, ToThread::Input(Input::Start));
@@ -308,7 +308,7 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
     run.host.spawn(label, Box::pin(begin));
 }
 
-/// True if the first steps of a called thread or a branch wait for nobody.
+/// True if the first step of a called thread or branch executes inline.
 fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
     match machine.origin(thread) {
         Some((Origin::Called { .. } | Origin::Item { .. }, _)) => true,
@@ -319,7 +319,7 @@ fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
     }
 }
 
-/// A thread that is about to be given to a host that picks which of them moves next.
+/// The observation of a new thread.
 fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Observation {
     let (parent, name, is_branch) = match machine.origin(thread) {
         None => (None, Arc::from(""), false),
@@ -342,7 +342,7 @@ fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Observa
     }
 }
 
-/// The JOIN that a time limit is of.
+/// The label of the JOIN that a time limit belongs to.
 fn limit_label<'a>(timer: Timer, turn: &'a Turn<'_>) -> Option<Label<'a>> {
     let Timer::Join { fork, .. } = timer else { return None };
     let (thread, node) = turn.machine.join_of(fork)?;
@@ -354,7 +354,7 @@ fn limit_label<'a>(timer: Timer, turn: &'a Turn<'_>) -> Option<Label<'a>> {
     })
 }
 
-/// Starts a run that nobody of this one waits for; what it comes to is a message.
+/// Starts a run that executes independently. Its outcome is sent back as a message.
 fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
     let firing = start.firing;
     let supervisor = Arc::clone(&turn.run.supervisor);

@@ -1,4 +1,4 @@
-//! The admission of a run: asked for, admitted, placed on an arbiter.
+//! Admission of runs: validate, take a slot, place on an arbiter.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,19 +32,19 @@ use crate::supervisor::{Beginning, NewRun, RunSpec};
 /// A request for a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
-    /// Its workflow.
+    /// Id of the workflow.
     pub workflow_id: String,
-    /// Its input.
+    /// Input of the run.
     pub input: Value,
-    /// The messages that its conversation starts with.
+    /// Initial messages of the conversation.
     pub conversation: History,
-    /// Laid over the workflow's pinned context.
+    /// Overrides the workflow's pinned context.
     pub pinned: Pinned,
-    /// Its caller's metadata; models, tools and functions get it.
+    /// Metadata from the caller; passed to models, tools and functions.
     pub metadata: Option<Arc<Map<String, Value>>>,
-    /// Milliseconds until the run is stopped, beside the workflow's own limit.
+    /// Time limit in milliseconds, in addition to the workflow's own limit.
     pub deadline_ms: Option<u64>,
-    /// The session that it belongs to.
+    /// The session that the run belongs to.
     pub session: Option<SessionRequest>,
 }
 
@@ -65,9 +65,9 @@ impl RunRequest {
 /// The session that a run belongs to.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
-    /// Names it.
+    /// Id of the session.
     pub id: Arc<str>,
-    /// The outcome is left in the session even where the run does not complete.
+    /// The conversation is saved in the session even if the run fails.
     pub keeps_on_failure: bool,
 }
 
@@ -78,17 +78,17 @@ struct Start {
     attached: Attached,
 }
 
-/// The things that belong to a run beside what it begins with.
+/// Parts of a run that are not stored in its record.
 #[derive(Default)]
 pub(super) struct Attached {
-    /// Told of its end.
+    /// Called with the outcome.
     pub(super) on_end: Option<OnEnd>,
     pub(super) session: Option<SessionSeat>,
-    /// Nobody waits for it: under virtual time it goes on while others do.
+    /// Background run: under virtual time the clock does not advance for it alone.
     pub(super) is_background: bool,
 }
 
-/// A run that has its place and not yet taken its first step.
+/// An admitted run that has not taken its first step.
 pub struct AdmittedRun {
     engine: Arc<EngineShared>,
     run_id: Arc<str>,
@@ -97,9 +97,10 @@ pub struct AdmittedRun {
 }
 
 impl EngineShared {
-    /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step
-    /// after [`AdmittedRun::go`], and subscribers hear it from that one on. Where code that a trigger called asks for it, it
-    /// stands as far down the chain as that.
+    /// Admits a run. Fails with OVERLOADED if the engine is full, and with CANCELLED while it shuts down.
+    ///
+    /// [`AdmittedRun::go`] starts the run, and subscribers receive its events from the first step on. A call from code that a
+    /// trigger called inherits the trigger depth.
     pub fn admit_run(
         self: &Arc<Self>,
         run_id: Arc<str>,
@@ -171,10 +172,11 @@ impl EngineShared {
         self.let_in((run_id, metadata), graphs, beginning, subscriptions, attached)
     }
 
-    /// The workflow that is asked for.
+    /// Returns the requested workflow.
     ///
     /// # Errors
-    /// There is none, the input does not fit its schema, or what the run would begin with is nested too deeply to be recorded.
+    /// Fails if the workflow does not exist, if the input does not match its schema, or if an initial value is nested too deeply
+    /// to be recorded.
     pub(super) fn asked_graph(&self, graphs: &Graphs, request: &RunRequest) -> Result<Arc<Graph>, RunError> {
         if let Some(what) = request.deep_part() {
             return Err(RunError::new(RunErrorCode::InvalidInput, format!("{what}: {TOO_DEEP}")));
@@ -182,7 +184,7 @@ impl EngineShared {
         let graph = graphs.get(&request.workflow_id).cloned();
         let graph = graph.ok_or_else(|| self.no_workflow(&request.workflow_id))?;
         if let Some(schema) = &graph.about.input_schema {
-            // A schema may refer to itself, so it is handed on as a whole.
+            // A schema may refer to itself, so it is passed as a whole.
             let schema = Value::Object(schema.clone());
             (self.ports.fits)(&schema, &request.input).map_err(|fault| {
                 let message = format!("the input does not fit `inputSchema` of {}: {fault}", graph.workflow_id);
@@ -192,14 +194,14 @@ impl EngineShared {
         Ok(graph)
     }
 
-    /// The place of a run in the session that it asks for.
+    /// Reserves a seat in the requested session.
     pub(super) fn seat(&self, run_id: &Arc<str>, request: &RunRequest) -> Result<Option<SessionSeat>, RunError> {
         let asked = request.session.clone();
         let seat = asked.map(|asked| self.sessions.enter(asked.id, asked.keeps_on_failure, run_id));
         seat.transpose()
     }
 
-    /// The beginning of a run, its metadata apart.
+    /// The beginning of a run, without its metadata.
     pub(super) fn new_run(
         &self,
         graph: Arc<Graph>,
@@ -221,7 +223,7 @@ impl EngineShared {
         }
     }
 
-    /// Admits a run, new or not; what it begins with is made ready when it is in.
+    /// Admits a new or resumed run. `beginning` is called only after admission, because it may be expensive.
     pub(super) fn let_in(
         self: &Arc<Self>,
         (run_id, metadata): (Arc<str>, Option<Arc<Map<String, Value>>>),
@@ -235,7 +237,7 @@ impl EngineShared {
         let (settled_setter, settled) = completion();
         let ends = (outcome.clone(), settled.clone());
         let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), metadata, ends));
-        // In one step: of two runs of one id that come together one is refused.
+        // The claim is atomic: of two concurrent runs with one id, one is refused.
         if !self.runs.claim(&run_id, &supervisor) {
             return Err(RunError::new(
                 RunErrorCode::RunIdTaken,
@@ -247,7 +249,7 @@ impl EngineShared {
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
         let job: StartJob = Box::new(move |host, lease| {
             let Some(local) = Local::of(engine.uid) else {
-                // The engine has stopped here.
+                // The engine has stopped on this arbiter.
                 return engine.forget_run(&id, &address);
             };
             let background = attached.is_background.then(|| host.in_background());
@@ -278,9 +280,9 @@ impl EngineShared {
             };
             start_contained_on(host, receiver, RunActor::new(run, spec), move |exit| {
                 match &exit {
-                    // It said so itself, before it settled.
+                    // The supervisor released its id before it settled.
                     Exit::Stopped => {}
-                    // Whoever awaits the outcome is told that it is lost.
+                    // A receiver of the outcome gets an error, because its sender was dropped.
                     Exit::Panicked { .. } | Exit::Dropped => {
                         engine.forget_run(&id, &own.supervisor);
                         own.leave_bus();
@@ -323,7 +325,7 @@ impl EngineShared {
 }
 
 impl AdmittedRun {
-    /// Starts it.
+    /// Starts the run.
     pub fn go(self) -> Result<(), RunError> {
         self.engine
             .spawner
@@ -332,13 +334,13 @@ impl AdmittedRun {
     }
 }
 
-/// The most bytes in the id of a run or a session. Stores accept as many.
+/// Maximum number of bytes in the id of a run or session. Equals the limit of the stores.
 const MAX_NAME: usize = 512;
 
 /// Checks the id of a run or a session.
 ///
 /// # Errors
-/// A sentence.
+/// A message for the caller.
 pub fn check_name(what: &str, id: &str) -> Result<(), String> {
     if (1..=MAX_NAME).contains(&id.len()) && !id.contains('\0') {
         return Ok(());
@@ -349,7 +351,7 @@ pub fn check_name(what: &str, id: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks the ids that a run is asked for with.
+/// Validates the ids in a request.
 pub(super) fn check_names(run_id: &str, request: &RunRequest) -> Result<(), RunError> {
     let session = request
         .session

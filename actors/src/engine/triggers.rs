@@ -1,4 +1,4 @@
-//! The triggers of an engine: every arbiter's matcher has all of them, and hears of every change in the same order.
+//! The triggers of an engine. Every arbiter's matcher has all of them, and receives all changes in one order.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,11 +12,11 @@ use crate::answer::Answer;
 use crate::protocol::matcher::MatcherMsg;
 
 impl EngineShared {
-    /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
+    /// Registers a graph and its triggers. New runs use it instead of an earlier graph with this id.
     pub fn register(self: &Arc<Self>, graph: &Arc<Graph>) {
         let id = graph.workflow_id.to_string();
         let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
-        // Runs that have begun keep those they know.
+        // Running runs hold their own `Arc` of the map and are not affected.
         let before = Arc::make_mut(&mut *self.graphs.write().unwrap_or_else(PoisonError::into_inner))
             .insert(id, Arc::clone(graph));
         self.schedules_of(&owner, &graph.triggers);
@@ -46,8 +46,7 @@ impl EngineShared {
         }
     }
 
-    /// Adds a trigger that watches every run. Every arbiter answers, all of them the same: an error where one with its id
-    /// is there.
+    /// Adds a trigger that watches every run. All arbiters give equal answers: an error if the id is in use.
     pub fn add_trigger(&self, definition: TriggerDefinition) -> Vec<Completion<Result<(), String>>> {
         let limit = definition.max_triggers.filter(|limit| *limit > 0);
         let quota = limit.map(|limit| Arc::new(Quota::new(limit)));
@@ -60,7 +59,7 @@ impl EngineShared {
         })
     }
 
-    /// As [`EngineShared::add_trigger`], in the place of one with its id.
+    /// Like [`EngineShared::add_trigger`], replacing a trigger with this id.
     pub fn replace_trigger(self: &Arc<Self>, definition: TriggerDefinition) {
         self.replace_schedule(&definition);
         {
@@ -75,17 +74,16 @@ impl EngineShared {
         if definition.schedule.is_some() {
             return;
         }
-        // Whether it was added is told to nobody: one with its id is gone.
+        // The answers are not needed: the id was removed before, so the trigger is added.
         drop(self.add_trigger(definition));
     }
 
-    /// Answered by each arbiter when the triggers that were registered before watch there.
+    /// Answered by each arbiter once all earlier registrations are active there.
     pub fn triggers_in_place(&self) -> Vec<Completion<()>> {
         self.change_triggers(MatcherMsg::InPlace)
     }
 
-    /// Enables or disables a trigger. Every arbiter answers whether that changed anything there, or none where there is no
-    /// such trigger.
+    /// Enables or disables a trigger. Every arbiter answers whether its state changed, or none if the trigger does not exist.
     pub fn enable_trigger(&self, owner: &Owner, id: &str, enabled: bool) -> Vec<Completion<Option<bool>>> {
         let (owner, id) = (owner.clone(), id.to_owned());
         self.change_triggers(move |answer| MatcherMsg::Enable {
@@ -96,7 +94,7 @@ impl EngineShared {
         })
     }
 
-    /// The triggers of an owner, by each arbiter: how often they fired there.
+    /// Returns the triggers of an owner from each arbiter, with their numbers of firings there.
     pub fn triggers(&self, owner: &Owner) -> Vec<Completion<Vec<TriggerState>>> {
         let owner = owner.clone();
         self.change_triggers(move |answer| MatcherMsg::States {
@@ -114,7 +112,7 @@ impl EngineShared {
     }
 }
 
-/// The triggers that wait for events: schedules are carried by themselves.
+/// Triggers on events; schedules run separately.
 fn by_event(triggers: &[TriggerDefinition]) -> impl Iterator<Item = &TriggerDefinition> {
     triggers.iter().filter(|trigger| trigger.schedule.is_none())
 }
