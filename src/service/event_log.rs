@@ -6,11 +6,14 @@
 //! 4. Events are retained as JSON: their values go with the run that raised them.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use pirn_core::event::{Event, EventType};
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 use super::json_text::short_json;
 use super::memory::{Budget, Reserved};
@@ -19,6 +22,9 @@ use super::position::Position;
 
 /// Memory of an event beside its JSON.
 const OVERHEAD: usize = 200;
+
+/// Time after which a stream that waits for memory looks again whether another one sends the same.
+const LOOKS: Duration = Duration::from_millis(100);
 
 /// An event as its JSON, which is written once for every reader.
 #[derive(Clone, Debug)]
@@ -52,15 +58,19 @@ impl Recorded {
         self.0.pieces.iter().map(|piece| piece.bytes().len()).sum()
     }
 
-    /// Reserves the memory of the event for as long as a stream sends it; none where there is not so much.
-    pub(super) fn hold(&self, budget: &Budget) -> Option<Arc<Reserved>> {
+    /// The memory that other streams have reserved for it, which they send now.
+    fn held(&self) -> Option<Arc<Reserved>> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Shares what was reserved for it with other streams; what they have is taken where they were faster.
+    fn share(&self, reserved: Reserved) -> Arc<Reserved> {
         let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = held.upgrade() {
-            return Some(known);
-        }
-        let reserved = Arc::new(budget.reserve(self.len())?);
-        *held = Arc::downgrade(&reserved);
-        Some(reserved)
+        held.upgrade().unwrap_or_else(|| {
+            let reserved = Arc::new(reserved);
+            *held = Arc::downgrade(&reserved);
+            reserved
+        })
     }
 
     /// The event itself: its values are made again.
@@ -78,6 +88,42 @@ impl Recorded {
             event: read.ok()?,
         })
     }
+}
+
+/// Reserves the memory of events for as long as a stream sends them; none where there is not so much. Streams that send one event, which
+/// may be large, have the same bytes.
+pub(super) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>> {
+    if let [one] = events {
+        return one.held().or_else(|| Some(one.share(budget.reserve(one.len())?)));
+    }
+    budget.reserve(bytes_of(events)).map(Arc::new)
+}
+
+/// As [`hold`], waiting so long for other streams to be done; none at once where there will never be so much.
+pub(super) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: Duration) -> Option<Arc<Reserved>> {
+    if let Some(held) = hold(events, budget) {
+        return Some(held);
+    }
+    let until = Instant::now() + at_most;
+    let mut waits = pin!(budget.wait(bytes_of(events)));
+    while Instant::now() < until {
+        match (timeout(LOOKS, &mut waits).await, events) {
+            (Ok(reserved), [one]) => return reserved.map(|reserved| one.share(reserved)),
+            (Ok(reserved), _) => return reserved.map(Arc::new),
+            // Another stream may have begun to send it.
+            (Err(_), [one]) => {
+                if let Some(held) = one.held() {
+                    return Some(held);
+                }
+            }
+            (Err(_), _) => {}
+        }
+    }
+    None
+}
+
+fn bytes_of(events: &[Recorded]) -> usize {
+    events.iter().map(Recorded::len).sum()
 }
 
 /// An event that was read again from its JSON.
@@ -342,6 +388,41 @@ mod tests {
         };
         assert_eq!(of(1), ["1", "2", "2.1", "2.2", "3", "3.1", "4"]);
         assert_eq!(of(100), ["1", "2", "2.100", "2.101", "3", "3.100", "4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_send_one_event_reserve_its_memory_once_and_another_waits_for_its_own() {
+        let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
+        (1..=3).for_each(|sequence| log.push(&event(sequence)));
+        let events = log.after(Position::START, usize::MAX, usize::MAX).events;
+        let [first, second, _] = &events[..] else {
+            panic!("three")
+        };
+        let budget = Budget::new(first.len() * 3 / 2);
+        let within = Duration::from_secs(30);
+        let one = hold(std::slice::from_ref(first), &budget).expect("there is room");
+        let same = hold(std::slice::from_ref(first), &budget).expect("it is the same");
+        assert!(Arc::ptr_eq(&one, &same));
+        assert!(hold(std::slice::from_ref(second), &budget).is_none());
+        assert!(hold_within(&events, &budget, within).await.is_none(), "never so much");
+        let began = Instant::now();
+        assert!(
+            hold_within(std::slice::from_ref(second), &budget, within)
+                .await
+                .is_none()
+        );
+        assert_eq!(began.elapsed(), within);
+        let (waits, as_well) = ([second.clone()], [second.clone()]);
+        let (other, another, ()) = tokio::join!(
+            hold_within(&waits, &budget, within),
+            hold_within(&as_well, &budget, within),
+            async {
+                tokio::time::sleep(within / 2).await;
+                drop((one, same));
+            }
+        );
+        let (other, another) = (other.expect("its turn"), another.expect("the same"));
+        assert!(Arc::ptr_eq(&other, &another));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::event_log::Recorded;
+use super::event_log::{Recorded, hold};
 use super::memory::Reserved;
 use super::position::Position;
 use super::problem::Problem;
@@ -172,10 +172,10 @@ impl Feed {
             return;
         };
         let budget = self.service.stream_bytes();
-        self.sends = match &*events {
-            // Other streams that send it now have the same bytes.
-            [one] if !self.is_rewritten => one.hold(budget),
-            events => budget.reserve(events.iter().map(Recorded::len).sum()).map(Arc::new),
+        self.sends = if self.is_rewritten {
+            budget.reserve(events.iter().map(Recorded::len).sum()).map(Arc::new)
+        } else {
+            hold(&events, budget)
         };
         if self.sends.is_none() {
             return self.miss(fed, last);

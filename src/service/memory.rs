@@ -36,10 +36,21 @@ impl Budget {
     pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
         let bytes = u32::try_from(bytes).ok()?;
         let permit = Arc::clone(&self.free).try_acquire_many_owned(bytes).ok()?;
-        Some(Reserved {
+        Some(self.reserved(permit))
+    }
+
+    /// Reserves bytes once there are so many, in the order asked; none where there will never be.
+    pub(super) async fn wait(&self, bytes: usize) -> Option<Reserved> {
+        let bytes = u32::try_from(bytes).ok().filter(|_| bytes <= self.limit)?;
+        let permit = Arc::clone(&self.free).acquire_many_owned(bytes).await.ok()?;
+        Some(self.reserved(permit))
+    }
+
+    fn reserved(&self, permit: OwnedSemaphorePermit) -> Reserved {
+        Reserved {
             budget: self.clone(),
             permit,
-        })
+        }
     }
 }
 

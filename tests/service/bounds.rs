@@ -361,6 +361,47 @@ async fn a_client_that_takes_nothing_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_a_stored_run_gets_every_event_while_others_take_nothing() {
+    let limits = pirn::service::Limits {
+        body_bytes: 16 << 20,
+        stream_bytes: 15 << 20,
+        ..pirn::service::Limits::default()
+    };
+    let options = pirn::service::Options {
+        limits,
+        ..pirn::service::Options::default()
+    };
+    let engine = pirn::Engine::builder().store(pirn::store::MemoryStore::new());
+    let world = crate::world::World::of(engine, options).await;
+    // More than the buffers of a connection: nobody has taken the event that has it.
+    let id = world.start("paid", json!({"text": "x".repeat(10 << 20)})).await;
+    world.until(&id, "NODE_STARTED").await;
+    crate::world::answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
+    crate::world::Events::open(world.get(&format!("/v1/runs/{id}/events?types=CUSTOM")))
+        .await
+        .all()
+        .await;
+    let request = format!("GET /v1/runs/{id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut stuck = Vec::new();
+    for _ in 0..3 {
+        let mut reader = TcpStream::connect(world.address).await.expect("a connection");
+        reader.write_all(request.as_bytes()).await.expect("it is sent");
+        // It is sent something by now, and takes nothing else.
+        reader.read_exact(&mut [0; 1 << 16]).await.expect("an event");
+        stuck.push(reader);
+    }
+    let events = crate::world::Events::open(world.get(&format!("/v1/runs/{id}/events")))
+        .await
+        .all()
+        .await;
+    assert!(events.iter().all(|event| event.name.as_deref() != Some("missed")));
+    let bytes: usize = events.iter().map(|event| event.json.to_string().len()).sum();
+    assert!(bytes > 10 << 20, "{bytes} bytes");
+    assert_eq!(events.last().and_then(|event| event.name.as_deref()), Some("end"));
+    drop(stuck);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_told_what_it_misses_where_streams_take_too_much() {
     let world = crate::world::World::limited(pirn::service::Limits {
         stream_bytes: 50_000,

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::archive::{RunQuery, RunSummary};
 use super::super::body::JsonBody;
-use super::super::event_log::Recorded;
+use super::super::event_log::{Recorded, hold_within};
 use super::super::feed::{Fed, Feed, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use super::super::idempotency::{Claim, Claimed};
 use super::super::json::Json;
@@ -471,7 +471,7 @@ struct ArchiveReader {
     first: Option<Vec<Recorded>>,
     end: Option<Value>,
     /// The memory of what is being sent.
-    sends: Option<Reserved>,
+    sends: Option<Arc<Reserved>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -496,14 +496,15 @@ impl sse::Pages for ArchiveReader {
             let (before, last) = (self.read_to, last.position().sequence);
             self.read_to = last;
             let is_asked = |event: &&Recorded| self.types.is_empty() || self.types.contains(&event.event_type());
-            let asked: Vec<&Recorded> = events.iter().filter(is_asked).collect();
-            let bytes = asked.iter().map(|event| event.len()).sum();
-            self.sends = self.service.stream_bytes().reserve(bytes);
+            let asked: Vec<Recorded> = events.iter().filter(is_asked).cloned().collect();
+            // Nothing is lost meanwhile: what others do not take, their connections are closed for.
+            let (budget, at_most) = (self.service.stream_bytes(), self.service.limits().write_time);
+            self.sends = hold_within(&asked, budget, at_most).await;
             if self.sends.is_none() {
                 missed(&mut out, Position::of(before), last - before);
                 break;
             }
-            for recorded in asked {
+            for recorded in &asked {
                 sse::event(&mut out, recorded);
             }
         }
