@@ -260,6 +260,13 @@ impl LocalMailbox {
     }
 }
 
+/// The run has ended in this process: who waits for a word is told so.
+fn refuse(messages: Vec<SupervisorMsg>) {
+    for message in messages {
+        message.refuse(None);
+    }
+}
+
 impl PutOff for LocalMailbox {
     fn has_turn(&self) {
         self.is_put_off.set(false);
@@ -384,7 +391,8 @@ impl Actors {
     }
 
     fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
-        if !self.has_begun || self.supervisor.is_over() {
+        let is_leaving = self.unkept.as_ref().is_some_and(|unkept| unkept.is_leaving());
+        if !self.has_begun || is_leaving || self.supervisor.is_over() {
             return Served::All;
         }
         run.room.borrow_mut().lend(&mut self.machine, &mut self.effects);
@@ -438,11 +446,23 @@ impl Actors {
 
     /// Ends the run in this process: cancels its work and discards the effects that wait for the journal.
     fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
-        if let Some(unkept) = &mut self.unkept {
+        let later = self.unkept.as_mut().map_or_else(Vec::new, |unkept| {
             unkept.lost(&error);
-        }
+            unkept.take_later()
+        });
         self.threads.clear();
         self.supervisor.stop(error, run);
+        refuse(later);
+    }
+
+    /// The run ends here, for this process, and goes on elsewhere. The outcome of a commit that is under way is awaited: the run may
+    /// come to its end with that, and who carries it next is not to read the store before.
+    fn shut_down(&mut self, run: &Rc<RunContext>) {
+        let is_over = self.supervisor.is_over();
+        let unkept = self.unkept.as_mut().filter(|_| !is_over);
+        if !unkept.is_some_and(|unkept| unkept.leave()) {
+            self.stop(shut_down(), run);
+        }
     }
 
     /// Executes the effects that waited for the journal up to `step`. Returns the panic message if one of them panicked.
@@ -460,17 +480,33 @@ impl Actors {
         }
         if let Some(unkept) = &mut self.unkept {
             unkept.kept(step);
+            if unkept.is_left() {
+                self.stop(shut_down(), run);
+                return Ok(());
+            }
+            if unkept.is_leaving() && !unkept.settles() {
+                return Ok(());
+            }
         }
         while let Some((at, effect)) = self.unkept.as_mut().and_then(|unkept| unkept.release(now)) {
             if let Err(Exit::Panicked { message }) = contained(|| self.carry_out(effect, (at, now), run, inbox)) {
                 return Err(message);
             }
         }
+        if self.supervisor.is_over() {
+            let later = self.unkept.as_mut().map_or_else(Vec::new, |unkept| unkept.take_later());
+            refuse(later);
+        }
         Ok(())
     }
 
     /// Handles an external message.
     fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
+        let heard = match &mut self.unkept {
+            Some(unkept) => unkept.put_aside(message),
+            None => Some(message),
+        };
+        let Some(message) = heard else { return };
         match message {
             SupervisorMsg::Begin => self.has_begun = true,
             SupervisorMsg::Over => {}
@@ -486,7 +522,7 @@ impl Actors {
             SupervisorMsg::AwaitKept(kept) => self.acknowledge(run, kept),
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
-            SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.stop(shut_down(), run),
+            SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.shut_down(run),
             SupervisorMsg::Closing => run.close(),
             SupervisorMsg::Kept { step, result } => {
                 if let Err(lost) = self.kept(step, result, run.now(), run, inbox) {

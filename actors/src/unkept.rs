@@ -6,6 +6,7 @@ use pirn_core::run::{Effect, Outbox};
 
 use crate::acknowledgements::{Acknowledge, Acknowledgements};
 use crate::host::TimerHandle;
+use crate::protocol::supervisor::SupervisorMsg;
 
 /// Effects and callers that wait for the journal.
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Unkept {
     asked: Option<u64>,
     /// Timer that parks the run after its quiet period.
     pub(crate) parking: Option<TimerHandle>,
+    /// The run is to end in this process once the outcome of every commit is known, with the messages that came since.
+    leaving: Option<Vec<SupervisorMsg>>,
 }
 
 impl Unkept {
@@ -41,6 +44,61 @@ impl Unkept {
     /// True if an effect or a caller waits for the journal.
     pub(crate) fn is_awaited(&self) -> bool {
         self.effects.waits() || !self.acknowledgements.is_empty()
+    }
+
+    /// Has the run end in this process once the outcome of every commit is known. False if none is under way.
+    pub(crate) fn leave(&mut self) -> bool {
+        let is_under_way = self.is_being_kept();
+        if is_under_way {
+            self.leaving.get_or_insert_default();
+        }
+        is_under_way
+    }
+
+    /// Keeps a message that comes after the run was told to end in this process. Given back: what it still hears.
+    pub(crate) fn put_aside(&mut self, message: SupervisorMsg) -> Option<SupervisorMsg> {
+        let Some(later) = &mut self.leaving else {
+            return Some(message);
+        };
+        match message {
+            SupervisorMsg::Begin
+            | SupervisorMsg::Over
+            | SupervisorMsg::Lost(_)
+            | SupervisorMsg::Closing
+            | SupervisorMsg::Kept { .. }
+            | SupervisorMsg::Subscribe { .. } => Some(message),
+            // What was told before may be kept with the commit that is under way.
+            SupervisorMsg::AwaitKept(_) if later.is_empty() => Some(message),
+            message => {
+                later.push(message);
+                None
+            }
+        }
+    }
+
+    /// True if the run is to end in this process.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// True if the run comes to its end with what is kept.
+    pub(crate) fn settles(&self) -> bool {
+        self.effects.settles()
+    }
+
+    /// True if the outcome of every commit is known, and the run has not come to its end with them: it ends in this process alone.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_leaving() && !self.is_being_kept() && !self.settles()
+    }
+
+    /// The messages that came since the run was told to end in this process.
+    pub(crate) fn take_later(&mut self) -> Vec<SupervisorMsg> {
+        self.leaving.take().unwrap_or_default()
+    }
+
+    /// True if a commit is under way.
+    fn is_being_kept(&self) -> bool {
+        self.asked.is_some_and(|step| !self.effects.is_durable(step))
     }
 
     /// Queues an effect that follows from the inputs up to `step`. Returns it if it need not wait.

@@ -9,12 +9,13 @@ use pirn::store::{
     Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
     SqliteStore, Store, Timer,
 };
-use pirn::{Engine, EngineBuilder};
+use pirn::{Engine, EngineBuilder, ResumeError, Steered, Steering};
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Served, folder};
+use crate::gated_store::GatedStore;
 use crate::world::{Events, Sent, World, answer, refusal};
 
 async fn stored() -> World {
@@ -248,8 +249,73 @@ async fn park_resume_and_emit_at_the_same_moment_leave_a_run_that_goes_on() {
         assert_eq!(told.status.as_u16(), 200, "{}", told.body);
         let again = post("resume", json!({})).await;
         assert!([200, 409].contains(&again.status.as_u16()), "{}", again.body);
-        assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+        let report = world.ended(&id).await;
+        assert_eq!(report["status"], "COMPLETED", "{report}");
     }
+}
+
+/// A run that has heard of `paid`, which is on its way into the store, and is told to leave the process.
+async fn leaves_while_kept(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphore>, pirn::RunHandle) {
+    let waits = nodes
+        .iter()
+        .map(|event| json!({"id": event, "type": "WAIT", "config": {"event": event}}));
+    let (start, end) = (json!({"id": "s", "type": "START"}), json!({"id": "e", "type": "END"}));
+    let nodes: Vec<Value> = std::iter::once(start).chain(waits).chain([end]).collect();
+    let edges: Vec<Value> = nodes
+        .windows(2)
+        .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}))
+        .collect();
+    let workflow = json!({"id": "w", "nodes": nodes, "edges": edges});
+    let (store, gate) = GatedStore::new();
+    let engine = Engine::builder().store(store).workflows(workflow.to_string());
+    let engine = engine.build().expect("valid");
+    gate.add_permits(1_000);
+    let run = engine.start("w", Value::Null).expect("it starts");
+    run.kept().await.expect("kept");
+    gate.forget_permits(gate.available_permits());
+    run.emit("paid", serde_json::Map::new());
+    (engine, gate, run)
+}
+
+#[tokio::test]
+async fn a_run_that_is_parked_while_its_end_is_on_its_way_into_the_store_has_ended() {
+    let (engine, gate, run) = leaves_while_kept(&["paid"]).await;
+    // The event is kept, and what follows from it is the next commit.
+    gate.add_permits(1);
+    let store = engine.store().expect("a store");
+    let is_final = async || {
+        let stored = store.run(run.run_id()).await.expect("it is read");
+        stored.is_some_and(|stored| stored.status.is_final())
+    };
+    while !is_final().await {
+        tokio::task::yield_now().await;
+    }
+    assert!(run.try_outcome().is_none(), "the answer to that commit waits");
+    run.leave();
+    gate.add_permits(1_000);
+    assert_eq!(run.outcome().await.status, pirn::ThreadStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_run_that_is_parked_is_carried_until_its_last_commit_is_known_and_goes_on_from_there() {
+    let (engine, gate, run) = leaves_while_kept(&["paid", "more"]).await;
+    run.leave();
+    let more = Steering::Emit {
+        name: "more".to_owned(),
+        data: serde_json::Map::new(),
+    };
+    let early = engine.resume(run.run_id()).start().await.map(drop);
+    assert!(matches!(early, Err(ResumeError::UnderWay { .. })), "{early:?}");
+    let (told, ()) = tokio::join!(engine.tell(run.run_id(), &more), async { gate.add_permits(1_000) });
+    assert_eq!(
+        told.expect("told"),
+        Steered::Kept,
+        "it came after the run was told to leave"
+    );
+    assert_eq!(run.outcome().await.status, pirn::ThreadStatus::Failed);
+    let resumed = engine.resume(run.run_id()).start().await.expect("it goes on");
+    let outcome = resumed.outcome().await;
+    assert_eq!(outcome.status, pirn::ThreadStatus::Completed, "{:?}", outcome.error);
 }
 
 #[tokio::test]

@@ -72,6 +72,12 @@ impl Outbox {
         Some((at, effect))
     }
 
+    /// True if the run settles with what need not wait any more.
+    pub fn settles(&self) -> bool {
+        let mut released = self.held.iter().take_while(|held| Some(held.step) <= self.durable);
+        released.any(|held| matches!(held.effect, Effect::Settled))
+    }
+
     /// True if something waits: the steps it follows from are to be made durable now.
     pub fn waits(&self) -> bool {
         !self.held.is_empty()
