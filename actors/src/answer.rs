@@ -1,11 +1,11 @@
-//! A reply slot that always answers: with a value, or, when it is dropped unused, with [`Lost`].
+//! A reply slot that always answers: with a value, or with [`Lost`] when it is dropped unused.
 //!
-//! Every effect answers exactly once. Work that panics, is aborted or forgets its answer
-//! drops the slot, and the drop answers for it.
+//! Every effect must be answered exactly once. Work that panics, is aborted or never answers drops the slot, and the drop
+//! answers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The answer of work that ended without one: it panicked, was aborted, or forgot.
+/// The reply slot was dropped: its work panicked, was aborted, or did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
@@ -17,7 +17,7 @@ impl std::fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// The one chance to answer.
+/// A one-shot reply slot.
 ///
 /// ```
 /// # use pirn_actors::answer::{Answer, Lost};
@@ -35,15 +35,15 @@ pub struct Answer<T> {
 type Tell<T> = Box<dyn FnOnce(Result<T, Lost>) + Send>;
 
 impl<T> Answer<T> {
-    /// A slot that hands its answer to `tell`. `tell` runs on the thread that answers or drops, maybe while
-    /// that unwinds from a panic: it should only send. A panic in it is caught and logged.
+    /// A slot that passes its answer to `tell`. `tell` runs on the thread that answers or drops, possibly during unwinding, so it
+    /// should only send. A panic in it is caught and logged.
     pub fn new(tell: impl FnOnce(Result<T, Lost>) + Send + 'static) -> Self {
         Self {
             tell: Some(Box::new(tell)),
         }
     }
 
-    /// Answers.
+    /// Sends the answer.
     pub fn give(mut self, value: T) {
         self.settle(Ok(value));
     }

@@ -1,16 +1,14 @@
-//! The only way to start an actor: contained.
+//! Starting actors with panic containment.
 //!
-//! actix starts an actor with a bare task: a panic kills it silently, and a panic in `stopped` while the first
-//! one unwinds aborts the process. Here the context's future is ours:
+//! actix starts an actor as a bare task: a panic kills it silently, and a second panic in `stopped` during unwinding aborts the
+//! process. This module polls the context's future itself:
 //!
-//! 1. It is polled inside a catch. After a panic the actor is asked nothing more: neither `stopping` nor `stopped`
-//!    runs, because a broken actor can not be trusted to say goodbye. Actors with something to leave (what a thread spent,
-//!    what was said) tell that from their handlers, before the panic comes here.
-//! 2. It is dropped inside a second catch, on a stack that does not unwind.
-//! 3. The end is told exactly once, after the actor is gone, also when the executor drops the task.
+//! 1. The future is polled inside `catch_unwind`. After a panic neither `stopping` nor `stopped` runs, because the actor's state
+//!    may be inconsistent. An actor with results to save (spent tokens, messages) reports them from its handlers.
+//! 2. The future is dropped inside a second `catch_unwind`, outside of unwinding.
+//! 3. `on_exit` is called exactly once, after the actor was dropped, also if the executor drops the task.
 //!
-//! Safe Rust cannot contain two panics of destructors within one drop (the actor's `Drop` panics and then a
-//! field's does). That aborts, as everywhere in Rust.
+//! Two panics within one drop (the actor's `Drop` and then a field's) cannot be contained in safe Rust and abort the process.
 
 use std::any::Any;
 use std::future::Future;
@@ -25,21 +23,21 @@ use actix::{Actor, ActorContext, Addr, Context};
 use crate::host::Host;
 use crate::panic_text::panic_message;
 
-/// The way an actor ended.
+/// How an actor ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It stopped: it asked to, or nobody holds its address any more.
+    /// The actor stopped: it requested the stop, or its last address was dropped.
     Stopped,
-    /// It panicked: in `started`, a handler, `stopping`, `stopped` or its `Drop`.
+    /// The actor panicked in `started`, a handler, `stopping`, `stopped` or its `Drop`.
     Panicked {
-        /// The panic's text.
+        /// Text of the panic.
         message: String,
     },
-    /// Its host went away under it. An actor that had started was stopped first.
+    /// The host was dropped. An actor that had started was stopped first.
     Dropped,
 }
 
-/// Starts `actor` on this thread. `started` runs in a later turn; `on_exit` runs once, after the actor is gone.
+/// Starts `actor` on this thread. `started` runs in a later turn; `on_exit` is called once, after the actor was dropped.
 ///
 /// `on_exit` may run while the host shuts down and should only send; a panic in it is caught and logged.
 pub fn start_contained<A>(host: &Host, actor: A, on_exit: impl FnOnce(Exit) + 'static) -> Addr<A>
@@ -49,7 +47,7 @@ where
     start_contained_with(host, |_| actor, on_exit)
 }
 
-/// Like [`start_contained`], for an actor that needs its own address or context to be made.
+/// Like [`start_contained`], for an actor whose constructor needs its address or context.
 pub fn start_contained_with<A>(
     host: &Host,
     make: impl FnOnce(&mut Context<A>) -> A,
@@ -61,8 +59,8 @@ where
     start_in(host, Context::new(), make, on_exit)
 }
 
-/// Like [`start_contained`], for an actor whose address was given out before, on any thread: `mail` is the other end
-/// of `actix::dev::channel::channel`.
+/// Like [`start_contained`], for an actor whose address is in use already, on any thread: `mail` is the receiver of
+/// `actix::dev::channel::channel`.
 pub fn start_contained_on<A>(
     host: &Host,
     mail: AddressReceiver<A>,
@@ -75,7 +73,7 @@ where
     start_in(host, Context::with_receiver(mail), |_| actor, on_exit)
 }
 
-/// Takes a turn of something that has no mailbox yet: what it gives, or how it ended.
+/// Runs a closure and converts a panic into [`Exit::Panicked`].
 pub(crate) fn contained<T>(turn: impl FnOnce() -> T) -> Result<T, Exit> {
     catch_unwind(AssertUnwindSafe(turn)).map_err(|payload| Exit::Panicked {
         message: panic_message(payload),
@@ -105,7 +103,7 @@ where
     address
 }
 
-/// An actor's context future inside its two catches.
+/// An actor's context future inside both catches.
 struct Contained<A, F>
 where
     A: Actor<Context = Context<A>>,
@@ -121,7 +119,7 @@ where
     A: Actor<Context = Context<A>>,
     F: FnOnce(Exit),
 {
-    /// Drops the actor, then tells how it ended.
+    /// Drops the actor, then calls `on_exit`.
     fn end(&mut self, exit: Exit) {
         let mut exit = exit;
         if let Some(mut running) = self.running.take() {

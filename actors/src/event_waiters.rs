@@ -1,4 +1,4 @@
-//! WAIT nodes that wait for an event: carries the [`EventWaits`] of each run.
+//! WAIT nodes that wait for an event: drives the [`EventWaits`] of each run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
 
-/// Every wait under way, and the events that are kept for those to come, by run.
+/// Open waits, and events retained for later waits, by run.
 #[derive(Default)]
 pub(crate) struct EventWaiters(BTreeMap<Arc<str>, RunWaiters>);
 
@@ -19,7 +19,7 @@ struct RunWaiters {
 }
 
 impl EventWaiters {
-    /// CUSTOM events of the run that these words name are kept from now on.
+    /// Retains CUSTOM events of these names for later waits.
     pub(crate) fn keep(&mut self, run_id: &Arc<str>, words: &[Arc<str>]) {
         self.0.entry(Arc::clone(run_id)).or_default().waits.keep(words);
         self.forget_if_empty(run_id);
@@ -40,7 +40,7 @@ impl EventWaiters {
         self.forget_if_empty(run_id);
     }
 
-    /// Answers those of the run that wait for this event. What [`Self::dropped`] gives of the run then.
+    /// Answers the waits for this event. Returns the result of [`Self::dropped`].
     pub(crate) fn wake(&mut self, event: &Arc<Event>) -> Vec<RaisedEvent> {
         let Some(run) = self.0.get_mut(&event.run_id) else {
             return Vec::new();
@@ -58,19 +58,19 @@ impl EventWaiters {
         dropped
     }
 
-    /// EVENT_DROPPED for what is no longer kept of the run's events.
+    /// Returns an EVENT_DROPPED for each event that did not fit into the buffer.
     pub(crate) fn dropped(&mut self, run_id: &Arc<str>) -> Vec<RaisedEvent> {
         self.0.get_mut(run_id).map_or_else(Vec::new, |run| run.waits.dropped())
     }
 
-    /// Takes in the events of a run that goes on.
+    /// Adds the earlier events of a resumed run.
     pub(crate) fn resumed(&mut self, run_id: &Arc<str>, events: &[Arc<Event>]) {
         if let Some(run) = self.0.get_mut(run_id) {
             run.waits.resumed(events);
         }
     }
 
-    /// The thread waits no longer: its time was up, or it was stopped.
+    /// Removes a wait that timed out or was cancelled.
     pub(crate) fn end(&mut self, run_id: &Arc<str>, waiter: WaitNo) {
         if let Some(run) = self.0.get_mut(run_id) {
             run.waits.end(waiter);
@@ -79,7 +79,7 @@ impl EventWaiters {
         }
     }
 
-    /// The run raises no more.
+    /// Removes the waits and events of an ended run.
     pub(crate) fn end_all(&mut self, run_id: &Arc<str>) {
         self.0.remove(run_id);
     }
@@ -95,7 +95,7 @@ impl EventWaiters {
     }
 }
 
-/// Whoever looks at the event makes it JSON on its own thread: the bus has every run wait.
+/// The conversion to JSON is deferred to the receiving thread, because time spent on the bus delays every run.
 fn heard(event: &Arc<Event>) -> Outcome {
     Outcome::Event {
         sequence: event.sequence,
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// An answer that tells whether it was given.
+    /// An answer, and a receiver of whether it was given.
     fn answer() -> (Answer<Outcome>, Receiver<bool>) {
         let (told, heard) = channel();
         let answer = Answer::new(move |result: Result<Outcome, _>| told.send(result.is_ok()).unwrap_or(()));

@@ -1,4 +1,4 @@
-//! Starts what a trigger starts that needs nothing of the thread which raised its event.
+//! Actions of triggers that do not involve the thread of the event.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::protocol::bus::BusSender;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 
-/// Asks the event's run to start it; where that is over, it is started without.
+/// Returns a message that makes the event's run start the action. If the run has ended, the action starts without it.
 pub(crate) fn fire_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: BusSender) -> SupervisorMsg {
     let (own, without) = (Arc::clone(engine), firing.clone());
     let taken = Answer::new(move |taken: Result<(), _>| {
@@ -30,7 +30,7 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSe
             tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
         }
     });
-    // Its run counts no firing of it.
+    // The number 0 is correct: the run that would count the firing has ended.
     let Some(start) = detached((0, firing)) else { return };
     let metadata = engine.metadata_of(&firing.event.run_id);
     let detached = DetachedRun::of(engine.next_run_id(), start, metadata, on_end);

@@ -1,4 +1,4 @@
-//! Events that follow from another, because of a trigger.
+//! Events that triggers cause.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::protocol::bus::{BusMsg, Source};
 
-/// TRIGGER_FAILED, with this message.
+/// Returns a TRIGGER_FAILED event with this message.
 pub(crate) fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
     failed_with(trigger_id, &RunError::new(RunErrorCode::NodeFailed, message))
 }
 
-/// TRIGGER_FAILED, with this error.
+/// Returns a TRIGGER_FAILED event with this error.
 pub(crate) fn failed_with(trigger_id: &str, error: &RunError) -> RaisedEvent {
     RaisedEvent::new(
         EventType::TriggerFailed,
@@ -21,7 +21,7 @@ pub(crate) fn failed_with(trigger_id: &str, error: &RunError) -> RaisedEvent {
     )
 }
 
-/// An event that follows from another, one link further down the chain.
+/// Returns an event caused by another, with the next trigger depth.
 pub(crate) fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     BusMsg::Raise {
         follows: true,
@@ -39,7 +39,7 @@ pub(crate) fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     }
 }
 
-/// The number of triggers between the run's own steps and what the event sets off.
+/// Returns the trigger depth of the consequences of an event.
 pub(crate) fn depth_after(event: &Event) -> u32 {
     event.raised.trigger_depth + 1
 }

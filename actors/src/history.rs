@@ -1,4 +1,4 @@
-//! The beginnings of conversations.
+//! Initial conversations of runs.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap,
 use pirn_core::message::Message;
 use pirn_core::run::{ConversationReport, SessionState, StoredConversation};
 
-/// Messages for conversations to start with. They never change, and a clone costs the same whatever their number.
+/// Immutable messages that start a conversation. Cloning is O(1).
 ///
-/// A history that an engine has [prepared](crate::engine::EngineShared::history) holds what each message costs by one
-/// tokenizer: a run that counts with the same starts from it at once, any other one counts anew. Two tokenizers are the
-/// same where they are one object; engines may give different ones the same name.
+/// A history [prepared](crate::engine::EngineShared::history) by an engine contains the token count of each message. A run with
+/// that tokenizer starts without counting; other runs count again. Tokenizers are compared by address, because engines may use
+/// one name for different tokenizers.
 #[derive(Clone)]
 pub struct History {
     kind: Kind,
@@ -18,7 +18,7 @@ pub struct History {
 
 #[derive(Clone)]
 enum Kind {
-    /// As they came, and which are visible; the marks fit.
+    /// Messages without counts, and validated marks.
     Uncounted(Arc<Vec<Message>>, MarkMap),
     Counted(Conversation, Arc<dyn Tokenizer>),
 }
@@ -35,26 +35,26 @@ impl History {
         }
     }
 
-    /// A complete history with its mark map: archived messages stay archived, and can be shown again.
+    /// A complete history with its mark map. Archived messages stay archived and can be restored.
     ///
     /// # Errors
-    /// [`ConversationError::InvalidMarkMap`] where the two do not fit.
+    /// [`ConversationError::InvalidMarkMap`] if the map does not match the messages.
     pub fn of_parts(messages: Vec<Message>, marks: MarkMap) -> Result<Self, ConversationError> {
         marks.check(messages.len())?;
         let kind = Kind::Uncounted(Arc::new(messages), marks);
         Ok(Self { kind })
     }
 
-    /// The conversation that a run ended with: the next one goes on from it.
+    /// The final conversation of a run, for a run that continues it.
     ///
     /// # Errors
-    /// As [`History::of_parts`], where the report was changed.
+    /// Fails as [`History::of_parts`] does, if the report was modified.
     pub fn of_report(report: &ConversationReport) -> Result<Self, ConversationError> {
         let messages = report.messages.iter().map(|message| (**message).clone());
         Self::of_parts(messages.collect(), report.mark_map.clone())
     }
 
-    /// The number of messages, archived ones included.
+    /// Number of messages, including archived ones.
     pub fn len(&self) -> usize {
         match &self.kind {
             Kind::Uncounted(messages, _) => messages.len(),
@@ -62,20 +62,20 @@ impl History {
         }
     }
 
-    /// True if there are none.
+    /// True if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same messages, known to cost what `tokenizer` says.
+    /// Counts the messages with `tokenizer`.
     pub(crate) fn counted_by(self, tokenizer: Arc<dyn Tokenizer>) -> Self {
-        // Without a message of its own: otherwise each run that forks would share those anew.
+        // A snapshot, so that its messages are shared once here and not again by each fork of each run.
         let conversation = self.begin(&tokenizer).snapshot();
         let kind = Kind::Counted(conversation, tokenizer);
         Self { kind }
     }
 
-    /// The conversation of a run that counts with `tokenizer`.
+    /// Returns the conversation of a run that counts with `tokenizer`.
     pub(crate) fn begin(self, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
         match self.kind {
             Kind::Uncounted(messages, marks) => counted(Arc::unwrap_or_clone(messages), marks, tokenizer),
@@ -88,7 +88,7 @@ impl History {
     }
 }
 
-/// The same session, its conversation counted by `tokenizer`: anew, where another one of another name counted it.
+/// Counts a session's conversation with `tokenizer`, unless a tokenizer of this name counted it.
 pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> SessionState {
     if *state.tokenizer == *tokenizer.name() {
         return state;
@@ -114,11 +114,11 @@ fn counted<T: Into<Arc<Message>>>(messages: Vec<T>, marks: MarkMap, tokenizer: &
     if marks == MarkMap::default() {
         return Conversation::from_messages(counted);
     }
-    // Checked where they came in.
+    // The marks were validated when the history was created.
     Conversation::from_parts(counted.clone(), marks).unwrap_or_else(|_| Conversation::from_messages(counted))
 }
 
-/// True if they are one object. Both are held, so neither's place can have been given to another.
+/// True if both are one object. Both are alive, so their addresses differ if they are different objects.
 fn is_same(one: &Arc<dyn Tokenizer>, other: &Arc<dyn Tokenizer>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
@@ -129,7 +129,7 @@ impl Default for History {
     }
 }
 
-/// Not counted: whatever starts from it counts it.
+/// A history without token counts.
 impl From<Vec<Message>> for History {
     fn from(messages: Vec<Message>) -> Self {
         let kind = Kind::Uncounted(Arc::new(messages), MarkMap::default());

@@ -1,4 +1,4 @@
-//! The parts that a run calls in place: its engine's evaluator, functions, tokenizers.
+//! The evaluator, functions and tokenizers that a run calls inline.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,22 +15,22 @@ use crate::journal::Graphs;
 use crate::ports::{CallContext, Function, Input, Models, Ports, first_profile, laid_over_profile};
 use crate::protocol::engine::EngineHandle;
 
-/// An evaluator that the runs of one arbiter share.
+/// An evaluator shared by the runs of one arbiter.
 pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 
-/// A tokenizer, and the number of the graph that counts with it.
+/// A tokenizer, with the number of the graph that uses it.
 type TokenizerOf = (u64, Arc<dyn Tokenizer>);
 
-/// The parts that a run calls in place.
+/// The evaluator, functions and tokenizers that a run calls inline.
 pub(crate) struct InPlace {
     ports: Arc<Ports>,
-    /// Those of the run's profiles.
+    /// The models of this run.
     models: Arc<dyn Models>,
     engine: Arc<dyn EngineHandle>,
-    /// The workflows as they were when the run began.
+    /// The workflows as they were when the run started.
     graphs: Graphs,
     evaluator: SharedEvaluator,
-    /// Each is asked for once a run: a fork whose branches all speak does not make one for each.
+    /// Created once per run, because creation is expensive and every branch of a fork needs one.
     tokenizers: RefCell<Vec<TokenizerOf>>,
 }
 
@@ -55,13 +55,13 @@ impl InPlace {
         }
     }
 
-    /// The same with an evaluator of its own: for a run that is rebuilt on whatever thread this is.
+    /// Creates a private evaluator, for a replay on any thread.
     pub(crate) fn apart(ports: Arc<Ports>, engine: Arc<dyn EngineHandle>, graphs: Graphs) -> Self {
         let evaluator = Rc::new(RefCell::new((ports.evaluator)()));
         Self::new(ports, engine, graphs, evaluator)
     }
 
-    /// Its parts, for [`Self::apart`] on another thread.
+    /// Returns the parts that [`Self::apart`] needs on another thread.
     pub(crate) fn parts(&self) -> (Arc<Ports>, Arc<dyn EngineHandle>, Graphs) {
         (
             Arc::clone(&self.ports),
@@ -87,7 +87,7 @@ impl InPlace {
     }
 
     pub(crate) fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
-        // A run has few workflows, most one.
+        // A linear search: a run has few workflows, most have one.
         let known = |known: &&TokenizerOf| known.0 == graph.uid;
         if let Some((_, tokenizer)) = self.tokenizers.borrow().iter().find(known) {
             return Arc::clone(tokenizer);
@@ -99,7 +99,7 @@ impl InPlace {
         tokenizer
     }
 
-    /// That of the first LLM node's profile.
+    /// Returns the token limit of the first LLM node's profile.
     pub(crate) fn token_limit(&self, graph: &Graph) -> Option<u64> {
         first_profile(&*self.models, graph)?.token_limit
     }
@@ -135,7 +135,7 @@ impl InPlace {
         evaluate(graph, node, what, scope, &mut **self.evaluator.borrow_mut())
     }
 
-    /// Calls a function for the node that a thread is at; `context` says where that is.
+    /// Calls a function for a thread's current node; `context` is its origin.
     pub(crate) fn call(
         &self,
         function: &str,

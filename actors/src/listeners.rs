@@ -1,5 +1,4 @@
-//! The subscribers of an arbiter: those of all runs, and those of each run apart, so that an event visits only the subscribers
-//! that may want it.
+//! The subscribers of an arbiter. Private subscribers are stored per run, so that an event visits only those that may need it.
 
 use std::sync::Arc;
 
@@ -12,15 +11,15 @@ use crate::protocol::events::{Delivery, Undelivered};
 #[derive(Default)]
 pub(crate) struct Listeners {
     of_all: Vec<Listener>,
-    /// By run id: those of a later run too, where it has begun before the bus has closed the first.
+    /// Private subscribers by run id. May include those of a later run with this id that started before the first was closed.
     of_runs: ByRun<Vec<Listener>>,
-    /// Number of subscribers that events were compared with.
+    /// Number of mask comparisons.
     #[cfg(test)]
     visits: u64,
 }
 
 impl Listeners {
-    /// Takes a subscriber in.
+    /// Adds a subscriber.
     pub(crate) fn add(&mut self, subscriber: Subscriber, interest: &Interest) {
         let of_run = subscriber.of_run.clone();
         let listener = Listener { subscriber, missed: 0 };
@@ -34,14 +33,14 @@ impl Listeners {
         own.subscribed(union(listeners.iter().filter(|listener| listener.is_of(&own))));
     }
 
-    /// True if a subscriber wants this type of events of the run.
+    /// True if a subscriber listens to this type of event of the run.
     pub(crate) fn want(&self, run_id: &Arc<str>, wanted: EventType) -> bool {
         let of_run = self.of_runs.get(run_id).into_iter().flatten();
         let mut all = self.of_all.iter().chain(of_run);
         all.any(|listener| listener.subscriber.mask.contains(wanted))
     }
 
-    /// Delivers an event to those that want it.
+    /// Delivers an event to its subscribers.
     pub(crate) fn hand_on(&mut self, event: &Arc<Event>, interest: &Interest) {
         if !self.of_all.is_empty() {
             let before = self.of_all.len();
@@ -57,7 +56,7 @@ impl Listeners {
         self.hand_on_in_run(event);
     }
 
-    /// The same to the subscribers of the event's run alone.
+    /// Delivers an event to the private subscribers of its run only.
     pub(crate) fn hand_on_in_run(&mut self, event: &Arc<Event>) {
         if self.of_runs.is_empty() {
             return;
@@ -85,7 +84,7 @@ impl Listeners {
         }
     }
 
-    /// A run raises no more: its subscribers have seen everything, and dropping their ends says so. Those of a later run of its id
+    /// Removes the private subscribers of an ended run; dropping them ends their streams. Subscribers of a later run with this id
     /// stay.
     pub(crate) fn close(&mut self, ended: &EndedRun) {
         let (Some(own), Some(listeners)) = (&ended.interest, self.of_runs.get_mut(&ended.run_id)) else {
@@ -108,20 +107,20 @@ fn union<'a>(listeners: impl IntoIterator<Item = &'a Listener>) -> EventMask {
     masks.fold(EventMask::NONE, EventMask::union)
 }
 
-/// A subscriber, and how many events it has missed since the last that it got.
+/// A subscriber, and the number of events that it missed since its last delivery.
 struct Listener {
     subscriber: Subscriber,
     missed: u64,
 }
 
 impl Listener {
-    /// True if it is a subscriber of the run with this interest.
+    /// True if it is a private subscriber of the run with this interest.
     fn is_of(&self, own: &Arc<RunInterest>) -> bool {
         let of_run = self.subscriber.of_run.as_ref();
         of_run.is_some_and(|of_run| Arc::ptr_eq(&of_run.interest, own))
     }
 
-    /// Hands an event on; whether the subscriber still reads.
+    /// Delivers an event. Returns false if the subscriber is gone.
     fn take(&mut self, event: &Arc<Event>) -> bool {
         let Subscriber {
             mask, after, deliver, ..
@@ -146,7 +145,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Events missed at the end are reported at the end.
+    /// Reports events missed at the end of the stream.
     fn drop(&mut self) {
         if self.missed > 0 {
             self.subscriber.deliver.end(self.missed);
@@ -163,7 +162,7 @@ mod tests {
     use crate::protocol::events::Deliver;
     use crate::protocol::mailbox::mailbox;
 
-    /// Reads everything.
+    /// A subscriber that reads everything.
     #[derive(Clone)]
     struct Reader(std::sync::mpsc::Sender<Delivery>);
 

@@ -1,11 +1,12 @@
-//! The trigger matcher of an arbiter: carries the [`TriggerMachine`] and starts the actions of what fires there.
+//! The trigger matcher of an arbiter: runs the [`TriggerMachine`] and executes the actions of its firings.
 //!
-//! A text that needs JavaScript is evaluated on a thread of scripts. Until its result is there, all that comes after it for the same run
-//! waits ([`Held`]), so that the triggers of a run act in the order of its events and in that in which they stand; other runs do not wait.
-//! Which triggers watch an event is found when the event comes.
+//! Expressions that need JavaScript are evaluated on a script thread. Until the result is there, all further work for that run is
+//! queued ([`Held`]), because the triggers of a run act in the order of its events and of their definition. Other runs continue.
+//! The watchers of an event are determined when the event arrives, not when it leaves the queue.
 //!
-//! Every arbiter has one, with all triggers. A workflow's trigger counts for each run, so one machine sees all that counts;
-//! a trigger that counts for the engine claims its firings from a [`Quota`] that the arbiters share.
+//! Every arbiter has a matcher with all triggers. A workflow's trigger counts its firings per run, and a run is on one arbiter,
+//! so no coordination is needed. A trigger that counts for the whole engine claims its firings from a [`Quota`] shared by the
+//! arbiters.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -46,59 +47,59 @@ pub(crate) struct TriggerMatcherActor {
     backlog: Rc<Backlog>,
     bus: BusSender,
     machine: TriggerMachine,
-    /// Of the triggers whose limit counts for the engine.
+    /// Quotas of the triggers with an engine-wide limit.
     quotas: BTreeMap<TriggerKey, Arc<Quota>>,
     evaluator: Option<Box<dyn Evaluator>>,
     functions: FunctionTable,
-    /// The watchers of the event before; kept for its room.
+    /// Buffer for the watchers of an event, reused between events.
     watching: Vec<Watcher>,
-    /// Its own handle.
+    /// Sends messages to this actor.
     own: MatcherSender,
     turn_end: TurnEnd,
-    /// The runs that wait for the text of a trigger.
+    /// Runs that wait for the evaluation of a trigger's text.
     held: ByRun<Held>,
-    /// The number of the last text that was evaluated elsewhere.
+    /// Number of the last evaluation on a script thread.
     evaluation: u64,
-    /// It stops when no run waits.
+    /// Stop request; completed once no run waits.
     stopping: Option<Answer<()>>,
 }
 
-/// A run that waits for the text of a trigger, and what comes after that.
+/// The queue of a run that waits for an evaluation.
 #[derive(Default)]
 struct Held {
     evaluation: u64,
-    /// Use of the result; `None` when the result is already here.
+    /// Use of the result. `None` once the result has arrived.
     then: Option<(Watcher, Arc<Event>, Then)>,
     /// Dropping it stops the evaluation.
     work: Option<WorkHandle>,
     rest: VecDeque<Rest>,
 }
 
-/// Work that continues after a text was evaluated.
+/// Work that is queued behind an evaluation.
 enum Rest {
-    /// A trigger meets an event.
+    /// A trigger is matched with an event.
     Meets(Watcher, Arc<Event>, Meeting),
     Settle(Answer<Outcome>),
     Quiesce(Quiesce),
 }
 
-/// Result of a meeting of a trigger and an event.
+/// How a trigger is matched with an event.
 #[derive(Clone, Copy)]
 enum Meeting {
-    /// It fires where its condition holds.
+    /// The trigger fires if its condition is true.
     Considered,
-    /// It has fired, in an earlier process of the run.
+    /// The trigger fired in an earlier process of the run.
     HasFired,
 }
 
-/// Use of a text's result.
+/// Use of an evaluation's result.
 enum Then {
     Condition,
     Variable(Arc<TriggerDefinition>),
     Notification(Arc<TriggerDefinition>),
 }
 
-/// A text that is to be evaluated elsewhere.
+/// A text that must be evaluated on a script thread.
 struct Later {
     then: Then,
     source: Arc<str>,
@@ -117,13 +118,13 @@ impl Later {
     }
 }
 
-/// `None` when the trigger is done with the event; otherwise the text that it waits for.
+/// `None` if the trigger is done with the event; otherwise the text that must be evaluated first.
 type Considered = Result<Option<Later>, RunError>;
 
-/// Meetings of a run that wait for a text: from here on it has no turn, and half of it later it has.
+/// Maximum queue length of a run. At this length the run's turns are blocked, until the queue is half as long.
 const MOST_WAITING: usize = 1_024;
 
-/// Things that are done in one turn for a run that has waited.
+/// Maximum number of queued items that are processed for a run in one turn.
 const AT_ONCE: usize = 16;
 
 impl TriggerMatcherActor {
@@ -183,7 +184,7 @@ impl TriggerMatcherActor {
         self.meet(event, |_, _| Some(Meeting::Considered));
     }
 
-    /// Has every trigger that watches an event met with it, as `how` says.
+    /// Matches an event with every trigger that watches it. `how` chooses the way, or none to skip the trigger.
     fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, Watcher) -> Option<Meeting>) {
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
@@ -211,7 +212,7 @@ impl TriggerMatcherActor {
         self.watching = watching;
     }
 
-    /// A trigger meets an event. The text that it waits for.
+    /// Matches a trigger with an event. Returns the text that must be evaluated first, if any.
     fn meets(&mut self, watcher: Watcher, event: &Arc<Event>, meeting: Meeting) -> Option<Later> {
         self.contain(watcher, event, |matcher| match meeting {
             Meeting::Considered => matcher.consider(watcher, event),
@@ -222,7 +223,7 @@ impl TriggerMatcherActor {
         })
     }
 
-    /// Does something for a trigger that watches an event. A panic is this trigger's failure, not the end of all triggers.
+    /// Runs code for one trigger. A panic fails only this trigger, with TRIGGER_FAILED.
     fn contain(
         &mut self,
         watcher: Watcher,
@@ -241,7 +242,8 @@ impl TriggerMatcherActor {
         })
     }
 
-    /// Has a text evaluated elsewhere; all that comes after it for the event's run waits. Which takes no longer than a text may.
+    /// Starts an evaluation on a script thread and queues all further work for the run. The time limit of scripts bounds the
+    /// wait.
     fn hold(&mut self, watcher: Watcher, event: &Arc<Event>, later: Later) {
         self.evaluation += 1;
         let (evaluation, run_id) = (self.evaluation, Arc::clone(&event.run_id));
@@ -272,7 +274,7 @@ impl TriggerMatcherActor {
         let held = self.held.entry(run_id).or_default();
         held.evaluation = evaluation;
         held.then = Some((watcher, Arc::clone(event), then));
-        // Without a label: an evaluation is no moment at which something else can happen.
+        // Without a label, because an explorer must not place other steps before the result of an evaluation.
         held.work = Some(self.host.on_other_thread(
             None,
             |tell| self.ports.scripts.evaluate(job, tell),
@@ -280,7 +282,7 @@ impl TriggerMatcherActor {
         ));
     }
 
-    /// A text was evaluated: its trigger goes on, and what has waited for that.
+    /// Continues a trigger with the result of its evaluation, then the queued work.
     fn evaluated(&mut self, run_id: &Arc<str>, evaluation: u64, outcome: Outcome) {
         let held = self.held.get_mut(run_id).filter(|held| held.evaluation == evaluation);
         let Some((watcher, event, then)) = held.and_then(|held| held.then.take()) else {
@@ -311,7 +313,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    /// Does what has waited for a text, up to the next.
+    /// Processes the queued work of a run up to the next evaluation.
     fn proceed(&mut self, run_id: &Arc<str>) {
         for _ in 0..AT_ONCE {
             let Some(held) = self.held.get_mut(run_id).filter(|held| held.then.is_none()) else {
@@ -340,7 +342,7 @@ impl TriggerMatcherActor {
         self.own.do_send(MatcherMsg::Proceed { run_id });
     }
 
-    /// The run waits for the text of a trigger: it is done after that.
+    /// Queues work if the run waits for an evaluation. Returns it otherwise.
     fn after_text(&mut self, run_id: &Arc<str>, rest: Rest) -> Option<Rest> {
         if self.held.is_empty() {
             return Some(rest);
@@ -354,7 +356,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    /// A run goes on: what had fired there counts, and what had not been matched is.
+    /// Matches the events of a resumed run: earlier firings are counted, and events without a recorded match are matched now.
     fn resumed(&mut self, resumed: &ResumedEvents) {
         let ResumedEvents {
             run_id,
@@ -380,9 +382,10 @@ impl TriggerMatcherActor {
         }
     }
 
-    /// Has the event's run start what needs nothing of its thread, for its record. A run that is over has none to keep: it is
-    /// started all the same. One that is kept is not over before its triggers have acted: where it is not there it goes on in
-    /// another process.
+    /// Starts the action of a firing that does not involve the thread. The event's run records it if it can.
+    ///
+    /// An ended run without a journal cannot record it, and the action starts anyway. A durable run does not end before its
+    /// triggers have acted, so a missing one continues in another process, which repeats the match.
     fn start_alone(&self, watcher: Watcher, firing: Firing) {
         let event = Arc::clone(&firing.event);
         let message = if self.ports.is_durable() {
@@ -390,11 +393,11 @@ impl TriggerMatcherActor {
         } else {
             fire_alone(firing, &self.engine, self.bus.clone())
         };
-        // Where the run is gone the message is dropped, and with it the answer.
+        // If the run is gone, the message is dropped and the answer with it.
         let _: Result<(), String> = self.tell_run(watcher, &event, message);
     }
 
-    /// Tells the event's run what a trigger that fired does.
+    /// Sends a firing's action to the event's run.
     fn tell_run(&self, watcher: Watcher, event: &Event, message: SupervisorMsg) -> Result<(), String> {
         let message = if self.ports.is_durable() {
             self.triggered(watcher, event, Some(Box::new(message)))
@@ -404,8 +407,7 @@ impl TriggerMatcherActor {
         self.engine.tell_run(&event.run_id, message)
     }
 
-    /// Has the event's run call something, where it is kept. One that is not there goes on in another process, and so do its
-    /// triggers.
+    /// Makes the event's durable run execute a call. A missing run continues in another process, together with its triggers.
     fn call_by_run(
         &self,
         watcher: Watcher,
@@ -424,10 +426,10 @@ impl TriggerMatcherActor {
         let _: Result<(), String> = self.tell_run(watcher, event, SupervisorMsg::Tell(message));
     }
 
-    /// A trigger fired that does nothing in the event's run: it has a record of it all the same.
+    /// Records a firing whose action does not involve the event's run.
     fn note_fired(&self, watcher: Watcher, event: &Event) {
         if self.ports.is_durable() {
-            // A run that has ended keeps nothing more.
+            // An ended run records nothing; the error is ignored.
             let _: Result<(), String> = self
                 .engine
                 .tell_run(&event.run_id, self.triggered(watcher, event, None));
@@ -442,7 +444,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    /// A trigger fires where its condition holds.
+    /// Evaluates the condition of a trigger, and fires it if true.
     fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
         if watcher.is_answered {
             return self.holds(watcher, event);
@@ -462,7 +464,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    /// The condition of a trigger holds: it fires, as often as it may.
+    /// Fires a trigger with a true condition, unless its limit is reached.
     fn holds(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
         let fire = self.fire(watcher, event);
         let from = || called_from(&*self.engine, event);
@@ -497,7 +499,7 @@ impl TriggerMatcherActor {
             && count == quota.limit()
             && let Some(trigger) = self.machine.definition(watcher)
         {
-            // The other arbiters' need not look at what they will be refused.
+            // Saves the matchers of other arbiters from evaluating conditions of a trigger that cannot fire.
             self.engine.disable_used_up(&trigger.id);
         }
         fire
@@ -589,7 +591,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    /// Assigns the variable of a SET_VARIABLE.
+    /// Assigns the variable of a SET_VARIABLE action.
     fn assign(&self, watcher: Watcher, trigger: &TriggerDefinition, event: &Arc<Event>, value: Arc<Value>) {
         let TriggerAction::SetVariable {
             variable_name, scope, ..
@@ -600,11 +602,11 @@ impl TriggerMatcherActor {
         let (bus, id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
         let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
         let assignment = Assignment::new(trigger, event, variable_name, value, refused);
-        // Where the run has ended the message is dropped, and with it the answer: it is refused.
+        // If the run has ended, the message is dropped, and dropping its answer reports the refusal.
         let _: Result<(), String> = self.tell_run(watcher, event, assignment.in_scope(*scope));
     }
 
-    /// Sends the text of a SEND_NOTIFICATION, or has the event's run send it.
+    /// Sends the text of a SEND_NOTIFICATION action. A durable run sends it itself.
     fn notify(
         &self,
         watcher: Watcher,
@@ -654,7 +656,7 @@ impl TriggerMatcherActor {
             .detach();
     }
 
-    /// Tells a thread of the event's run: the one named, or the one that raised the event.
+    /// Sends a control message to the action's thread in the event's run; by default the thread that raised the event.
     fn control(
         &self,
         watcher: Watcher,
@@ -679,17 +681,17 @@ impl TriggerMatcherActor {
     }
 
     fn raise(&self, event: &Event, raised: RaisedEvent) {
-        // The bus knows who listens to the run.
+        // The bus has the listeners of the run, so it decides whether the event is needed.
         self.bus.do_send(raise(event, raised));
     }
 }
 
-/// The run was told before of what has fired, and knows what holds the thread.
+/// Answers with no firings: the run received its firings before this answer, because messages are delivered in FIFO order.
 fn settle(answer: Answer<Outcome>) {
     answer.give(Outcome::HeldByFiring(Vec::new()));
 }
 
-/// The place that the function of a trigger is called from, and what the run's caller said of it.
+/// Origin of a trigger's function call, with the metadata of the run's caller.
 fn called_from(engine: &dyn EngineHandle, event: &Event) -> CallContext {
     CallContext {
         metadata: engine.metadata_of(&event.run_id).unwrap_or_default(),
@@ -697,7 +699,7 @@ fn called_from(engine: &dyn EngineHandle, event: &Event) -> CallContext {
     }
 }
 
-/// The scope of a trigger's texts: the event, whole.
+/// The scope of a trigger's texts, with the whole event.
 fn event_scope(event: &Event) -> ScopeValues {
     ScopeValues {
         event: Some(Arc::new(event.to_json())),
@@ -705,14 +707,14 @@ fn event_scope(event: &Event) -> ScopeValues {
     }
 }
 
-/// True if an event tells a run that its budget is used up.
+/// True if the event reports that a run's budget for triggered events is exhausted.
 fn tells_of_budget(event: &Event) -> bool {
     let code = || event.raised.fields.get("error")?.get("code")?.as_str();
     event.raised.event_type == EventType::TriggerFailed
         && code() == Some(RunErrorCode::TriggeredEventsExceeded.as_str())
 }
 
-/// Says so in the log too, and how: what a trigger leaves undone stays so, and whoever can help must learn of it.
+/// Returns the error message and logs it: the skipped action is not retried, so an operator must be able to find it.
 fn too_deep(trigger: &TriggerDefinition, event: &Event) -> &'static str {
     let message = if matches!(trigger.action, TriggerAction::ResumeThread { .. }) {
         "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
@@ -742,7 +744,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                 for event in &events {
                     self.happened(event);
                 }
-                // As many as a turn may take: conditions and functions of triggers take their time.
+                // Ends the turn after each batch: conditions and functions may be slow, and other actors share the thread.
                 self.turn_end.set();
             }
             MatcherMsg::Resumed(resumed) => self.resumed(&resumed),

@@ -1,23 +1,23 @@
-//! The messages that wait for an engine's actors, counted when somebody asks.
+//! Queue lengths of an engine's actors, counted on request.
 
 use futures::future::join_all;
 use pirn_sync::Completion;
 
 use super::EngineShared;
 
-/// The number of messages that wait in the mailboxes of an engine's actors.
+/// Numbers of messages in the mailboxes of an engine's actors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MailboxDepths {
-    /// Those of the runs under way.
+    /// Messages for runs in progress.
     pub runs: u64,
-    /// Those of the event buses.
+    /// Messages for event buses.
     pub event_buses: u64,
-    /// Those of the trigger matchers.
+    /// Messages for trigger matchers.
     pub trigger_matchers: u64,
 }
 
 impl EngineShared {
-    /// The messages that wait, of every arbiter where it stands between two of its tasks. One that has stopped has none.
+    /// Returns the queue lengths. Each arbiter counts between two of its tasks; a stopped arbiter counts as 0.
     pub fn mailbox_depths(&self) -> impl Future<Output = MailboxDepths> + Send + use<> {
         let runs = self.runs.waiting();
         let asked = self.ask_every_arbiter(|local, answer| {

@@ -1,4 +1,4 @@
-//! Runs that begin where nobody carries them yet.
+//! Runs that are created without an owner.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::run_context::{listening, promised};
 use crate::sessions::SessionSeat;
 
 impl EngineShared {
-    /// The beginning of a run, and the workflows that it begins over, for whoever keeps it: nobody carries the run, and it takes its
-    /// first step where a process goes on with it. In its session it comes after the runs that were asked for before.
+    /// Creates the initial record of a run without an owner, with its workflows; the caller stores it. The first step is taken by
+    /// the process that resumes the run. In its session the run comes after all earlier requests.
     ///
     /// # Errors
-    /// There is no such workflow, too many runs wait for the session, or the engine has stopped.
+    /// Fails if the workflow does not exist, if too many runs wait for the session, or if the engine has stopped.
     pub async fn begin_elsewhere(
         self: &Arc<Self>,
         run_id: Arc<str>,
@@ -36,7 +36,7 @@ impl EngineShared {
         let (setter, begun) = completion();
         let (uid, is_durable, run_bytes) = (self.uid, self.ports.is_durable(), self.ports.run_bytes);
         self.spawner.start(Box::new(move |host, _| {
-            // Dropped without a word where the engine has stopped here.
+            // If the engine has stopped here, dropping `setter` reports it.
             let Some(local) = Local::of(uid) else { return };
             let promised = if is_durable { promised() } else { EventMask::NONE };
             setter.set(Begun {

@@ -1,4 +1,4 @@
-//! The things that the runs of one engine share on one arbiter: its event bus, its trigger matcher, an evaluator.
+//! State shared by the runs of one engine on one arbiter: its event bus, trigger matcher and evaluator.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::protocol::matcher::{MatcherMsg, MatcherSender};
 use crate::room::SharedRoom;
 use crate::trigger_matcher::TriggerMatcherActor;
 
-/// An engine's own on one arbiter.
+/// An engine's actors and evaluator on one arbiter.
 #[derive(Clone)]
 pub(super) struct Local {
     pub(super) evaluator: SharedEvaluator,
@@ -31,7 +31,7 @@ pub(super) struct Local {
 }
 
 thread_local! {
-    /// By engine, on this arbiter; while the engine's bus is there.
+    /// Engines of this arbiter, by engine id, as long as their bus is running.
     static LOCALS: RefCell<BTreeMap<u64, Local>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -63,7 +63,7 @@ impl Local {
             host,
             move |context| TriggerMatcherActor::new((ports, handle), own_host, heard_by, bus, matcher_mail, context),
             move |exit| {
-                // Where the bus was first to stop, nobody is left to be told.
+                // The message is lost if the bus stopped first, and then is not needed.
                 gone.do_send(BusMsg::MatcherGone);
                 for run in interest_after.all_caught_up() {
                     backlog_after.turn_later(run, &host_after);
@@ -83,7 +83,7 @@ impl Local {
             },
             move |exit| {
                 let gone = LOCALS.try_with(|locals| locals.borrow_mut().remove(&uid));
-                // Dropped only now: an evaluator may run what it likes.
+                // Dropped after the borrow of the map ends: an evaluator's destructor may run arbitrary code.
                 drop(gone);
                 waiting.wake();
                 log_exit("the event bus", exit);
@@ -91,7 +91,7 @@ impl Local {
         );
     }
 
-    /// An engine's on the calling arbiter; none where its bus has stopped.
+    /// Returns the engine's state on the calling arbiter; none if its bus has stopped.
     pub(super) fn of(uid: u64) -> Option<Self> {
         LOCALS.with_borrow(|locals| locals.get(&uid).cloned())
     }

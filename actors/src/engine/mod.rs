@@ -1,4 +1,4 @@
-//! The things that the runs of one engine share.
+//! State shared by the runs of one engine.
 
 mod admission;
 mod depths;
@@ -42,64 +42,64 @@ use runs::Runs;
 use schedules::Schedules;
 pub use started::StartedRun;
 
-/// Work that begins on an arbiter.
+/// Work to start on an arbiter.
 pub type StartJob = Box<dyn FnOnce(&Host, Option<ArbiterLease>) + Send>;
 
-/// The threads of an engine, as it starts work on them.
+/// Starts work on the arbiters of an engine.
 pub trait Spawner: Send + Sync {
     /// Number of arbiters; at least one.
     fn arbiters(&self) -> usize;
 
-    /// Has this arbiter do the job, after those that this thread sent there before.
+    /// Runs a job on this arbiter, after the jobs that this thread sent there before.
     ///
     /// # Errors
-    /// The engine has stopped; the job is dropped.
+    /// Fails if the engine has stopped; the job is dropped.
     fn start_on(&self, arbiter: usize, job: StartJob) -> Result<(), RunError>;
 
-    /// The same on the arbiter with the least load.
+    /// Runs a job on the arbiter with the least load.
     ///
     /// # Errors
-    /// As [`Spawner::start_on`].
+    /// Fails as [`Spawner::start_on`] does.
     fn start(&self, job: StartJob) -> Result<(), RunError>;
 }
 
-/// A watcher's part in a run that a trigger or a schedule starts.
+/// A watcher's part in a run started by a trigger or schedule.
 pub struct Watch {
     /// Receives the run's events from the first one on.
     pub subscription: Subscription,
-    /// Receives the run and the id of its workflow before its first step, on the thread that starts it.
+    /// Receives the run and its workflow id before the first step, on the thread that starts the run.
     pub take: Box<TakeStarted>,
 }
 
-/// Receives a started run and the id of its workflow.
+/// Receives a started run and its workflow id.
 pub type TakeStarted = dyn FnOnce(StartedRun, &str) + Send;
 
-/// Called for each run that a trigger or a schedule starts. None: it watches no more.
+/// Called for each run started by a trigger or schedule. Returning none removes the watcher.
 pub type WatchStarted = dyn Fn() -> Option<Watch> + Send + Sync;
 
-/// The parts that an engine is built from.
+/// Parameters of an engine.
 pub struct EngineParts {
     /// Models, tools, scripts.
     pub ports: Ports,
-    /// Runs at once; one more is OVERLOADED.
+    /// Maximum number of concurrent runs; further runs fail with OVERLOADED.
     pub max_runs: usize,
-    /// Puts runs on arbiters.
+    /// Places runs on arbiters.
     pub spawner: Box<dyn Spawner>,
-    /// Seeds run ids.
+    /// Seed of the run ids.
     pub run_id_seed: u64,
-    /// Seeds what scripts draw; none: they can not.
+    /// Seed of the random numbers that scripts draw. None: scripts cannot draw any.
     pub seed: Option<u64>,
-    /// Runs that may wait for one session; one more is SESSION_BUSY.
+    /// Maximum number of runs that wait for one session; further runs fail with SESSION_BUSY.
     pub max_waiting: usize,
-    /// The number of the first run of a session: above those of every process before.
+    /// Number of the first run in a session. Must exceed the numbers of all earlier processes.
     pub first_number: u64,
 }
 
-/// Shared by every run of an engine.
+/// State shared by every run of an engine.
 pub struct EngineShared {
     ports: Arc<Ports>,
     graphs: RwLock<Graphs>,
-    /// Held while a change of the triggers is sent to every arbiter: all hear of all changes in one order.
+    /// Locked while a change is sent to all arbiters, so that they receive all changes in one order.
     trigger_changes: Mutex<()>,
     schedules: Schedules,
     watchers: Mutex<Vec<Box<WatchStarted>>>,
@@ -116,10 +116,10 @@ pub struct EngineShared {
 static ENGINES: AtomicU64 = AtomicU64::new(1);
 
 impl EngineShared {
-    /// Starts the engine's own actors, an event bus and a trigger matcher on every arbiter.
+    /// Creates the engine and starts an event bus and a trigger matcher on every arbiter.
     ///
     /// # Errors
-    /// The threads have stopped.
+    /// Fails if the threads have stopped.
     pub fn start(parts: EngineParts) -> Result<Arc<Self>, RunError> {
         let keeper = Arc::clone(&parts.ports.sessions);
         let engine = Arc::new(Self {
@@ -146,23 +146,23 @@ impl EngineShared {
         Ok(engine)
     }
 
-    /// The registered graphs, as they are now.
+    /// Returns the registered graphs. Later registrations do not change the returned map.
     pub fn all_graphs(&self) -> Graphs {
         Arc::clone(&self.graphs.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The graph of a workflow.
+    /// Returns the graph of a workflow.
     pub fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
         self.all_graphs().get(workflow_id).cloned()
     }
 
-    /// Every registered graph, by workflow id.
+    /// Returns every registered graph, ordered by workflow id.
     pub fn graphs(&self) -> Vec<Arc<Graph>> {
         self.all_graphs().values().cloned().collect()
     }
 
-    /// Messages counted with the workflow's tokenizer, for runs to start with; as they are where they were. A long history
-    /// takes its time: this is the caller's thread, not the one that a run will share with others.
+    /// Counts messages with the workflow's tokenizer, so that runs start without counting. Returns them unchanged if they are
+    /// counted already. A long history takes time, so the work is done on the caller's thread and not on an arbiter.
     pub fn history(&self, workflow_id: &str, messages: impl Into<History>) -> History {
         let messages = messages.into();
         if messages.is_empty() {
@@ -176,12 +176,12 @@ impl EngineShared {
         self.ports.tokenizer_of(&*self.ports.models, graph)
     }
 
-    /// Subscribes: every event that is raised after the arbiters have heard of it is delivered. The subscription to a run
-    /// that has ended ends at once.
+    /// Subscribes to events raised after the arbiters have processed the subscription. A subscription to an ended run ends at
+    /// once.
     pub fn subscribe(&self, filter: EventFilter, deliver: Box<dyn Deliver>) {
         let mask = filter.mask();
         if let Some(run_id) = filter.run_id {
-            // Where the run has ended the message is dropped, and with it the subscription.
+            // If the run has ended, the message is dropped and the subscription with it.
             let _: Result<(), String> = self.tell_run(&run_id, SupervisorMsg::Subscribe { mask, deliver });
             return;
         }
@@ -199,12 +199,12 @@ impl EngineShared {
         }
     }
 
-    /// Stops every bus and matcher: each answers when every event that was raised before has been delivered.
+    /// Stops every bus and matcher. Each completes once all earlier events were delivered.
     pub fn stop(&self) -> Vec<Completion<()>> {
         self.ask_every_arbiter(|local, answer| local.bus.do_send(BusMsg::Stop(answer)))
     }
 
-    /// Asks something of every arbiter. An arbiter that is gone loses its answer.
+    /// Runs a query on every arbiter. The answer of a stopped arbiter is lost.
     fn ask_every_arbiter<T: Clone + Send + Sync + 'static>(
         &self,
         ask: impl Fn(&Local, Answer<T>) + Clone + Send + 'static,
@@ -231,11 +231,11 @@ impl EngineShared {
                 act(&local);
             }
         });
-        // An engine that has stopped has nobody to act on.
+        // Nothing to do if the engine has stopped.
         let _: Result<(), RunError> = self.spawner.start_on(arbiter, job);
     }
 
-    /// The run of this id, where one is under way.
+    /// Returns the running run with this id.
     pub fn find(&self, run_id: &str) -> Option<StartedRun> {
         let supervisor = self.runs.find(run_id)?;
         let (outcome, settled) = supervisor.ends.clone();
@@ -247,65 +247,65 @@ impl EngineShared {
         })
     }
 
-    /// Has a watcher take each run that a trigger or a schedule starts from now on.
+    /// Adds a watcher that is called for each run started by a trigger or schedule.
     pub fn watch_started(&self, watch: Box<WatchStarted>) {
         self.watchers().push(watch);
     }
 
     fn watchers(&self) -> MutexGuard<'_, Vec<Box<WatchStarted>>> {
-        // Every holder leaves it whole.
+        // Every critical section leaves the list consistent.
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ports it was given.
+    /// Returns the engine's ports.
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// Statistics of the threads of scripts.
+    /// Returns statistics of the script threads.
     pub fn script_stats(&self) -> ScriptStats {
         self.ports.scripts.stats()
     }
 
-    /// Ends what the tools keep running. May block for some seconds.
+    /// Stops background processes of the tools. May block for some seconds.
     pub fn close_tools(&self) {
         self.ports.tools.close();
     }
 
-    /// A run id that no other run of this engine has.
+    /// Returns a run id that is unique in this engine.
     pub fn next_run_id(&self) -> Arc<str> {
         self.run_ids.id_of(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The engine as its actors reach it.
+    /// Returns the engine behind the interface that its actors use.
     fn handle(self: &Arc<Self>) -> Arc<dyn EngineHandle> {
         Arc::clone(self) as Arc<dyn EngineHandle>
     }
 
-    /// Runs under way.
+    /// Number of runs in progress.
     pub fn live_runs(&self) -> usize {
         self.gate.inside()
     }
 
-    /// Admits no more runs.
+    /// Stops admitting runs.
     pub fn close(&self) {
         self.schedules.stop();
         self.gate.close();
     }
 
-    /// Has the runs that are kept end in this process when they wait for people or events alone.
+    /// Ends durable runs in this process as soon as they wait for people or events only. They can be resumed by another process.
     pub fn keep_waiting(&self) {
         for supervisor in self.runs.list() {
             supervisor.do_send(SupervisorMsg::Closing);
         }
     }
 
-    /// The gate that runs enter by: for waiting until all have left.
+    /// The admission gate, for waiting until all runs have left.
     pub fn gate(&self) -> &DrainGate {
         &self.gate
     }
 
-    /// Admits no more runs and cancels every one under way, because the engine shuts down.
+    /// Stops admitting runs and cancels every run in progress, for a shutdown.
     pub fn cancel_all(&self) {
         for supervisor in close_and_list(&self.gate, &self.runs) {
             supervisor.do_send(SupervisorMsg::Control(Control::Shutdown));

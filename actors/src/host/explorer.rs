@@ -1,15 +1,14 @@
-//! Choosing what happens next.
+//! A host for state exploration: a chooser decides what happens next.
 //!
-//! 1. What waits for the world outside the actors (a model, a tool, a function, a script, a text that is not evaluated
-//!    inline, a person's answer, a timer, the first step of a branch) is held; of a question each answer that it may get.
-//!    Everything else runs first come, first served, until nothing is left but what is held; then the chooser picks one of it.
-//! 2. Work takes any time at all. A WAIT and the pause before a retry do too, but for this: a time limit that is sure
-//!    to pass before them passes before them. Of two timers one is sure to pass first if it was set at the same moment
-//!    for a shorter time, or set before and for no longer a time. [`Choosing::keeps_time`] holds WAITs to that among
-//!    themselves too.
-//! 3. A time limit passes when nothing else can happen, unless [`Choosing::timeouts`] makes it a choice like any other.
-//! 4. A state is what every thread has heard, in its order, what all of them see, and what is held. From equal states
-//!    the same can happen, whatever the order was that led there.
+//! 1. Steps that depend on the outside are held: models, tools, functions, scripts, texts evaluated on other threads, answers of
+//!    persons (one step for each possible answer), timers, and the first step of a branch. All else runs in FIFO order. When only
+//!    held steps remain, the chooser picks one.
+//! 2. Work may take any amount of time, and so may a WAIT and the pause before a retry. Exception: a time limit that is certain
+//!    to expire before them does so. One of two timers is certain to expire first if both were set at one moment and it is
+//!    shorter, or if it was set earlier and is not longer. [`Choosing::keeps_time`] applies this to WAITs among themselves too.
+//! 3. A time limit expires only when nothing else can happen, unless [`Choosing::timeouts`] makes it an ordinary choice.
+//! 4. A state consists of the inputs of every thread in order, the shared values, and the held steps. Equal states have equal
+//!    futures, whatever order led to them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,40 +24,40 @@ use crate::host::chance::{mix, named_seed};
 use crate::host::observation::{AwaitKind, Label, Observation};
 use crate::host::timers::TimerKey;
 
-/// Picks what happens next.
+/// Decides which step happens next.
 pub trait Chooser {
-    /// The index of one of `options`, which has one at least; none stops the host there. `state` is equal for equal
-    /// states (with the odds of 64 bits).
+    /// Returns the index of one of `options`, which is never empty; none stops the host. `state` is a 64-bit hash, equal for
+    /// equal states.
     fn choose(&mut self, options: &[Pending], state: u64) -> Option<usize>;
 }
 
-/// Says which answers a question may get.
+/// Returns the possible answers to a question.
 pub type PossibleAnswers = Rc<dyn Fn(&Interaction) -> Vec<Value>>;
 
-/// A chooser, and what it may choose.
+/// A chooser and its options.
 pub struct Choosing {
     /// The chooser.
     pub chooser: Box<dyn Chooser>,
-    /// True if time limits may pass while something else could still happen.
+    /// True if a time limit may expire while something else can still happen.
     pub timeouts: bool,
-    /// True if WAITs end in the order of their lengths.
+    /// True if WAITs end in the order of their durations.
     pub keeps_time: bool,
-    /// The answers that a question may get.
+    /// The possible answers to a question.
     pub answers: PossibleAnswers,
 }
 
-/// Something that may happen next.
+/// A step that may happen next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The thread's way from the main one, by path ids: `a`, `a/left`; empty for the main thread.
+    /// Path of the thread from the main thread, as path ids: `a`, `a/left`. Empty for the main thread.
     pub thread: Arc<str>,
-    /// True if it happens in a fork's branch.
+    /// True for a step in a fork's branch.
     pub is_branch: bool,
-    /// The node; empty for a thread's first step.
+    /// Id of the node. Empty for a thread's first step.
     pub node: Arc<str>,
-    /// Its kind.
+    /// Kind of the step.
     pub what: AwaitKind,
-    /// Of an answer, the answer, as JSON.
+    /// The answer as JSON, for a step that answers a question.
     pub answer: Option<Arc<str>>,
 }
 
@@ -75,7 +74,7 @@ impl std::fmt::Display for Pending {
     }
 }
 
-/// The things that are held, and what is known of who asked for them.
+/// The held steps, and the threads that they belong to.
 pub(super) struct Choices {
     choosing: RefCell<Choosing>,
     known: RefCell<Known>,
@@ -86,21 +85,21 @@ struct Known {
     threads: BTreeMap<(Arc<str>, u32), Thread>,
     shared: BTreeMap<(Arc<str>, String), u64>,
     held: Vec<Held>,
-    /// Rises when something ends that takes any time: what is set later is set at an unknown distance.
+    /// Number of completed work steps. Work takes any amount of time, so timers set at different moments have no fixed distance.
     moment: u64,
 }
 
 struct Thread {
     path: Arc<str>,
     is_branch: bool,
-    /// Tells it from every other thread of its run, in every order.
+    /// Distinguishes the thread from every other thread of its run; equal in every order.
     identity: u64,
     heard: u64,
 }
 
 struct Held {
     pending: Pending,
-    /// The identity of its thread, the same in every order.
+    /// Identity of its thread, equal in every order.
     identity: u64,
     item: Item,
 }
@@ -115,13 +114,13 @@ enum Item {
     },
 }
 
-/// The chooser's answer.
+/// The next step.
 pub(super) enum Next {
-    /// This happens, at this time at the earliest.
+    /// This step, at this time at the earliest.
     Run(Ready, Millis),
-    /// Nothing is held.
+    /// No step is held.
     Nothing,
-    /// The chooser wants no more.
+    /// The chooser stopped the exploration.
     Stop,
 }
 
@@ -133,7 +132,7 @@ impl Choices {
         }
     }
 
-    /// Takes note. What is no longer held by it is returned, to be woken.
+    /// Processes an observation. Returns a task that is now released and must be woken.
     pub(super) fn note(&self, observation: Observation) -> Option<Arc<TaskState>> {
         let mut known = self.known.borrow_mut();
         match observation {
@@ -170,7 +169,7 @@ impl Choices {
         });
     }
 
-    /// The answers that a question may get.
+    /// Returns the possible answers to a question.
     pub(super) fn answers_to(&self, question: &Interaction) -> Vec<Value> {
         let answers = Rc::clone(&self.choosing.borrow().answers);
         answers(question)
@@ -210,7 +209,7 @@ impl Choices {
         self.known.borrow_mut().held.retain(|held| !is_it(held));
     }
 
-    /// Nothing happens by itself any more: what does?
+    /// Returns the next step, once all others have run.
     pub(super) fn next(&self, now: Millis) -> Next {
         let mut known = self.known.borrow_mut();
         let mut choosing = self.choosing.borrow_mut();
@@ -250,7 +249,7 @@ impl Known {
                 },
                 is_branch: is_branch || parent.is_branch,
                 identity: mix(mix(parent.identity ^ mix(effect)) ^ digest(name)),
-                // What it starts with is what its parent has by now.
+                // The thread starts with the state of its parent at this moment.
                 heard: parent.heard,
             },
             None => Thread {
@@ -263,7 +262,7 @@ impl Known {
         self.threads.insert((run, thread), spawned);
     }
 
-    /// The first step of a thread, where it is held.
+    /// Removes a thread's first step, if it is held.
     fn released(&mut self, thread: &(Arc<str>, u32)) -> Option<Arc<TaskState>> {
         let identity = self.threads.get(thread)?.identity;
         let is_it = |held: &Held| held.pending.what == AwaitKind::Start && held.identity == identity;
@@ -274,7 +273,8 @@ impl Known {
         }
     }
 
-    /// The choice that a label names, and the identity of its thread. Without a label it is one of this kind, of nobody.
+    /// Returns the step of a label, with the identity of its thread. Without a label, returns a step of kind `otherwise` without
+    /// a thread.
     fn pending(&self, label: Option<Label<'_>>, otherwise: AwaitKind) -> (Pending, u64) {
         let asks = label.and_then(|label| {
             let thread = self.threads.get(&(Arc::clone(label.run), label.thread))?;
@@ -299,7 +299,7 @@ impl Known {
         })
     }
 
-    /// The things that may be chosen, by their places among what is held.
+    /// Returns the indexes of the held steps that may be chosen.
     fn offered(&self, choosing: &Choosing) -> Vec<usize> {
         let is_limit = |held: &Held| held.pending.what == AwaitKind::Limit;
         let has_first = |held: &Held, blocks: &dyn Fn(&Held) -> bool| {
@@ -319,7 +319,7 @@ impl Known {
         offered
     }
 
-    /// Equal for equal states.
+    /// Hash of the current state.
     fn state(&self, now: Millis) -> u64 {
         let mut parts: Vec<u64> = Vec::new();
         for thread in self.threads.values() {
@@ -347,7 +347,7 @@ impl Known {
             }
             parts.push(part);
         }
-        // Numbers and places depend on the order; what they stand for does not.
+        // Sorted, because thread numbers and positions depend on the order of starts and are not part of the state.
         parts.sort_unstable();
         parts
             .into_iter()
@@ -355,7 +355,7 @@ impl Known {
     }
 }
 
-/// True if one timer is sure to pass before another.
+/// True if one timer is certain to expire before another.
 fn is_before(one: &Held, other: &Held) -> bool {
     match (&one.item, &other.item) {
         (
@@ -382,7 +382,7 @@ fn is_before(one: &Held, other: &Held) -> bool {
     }
 }
 
-/// The text with the numbers of the run's threads left out: they follow the order of starting, and mean no more.
+/// Returns the text without the numbers of the run's threads, which depend on the order of starts.
 fn without_thread_numbers(text: &str, run: &str) -> String {
     let mut parts = text.split(run);
     let mut rest = parts.next().unwrap_or_default().to_owned();

@@ -1,35 +1,35 @@
-//! The things that actors tell a host which [observes](super::Port::observes): who waits for what, and what they have heard
-//! so far. An explorer names its choices by it, and knows by it when two orders have led to the same state.
+//! Observations that actors report to an [observing](super::Port::observes) host: which thread waits for what, and the inputs so
+//! far. An explorer names its choices by them, and detects that two orders led to equal states.
 
 use std::sync::Arc;
 
-/// The things that a thread awaits of its host.
+/// The kind of event that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AwaitKind {
-    /// To take its first step.
+    /// Permission to take its first step.
     Start,
     /// A model's answer.
     Model,
     /// A tool's result.
     Tool,
-    /// A registered function that takes its time.
+    /// The result of an asynchronous function.
     Function,
-    /// A script's end.
+    /// The result of a script.
     Script,
-    /// The value of an expression or a template that is not evaluated inline.
+    /// The value of an expression or template evaluated on another thread.
     Text,
     /// A person's answer.
     Answer,
     /// The end of a WAIT.
     Wait,
-    /// The end of the pause before another attempt.
+    /// The end of the pause before a retry.
     Retry,
-    /// The end of a time limit: a node's, a JOIN's, a run's, a trigger's.
+    /// The expiry of a time limit of a node, a JOIN, a run or a trigger.
     Limit,
 }
 
 impl AwaitKind {
-    /// One word.
+    /// Returns a one-word name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -46,58 +46,58 @@ impl AwaitKind {
     }
 }
 
-/// The thread that asks a host for something, and what for. A host that does not observe looks at none of it.
+/// The thread that makes a request to the host, and what it waits for. Used by observing hosts only.
 #[derive(Clone, Copy, Debug)]
 pub struct Label<'a> {
     /// The thread's run.
     pub run: &'a Arc<str>,
     /// The thread's number in the run.
     pub thread: u32,
-    /// The node it stands at; empty before its first step.
+    /// Id of its node; empty before its first step.
     pub node: &'a str,
-    /// The thing that it awaits.
+    /// The kind of event.
     pub awaits: AwaitKind,
 }
 
-/// A step of a run that decides in which state it is.
+/// A step that is part of a run's state.
 #[derive(Clone, Debug)]
 pub enum Observation {
-    /// A thread came to be.
+    /// A thread was created.
     Spawned {
         /// The thread's run.
         run: Arc<str>,
         /// The thread's number in the run.
         thread: u32,
-        /// The thread that started it, and by which effect; none for the main thread.
+        /// Parent thread and the effect that created this one. None for the main thread.
         parent: Option<(u32, u64)>,
-        /// The one of several that were started together: a path's id, or what kind of thread.
+        /// Distinguishes siblings: a path id, or the kind of thread.
         name: Arc<str>,
-        /// It is a fork's branch.
+        /// True for a fork's branch.
         is_branch: bool,
     },
-    /// An answer or a cancel was delivered to a thread, or something else that decides what it does later is known.
+    /// A thread received an input, or a result that determines its later behaviour became final.
     Delivered {
         /// The thread's run.
         run: Arc<str>,
         /// The thread's number in the run.
         thread: u32,
-        /// The input, exactly; equal texts mean equal things.
+        /// Exact description of the input: equal texts describe equal inputs.
         text: String,
     },
-    /// A thread has ended: it does not wait for its first step any longer.
+    /// A thread has ended. Its first step, if held, is released.
     Ended {
         /// The thread's run.
         run: Arc<str>,
         /// The thread's number in the run.
         thread: u32,
     },
-    /// Something that every thread of a run sees has a new value.
+    /// A value shared by all threads of a run has changed.
     Shared {
         /// The run.
         run: Arc<str>,
         /// The name of the value.
         name: String,
-        /// The value, exactly.
+        /// Exact description of the value.
         text: String,
     },
 }

@@ -1,14 +1,14 @@
-//! The host of one thread: of an arbiter, or of any that runs tokio's local tasks. One future, the driver, runs everything
-//! here: tasks, timers, what comes from other threads.
+//! The host of one thread: an arbiter, or any thread that runs tokio's local tasks. One future, the driver, runs tasks, timers
+//! and jobs of other threads.
 //!
-//! 1. The tasks are those of a `LocalSet` that the driver runs. So a task may be spawned wherever the thread stands, also
-//!    where tokio's own `spawn_local` panics because no local task is running.
-//! 2. One timer of tokio's stands for all that are set here, for the first deadline. Timers fire by deadline, and of one
-//!    deadline in the order they were set: tokio promises no order.
-//! 3. Ticks are microseconds, so that a wait set in the middle of a millisecond is not short by the half.
-//! 4. When the driver is dropped the host is closed: see [`super::super`] about refusing.
+//! 1. The driver owns a `LocalSet` for its tasks. Tasks can be spawned at any time on the thread, also where tokio's
+//!    `spawn_local` panics because no local task is running.
+//! 2. One tokio timer serves all timers of the host and is set to the first deadline. Timers fire by deadline, then in the order
+//!    they were set; tokio guarantees no order.
+//! 3. Deadlines are in microseconds, so that a timer set in the middle of a millisecond does not fire early.
+//! 4. Dropping the driver closes the host: see [`super::super`] about refusals.
 
-// The one place under actors/ that may ask tokio and the clock: everything else asks this port.
+// The only place under actors/ that may use tokio's runtime and the clock directly; other code uses this port.
 #![allow(clippy::disallowed_methods)]
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -36,46 +36,46 @@ use crate::host::timers::{TimerKey, Timers};
 use crate::host::{Host, Label, Port, WorkClock, WorkHandle, WorkTime, survive};
 use crate::panic_text::panic_message;
 
-/// Number of jobs that run before the tasks have their turn.
+/// Maximum number of jobs that run before the tasks have their turn.
 const JOBS: usize = 256;
 
-/// Number of timers that fire before they have theirs: each may be a thread's whole turn.
+/// Maximum number of timers that fire before the tasks have their turn. Each may execute a whole turn of a run.
 const TIMERS: usize = 64;
 
 /// A message from another thread.
 pub(super) enum Job {
-    /// To be done here, counted as alive from the moment it was sent.
+    /// Runs on the driver's thread. Counted as alive from the moment it is sent.
     Run {
         run: Box<dyn FnOnce(&Host) + Send>,
         alive: TaskTrackerToken,
     },
-    /// The driver is to end, once everything is quiet or the grace is over.
+    /// Ends the driver once everything is idle or the grace period is over.
     End(End),
 }
 
-/// Has a driver end.
+/// Request to end a driver.
 pub(super) struct End {
     pub(super) grace: Duration,
-    /// Whoever waits for the end; it sees to the threads for work too.
+    /// Receives the result. Its receiver also closes the work pool.
     pub(super) report: Option<Sender<Ended>>,
 }
 
-/// A driver has ended, and everything it drove was dropped. The counts are those when the grace was over.
+/// Result of a driver that has ended and dropped its tasks. The counts are from the end of the grace period.
 pub(super) struct Ended {
     pub(super) arbiter: usize,
     pub(super) tasks_left: usize,
     pub(super) work_left: usize,
 }
 
-/// The part of a runtime that an arbiter needs.
+/// The parts of a runtime that its arbiters share.
 pub(super) struct Shared {
     /// The arbiter's index.
     pub(super) arbiter: usize,
-    /// [`Port::now`] counts from here.
+    /// Zero of [`Port::now`].
     pub(super) origin: Instant,
-    /// The pool that work runs on.
+    /// Runs the work.
     pub(super) pool: Arc<WorkPool>,
-    /// The tasks and jobs of every arbiter of the runtime, and its work.
+    /// Trackers of the tasks and jobs of every arbiter, followed by the tracker of the work.
     pub(super) alive: Arc<[TaskTracker]>,
     /// Seeds [`Port::random`].
     pub(super) seed: u64,
@@ -87,17 +87,17 @@ impl Shared {
     }
 }
 
-/// A count of what is alive that can be waited for: it is closed from the start, so that it is quiet whenever it is zero.
+/// A task tracker that is closed from the start: `wait` of an open tracker never completes.
 pub(super) fn tracker() -> TaskTracker {
     let tracker = TaskTracker::new();
     tracker.close();
     tracker
 }
 
-/// Waits until nothing is alive, or the grace is over.
+/// Waits until nothing is alive, or until the grace period is over.
 async fn quiet_within(grace: Duration, alive: Arc<[TaskTracker]>) {
     let all_quiet = async {
-        // Two looks: what moved from a count not yet read to one read already is seen by the second.
+        // Checked twice: a task may move from a tracker not yet read to one already read, and the second pass finds it.
         while !alive.iter().chain(&*alive).all(TaskTracker::is_empty) {
             for count in &*alive {
                 count.wait().await;
@@ -105,21 +105,21 @@ async fn quiet_within(grace: Duration, alive: Arc<[TaskTracker]>) {
         }
     };
     if !grace.is_zero() {
-        // In time or not: the counts tell.
+        // The result is ignored; the counts are read afterwards.
         let _: Result<(), _> = tokio::time::timeout(grace, all_quiet).await;
     }
 }
 
 struct ArbiterPort {
     shared: Shared,
-    /// A runtime whose timers work may use where its own has none: the one that runs the driver.
+    /// Runtime of the driver. Its timers serve work on a runtime without timers.
     clock: tokio::runtime::Handle,
     chance: Chance,
     /// None once the host is closed.
     tasks: RefCell<Option<Rc<LocalSet>>>,
     timers: RefCell<Timers<Box<dyn FnOnce()>>>,
     driver: RefCell<Option<Waker>>,
-    /// The deadline that the driver sleeps until; the largest number where there is none.
+    /// Deadline of the driver's sleep; `u64::MAX` if there is none.
     slept_until: Cell<u64>,
     work_handle: OnceCell<tokio::runtime::Handle>,
 }
@@ -140,7 +140,7 @@ impl Port for ArbiterPort {
     }
 
     fn wall_clock(&self) -> Millis {
-        // A clock set before 1970 is taken as 1970.
+        // A clock before 1970 reads as 1970.
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| micros(since) / 1_000)
@@ -174,7 +174,7 @@ impl Port for ArbiterPort {
 
     fn cancel_timer(&self, key: TimerKey) {
         let cancelled = self.timers.borrow_mut().take(key);
-        // Dropped only now: what the callback holds may set or cancel timers.
+        // Dropped after the borrow ends: the callback's destructor may set or cancel timers.
         drop(cancelled);
     }
 
@@ -219,25 +219,25 @@ impl Port for ArbiterPort {
     }
 }
 
-/// The future that runs a thread's tasks, fires its timers and does what other threads sent.
+/// The future that runs a thread's tasks, timers and jobs.
 pub(super) struct Driver {
     port: Rc<ArbiterPort>,
     host: Host,
     jobs: UnboundedReceiver<Job>,
     sleep: Pin<Box<Sleep>>,
     ending: Option<Ending>,
-    /// None on an arbiter's thread. Dropped when everything here has ended.
+    /// None on an arbiter's thread. Dropped after everything else here has ended.
     guard: Option<LocalGuard>,
 }
 
-/// Over once everything is quiet, or the grace has passed.
+/// Completes once everything is idle or the grace period is over.
 struct Ending {
     over: LocalBoxFuture<'static, ()>,
     report: Option<Sender<Ended>>,
 }
 
 impl Driver {
-    /// A host of the calling thread, and its driver. `clock` is the thread's runtime, `sleep` a timer of it.
+    /// A host for the calling thread, and its driver. `clock` is the thread's runtime, `sleep` a timer of it.
     pub(super) fn new(
         shared: Shared,
         jobs: UnboundedReceiver<Job>,
@@ -266,18 +266,18 @@ impl Driver {
         }
     }
 
-    /// The host that it drives.
+    /// The host of this driver.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
 
-    /// The driver of a thread that is not an arbiter.
+    /// Makes this the driver of a thread that is not an arbiter.
     pub(super) fn guarded_by(mut self, guard: LocalGuard) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    /// Runs until it is told to end.
+    /// Runs until [`Job::End`] takes effect.
     pub(super) async fn run(mut self) {
         let tasks = self.port.tasks.borrow().clone();
         if let Some(tasks) = tasks {
@@ -285,7 +285,7 @@ impl Driver {
         }
     }
 
-    /// A turn of what is not a task; the tasks have theirs after it.
+    /// Runs jobs and timers; the tasks run after it.
     fn turn(&mut self, task: &mut Context<'_>) -> Poll<()> {
         self.keep_waker(task);
         let more_jobs = self.run_jobs(task);
@@ -306,7 +306,7 @@ impl Driver {
         }
     }
 
-    /// Runs what other threads sent. True if there may be more.
+    /// Runs jobs. Returns true if there may be more.
     fn run_jobs(&mut self, task: &mut Context<'_>) -> bool {
         for _ in 0..JOBS {
             match self.jobs.poll_recv(task) {
@@ -324,14 +324,14 @@ impl Driver {
         true
     }
 
-    /// Fires what is due. True if there may be more.
+    /// Fires the timers that are due. Returns true if there may be more.
     fn fire_timers(&mut self) -> bool {
         if self.port.timers.borrow().next_deadline().is_none() {
             return false;
         }
         let now = self.port.now_micros();
         for _ in 0..TIMERS {
-            // Taken before it runs: a callback sets and cancels timers.
+            // Removed before it fires, because the callback may set and cancel timers.
             let due = self.port.timers.borrow_mut().pop_due(now);
             let Some(fire) = due else { return false };
             survive("a timer", fire);
@@ -339,12 +339,12 @@ impl Driver {
         true
     }
 
-    /// Sleeps until the first deadline. False if that has passed already.
+    /// Sleeps until the first deadline. Returns false if it has passed already.
     fn rest(&mut self, task: &mut Context<'_>) -> bool {
         let first = self.port.timers.borrow().next_deadline().unwrap_or(u64::MAX);
         if self.port.slept_until.replace(first) != first {
             let deadline = self.port.shared.origin.checked_add(Duration::from_micros(first));
-            // A deadline beyond what the clock can name is never reached.
+            // A deadline that the clock cannot represent is never reached.
             let Some(deadline) = deadline else { return true };
             self.sleep.as_mut().reset(deadline);
         }
@@ -355,7 +355,7 @@ impl Driver {
         false
     }
 
-    /// True if it was told to end, and the time has come.
+    /// True if the driver must end now.
     fn is_over(&mut self, task: &mut Context<'_>) -> bool {
         let Some(ending) = &mut self.ending else { return false };
         ending.over.as_mut().poll(task).is_ready()
@@ -364,7 +364,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // From here on the host refuses. Whoever hears of what is dropped next can ask whether it is because all of it ends.
+        // The host refuses work from here on. Destructors below can therefore detect the shutdown.
         let tasks = self.port.tasks.take();
         self.jobs.close();
         let shared = &self.port.shared;
@@ -374,7 +374,7 @@ impl Drop for Driver {
             work_left: shared.pool.in_flight().len(),
         };
         let timers = self.port.timers.replace(Timers::new());
-        // A callback and a task hold hosts, a host its port, the port its timers and tasks: this ends the circle.
+        // Breaks a reference cycle: callbacks and tasks hold hosts, a host its port, and the port its timers and tasks.
         survive("the timers left at shutdown", move || drop(timers));
         survive("the tasks left at shutdown", move || drop(tasks));
         self.port.driver.replace(None);
@@ -382,17 +382,17 @@ impl Drop for Driver {
             if let Some(guard) = self.guard.take() {
                 guard.leave_work();
             }
-            // Whoever waited may have waited long enough.
+            // The receiver may have timed out.
             report.send(ended).unwrap_or(());
         }
     }
 }
 
-/// Real time for work.
+/// Real time, for work.
 struct RealTime {
     origin: Instant,
     pool: Arc<WorkPool>,
-    /// A runtime with timers: one that the embedding program gives for work need not have any.
+    /// A runtime with timers, because the embedding program's runtime may have none.
     otherwise: tokio::runtime::Handle,
 }
 
@@ -408,7 +408,7 @@ impl WorkTime for RealTime {
     }
 }
 
-/// Whole microseconds; more than 500,000 years are cut off.
+/// Converts to microseconds. Saturates after more than 500,000 years.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
