@@ -1,8 +1,8 @@
-//! Access control: the token, the host that was meant, and the origin of the page that asks.
+//! Access control: the token, the requested host, and the origin of the page that sends the request.
 //!
-//! A page that a browser has open can send requests to a service on the loopback interface, and by DNS rebinding it can even
-//! read the answers: to the browser the service then is the page's own host. So a request must name a host that the service
-//! knows as its own, and one with an `Origin` must come from the same host or from an origin that is allowed.
+//! A page that a browser has open can send requests to a service on the loopback interface, and by DNS rebinding it can even read
+//! the answers: to the browser the service then is the page's own host. So a request must name one of the service's configured
+//! hosts, and a request with an `Origin` must come from that host or from an allowed origin.
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -18,18 +18,18 @@ use super::state::Service;
 /// Names of the loopback interface.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Paths that whoever watches over the process asks for: they say nothing of its work.
+/// Paths without access checks, for health probes: their answers reveal nothing about the runs.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// The access rules.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Bearer tokens, any of which lets in; none: no token is needed.
+    /// Bearer tokens, each of which gives access; if empty, no token is needed.
     pub tokens: Vec<String>,
-    /// Names and addresses that the service is asked by, without a port; none: any, for a service behind something that
-    /// checks them.
+    /// Host names and addresses that requests may use, without a port. `None` allows any host, for a service behind a proxy that
+    /// checks hosts.
     pub hosts: Option<Vec<String>>,
-    /// Origins of pages on other hosts that may ask: `https://app.example.com`.
+    /// Origins of pages on other hosts that may send requests: `https://app.example.com`.
     pub origins: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Access {
 }
 
 impl Access {
-    /// Also asked by this name or address.
+    /// Also accepts requests to this host name or address.
     #[must_use]
     pub fn host(mut self, name: &str) -> Self {
         self.hosts.get_or_insert_default().push(name.to_ascii_lowercase());
@@ -128,7 +128,7 @@ impl Access {
             let detail = format!("the request is for {name}, which this service is not told to answer for");
             return Err(Problem::new(ProblemCode::WrongHost, detail));
         }
-        // Of several, each: nothing says which of them a proxy has read.
+        // Check every `Origin` header: a proxy may have read any of them.
         let mut origins = headers.get_all(ORIGIN).iter();
         if !origins.all(|origin| self.is_own(origin, asked.as_deref())) {
             let detail = "pages of this origin may not send requests";
@@ -159,7 +159,7 @@ impl Access {
         let Some((scheme, token)) = value.split_at_checked("Bearer ".len()) else {
             return false;
         };
-        // Every token is looked at, so that the time says nothing of them.
+        // Compare with every token, without an early exit: the response time must not reveal which token matches.
         let found = self
             .tokens
             .iter()
@@ -167,9 +167,9 @@ impl Access {
         scheme.eq_ignore_ascii_case(b"Bearer ") && found.into()
     }
 
-    /// The layer that tells browsers that pages of the allowed origins may read answers.
+    /// Returns the CORS layer, which allows pages of the configured origins to read answers.
     pub(super) fn cors(&self) -> CorsLayer {
-        // A wildcard in the list is a panic of the layer, and any other value that no browser sends allows nobody.
+        // Filter first: the layer panics on a wildcard in the list. Other invalid values match no request.
         let origins = self.origins.iter().filter(|origin| Self::check_origin(origin).is_ok());
         let origins = origins.filter_map(|origin| HeaderValue::from_str(&origin.to_ascii_lowercase()).ok());
         CorsLayer::new()

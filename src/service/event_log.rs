@@ -1,7 +1,7 @@
-//! The events of one run that streams can still read: bounded, and it knows what it has lost.
+//! Bounded log of one run's events, for streams; it counts the events that it has dropped.
 //!
 //! 1. Events are in the order of their positions; a sequence that is not there was lost, never reordered.
-//! 2. A reader keeps nothing here but the position that it has read to, so no reader can hold up another, or the run.
+//! 2. The log stores no state for a reader: the reader has its position. So no reader can delay another, or the run.
 //! 3. A log that is closed gets nothing more.
 //! 4. Events are retained as JSON: their values go with the run that raised them.
 
@@ -20,7 +20,7 @@ use super::memory::{Budget, Reserved};
 use super::pieces::{Piece, Pieces, cut};
 use super::position::Position;
 
-/// Memory of an event beside its JSON.
+/// Estimated memory of an event in addition to its JSON.
 const OVERHEAD: usize = 200;
 
 /// Time after which a stream that waits for memory looks again whether another one sends the same.
@@ -149,7 +149,7 @@ pub(super) struct EventLog {
 struct State {
     events: VecDeque<Recorded>,
     pieces: Pieces,
-    /// The last sequence that came, or is known to be lost.
+    /// The last sequence number that arrived or was counted as lost.
     last: u64,
     /// The position of the last event that came.
     pushed: Position,
@@ -203,7 +203,7 @@ impl EventLog {
         self.first_piece
     }
 
-    /// Takes the next event; the oldest go where it does not fit.
+    /// Appends an event; drops the oldest events if a limit is exceeded.
     pub(super) fn push(&self, event: &Event) {
         self.take(event, &serde_json::to_vec(event).unwrap_or_default());
     }
@@ -246,7 +246,7 @@ impl EventLog {
         self.changed.send_replace(());
     }
 
-    /// Drops the oldest events, until so many bytes are free.
+    /// Drops the oldest events until at least `bytes` are free.
     pub(super) fn free(&self, bytes: usize) {
         let mut state = self.state();
         let before = state.bytes();
@@ -259,13 +259,13 @@ impl EventLog {
         self.total.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// So many events after the last were lost.
+    /// Counts events after the last one as lost.
     pub(super) fn skip(&self, lost: u64) {
         self.state().last += lost;
         self.changed.send_replace(());
     }
 
-    /// Nothing comes any more.
+    /// Closes the log: no event follows.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.send_replace(());
@@ -303,13 +303,13 @@ impl EventLog {
         self.state().bytes()
     }
 
-    /// Told of every change.
+    /// Returns a receiver that is notified of every change.
     pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -358,7 +358,7 @@ mod tests {
                 last += lost.max(1);
                 let page = log.after(Position::of(read_to), pace, usize::MAX);
                 prop_assert_eq!(page.last, last);
-                // The oracle: the youngest `max` of all that came, after what was read.
+                // Oracle: the newest `max` events that were pushed, after the reader's position.
                 let oldest = kept.len().saturating_sub(max);
                 let expected: Vec<u64> = kept[oldest..].iter().copied().filter(|n| *n > read_to).take(pace).collect();
                 let got: Vec<u64> = page.events.iter().map(|recorded| recorded.position().sequence).collect();

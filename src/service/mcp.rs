@@ -1,9 +1,9 @@
-//! The workflows as tools of an MCP server: over streamable HTTP beside the other routes, or over stdio.
+//! Workflows as tools of an MCP server: over streamable HTTP next to the other routes, or over stdio.
 //!
-//! A call starts a run and answers with its output. The tool's schema is the workflow's `inputSchema`; an input that is no
-//! object stands in the argument `input`. Nodes that end are progress; a call that the client cancels, or one without a session
-//! whose connection ends, cancels its run. Questions to people are elicitations of the client: requests of their own, or, from
-//! the protocol's version 2026-07-28 on, part of the call's result, which the client answers with the next call.
+//! A call starts a run and answers with its output. The tool's schema is the workflow's `inputSchema`; an input that is not an
+//! object is passed in the argument `input`. Each node that ends is reported as progress. A call that the client cancels, or a call
+//! without a session whose connection ends, cancels its run. Questions to people become elicitations of the client: separate
+//! requests, or, from the protocol's version 2026-07-28 on, part of the call's result, which the client answers with the next call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ use crate::{AnswerRefused, Event, EventType, Interaction, ThreadStatus};
 /// Characters that the name of a tool may have.
 const MAX_NAME: usize = 128;
 
-/// Times that a client is asked the same question, while its answers do not fit.
+/// Maximum number of times that a client is asked one question while its answers are invalid.
 const MAX_ASKED: usize = 10;
 
 /// The argument that holds an input that is no object.
@@ -78,7 +78,7 @@ impl Service {
     /// Serves the workflows as MCP tools over stdin and stdout, until stdin ends.
     ///
     /// # Errors
-    /// A sentence where the client does not begin as MCP says, or the connection breaks.
+    /// A message if the client's initialization does not follow MCP, or if the connection breaks.
     pub async fn serve_mcp_stdio(&self) -> Result<(), String> {
         self.enter_runtime();
         let server = McpServer { service: self.clone() };
@@ -159,15 +159,15 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// The memory that the input of a call needs, where it came over HTTP.
+/// Takes the memory reservation of a call's input, if the call arrived over HTTP.
 fn memory(context: &RequestContext<RoleServer>) -> Option<Reserved> {
     let parts = context.extensions.get::<Parts>()?;
     parts.extensions.get::<InputMemory>()?.take()
 }
 
 impl McpServer {
-    /// Tells of every node that ends and asks what the run asks, until the run has ended; the questions, where the client answers
-    /// them by another call.
+    /// Sends progress for every node that ends and forwards the run's questions, until the run has ended. Returns the open
+    /// questions if the client answers them with another call.
     async fn follow(
         &self,
         run: &Arc<Run>,
@@ -175,7 +175,7 @@ impl McpServer {
         progress: Option<(ProgressToken, Peer<RoleServer>)>,
         asks: &Asks,
     ) -> Option<(Vec<Interaction>, Position)> {
-        // Without a place for a stream nothing is told, but there is an end.
+        // No stream slot is free: send no progress and no questions, and wait for the result only.
         let Ok(mut feed) = Feed::open(&self.service, run, after) else {
             run.handle.outcome().await;
             return None;
@@ -208,7 +208,8 @@ impl McpServer {
                     }
                     EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
                         if event.read().is_some_and(|read| *read.event.thread_id == *main_thread) {
-                            // What is detached from it may go on.
+                            // Return at the main thread's end: detached threads may still run, and the result does not depend on
+                            // them.
                             return None;
                         }
                         continue;
@@ -237,7 +238,7 @@ impl McpServer {
         }
     }
 
-    /// The run that a client's answers are for, with these taken, and the last event that was told.
+    /// Applies a client's answers, and returns their run and the position of the last event that the client received.
     async fn answered(
         &self,
         offer: &Offer,
@@ -254,11 +255,11 @@ impl McpServer {
         for (id, sent) in responses {
             let sent: ElicitResult = serde_json::from_value(sent)
                 .map_err(|error| ErrorData::invalid_params(format!("{id}: {error}"), None))?;
-            // One that waits no longer was answered elsewhere, or before.
+            // A question that is not open was answered through another interface, or earlier.
             let Some(question) = open.iter().find(|question| question.id == id) else {
                 continue;
             };
-            // An answer that does not fit is asked for again.
+            // A question whose answer is invalid stays open: the next result contains it again.
             answer(&run, question, sent)
                 .await
                 .unwrap_or_else(|why| tracing::debug!(id, why, "not an answer"));
@@ -267,9 +268,9 @@ impl McpServer {
     }
 }
 
-/// How a client is asked.
+/// The way to put a question to the client.
 enum Asks {
-    /// It is not: it has said that it can not be.
+    /// The client does not support elicitation.
     Nobody,
     /// By requests of the server.
     ByRequest(Peer<RoleServer>),
@@ -292,7 +293,7 @@ impl Asks {
     }
 }
 
-/// Asks a client until its answer fits, or it does not answer.
+/// Sends a question to the client until an answer is valid, the request fails, or [`MAX_ASKED`] is reached.
 async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
     let mut wrong: Option<String> = None;
     for _ in 0..MAX_ASKED {
@@ -302,7 +303,7 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
                 Err(why) => wrong = Some(why),
             },
             Err(error) => {
-                // The question waits on, for whoever else may answer it.
+                // The question stays open: other interfaces may still answer it.
                 tracing::debug!(id = question.id, %error, "the MCP client was not asked");
                 return;
             }
@@ -310,12 +311,12 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
     }
 }
 
-/// Answers a question with what a client has sent; the reason where that is no answer to it.
+/// Answers a question with the client's reply; returns the reason if the reply is invalid.
 async fn answer(run: &Run, question: &Interaction, sent: ElicitResult) -> Result<(), String> {
     match elicited(question, sent) {
         Elicited::Answer(answer) => match run.handle.answer(&question.id, answer).await {
             Err(AnswerRefused::Invalid { reason }) => Err(reason),
-            // It was answered elsewhere.
+            // The question was answered through another interface.
             Ok(()) | Err(_) => Ok(()),
         },
         Elicited::GivenUp => {
@@ -356,7 +357,7 @@ async fn result(run: &Run) -> CallToolResult {
     if report.status == ThreadStatus::Completed {
         let text = output_text(&report.output).unwrap_or_default();
         let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-        // Older versions of the protocol know objects alone.
+        // Older versions of the protocol accept only objects here.
         result.structured_content = Some(report.output.clone()).filter(Value::is_object);
         return result;
     }
@@ -379,8 +380,8 @@ fn tool(name: String, offer: &Offer) -> Tool {
     tool
 }
 
-/// The workflows by the names of their tools. A workflow whose id is a name has that name. Of others that would have the same name
-/// as another, each has one that ends with a part of its id's hash.
+/// Maps tool names to workflows. A workflow whose id is a valid tool name keeps it. The name of any other is derived from its id;
+/// if that name is not unique, the tool's name ends with a part of the id's hash instead.
 fn tools(catalogue: &Catalogue) -> BTreeMap<String, &Offer> {
     let (plain, other): (Vec<&Offer>, Vec<&Offer>) = catalogue
         .offers()

@@ -40,9 +40,9 @@ problem_codes! {
     InvalidJson = "INVALID_JSON", BAD_REQUEST, "The body is not JSON";
     /// The query or a header has a value that it cannot have.
     InvalidRequest = "INVALID_REQUEST", BAD_REQUEST, "The request is invalid";
-    /// No token, or none of the service's.
+    /// The request has no token, or a token that is not one of the service's.
     Unauthorized = "UNAUTHORIZED", UNAUTHORIZED, "A token is needed";
-    /// The page that sent the request stands on an origin that may not.
+    /// The page that sent the request has an origin that is not allowed.
     WrongOrigin = "WRONG_ORIGIN", FORBIDDEN, "The origin is not allowed";
     /// No such path.
     NotFound = "NOT_FOUND", NOT_FOUND, "There is no such path";
@@ -50,25 +50,25 @@ problem_codes! {
     UnknownWorkflow = "UNKNOWN_WORKFLOW", NOT_FOUND, "There is no such workflow";
     /// No run has this id, or it ended long ago.
     UnknownRun = "UNKNOWN_RUN", NOT_FOUND, "There is no such run";
-    /// The path does not know the method.
+    /// The path does not support the method.
     MethodNotAllowed = "METHOD_NOT_ALLOWED", METHOD_NOT_ALLOWED, "The method is not allowed here";
     /// The body did not arrive in time.
     BodyTimeout = "BODY_TIMEOUT", REQUEST_TIMEOUT, "The body did not arrive in time";
     /// No run has left anything in a session of this id.
     UnknownSession = "UNKNOWN_SESSION", NOT_FOUND, "There is no such session";
-    /// Nothing keeps the service's runs: it can not fork, park or take one up.
+    /// The service has no store: it cannot fork, park or resume runs.
     NoStore = "NO_STORE", CONFLICT, "The service has no store";
-    /// The run can not go on from what the store has of it.
+    /// The run cannot be resumed from its stored state.
     NotResumed = "NOT_RESUMED", CONFLICT, "The run can not go on";
-    /// The run is in the store, and this service does not carry it.
+    /// The run is in the store, and this service does not execute it.
     NotCarried = "NOT_CARRIED", CONFLICT, "The service does not carry the run";
-    /// As many runs wait for the session as may, or one comes before that nobody carries.
+    /// The queue of the session is full, or an earlier run of the session has no owner.
     SessionBusy = "SESSION_BUSY", CONFLICT, "The session is busy";
     /// The store can not be read or written.
     StoreFailed = "STORE_FAILED", INTERNAL_SERVER_ERROR, "The store failed";
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
-    /// The question was answered, withdrawn, or never asked.
+    /// The question was answered or withdrawn, or has never existed.
     InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question waits no longer";
     /// Open interrupts of an AG-UI thread that its next input does not answer.
     InterruptsOpen = "INTERRUPTS_OPEN", CONFLICT, "Interrupts wait for answers";
@@ -84,7 +84,7 @@ problem_codes! {
     UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", UNSUPPORTED_MEDIA_TYPE, "The body must be JSON";
     /// The request names a host that this service is not.
     WrongHost = "WRONG_HOST", MISDIRECTED_REQUEST, "The host is not this service";
-    /// A field that is not known.
+    /// A field that the format does not define.
     UnknownField = "UNKNOWN_FIELD", UNPROCESSABLE_ENTITY, "A field is not known";
     /// A field that must be there is missing.
     MissingField = "MISSING_FIELD", UNPROCESSABLE_ENTITY, "A field is missing";
@@ -92,7 +92,7 @@ problem_codes! {
     InvalidValue = "INVALID_VALUE", UNPROCESSABLE_ENTITY, "A value is invalid";
     /// The input does not fit the workflow's `inputSchema`.
     InvalidInput = "INVALID_INPUT", UNPROCESSABLE_ENTITY, "The input does not fit the workflow";
-    /// The answer is not what the question asks for.
+    /// The answer does not match the question's schema.
     InvalidAnswer = "INVALID_ANSWER", UNPROCESSABLE_ENTITY, "The answer does not fit the question";
     /// The idempotency key came with another body before.
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", UNPROCESSABLE_ENTITY, "The key belongs to another request";
@@ -153,21 +153,21 @@ impl Problem {
         }
     }
 
-    /// The same at a place in the body, as a JSON pointer.
+    /// Sets the location of the problem in the body, as a JSON pointer.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.pointer = Some(pointer.into());
         self
     }
 
-    /// The same at a line and a column of the body, from 1.
+    /// Sets the line and the column of the problem in the body, counted from 1.
     #[must_use]
     pub fn in_line(mut self, line: usize, column: usize) -> Self {
         (self.line, self.column) = (Some(line), Some(column));
         self
     }
 
-    /// The same; the client may try again after so many seconds.
+    /// Sets the number of seconds after which the client may retry.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
@@ -203,6 +203,6 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The code of the problem that a response carries.
+/// Extension of a response: the code of its problem, for logs and metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal(pub(super) &'static str);

@@ -24,9 +24,9 @@ use crate::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 pub(super) struct Run {
     pub(super) handle: Handle,
     pub(super) about: About,
-    /// It goes on in another process, or later in this one: its status in the store.
+    /// Status in the store of a run that continues in another process, or later in this one.
     left: OnceLock<&'static str>,
-    /// True once the run has ended here or goes on in another process; its log is closed then.
+    /// True once the run's termination is final here, or the run continues in another process. The log is closed at that time.
     decided: watch::Sender<bool>,
     pub(super) log: EventLog,
     pub(super) progress: Progress,
@@ -88,7 +88,7 @@ impl Run {
         self.handle.try_outcome()
     }
 
-    /// How the run has ended, where it does not go on elsewhere.
+    /// Returns how the run has ended, unless it continues elsewhere.
     fn told(&self) -> Option<(ThreadStatus, Option<RunError>)> {
         let (status, error) = self.handle.ended()?;
         let is_told =
@@ -96,20 +96,21 @@ impl Run {
         is_told.then_some((status, error))
     }
 
-    /// Its recorder has taken in all of it, and the service knows whether it goes on elsewhere.
+    /// Marks the run as decided: its recorder has read every event, and the service has checked whether the run continues
+    /// elsewhere.
     pub(super) fn decided(&self) {
         self.decided.send_replace(true);
     }
 
-    /// True if it goes on elsewhere.
+    /// True if the run continues in another process, or later in this one.
     pub(super) fn has_left(&self) -> bool {
         self.left.get().is_some()
     }
 
-    /// Waits until the service knows what became of the run, where it has ended in this process.
+    /// Waits until the service has decided whether a run that ended in this process continues elsewhere.
     pub(super) async fn until_decided(&self) {
         if self.handle.ended().is_some() {
-            // Its sender is here.
+            // The wait cannot fail: `self` owns the sender.
             let _: Result<_, _> = self.decided.subscribe().wait_for(|decided| *decided).await;
         }
     }
@@ -145,7 +146,7 @@ impl Run {
         }
     }
 
-    /// The report of a run that has ended; else what is known of it by now. As JSON.
+    /// Returns the final report as JSON if the run has ended, otherwise the report so far.
     pub(super) async fn report(&self) -> Bytes {
         if self.has_ended() {
             return self.last_report().await;
@@ -155,7 +156,7 @@ impl Run {
             None => None,
         };
         let threads = status.map_or_else(Vec::new, |status| status.threads);
-        // It may have ended meanwhile.
+        // Check again: the run may have ended during the `await`.
         if self.has_ended() {
             return self.last_report().await;
         }
@@ -220,7 +221,7 @@ fn may_go_on_elsewhere(status: ThreadStatus, error: Option<&RunError>) -> bool {
     status == ThreadStatus::Failed && matches!(code, Some(RunErrorCode::Cancelled | RunErrorCode::StoreError))
 }
 
-/// Memory of a run beside its events and its report.
+/// Estimated memory of a run in addition to its events and its report.
 const OVERHEAD: usize = 4 << 10;
 
 pub(super) fn ended(id: &str) -> Problem {
@@ -250,7 +251,7 @@ struct State {
     ended_bytes: usize,
 }
 
-/// An id that no other run may take, until the run is known.
+/// Reservation of a run id, so that no other run can take the id before its own run is registered.
 struct Starting<'a> {
     runs: &'a Runs,
     id: &'a str,
@@ -263,12 +264,12 @@ impl Drop for Starting<'_> {
 }
 
 impl State {
-    /// Forgets the run that ended first; empty where it is gone already. None where no run has ended.
+    /// Removes the run that ended first. `Some(None)` if that run was removed before; `None` if no run has ended.
     #[allow(clippy::option_option)] // none is another answer than a run that is gone
     fn forget(&mut self) -> Option<Option<Arc<Run>>> {
         let (place, bytes) = self.ended.pop_front()?;
         self.ended_bytes -= bytes;
-        // Another one of its id may be here by now.
+        // A newer run may have the id now: compare the start times.
         if self
             .by_id
             .get(&place.1)
@@ -282,7 +283,7 @@ impl State {
     fn put(&mut self, run: Run) -> Arc<Run> {
         let run = Arc::new(run);
         let id: Arc<str> = run.id().into();
-        // An earlier run of the id that the recorder has not let go of yet is listed no more.
+        // An earlier run of this id, still held by its recorder, is no longer listed.
         if let Some(before) = self.by_id.insert(Arc::clone(&id), Arc::clone(&run)) {
             self.by_place.remove(&(before.about.started_at, Arc::clone(&id)));
         }
@@ -328,15 +329,15 @@ impl Runs {
         Ok(self.adopt(start()?))
     }
 
-    /// Takes in a run that goes on.
+    /// Registers a run that is resumed.
     pub(super) fn adopt(&self, run: Run) -> Arc<Run> {
         self.state().put(run)
     }
 
-    /// Forgets a run that has ended here and not in its store, where it has this status; another one of its id may be here by
-    /// now.
+    /// Removes a run that has ended in this process but has `status` in the store, since it continues elsewhere. Another run of
+    /// this id may be registered already, and is not removed.
     pub(super) fn leave(&self, run: &Arc<Run>, status: &'static str) {
-        // It is left once.
+        // Only the first status is recorded.
         run.left.get_or_init(|| status);
         let mut state = self.state();
         if state.by_id.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, run)) {
@@ -349,7 +350,7 @@ impl Runs {
         self.state().by_id.get(id).cloned()
     }
 
-    /// The runs whose ids begin so and that have not ended.
+    /// Returns the runs that have not ended and whose ids start with `prefix`.
     pub(super) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Run>> {
         let state = self.state();
         let from = (Bound::Included(prefix), Bound::Unbounded);
@@ -370,7 +371,8 @@ impl Runs {
     pub(super) fn ended(&self, run: &Run) {
         let mut forgotten = Vec::new();
         let mut state = self.state();
-        // One that was left, and went on here or elsewhere to its end before the recorder looked, is not of its id any more.
+        // A run that was removed by `leave`, and then resumed to its end before the recorder looked, is not the registered run of
+        // its id.
         if !state
             .by_id
             .get(run.id())
@@ -429,7 +431,7 @@ impl Runs {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

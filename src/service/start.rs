@@ -1,4 +1,4 @@
-//! Starting a run, whatever interface asks for it.
+//! Start, resume and fork of runs, shared by all interfaces.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use crate::{AnswerRefused, ForkBuilder, Message, ResumeBuilder, ResumeError, Run
 /// Characters that a run's id may have.
 const MAX_ID: usize = 128;
 
-/// A run that is asked for.
+/// A request to start a run.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     pub(super) workflow: String,
@@ -36,9 +36,9 @@ pub(super) struct Start {
 
 /// A run that was started.
 pub(super) enum Begun {
-    /// The service carries it.
+    /// This service executes the run.
     Here(Arc<Run>),
-    /// Another process carries it, or is to.
+    /// Another process executes the run, or will take it over.
     Elsewhere(Arc<str>),
 }
 
@@ -54,10 +54,10 @@ impl Service {
         Ok(Begun::Elsewhere(run_id))
     }
 
-    /// Waits for a run that the process does not carry, so long at most.
+    /// Waits at most `at_most` until a run has ended that another process executes.
     pub(super) async fn ended(&self, id: &str, at_most: Duration) {
         if let Some(claims) = self.engine().store().and_then(|store| store.claims()) {
-            // Where the store fails, or it takes longer, what is known by then is the answer.
+            // Ignore errors and timeouts: the caller answers with the state that the store has at that time.
             drop(tokio::time::timeout(at_most, claims.ended(id)).await);
         }
     }
@@ -127,7 +127,7 @@ impl Service {
         if start.conversation.is_empty() {
             return Ok(prepare(self, start));
         }
-        // Its tokens are counted, which takes its time where it is long.
+        // Run on a blocking thread: counting the tokens of a long conversation takes CPU time.
         let service = self.clone();
         let prepared = tokio::task::spawn_blocking(move || prepare(&service, start)).await;
         prepared.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))
@@ -167,7 +167,7 @@ impl Service {
         });
     }
 
-    /// Has a run of the store go on, with its events from the first one.
+    /// Resumes a run of the store, and records its events from the first one on.
     async fn adopt(&self, stored: crate::store::Run, mut resumed: ResumeBuilder) -> Result<Arc<Run>, ResumeError> {
         let events = resumed.events_after(0, &[], BUFFER);
         let handle = resumed.start().await?;
@@ -184,8 +184,8 @@ impl Service {
         Ok(run)
     }
 
-    /// Has every run of the engine's store go on that has not ended; the service remembers them from then on. Called before
-    /// anything is served. Those that can not go on, with the reason.
+    /// Resumes every unfinished run of the engine's store and registers it with the service. Call this before the service accepts
+    /// requests. Returns the runs that cannot be resumed, each with the reason.
     ///
     /// # Errors
     /// The store can not be read.
@@ -204,8 +204,8 @@ impl Service {
         Ok(left.collect())
     }
 
-    /// Does this service's part where several processes share the engine's store, as [`Engine::work`](crate::Engine::work): the
-    /// service remembers the runs that go on here.
+    /// Takes part in executing the runs of a store that several processes share, as [`Engine::work`](crate::Engine::work) does; the
+    /// service registers the runs that it takes over.
     ///
     /// # Errors
     /// The store has failed.
@@ -220,7 +220,7 @@ impl Service {
             .await
     }
 
-    /// Has a run go on that the store has given to this process.
+    /// Resumes a run that the store has assigned to this process.
     async fn take_over(self, run_id: String) -> Result<(), ResumeError> {
         let durable = self.engine().durable()?;
         match durable.store.run(&run_id).await? {
@@ -230,7 +230,7 @@ impl Service {
         }
     }
 
-    /// Has one of them go on.
+    /// Resumes one run of the store.
     pub(super) async fn go_on(&self, id: &str) -> Result<Arc<Run>, Problem> {
         let stored = self.in_store(id).await?.ok_or_else(|| unknown(id))?;
         if self.is_draining() {
@@ -242,7 +242,7 @@ impl Service {
         resumed.map_err(|error| not_resumed(&error))
     }
 
-    /// A new run that goes on from a step of another.
+    /// Starts a new run that continues from a step of another run.
     pub(super) async fn fork(&self, fork: ForkBuilder, id: Option<String>) -> Result<Arc<Run>, Problem> {
         if self.is_draining() {
             return Err(draining());
@@ -306,7 +306,7 @@ fn taken(id: &str) -> Problem {
     Problem::new(ProblemCode::RunIdTaken, format!("there is a run {id} already")).at("/runId")
 }
 
-/// Why a run of the store does not go on, or is not told something.
+/// Converts the error of resuming, steering or forking a stored run.
 pub(super) fn not_resumed(error: &ResumeError) -> Problem {
     let code = match error {
         ResumeError::NoStore => ProblemCode::NoStore,
@@ -353,7 +353,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
     let is_plain = id
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    // Clients take `.` and `..` in a path for folders, and never ask for such a run.
+    // HTTP clients normalize `.` and `..` in a path as folders, so such a run could not be requested.
     if is_plain && (1..=MAX_ID).contains(&id.len()) && !matches!(id, "." | "..") {
         return Ok(());
     }

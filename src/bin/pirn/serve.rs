@@ -87,7 +87,7 @@ fn origin(text: &str) -> Result<String, String> {
     Access::check_origin(text).map(|()| text.to_owned())
 }
 
-/// Serves until it is told to stop.
+/// Serves until a stop signal arrives.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let tokens = args.tokens()?;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     #[cfg(feature = "otel")]
     if let Some(telemetry) = telemetry {
-        // Where it was never shut down, the engine stops with its last handle.
+        // If `shutdown` was never called, dropping the last handle stops the engine.
         drop(engine);
         telemetry.finish();
     }
@@ -183,7 +183,7 @@ impl Args {
         }
     }
 
-    /// Workflows and tokens as their files have them now; what is wrong leaves what was there.
+    /// Reloads workflows and tokens from their files; on an error the loaded ones stay in use.
     fn reload(&self, service: &Service, engine: &Engine) {
         match self.served.reload(engine).and_then(|ids| offered(service, &ids)) {
             Ok(()) => tracing::info!("the workflows were loaded anew"),
@@ -235,11 +235,11 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
     let (stop, stopped) = oneshot::channel::<()>();
     let limits = Limits::default();
     let router = service.router();
-    // A task of its own: connections are accepted while files are read again.
+    // A separate task: connections are accepted while files are read again.
     #[allow(clippy::disallowed_methods)] // no engine is asked: connections are the command's
     let serving = tokio::spawn(async move {
         serve(listener, router, &limits, async {
-            // Dropped or told, it is the end.
+            // Stop in both cases: on a message, and if the sender was dropped.
             stopped.await.unwrap_or(());
         })
         .await;
@@ -252,7 +252,7 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
         let left = tokio::select! {
             left = service.shut_down(Duration::from_secs(args.grace)) => left,
             () = signals.second_stop() => {
-                // Whoever asks twice does not want to wait.
+                // A second stop signal ends the process without a grace period.
                 pirn::tools::kill_all();
                 std::process::exit(i32::from(FAILED));
             }
@@ -265,7 +265,7 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
         drop(stop);
         left.runs_left
     };
-    // Where others share the store: the runs that they leave, and what they tell those here.
+    // For a shared store: take over runs that lost their owner, and receive inputs that other processes send to runs here.
     let working = async {
         let at_most = if args.detach { 0 } else { args.served.max_runs() };
         if let Err(error) = service.work(at_most).await {

@@ -29,13 +29,13 @@ use super::super::stored::summary;
 use super::query::{Parameters, Path, event_types, last_event_id, position, run_status};
 use crate::{EventType, Message};
 
-/// Runs of a list where the request does not say how many.
+/// Default number of runs per page of a list.
 const PAGE: usize = 100;
 
 /// The most runs of a list.
 const MAX_PAGE: usize = 1_000;
 
-/// Why a run whose client went away is cancelled.
+/// Reason in the report of a run that is cancelled because its client disconnected.
 const CLIENT_GONE: &str = "the client that started the run went away";
 
 /// A run to be started.
@@ -51,10 +51,10 @@ pub(crate) struct StartRun {
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     conversation: Vec<Message>,
-    /// The session whose conversation and variables the run goes on from, and leaves its own in.
+    /// The session whose conversation and variables the run continues, and which its results are saved to.
     #[serde(default)]
     session: Option<String>,
-    /// Leaves in the session what the run comes to also where it does not complete.
+    /// Saves the run's conversation and variables to the session even if the run does not complete.
     #[serde(default)]
     keep_on_failure: bool,
     /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
@@ -62,7 +62,7 @@ pub(crate) struct StartRun {
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_.-]*$")]
     run_id: Option<String>,
     /// The run's owner (a tenant, a user): profiles may choose their key by it, and models, tools and functions of the embedding
-    /// program are told; no language model sees it.
+    /// program receive it; no language model sees it.
     #[serde(default)]
     #[schema(value_type = Object)]
     metadata: Map<String, Value>,
@@ -75,15 +75,15 @@ pub(crate) struct StartRun {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StartParameters {
-    /// Waits up to so many seconds for the run's end, and answers with its report.
+    /// Waits up to this many seconds for the run to end, and answers with its report.
     #[param(minimum = 0.0)]
     wait: Option<f64>,
 }
 
 /// Starts a run.
 ///
-/// With `Accept: text/event-stream` the answer is the run's events. With `Idempotency-Key` a second request with the same key
-/// and body gives the run that the first has started.
+/// With `Accept: text/event-stream` the answer is the run's events. With `Idempotency-Key`, a repeated request with an equal key
+/// and body returns the run that the first request started.
 #[utoipa::path(
     post, operation_id = "startRun", path = "/v1/runs", tag = "runs", params(StartParameters), request_body = StartRun,
     responses(
@@ -139,7 +139,7 @@ pub(crate) async fn start(
                 Some(Claim::Same(run_id)) => started_before(&service, run_id),
                 Some(Claim::First(claimed)) => first(&service, claimed, start).await?,
             };
-            // Dropped where the client has gone meanwhile.
+            // The guard is dropped here if the client disconnected during the start: that cancels the run.
             let guard = match &begun {
                 Begun::Here(run) if cancels => CancelOnDrop(Some(Arc::clone(run))),
                 Begun::Here(_) | Begun::Elsewhere(_) => CancelOnDrop(None),
@@ -161,7 +161,7 @@ pub(crate) async fn start(
     let Some(wait) = wait else {
         return Ok((StatusCode::CREATED, location, Json(run.summary())).into_response());
     };
-    // Where it takes longer, the report so far is the answer.
+    // On a timeout the answer is the report of the unfinished run.
     let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
     guard.ended();
     let report = json_response(&service, &run.report().await)?;
@@ -200,7 +200,7 @@ fn started_before(service: &Service, run_id: String) -> Begun {
     here.map_or_else(|| Begun::Elsewhere(run_id.into()), Begun::Here)
 }
 
-/// The answer to a request whose run the process does not carry.
+/// Answers a start request whose run another process owns.
 async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Duration>) -> Result<Response, Problem> {
     if let Some(wait) = wait {
         service.ended(id, wait).await;
@@ -245,7 +245,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     accepted.any(|value| value.to_str().is_ok_and(|value| value.contains("text/event-stream")))
 }
 
-/// Cancels a run that is still under way when it is dropped before it is told of the end.
+/// Cancels the run on drop, unless [`Guard::ended`] was called before.
 struct CancelOnDrop(Option<Arc<Run>>);
 
 impl Guard for CancelOnDrop {
@@ -262,7 +262,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The run of this id, as long as the process remembers it.
+/// Returns the run of this id if this process still has it in memory.
 pub(super) fn find(service: &Service, id: &str) -> Result<Arc<Run>, Problem> {
     service.runs().find(id).ok_or_else(|| unknown(id))
 }
@@ -271,7 +271,8 @@ pub(super) fn find(service: &Service, id: &str) -> Result<Arc<Run>, Problem> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParameters {
-    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT; of those that no process carries UNFINISHED, WAITING.
+    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT; for runs without an owner UNFINISHED,
+    /// WAITING.
     status: Option<String>,
     /// Only runs of this workflow.
     workflow: Option<String>,
@@ -279,7 +280,7 @@ pub(crate) struct ListParameters {
     session: Option<String>,
     /// The `next` of the list before.
     after: Option<String>,
-    /// At most so many runs: 1 to 1,000, 100 where it is absent.
+    /// Maximum number of runs: 1 to 1,000, by default 100.
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<usize>,
 }
@@ -313,12 +314,13 @@ pub(crate) async fn list(
         workflow: parameters.workflow,
         session: parameters.session,
         before: parameters.after.map(|cursor| place(&cursor)).transpose()?,
-        // One more tells that there is more.
+        // One row more than the page: its presence shows that another page follows.
         limit: limit + 1,
     };
     let mut runs = service.runs().list(&query);
     let mut archived = Vec::new();
-    // Those that are known here are in the list already, as they are by now: the archive is read on past them.
+    // Runs in memory are in the list already, with their present state: skip their archived copies, and read on until the page is
+    // full.
     while archived.len() < query.limit {
         let page = service.archive().runs(&query).await?;
         let is_last = page.len() < query.limit;
@@ -348,7 +350,7 @@ fn place(cursor: &str) -> Result<(u64, String), Problem> {
     parts.ok_or_else(|| Problem::new(ProblemCode::InvalidRequest, "after is the `next` of the list before"))
 }
 
-/// The report of a run; of one that has not ended, what is known by now.
+/// Returns the report of a run; for an unfinished run, the report so far.
 #[utoipa::path(
     get, operation_id = "getRun", path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
     responses(
@@ -396,8 +398,8 @@ pub(crate) struct EventParameters {
 /// An event's `id` is its sequence; pieces of a reply (LLM_TOKEN) of a durable run have the sequence of the event before them and a
 /// number, such as `6.2`. A client that comes back with the last one as `Last-Event-ID` gets every later event once; an id beyond the
 /// last event gets those that come after it.
-/// `event: missed` tells of events that are no longer kept, `event: end` of the run's end. A client that comes back after the
-/// end gets 204.
+/// `event: missed` reports events that are no longer retained, `event: end` the run's end. A client that reconnects after the end
+/// gets 204.
 #[utoipa::path(
     get, operation_id = "streamRunEvents", path = "/v1/runs/{id}/events", tag = "runs",
     params(("id" = String, Path, description = "The run"), EventParameters),
@@ -428,7 +430,7 @@ pub(crate) async fn events(
     Ok(sse::response(feed, EventWire { types }, ()))
 }
 
-/// The events of a run that the process does not carry, page by page.
+/// Streams the events of a run that another process owns or that has ended, page by page.
 async fn archived(
     service: &Service,
     id: &str,
@@ -461,7 +463,7 @@ async fn archived(
     Ok(sse::pages(reader))
 }
 
-/// A place in the events of a run that the process does not carry.
+/// Reads the events of a run that this process does not execute, page by page.
 struct ArchiveReader {
     service: Service,
     id: String,

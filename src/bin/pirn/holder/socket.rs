@@ -1,8 +1,9 @@
-//! The socket beside a store: by it other processes of this user speak to the runs of the one that holds the store.
+//! Unix socket next to a store file, through which other processes of this user steer the runs of the process that has the store
+//! open.
 //!
-//! One line of JSON each way: a [`Request`], and `{"ok": WHERE}` or `{"refused": {"exit", "code", "message"}}`.
-//! The answer comes when what was asked for is durable. The socket is `STORE.sock`, with permissions 0600; it goes with its
-//! process, and one that a killed process left behind is replaced by the next that holds the store.
+//! The protocol is one line of JSON in each direction: a [`Request`], and `{"ok": WHERE}` or `{"refused": {"exit", "code",
+//! "message"}}`. The answer is sent after the effect of the request is durable. The socket's path is `STORE.sock`, with permissions
+//! 0600. The process removes its socket when it ends; the next process that opens the store replaces the socket of a killed one.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 /// The longest request, in bytes.
 const MAX_REQUEST: u64 = 4 << 20;
 
-/// How long whoever connects may take to say what it wants.
+/// Time limit for reading a client's request and for writing the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The answer to a request.
@@ -42,7 +43,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens for the runs of an engine, beside the store of this file.
+    /// Listens for requests to the runs of an engine, on a socket next to this store file.
     pub(super) fn listen(store: &Path, engine: &Engine) -> io::Result<Self> {
         let path = beside(store);
         let listener = bind(&path)?;
@@ -62,7 +63,8 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // It looks at each connection whether it is over; where nobody can connect it ends with the process.
+        // The connection wakes the thread, which checks `is_over` after each `accept`. If connecting fails, the thread ends with
+        // the process.
         let woken = UnixStream::connect(&self.path);
         if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
             // A panic in it has been printed.
@@ -78,15 +80,15 @@ fn beside(store: &Path) -> PathBuf {
     name.into()
 }
 
-/// Made in a folder that only this user may enter, so that nobody else connects before its permissions are set; then put in
-/// the place of one that was left behind. What is there and no socket is somebody's file, and stays.
+/// Binds the socket in a folder that only this user may enter, so that no other user can connect before its permissions are set.
+/// Then renames the socket to its path, replacing a stale one. A file at that path that is not a socket is left alone.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
         let why = format!("{} is there, and no socket", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     let folder = path.with_file_name(format!(".{}.sock", std::process::id()));
-    // Of a process that had this id and was killed.
+    // A folder of a killed process that had this process id.
     fs::remove_dir_all(&folder).unwrap_or(());
     DirBuilder::new().mode(0o700).create(&folder)?;
     let made = folder.join("s");
@@ -106,7 +108,7 @@ fn serve(listener: &UnixListener, engine: &Engine, is_over: &AtomicBool) {
         }
         match stream.and_then(|stream| one(&stream, engine)) {
             Ok(()) => {}
-            // Whoever hung up is told nothing more.
+            // The client has disconnected: no answer can be sent.
             Err(error) => tracing::debug!(%error, "a connection to the socket beside the store"),
         }
     }
@@ -133,7 +135,7 @@ fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
     stream.write_all(line.as_bytes())
 }
 
-/// Says it to the process that holds the store of this file; none where none listens.
+/// Sends the request to the process that holds this store; `None` if no process listens.
 pub(super) fn say(store: &Path, request: &Request) -> Option<Result<Told, Failure>> {
     let stream = UnixStream::connect(beside(store)).ok()?;
     Some(match exchange(&stream, request) {

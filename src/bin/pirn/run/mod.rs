@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     if let Some(place) = &place {
         let store = place.open()?;
-        // Of a store that several share, others carry them.
+        // Runs in a shared store are taken over by the other processes: do not report them.
         if !args.quiet && store.claims().is_none() {
             say_unfinished(&*store, place)?;
         }
@@ -242,7 +242,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     )
 }
 
-/// The runs that a store has and nobody carries.
+/// Reports the unfinished runs of a store, which no process executes.
 fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
     let unfinished = all(store, &RunFilter::live())?;
     if let [first, ..] = &unfinished[..] {
@@ -272,7 +272,7 @@ fn notices(checked: &Checked, inputs: &Inputs) {
     if uses_a_model(checked) && inputs.config.profiles.is_empty() && checked.loaded().profiles.is_empty() {
         say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
-    // Their calls will fail, and not before what stands before them has been done.
+    // Warn at the start: an unknown profile fails only when its node runs, after the work of the nodes before it.
     let is_profile = |code| code == FaultCode::UnknownProfile;
     for warning in checked.warnings().iter().filter(|warning| is_profile(warning.code)) {
         say(&warning.to_string());
@@ -423,7 +423,7 @@ fn execute(
     print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted)
 }
 
-/// Leaves the run to whoever carries it.
+/// Puts the run into the store, for another process to execute.
 fn detach(prepared: RunBuilder, engine: &Engine, output: Output) -> Result<ExitCode, Failure> {
     let put = block_on(prepared.start_elsewhere());
     engine.shutdown_blocking(GRACE);
@@ -443,7 +443,7 @@ fn replies(args: &Args) -> Replies {
     }
 }
 
-/// `steps`: of a run that is kept.
+/// Prints the result. `steps` is the number of steps of a durable run.
 fn print(
     (output, is_quiet): (Output, bool),
     report: &RunReport,
@@ -463,7 +463,7 @@ fn print(
             Ok(answer(&format!("{text}\n"), code))
         }
         (Output::Text, None) => Ok(answer(&plain(&report.output), code)),
-        // The last line of the progress has said it.
+        // The last line of the progress has reported the interruption already.
         (Output::Text, Some(_)) if was_interrupted => {
             if is_quiet {
                 say("interrupted");

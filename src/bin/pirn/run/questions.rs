@@ -19,27 +19,27 @@ use crate::terminal::shell_quoted;
 /// Answers that were given beforehand, by node.
 pub(super) type Given = BTreeMap<String, Value>;
 
-/// True if any node may ask a person.
+/// True if the workflows contain a node that asks a person.
 pub(super) fn may_come(checked: &Checked) -> bool {
     let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     nodes.any(|node| matches!(node.kind, NodeKind::UserInteraction(_)))
 }
 
-/// The one whom a run's questions are put to, where nobody answered them beforehand.
+/// The recipient of a run's questions that have no prepared answer.
 pub(super) enum Ask {
     /// The person at the terminal.
     Terminal(Asking),
     /// The person at the terminal, about several runs.
     TerminalOfMany(Asking),
-    /// Nobody, for this reason; the run may go on without an answer.
+    /// No recipient, for this reason; the run may continue without an answer.
     Nobody(&'static str),
-    /// Nobody, for this reason: a run that waits for an answer without a time limit ends.
+    /// No recipient, for this reason: a run that waits for an answer without a time limit ends.
     NobodyEver(&'static str),
-    /// Nobody here: other processes speak to the runs of the store with these arguments.
+    /// No recipient in this process: other processes answer through the store, with these command line arguments.
     Elsewhere(String),
 }
 
-/// The question that ended a run, since nobody can ever answer it.
+/// The question that ended a run, since no answer to it is possible.
 #[derive(Clone, Default)]
 pub(super) struct Unanswered(Arc<OnceLock<(String, String)>>);
 
@@ -68,11 +68,11 @@ impl Unanswered {
     }
 }
 
-/// Hears of a question that waits; an answer that is known at once.
+/// Callback for a question that waits; returns the answer if it is available at once.
 type Waiting = Arc<dyn Fn(&Interaction) -> Option<Value> + Send + Sync>;
 
-/// The answers to a run's questions as they come, from what was given, else by whoever is asked; and who hears of one that was
-/// refused.
+/// Returns two callbacks. The first answers a question from the given answers, else passes it to the recipient. The second reports
+/// a refused answer and passes the question to the recipient.
 pub(super) fn answers(
     engine: &Engine,
     given: Given,
@@ -136,13 +136,13 @@ pub(super) fn answers(
         },
         move |question: &Interaction, error: &AnswerRefused| {
             super::say(&format!("--answer {}: {error}", question.node_id));
-            // Where it answers at once the run was told so already.
+            // Ignore an immediate answer: the call is for the message and the prompt.
             let _ = refused(question);
         },
     )
 }
 
-/// Asks until the answer is taken, or the question does not wait any more.
+/// Prompts until an answer is accepted, or the question is no longer open.
 fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate, names_run: bool) {
     let run_id = run_of(question);
     while let Some(run) = engine.find(run_id) {

@@ -20,7 +20,7 @@ const MAX_NODE_LINES: u32 = 12;
 /// Nodes of a branch that its line names.
 const MAX_NAMED_NODES: usize = 6;
 
-/// The state of what is shown.
+/// State of the progress display.
 #[derive(Default)]
 pub(super) struct View {
     verbose: bool,
@@ -37,7 +37,7 @@ pub(super) struct View {
     compressions: Compressions,
 }
 
-/// Compressions that took effect in threads that go on.
+/// Compressions that took effect in threads that continue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compressions {
     pub(super) count: u64,
@@ -45,7 +45,7 @@ pub(super) struct Compressions {
     pub(super) saved: u64,
 }
 
-/// A thread that has been heard of.
+/// A thread with at least one observed event.
 #[derive(Default)]
 struct Thread {
     place: u64,
@@ -60,7 +60,7 @@ struct Thread {
     nodes: Vec<(String, u64)>,
     /// Context tokens of the last request, and their limit.
     context: Option<(u64, Option<u64>)>,
-    /// The last failure that was told, not to tell it twice.
+    /// The last failure that was printed, so that it is not printed twice.
     failure: String,
     reply: Reply,
 }
@@ -73,7 +73,7 @@ impl View {
         }
     }
 
-    /// Takes in what was heard; the lines to write.
+    /// Processes an event and returns the lines to print.
     pub(super) fn hear(&mut self, heard: &Heard) -> Vec<Line> {
         match heard {
             Heard::Lagged(count) => vec![Line {
@@ -355,7 +355,7 @@ impl View {
         };
         let rest = self.threads.get_mut(&*event.thread_id).map(|thread| {
             let hidden = thread.reply.hidden();
-            // What a loser has begun to say is nobody's.
+            // Discard the partial reply of a thread that did not complete, such as the loser of a race.
             if end == End::Completed {
                 (thread.reply.finish(), 0)
             } else {
@@ -379,7 +379,7 @@ impl View {
             "branch".clone_into(&mut thread.kind);
         }
         let error = facts.error();
-        // Its node has told so, with the reason.
+        // The node's own failure line contained the reason already.
         let is_echo = end == End::Failed && !thread.failure.is_empty() && error == thread.failure;
         let reason = if error.is_empty() || error == thread.failure {
             String::new()
@@ -524,7 +524,7 @@ impl View {
         vec![self.line(event, Tone::Plain, text)]
     }
 
-    /// A branch begins with its parent's conversation, whose size has been told.
+    /// Reports the size of the next request; not for branches, which start with their parent's conversation of known size.
     fn tokens(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let is_over = event.raised.event_type == EventType::TokenLimitExceeded;
@@ -547,7 +547,7 @@ impl View {
     fn compressed(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let thread = self.threads.get(&*event.thread_id);
-        // What a trigger started works on a copy; it is told when its thread takes it over.
+        // A triggered thread compresses a copy: report the compression when the thread takes the copy over.
         if thread.is_some_and(|thread| thread.kind == "triggered" || thread.is_quiet) {
             return Vec::new();
         }
@@ -593,7 +593,7 @@ impl Thread {
         line
     }
 
-    /// ` (read 0.1 s, write 1.2 s)`, where it has more than one node to name or its one is not called as it is.
+    /// Formats ` (read 0.1 s, write 1.2 s)` if the thread ran several nodes, or one whose name differs from the thread's name.
     fn named_nodes(&self) -> String {
         let is_said = match self.nodes.as_slice() {
             [] => true,
