@@ -1,20 +1,22 @@
-//! The accounts of a run's budgets, and the model calls that draw on them.
+//! Budget accounts of a run, and admission of the model calls that draw on them.
 //!
-//! | what happens | to the call | to the accounts that it draws on |
+//! | event | state of the call | effect on each account in its chain |
 //! |---|---|---|
-//! | it is asked for, and fits | open | its most is reserved |
-//! | it does not fit before open calls give back | waits | its most is claimed: later calls find that taken |
-//! | it would not fit if they gave back all | refused | nothing |
-//! | an open one ends, its use is known | gone | the reservation goes, the use counts |
-//! | an open one ends, its use is not known | gone | all that it had reserved counts |
-//! | one that waits is given up | gone | the claim goes |
+//! | request that fits | open | its maximum is reserved |
+//! | request that fits only after reservations are released | waiting | its maximum is claimed: later calls cannot take it |
+//! | request that would not fit even then | refused | none |
+//! | an open call ends with reported usage | removed | the reservation is released, the usage is counted |
+//! | an open call ends without reported usage | removed | the whole reservation is counted as usage |
+//! | a waiting call is cancelled | removed | the claim is released |
 //!
-//! After each end, those that wait are looked at in the order in which they came. A call counts as one as soon as it is open:
-//! that is never given back. An account in which a call does not fit stands in the way of every later call that draws on it: where all
-//! the later ones do, they are not looked at, unless one of them is to be refused.
+//! After each end, waiting calls are examined in FIFO order. A call increments the call count when it opens; the count is never
+//! decremented. An account in which a call does not fit blocks every later call that draws on it. If it blocks all later calls,
+//! the scan stops there, unless one of them is due to be refused.
 //!
-//! Invariants: of an account, what is used and reserved is at most its limit, as long as no call uses more than it reserved; a
-//! call waits only while an open one stands in its way; no later call takes what an earlier one waits for.
+//! Invariants:
+//! - In each account, usage plus reservations is at most the limit, provided that no call uses more than it reserved.
+//! - A call waits only while an open call blocks it.
+//! - A later call never takes budget that an earlier call waits for.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,35 +27,35 @@ use super::ThreadNo;
 use super::amount::{Amount, FigureKind, Limits, Most};
 use crate::thread::{Effect, EffectId};
 
-/// An account's place; those above it have lower ones.
+/// Index of an account. A parent has a lower index than its children.
 pub(super) type AccountNo = u32;
 
 /// One budget of one thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Account {
-    /// The thread that it was opened for.
+    /// Thread for which the account was opened.
     pub(super) thread: ThreadNo,
-    /// True if it is that of the thread as a path; else that of the workflow which the thread walks.
+    /// True for the budget of the thread's path, false for the budget of the workflow that the thread walks.
     pub(super) is_path: bool,
-    /// The next one that its calls draw on too.
+    /// Parent account, which is charged for the same calls.
     parent: Option<AccountNo>,
     pub(super) limits: Limits,
     used: Amount,
     reserved: Amount,
-    /// Of those that wait.
+    /// Sum of the maxima of waiting calls.
     claimed: Amount,
-    /// The warning of each kind was told.
+    /// For each kind: the warning was already returned.
     warned: [bool; 3],
-    /// Number of calls that wait and draw on it.
+    /// Number of waiting calls that draw on this account.
     #[serde(default)]
     waiting: usize,
-    /// Of each kind that is limited: what the calls that wait need, and how many need so much.
+    /// For each limited kind: the amounts that waiting calls need, each with the number of calls that need it.
     #[serde(default)]
     needs: [BTreeMap<u64, usize>; 3],
 }
 
 impl Account {
-    /// A call that draws on it waits.
+    /// Adds the claim of a waiting call.
     fn claim(&mut self, needs: Amount) {
         self.claimed = self.claimed.plus(needs);
         self.waiting += 1;
@@ -64,7 +66,7 @@ impl Account {
         }
     }
 
-    /// A call that draws on it waits no more.
+    /// Removes the claim of a call that stopped waiting.
     fn unclaim(&mut self, needs: Amount) {
         self.claimed = self.claimed.minus(needs);
         self.waiting -= 1;
@@ -78,7 +80,7 @@ impl Account {
         }
     }
 
-    /// True if a call that waits needs more than is left.
+    /// Returns true if a waiting call needs more than usage leaves of the limit, so that it can never open.
     fn refuses(&self) -> bool {
         FigureKind::ALL.into_iter().zip(&self.needs).any(|(kind, counts)| {
             let most = counts.last_key_value().map(|(most, _)| *most);
@@ -90,7 +92,7 @@ impl Account {
         })
     }
 
-    /// The figure and its limit, where models are told of it.
+    /// Returns the figure and its limit if usage has reached the warning threshold.
     fn warning(&self, kind: FigureKind) -> Option<Figure> {
         let limit = self.limits.of_kind(kind)?;
         let used = self.used.of(kind);
@@ -98,7 +100,7 @@ impl Account {
     }
 }
 
-/// A figure of an account, and its limit.
+/// Usage of an account in one kind, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Figure {
     pub(super) kind: FigureKind,
@@ -106,14 +108,14 @@ pub(super) struct Figure {
     pub(super) limit: u64,
 }
 
-/// A call that is open.
+/// An open call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Open {
     account: AccountNo,
     most: Most,
 }
 
-/// A call that waits.
+/// A waiting call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Waiting {
     thread: ThreadNo,
@@ -123,12 +125,12 @@ struct Waiting {
     effect: Box<Effect>,
 }
 
-/// The reason that a call is refused.
+/// Reason that a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Nobody knows the most that it may use of this, which is limited.
+    /// The call has no known maximum of `kind`, and the account limits this kind.
     Unbounded { account: AccountNo, kind: FigureKind },
-    /// It needs so much, and more is used of the limit than leaves room for it.
+    /// The call needs `needs`, and current usage leaves less than that of the limit.
     Short {
         account: AccountNo,
         figure: Figure,
@@ -136,90 +138,90 @@ pub(super) enum Refusal {
     },
 }
 
-/// The answer to a call that is asked for.
+/// Decision about a requested call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// It is open: it begins.
+    /// The call is open and may start.
     Begins,
     Waits,
     Refused(Refusal),
 }
 
-/// The calls that have waited and wait no more, in order.
+/// Waiting calls that opened or were refused, in FIFO order.
 #[derive(Clone, Debug)]
 pub(super) enum Released {
     Begins(ThreadNo, Box<Effect>),
     Refused(ThreadNo, EffectId, Refusal),
 }
 
-/// The end of an open call.
+/// Result of ending an open call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Settled {
-    /// Figures that are told for the first time, and their accounts.
+    /// Figures that reached their warning threshold for the first time, with their accounts.
     pub(super) warnings: Vec<(AccountNo, Figure)>,
-    /// It has used more than it had reserved: what it had reserved, and what it used.
+    /// Reserved and used amounts, if the call used more than it reserved.
     pub(super) overrun: Option<(Amount, Amount)>,
 }
 
-/// See the module.
+/// Accounts and calls. The module documentation has the transition table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Ledger {
     accounts: Vec<Account>,
-    /// The account that the calls of a thread draw on first; of threads that were looked for.
+    /// First account on which each thread's calls draw; `None` if there is none. Filled at the first lookup.
     of_thread: BTreeMap<ThreadNo, Option<AccountNo>>,
     open: BTreeMap<ThreadNo, BTreeMap<EffectId, Open>>,
-    /// In the order in which they came.
+    /// Waiting calls by ticket: iteration is FIFO.
     waiting: BTreeMap<u64, Waiting>,
-    /// The places of those.
+    /// Tickets of the waiting calls, by thread and effect.
     places: BTreeMap<ThreadNo, BTreeMap<EffectId, u64>>,
     next: u64,
-    /// A call that waits may have to be refused.
+    /// Set if a waiting call may now be refused. The next `release` must then examine every waiting call.
     refuses: bool,
-    /// Asked for since the run was told something, and not recorded.
+    /// Maxima computed since the last input of the run that are not in the journal yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lately: Vec<CallMost>,
-    /// Asked for again until the run is told something: as it was the first time, and in that order.
+    /// During replay: maxima read from the journal, in the order of the first execution. Valid until the next input.
     #[serde(skip)]
     again: VecDeque<CallMost>,
-    /// Number of calls that were looked at again.
+    /// Number of calls examined by `release`.
     #[cfg(test)]
     #[serde(skip)]
     visits: usize,
 }
 
-/// The most that a model call may use, as it was when its budgets were asked for it. It depends on the profiles, which may be others
-/// when the run is rebuilt.
+/// Maximum usage of a model call, as computed at its first request. The value is journaled because it depends on the profiles,
+/// which may have changed by the time the run is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallMost {
     thread: ThreadNo,
     effect: EffectId,
-    /// None: not known.
+    /// Tokens; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,
-    /// Millionths of a millionth of the currency; none: not known.
+    /// Cost in trillionths (1e-12) of the currency unit; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pico: Option<u64>,
 }
 
 impl Ledger {
-    /// The most of the calls that were asked for since the run was told something, or this was called.
+    /// Takes the maxima that were computed since the last input or the last call of this method.
     pub(super) fn take_lately(&mut self) -> Vec<CallMost> {
         std::mem::take(&mut self.lately)
     }
 
-    /// These calls are asked for again.
+    /// Provides the journaled maxima for the calls that a replay requests again.
     pub(super) fn expect(&mut self, again: Vec<CallMost>) {
         self.again.extend(again);
     }
 
-    /// The run is told something.
+    /// Clears both lists when the run receives an input.
     pub(super) fn told(&mut self) {
         self.lately.clear();
         self.again.clear();
     }
 
-    /// The most that a call may use: as it was, where it is asked for again, else as `ask` says.
+    /// Returns the maximum of a call: the journaled value during a replay, else the result of `ask`.
     pub(super) fn most_of(&mut self, thread: ThreadNo, effect: EffectId, ask: impl FnOnce() -> Most) -> Most {
         let is_it = |known: &CallMost| (known.thread, known.effect) == (thread, effect);
         let known = match self.again.front() {
@@ -242,22 +244,22 @@ impl Ledger {
         most
     }
 
-    /// True if the accounts of a thread are known.
+    /// Returns true if the thread's first account has been looked up.
     pub(super) fn knows(&self, thread: ThreadNo) -> bool {
         self.of_thread.contains_key(&thread)
     }
 
-    /// The account that the calls of a thread draw on first, where it is known and there is one.
+    /// Returns the first account on which the thread's calls draw, if it was looked up and exists.
     pub(super) fn first_account(&self, thread: ThreadNo) -> Option<AccountNo> {
         self.of_thread.get(&thread).copied().flatten()
     }
 
-    /// The calls of a thread draw on this account first.
+    /// Records the first account on which the thread's calls draw.
     pub(super) fn draws_on(&mut self, thread: ThreadNo, account: Option<AccountNo>) {
         self.of_thread.insert(thread, account);
     }
 
-    /// A new account, whose calls draw on `parent` too.
+    /// Opens an account. Its calls draw on `parent` too.
     pub(super) fn open_account(
         &mut self,
         thread: ThreadNo,
@@ -284,7 +286,7 @@ impl Ledger {
         self.accounts.get(no as usize)
     }
 
-    /// The figures of a thread's own account as a workflow: those that are limited.
+    /// Returns the limited figures of the account of the workflow that this thread walks.
     pub(super) fn figures(&self, thread: ThreadNo) -> impl Iterator<Item = Figure> {
         let own = |account: &&Account| account.thread == thread && !account.is_path;
         let account = self.accounts.iter().find(own);
@@ -299,7 +301,8 @@ impl Ledger {
         })
     }
 
-    /// The figures that a model is told whose call draws on this account first.
+    /// Returns the figures that reached their warning threshold in this account and those above it. They are added to the request
+    /// of the model.
     pub(super) fn warnings(&self, account: AccountNo) -> impl Iterator<Item = (&Account, Figure)> {
         let figures = |account| {
             FigureKind::ALL
@@ -311,12 +314,12 @@ impl Ledger {
             .flat_map(move |account| figures(account).map(move |figure| (account, figure)))
     }
 
-    /// The account and those above it.
+    /// Returns the account and its ancestors.
     fn chain(&self, account: AccountNo) -> impl Iterator<Item = AccountNo> {
         std::iter::successors(Some(account), |no| self.account(*no)?.parent)
     }
 
-    /// A call asks to begin.
+    /// Requests a model call: opens it, queues it or refuses it.
     pub(super) fn ask(
         &mut self,
         thread: ThreadNo,
@@ -350,7 +353,7 @@ impl Ledger {
         Asked::Waits
     }
 
-    /// The reason that a call can not be made, whatever the open ones give back.
+    /// Returns the reason that the call can never open, even if all open calls released their reservations.
     fn refusal(&self, account: AccountNo, most: Most) -> Option<Refusal> {
         let needs = most.amount();
         self.chain(account).find_map(|no| {
@@ -373,7 +376,7 @@ impl Ledger {
         })
     }
 
-    /// The account that has no room for it beside what is open and what is claimed.
+    /// Returns the first account in the chain without room for the call after usage, reservations and claims.
     fn stands_in_the_way(
         &self,
         account: AccountNo,
@@ -411,7 +414,7 @@ impl Ledger {
             .insert(effect, Open { account, most });
     }
 
-    /// An open call has ended. `used`: what it has used, none where nobody knows. None if it is not open.
+    /// Ends an open call. `used` is `None` if its usage is unknown. Returns `None` if the call is not open.
     pub(super) fn settle(&mut self, thread: ThreadNo, effect: EffectId, used: Option<Amount>) -> Option<Settled> {
         let open = take(&mut self.open, thread, effect)?;
         let reserved = Amount {
@@ -430,7 +433,7 @@ impl Ledger {
         })
     }
 
-    /// Something was used that nothing was reserved for.
+    /// Counts usage without a reservation. Returns the figures that reached their warning threshold for the first time.
     pub(super) fn count(&mut self, account: AccountNo, used: Amount) -> Vec<(AccountNo, Figure)> {
         let mut refuses = false;
         self.each(account, |account| {
@@ -455,13 +458,13 @@ impl Ledger {
         warnings
     }
 
-    /// A call is given up. True if it had waited: it was never made.
+    /// Cancels a queued call. Returns true if the call was still queued and never sent.
     pub(super) fn give_up(&mut self, thread: ThreadNo, effect: EffectId) -> bool {
         let place = self.places.get(&thread).and_then(|places| places.get(&effect));
         place.copied().is_some_and(|place| self.take_waiting(place).is_some())
     }
 
-    /// A call waits no more.
+    /// Removes a call from the queue, with its claims.
     fn take_waiting(&mut self, place: u64) -> Option<Waiting> {
         let taken = self.waiting.remove(&place)?;
         take(&mut self.places, taken.thread, taken.id);
@@ -470,7 +473,7 @@ impl Ledger {
         Some(taken)
     }
 
-    /// The calls of a thread, open or waiting.
+    /// Returns the thread's calls: the open ones, then the waiting ones in FIFO order.
     pub(super) fn calls_of(&self, thread: ThreadNo) -> Vec<EffectId> {
         let open = self.open.get(&thread).into_iter().flat_map(BTreeMap::keys);
         let mut waiting: Vec<(u64, EffectId)> = self
@@ -484,10 +487,10 @@ impl Ledger {
         open.copied().chain(waiting.into_iter().map(|(_, id)| id)).collect()
     }
 
-    /// Those that wait and can go on, or never can, now that something has been given back.
+    /// Opens or refuses waiting calls after budget was released, and returns them in FIFO order.
     pub(super) fn release(&mut self) -> Vec<Released> {
         let mut released = Vec::new();
-        // Those that were looked at and still wait: what they claim of an account, and how many.
+        // Claims of the earlier calls that remain waiting, and their number, by account. A call must leave room for those only.
         let mut before: BTreeMap<AccountNo, (Amount, usize)> = BTreeMap::new();
         let (mut from, mut looked_at) = (0, 0);
         while let Some((&place, waiting)) = self.waiting.range(from..).next() {
@@ -520,6 +523,8 @@ impl Ledger {
             }
             let drawing = self.account(in_the_way).map_or(0, |account| account.waiting);
             let later = drawing - before.get(&in_the_way).map_or(0, |(_, count)| *count);
+            // Every later call draws on the blocked account, so that none can open: skip them. Without this a MAP of n items costs
+            // n² visits.
             if !self.refuses && later == self.waiting.len() - looked_at {
                 return released;
             }
@@ -529,7 +534,7 @@ impl Ledger {
     }
 }
 
-/// Takes a call of a thread out.
+/// Removes a call of a thread from the map.
 fn take<T>(calls: &mut BTreeMap<ThreadNo, BTreeMap<EffectId, T>>, thread: ThreadNo, effect: EffectId) -> Option<T> {
     let own = calls.get_mut(&thread)?;
     let taken = own.remove(&effect);
@@ -547,7 +552,7 @@ mod tests {
     use crate::definition::Budget;
     use crate::thread::TimerPurpose;
 
-    /// A call as the words of the module have it.
+    /// State of a call in the module's table.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum State {
         Open,
@@ -563,7 +568,7 @@ mod tests {
         used: u64,
     }
 
-    /// Every sum anew, over all calls in the order in which they came.
+    /// Reference model: recomputes every sum from all calls, in request order.
     struct Oracle {
         limits: Vec<Option<u64>>,
         parents: Vec<Option<usize>>,
@@ -575,7 +580,7 @@ mod tests {
             std::iter::successors(Some(account), |no| self.parents[*no]).collect()
         }
 
-        /// True if `most` is too much for an account, of which `taken` counts what a call takes.
+        /// Returns true if `most` exceeds the remainder of an account in the chain; `taken` is the amount that each call takes.
         fn is_short(&self, account: usize, most: u64, taken: impl Fn(usize, &Call) -> u64) -> bool {
             self.chain(account).into_iter().any(|no| {
                 let draws = |call: &&(usize, &Call)| self.chain(call.1.account).contains(&no);
@@ -589,7 +594,7 @@ mod tests {
             })
         }
 
-        /// A call that waits goes on (true), is refused (false), or waits.
+        /// Decides a waiting call: opened (`Some(true)`), refused (`Some(false)`) or still waiting (`None`).
         fn look(&mut self, place: usize) -> Option<bool> {
             let Call { account, most, .. } = self.calls[place];
             if self.is_short(account, most, |_, call| call.used) {
@@ -620,7 +625,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
-        /// Each call is by itself a thread, which draws on one of the accounts.
+        /// Each call belongs to a separate thread, which draws on one of the accounts.
         #[test]
         fn calls_begin_wait_and_are_refused_as_the_table_says(
             accounts in prop::collection::vec((prop::option::of(20..200_u64), any::<usize>()), 1..6),
@@ -690,7 +695,7 @@ mod tests {
         }
     }
 
-    /// As the items of a MAP under one budget, of which so many may be under way at once.
+    /// Models the items of a MAP under one budget, which admits ten of them at once.
     #[test]
     fn an_end_looks_at_the_calls_that_may_begin_and_not_at_all_that_wait() {
         let mut ledger = Ledger::default();
@@ -714,7 +719,7 @@ mod tests {
         assert_eq!(open.len(), 10);
         let mut begun = 10;
         while let Some(item) = open.pop_front() {
-            // So little is used that all have their turn.
+            // Usage is small, so that all items get their turn.
             let used = Amount {
                 tokens: 1,
                 ..Amount::default()

@@ -1,33 +1,35 @@
-//! The run machine: a whole run as one value.
+//! The state machine of a whole run.
 //!
-//! | message | from | does |
+//! | message | sender | action |
 //! |---|---|---|
 //! | Control, `ControlThread` | outside | cancels, pauses or resumes every thread, or one |
-//! | Elapsed | outside | cancels a thread that is out of time; steps a join; ends a firing |
-//! | Assign, Pin | outside | sets a global variable or a section at once; a thread's own variable is for the thread |
+//! | Elapsed | outside | cancels a thread that exceeded its time limit; steps a join; ends a firing |
+//! | Assign, Pin | outside | sets a global variable or a pinned section at once; forwards a thread's variable to the thread |
 //! | Raise | outside | raises events in the main thread's name |
-//! | `FollowUp` | outside | raises an event in the name of the thread whose event set it off |
-//! | Migrated | outside | nothing: it is for whoever goes on with the run |
-//! | Fired | outside | what the trigger does, told in its place |
-//! | `CallTrigger`, `TriggerCalled` | outside | has a function or hook of a trigger called; its end raises an event, and may end the run |
-//! | Recovered | outside | says which effects are in doubt, for the report too |
-//! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
-//! | `TriggersQuiet` | outside | [`super::quiescence`]'s table |
-//! | Session | outside | [`super::session`]'s table |
-//! | Fork | a thread, by its conversation | starts the paths; its join decides, by [`crate::join`]'s table |
-//! | Map | a thread, by its conversation | the same, with a thread for each item |
-//! | Call | a thread, by its conversation | starts the workflow; its end answers the thread |
-//! | Drop | a thread, by its conversation | gives up the fork or the called workflow |
-//! | Prepared, Applied | a thread | [`super::firing`]'s table |
-//! | Ended | a thread, by its conversation | gives up what it started; tells whoever it ran for; may end the run |
-//! | Panicked | whoever contains actors | a thread's ends it; a conversation's ends the thread that it belongs to |
-//! | `StopLosers` | itself | tells a join's losers to stop, a few at a time |
+//! | `FollowUp` | outside | raises an event in the name of the thread whose event caused it |
+//! | Migrated | outside | none: the record is read by the next owner of the run |
+//! | Fired | outside | queues the message of the trigger's action |
+//! | `CallTrigger`, `TriggerCalled` | outside | calls a trigger's function or hook; the result raises an event, may end the run |
+//! | Recovered | outside | records which effects are in doubt, for the report too |
+//! | Fire, `FireAlone`, `DetachedEnded` | outside | see the table of [`super::firing`] |
+//! | `TriggersQuiet` | outside | see the table of [`super::quiescence`] |
+//! | Session | outside | see the table of [`super::session`] |
+//! | Fork | a thread, through its conversation | starts the paths; the join decides ([`crate::join`]) |
+//! | Map | a thread, through its conversation | starts a thread for each item; the join decides |
+//! | Call | a thread, through its conversation | starts the workflow; its outcome answers the thread |
+//! | Drop | a thread, through its conversation | cancels the fork or the called workflow |
+//! | Prepared, Applied | a thread | see the table of [`super::firing`] |
+//! | Ended | a thread, through its conversation | cancels what it started; notifies its starter; may end the run |
+//! | Panicked | the host of the actors | ends the thread, or the thread that owns the conversation |
+//! | `StopLosers` | the run | cancels a join's losers in groups |
 //!
-//! A thread's messages are its machine's table ([`crate::thread`]); a conversation's are [`crate::conversation`]'s.
+//! The tables for messages to threads and conversations are in [`crate::thread`] and [`crate::conversation`].
 //!
-//! Invariants: every thread that was started ends once; a thread that ends takes what it started with it, unless a JOIN
-//! detached it; the outcome is told once, when the main thread and everything attached to it have ended; the same messages
-//! in the same order, over the same world, have the same effects.
+//! Invariants:
+//! - Each started thread ends once.
+//! - A thread that ends cancels everything that it started, except what a JOIN detached.
+//! - The outcome is sent once: when the main thread and everything attached to it have ended.
+//! - Equal messages in equal order, with an equal [`World`], produce equal effects.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -65,38 +67,39 @@ use crate::graph::Graph;
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
 
-/// The things that a run is started with.
+/// Everything that a new run needs.
 #[derive(Clone, Debug)]
 pub struct RunSeed {
-    /// Names it.
+    /// Id of the run.
     pub run_id: Arc<str>,
-    /// Its workflow.
+    /// Compiled workflow.
     pub graph: Arc<Graph>,
-    /// Its input.
+    /// Input of the workflow.
     pub input: Arc<Value>,
-    /// The messages that its conversation starts with.
+    /// Initial messages of the main thread's conversation.
     pub conversation: Conversation,
-    /// Its pinned context.
+    /// Initial pinned context.
     pub pinned: Pinned,
-    /// Its caller's metadata, for whatever it calls.
+    /// Metadata of the caller, passed to everything that the run calls.
     pub metadata: Option<Arc<Map<String, Value>>>,
-    /// Inside what a token event started: the token limit is not checked.
+    /// True if a token event started the run, directly or through another run: its token limit is not checked.
     pub is_unlimited: bool,
-    /// The main thread's limit on time, beside its workflow's own.
+    /// Time limit of the main thread, in addition to the limit of its workflow.
     pub deadline_ms: Option<Millis>,
-    /// Triggers between the steps of another run and it.
+    /// Number of triggers in the chain from another run's step to this run.
     pub trigger_depth: u32,
-    /// For jitter; 0: there is none.
+    /// Seed of the random numbers for jitter; 0 disables jitter.
     pub seed: u64,
-    /// Somebody outside picks which of several threads takes its first step next: [`Effect::Begin`] asks for it.
+    /// True if an external scheduler picks the order of first steps: the run emits [`Effect::Begin`] for each new thread, and
+    /// [`RunMachine::begin`] starts it.
     pub picks_starts: bool,
-    /// Bytes that it may hold, where its workflow does not say.
+    /// Memory limit in bytes, if the workflow sets none.
     pub run_bytes: u64,
-    /// The session that the run belongs to: it begins when it has its turn there.
+    /// Session of the run. The run starts when it gets its turn there.
     pub session: Option<SessionSeed>,
 }
 
-/// A whole run. See the table above.
+/// State of a run. The module documentation has the table of its messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunMachine {
     pub(super) run_id: Arc<str>,
@@ -111,45 +114,45 @@ pub struct RunMachine {
     pub(super) next_fork: ForkNo,
     pub(super) firings: Firings,
     pub(super) globals: Globals,
-    /// Large tool results, of which most runs have none.
+    /// Large tool results. Boxed because most runs have none.
     #[serde(default)]
     pub(super) results: Option<Box<LargeResults>>,
-    /// None while no section has been set: most runs have none.
+    /// Pinned context; `None` until a section is set.
     pinned: Option<Box<Pinned>>,
     pub(super) mailbox: Mailbox,
     pub(super) quiescence: Quiescence,
-    /// The main thread's conversation, salvaged where its actor panicked.
+    /// Conversation of the main thread, saved when its actor panicked.
     pub(super) salvaged: Option<Box<Conversation>>,
     pub(super) is_paused: bool,
-    /// The main thread's limit on time, beside its workflow's own.
+    /// Time limit of the main thread, in addition to the limit of its workflow.
     #[serde(default)]
     deadline_ms: Option<Millis>,
-    /// The bytes that it makes.
+    /// Account of the bytes that the run allocates.
     pub(super) memory: Memory,
-    /// Types that a WAIT node has waited for.
+    /// Event types for which a WAIT node has waited.
     awaited: EventMask,
-    /// Messages taken so far.
+    /// Number of messages taken.
     steps: u64,
-    /// Number of events raised so far.
+    /// Number of events raised.
     #[serde(default)]
     events: u64,
     /// Effects that were in doubt after a crash.
     #[serde(default)]
     pub(super) doubts: Box<[DoubtReport]>,
-    /// Calls of its triggers, of which few runs have any.
+    /// Calls of the run's triggers. Boxed because few runs have any.
     #[serde(default)]
     pub(super) trigger_calls: Option<Box<TriggerCalls>>,
-    /// Its session, where it has one.
+    /// Session state, if the run belongs to a session.
     #[serde(default)]
     pub(super) session: Option<Box<RunSession>>,
-    /// The accounts of its budgets; none while no thread of it has one.
+    /// Budget accounts; `None` while no thread has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) budget: Option<Box<Ledger>>,
-    /// The main thread, once it has ended. Nobody reads it any more: it is kept so that the outcome need not wait for
-    /// its cleaning up, which after a fork of many branches takes a while.
+    /// The main thread after its end. Nothing reads it. It is dropped with the machine instead of at once, because freeing it takes
+    /// long after a fork of many branches and the outcome would wait for it.
     #[serde(skip)]
     pub(super) remains: Option<Box<LiveThread>>,
-    /// The place of a thread that has ended: the next one begins there.
+    /// Allocation of a thread that ended, reused by the next thread.
     #[serde(skip)]
     pub(super) spare: Option<Box<LiveThread>>,
     #[serde(skip)]
@@ -157,7 +160,7 @@ pub struct RunMachine {
 }
 
 impl RunMachine {
-    /// A run whose main thread has not begun.
+    /// Creates a run and queues the first step of its main thread.
     pub fn new(now: Millis, seed: RunSeed, world: &mut dyn World, out: &mut Vec<Effect>) -> Self {
         let mut machine = Self {
             run_id: seed.run_id,
@@ -193,7 +196,7 @@ impl RunMachine {
         machine.memory.took(&seed.input);
         machine.memory.made(seed.conversation.memory_total());
         let start = Start {
-            // Only a session hands messages on: those of a seed are the run's own.
+            // Only a session passes on the messages of earlier runs: the messages of a seed count as this run's.
             conversation: HandedConversation::Snapshot(seed.conversation.inheriting(0)),
             trigger_depth: seed.trigger_depth,
             is_unlimited: seed.is_unlimited,
@@ -205,8 +208,7 @@ impl RunMachine {
         machine
     }
 
-    /// Tells the run something; it is heard after all that was told before.
-    /// An actor's panic takes effect at once.
+    /// Queues an external input behind all queued messages. The panic of an actor takes effect at once.
     pub fn tell(&mut self, message: Message) {
         if let Some(ledger) = &mut self.budget {
             ledger.told();
@@ -222,50 +224,49 @@ impl RunMachine {
         }
     }
 
-    /// Lets a thread take its first step, when nothing else waits.
+    /// Queues the first step of a thread with low priority, behind everything else.
     pub fn begin(&mut self, thread: ThreadNo) {
         let message = Message::Thread(thread, ToThread::Input(Input::Start));
         self.mailbox.send_later(message);
     }
 
-    /// The next message to [`Self::step`] with.
+    /// Takes the next message, for [`Self::step`].
     pub fn next_message(&mut self) -> Option<Message> {
         let message = self.mailbox.take();
         match &message {
             Some(_) => self.steps += 1,
-            // A run that waits has no room for a thread to come.
+            // A waiting run keeps no spare allocation: thousands of runs may wait at once.
             None => self.spare = None,
         }
         message
     }
 
-    /// Exchanges the room for what its threads want done, of which it needs none between two steps: many machines may share
-    /// it.
+    /// Exchanges the effect buffers. They are empty between two steps, so that many machines can share one pair.
     pub fn swap_buffers(&mut self, buffers: &mut EffectBuffers) {
         std::mem::swap(&mut self.buffers, buffers);
     }
 
-    /// Messages taken so far.
+    /// Returns the number of messages taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// True if a WAIT node of the run has waited for events of this type.
+    /// Returns true if a WAIT node of the run has waited for events of this type.
     pub fn awaits(&self, event_type: EventType) -> bool {
         self.awaited.contains(event_type)
     }
 
-    /// True if nothing is left of the run.
+    /// Returns true if the run has settled: nothing can happen in it.
     pub fn has_ended(&self) -> bool {
         self.quiescence.is_settled()
     }
 
-    /// True if nothing waits to be stepped with.
+    /// Returns true if no message is queued.
     pub fn is_idle(&self) -> bool {
         self.mailbox.is_empty()
     }
 
-    /// Takes a message; what should happen outside is appended to `out`.
+    /// Processes one message and appends its effects to `out`.
     pub fn step(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
         let mut step = Step::new(now, (self.awaited, self.events), world, out);
         let stepped = catch_unwind(AssertUnwindSafe(|| match message {
@@ -277,7 +278,8 @@ impl RunMachine {
         if step.raised_watched {
             self.quiescence.raised();
         }
-        // Whoever contains it has what the step had wanted done before, its events too: their numbers are taken.
+        // The caller keeps the effects that the step produced before it panicked. They include events whose sequence numbers are
+        // used.
         if let Err(panicked) = stepped {
             resume_unwind(panicked);
         }
@@ -286,47 +288,47 @@ impl RunMachine {
         }
     }
 
-    /// Names it.
+    /// Returns the id of the run.
     pub fn run_id(&self) -> &Arc<str> {
         &self.run_id
     }
 
-    /// The number of threads started.
+    /// Returns the number of threads started.
     pub fn len(&self) -> usize {
         self.tree.len()
     }
 
-    /// True if no thread was started, which never is.
+    /// Returns true if no thread was started. Never true: the main thread starts with the run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The thread of this id.
+    /// Returns the number of the thread with this id.
     pub fn thread_of(&self, thread_id: &str) -> Option<ThreadNo> {
         let thread = ThreadId::number(&self.run_id, thread_id)?;
         ((thread as usize) < self.tree.len()).then_some(thread)
     }
 
-    /// The scope of a live thread's texts.
+    /// Returns the variables that expressions of a live thread can read.
     pub fn scope(&self, thread: ThreadNo) -> Option<ThreadScope<'_>> {
         Some(ThreadScope::new(self.live(thread)?, &self.globals))
     }
 
-    /// The origin of a thread, and the workflow it walks.
+    /// Returns the origin of a thread and the workflow that it walks.
     pub fn origin(&self, thread: ThreadNo) -> Option<(Origin, &Arc<Graph>)> {
         let at = self.tree.get(thread)?;
         Some((at.origin, self.graphs.get(at.graph)))
     }
 
-    /// The thread that stands at a fork, and what it awaits there.
+    /// Returns the thread that waits at a fork, and the effect that it awaits.
     pub fn fork_parent(&self, fork: ForkNo) -> Option<(ThreadNo, EffectId)> {
         self.forks.get(&fork).map(|run| (run.parent, run.effect))
     }
 
-    /// Gives a deserialized run its workflows back.
+    /// Attaches the compiled workflows to a deserialized run.
     ///
     /// # Errors
-    /// The id of one that is not there; the run cannot be used.
+    /// Returns the id of a missing workflow. The run is then unusable.
     pub fn attach(&mut self, find: &dyn Fn(&str) -> Option<Arc<Graph>>) -> Result<(), Arc<str>> {
         self.graphs.attach(find)?;
         let Self {
@@ -355,7 +357,7 @@ impl RunMachine {
                 let error = RunError::new(RunErrorCode::Cancelled, message);
                 return self.say_not_assigned(no, &trigger_id, &error, trigger_depth, step);
             }
-            // Whoever matched the triggers knows that they have acted; the run knows what they have fired.
+            // The trigger matcher reports only that the triggers have acted. The firings that hold the thread are listed here.
             ToThread::Input(Input::Answer {
                 effect,
                 outcome: Outcome::HeldByFiring(_),
@@ -454,12 +456,12 @@ impl RunMachine {
             ToSupervisor::Assign(assignment) => self.assign(*assignment, step),
             ToSupervisor::Pin(section, value) => {
                 self.memory.took(&value);
-                // A section that the value does not fit stays as it was: whoever pins it checks before.
+                // A value of the wrong type leaves the section unchanged. The sender validates it before.
                 let _: Result<(), RunError> = pin(&mut self.pinned, section, &value);
             }
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
-            // Each is taken in its place when it is told.
+            // `tell` queues the message of a firing; `Migrated` is read from the journal only.
             ToSupervisor::Fired(_) | ToSupervisor::Migrated(_) => {}
             ToSupervisor::CallTrigger(call) => self.call_trigger(call, step),
             ToSupervisor::TriggerCalled { call, error } => self.trigger_called(call, error, step),
@@ -505,7 +507,7 @@ impl RunMachine {
         }
     }
 
-    /// The limit on a thread's time. A branch lives within that of the thread that forked it.
+    /// Returns the time limit of a thread. A branch has none: the limit of the thread that forked it applies.
     pub(super) fn time_limit(&self, at: &Branching) -> Option<Millis> {
         let own = self.graphs.get(at.graph).config.timeout_ms;
         let of_run = self.deadline_ms.filter(|_| at.kind == ThreadKind::Main);
@@ -515,14 +517,14 @@ impl RunMachine {
             .min()
     }
 
-    /// Tells a thread something; one that has ended hears nothing.
+    /// Sends a message to a thread; dropped if the thread has ended.
     pub(super) fn send(&mut self, thread: ThreadNo, message: ToThread) {
         if self.tree.is_live(thread) {
             self.mailbox.send(Message::Thread(thread, message));
         }
     }
 
-    /// Tells the conversation that a thread speaks in something.
+    /// Sends a message to the conversation in which a thread speaks.
     pub(super) fn converse(&mut self, thread: ThreadNo, message: ToConversation) {
         let owner = match self.slots.get(thread as usize) {
             Some(Slot::Live(live)) => live.speaks_in(thread),
@@ -540,7 +542,7 @@ impl RunMachine {
         self.graphs.get(graph)
     }
 
-    /// As everyone else knows the thread.
+    /// Returns the public id of the thread.
     pub fn thread_id(&self, thread: ThreadNo) -> Arc<str> {
         match self.live(thread) {
             Some(machine) => Arc::clone(machine.thread_id()),

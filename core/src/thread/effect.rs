@@ -1,8 +1,7 @@
 //! The effects of a thread, and the answers to them.
 //!
-//! An effect with an [`EffectId`] is answered exactly once by [`Input::Answer`], or dropped by the machine itself
-//! with [`Effect::Drop`]; an answer to an effect that is no longer awaited changes nothing. A thread is rebuilt
-//! from its input and the ordered list of its answers.
+//! An effect with an [`EffectId`] is answered exactly once by [`Input::Answer`], or cancelled by the thread with [`Effect::Drop`].
+//! Late answers to cancelled effects are ignored. The input and the ordered list of answers are enough to rebuild a thread.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,24 +23,26 @@ use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
-/// Names one effect of one thread; ascending from 1.
+/// Number of an effect within its thread, ascending from 1.
 pub type EffectId = u64;
 
-/// Names one firing of a trigger within a run.
+/// Number of a trigger's firing within its run.
 pub type FiringId = u64;
 
-/// The profile and the parameters of a model call, where its node does not name them itself.
+/// Profile and parameters of a model call, if expressions of the node compute them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelChoice {
-    /// The profile's id.
+    /// Id of the profile.
     pub profile_id: Option<Arc<str>>,
-    /// Laid over the profile's parameters.
+    /// Parameters that override those of the profile.
     pub parameters: Option<Arc<Map<String, Value>>>,
 }
 
 impl ModelChoice {
-    /// The profile, and the parameters over its own, that a node's call is made with: those that were evaluated for it, those of
-    /// the request that it goes on from, or the node's.
+    /// Returns the profile and the parameter overrides of a node's model call.
+    ///
+    /// The profile is the evaluated one, else the node's. The parameters are those of the continued request if there is one, because
+    /// the provider's cache needs an equal request; else the evaluated ones, else the node's.
     pub fn of(graph: &Graph, node: NodeIx, choice: Option<&Self>, goes_on: Option<&GoesOn>) -> Self {
         let (profile_id, own) = match &graph.node(node).kind {
             NodeKind::Llm(llm) => (llm.profile_id.clone(), llm.parameters.clone()),
@@ -98,62 +99,64 @@ impl ToolChoice {
     }
 }
 
-/// The request for a summary where it is the one that the conversation's model would get next, with an instruction after it: it is
-/// sent as that model's requests are, so that the provider's cache serves what they have in common.
+/// Marks a summary request that continues the conversation of another model call: its messages are the next request of that model,
+/// with an instruction at the end. Profile, tools and parameters equal those of that call, so that the provider's prompt cache
+/// serves the common prefix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GoesOn {
-    /// The thread whose requests these are.
+    /// Thread that sent the continued requests.
     pub thread_id: Arc<str>,
-    /// The tools that they offer.
+    /// Tools that those requests offer.
     pub tools: Vec<Arc<str>>,
-    /// Laid over the profile's parameters.
+    /// Parameters that override those of the profile.
     pub parameters: Option<Arc<Map<String, Value>>>,
-    /// The request with a transcript, for a model that does not take so much.
+    /// Fallback for a model with a smaller context window: a request with a transcript.
     pub transcript: Arc<ModelRequest>,
 }
 
-/// Everything that an LLM node evaluates where it is more than texts: the object that answers [`Evaluation::Prompt`].
+/// Computed values of an LLM node, if it has more than templates: the object that answers [`Evaluation::Prompt`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Computed {
     pub(super) prompt: Option<String>,
     pub(super) system: Option<String>,
     pub(super) profile: Option<String>,
     pub(super) parameters: Option<Arc<Value>>,
-    /// For each piece of the message that is computed.
+    /// Values of the computed parts of the message.
     pub(super) parts: Vec<Arc<Value>>,
 }
 
-/// The world at a step: chance, and who listens. No thread asks what time it is: it asks for timers.
+/// Environment of one step: randomness and subscriptions. There is no clock: threads set timers instead, so that a replay needs
+/// no time.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment {
-    /// A fresh random number, for jitter.
+    /// Random number for jitter, new at each step.
     pub random: u64,
-    /// Event types somebody listens to; others are not built.
+    /// Event types with a subscriber. Events of other types are not built.
     pub interest: EventMask,
-    /// Event types a trigger with `waitForCompletion` watches: after raising one, the thread asks at its next
-    /// safe point whether it is held.
+    /// Event types watched by a trigger with `waitForCompletion`. After it raises one, the thread checks at its next safe point
+    /// whether a firing holds it.
     pub holding: EventMask,
-    /// The run has global variables, which bare names mean before anything else.
+    /// True if the run has global variables. In expressions they take precedence over every other bare name.
     pub has_globals: bool,
 }
 
-/// Why a thread is stopped from outside.
+/// Reason that a thread is cancelled from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum CancelReason {
-    /// Someone asked for it.
+    /// A person or a trigger cancelled it.
     Requested {
-        /// Their words.
+        /// Reason that the caller gave.
         reason: String,
     },
-    /// Its JOIN was decided without it.
+    /// The JOIN was decided without this thread.
     JoinDecided,
-    /// The thread that started it ended.
+    /// The thread that started it has ended.
     ParentEnded,
-    /// Its time limit passed: it ends TIMEOUT.
+    /// The time limit passed: the status is TIMEOUT.
     TimedOut {
-        /// The limit, milliseconds.
+        /// Time limit in milliseconds.
         after_ms: Millis,
     },
     /// The engine shuts down.
@@ -161,7 +164,7 @@ pub enum CancelReason {
 }
 
 impl CancelReason {
-    /// For people; a join that has a thousand losers says it as often.
+    /// Returns the reason as text. Fixed texts are borrowed: a join may cancel thousands of threads at once.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Requested { reason } => reason.into(),
@@ -182,421 +185,420 @@ impl std::fmt::Display for CancelReason {
 /// An input of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
-    /// Take the first step.
+    /// Starts the thread.
     Start,
-    /// The answer to an effect.
+    /// Answers an effect.
     Answer {
-        /// Which.
+        /// Answered effect.
         effect: EffectId,
-        /// The outcome.
+        /// Outcome of the effect.
         outcome: Outcome,
     },
-    /// Stop.
+    /// Cancels the thread.
     Cancel {
-        /// Why.
+        /// Reason of the cancel.
         reason: CancelReason,
-        /// Triggers between the run's own steps and this.
+        /// Number of triggers between the run's steps and this input.
         trigger_depth: u32,
     },
-    /// The thing that it lives on is gone: it ends FAILED.
+    /// Ends the thread with status FAILED: something that it needs is lost, such as its conversation.
     Fail(RunError),
-    /// Stop at the next safe point until resumed.
+    /// Pauses the thread at its next safe point.
     Pause {
-        /// Triggers between the run's own steps and this.
+        /// Number of triggers between the run's steps and this input.
         trigger_depth: u32,
     },
-    /// Go on.
+    /// Resumes a paused thread.
     Resume {
-        /// Triggers between the run's own steps and this.
+        /// Number of triggers between the run's steps and this input.
         trigger_depth: u32,
     },
-    /// Somebody else raised an event in the thread's name that may hold it: it asks at its next safe point.
+    /// An event that may hold the thread was raised in its name from outside: the thread checks at its next safe point.
     Raised,
-    /// A triggered sub-workflow has ended; its result takes effect at the next safe point.
+    /// A triggered sub-workflow has ended. Its result takes effect at the next safe point.
     Triggered {
-        /// Which firing.
+        /// Firing that started the sub-workflow.
         firing: FiringId,
-        /// The result that it hands back.
+        /// Result for this thread.
         result: TriggeredResult,
     },
-    /// A trigger assigns a variable of this thread: at its next safe point, or its end.
+    /// A trigger assigns a variable of this thread: at its next safe point or when the thread ends.
     Assign {
-        /// The trigger.
+        /// Id of the trigger.
         trigger_id: Arc<str>,
-        /// Its name.
+        /// Name of the variable.
         name: Arc<str>,
-        /// Its value.
+        /// New value.
         value: Arc<Value>,
-        /// Triggers between the run's own steps and this assignment.
+        /// Number of triggers between the run's steps and this assignment.
         trigger_depth: u32,
     },
 }
 
-/// The result of a triggered sub-workflow for its main thread. All or nothing.
+/// Result of a triggered sub-workflow for its main thread. It is applied as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggeredResult {
-    /// Variables of the thread to assign.
+    /// Assignments to variables of the thread.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// True if the shell has a change of the conversation, or of global variables, for this firing to apply.
+    /// True if the firing also changes the conversation or global variables. The run machine holds these changes.
     pub conversation: bool,
-    /// True if the firing holds the thread: it may end before the thread learns that it is held.
+    /// True if the firing holds the thread. The firing may end before the thread receives that it is held.
     pub holds: bool,
-    /// True if a token event set it off: it takes effect before the next model call, also inside a node.
+    /// True if a token event caused the firing. The result takes effect before the next model call, even inside a node.
     pub is_compression: bool,
-    /// Triggers between the run's own steps and what it changes.
+    /// Number of triggers between the run's steps and these changes.
     pub trigger_depth: u32,
-    /// True if what held the thread had begun before its limit was reached: the limit is looked at anew.
+    /// True if a firing that held the thread started before the token limit was exceeded: the limit is checked again.
     #[serde(default)]
     pub checks_limit: bool,
 }
 
-/// The texts that a node evaluates: they are in the graph, the values in the thread.
+/// Expressions or templates of a node to evaluate. Their source is in the graph, their variables in the thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evaluation {
-    /// Which edge out of the node holds: [`Outcome::Choice`].
+    /// Index of the outgoing edge whose condition is true: [`Outcome::Choice`].
     Edges,
-    /// Which route holds: [`Outcome::Choice`].
+    /// Index of the route whose condition is true: [`Outcome::Choice`].
     Routes,
     /// An expression: [`Outcome::Value`].
     Value(SnippetIx),
     /// The node's `input`: [`Outcome::Value`].
     Input,
-    /// The LLM node's prompt and system texts: [`Outcome::Texts`], the prompt first.
+    /// The LLM node's prompt and system templates: [`Outcome::Texts`], the prompt first.
     Prompt,
-    /// The CONTEXT_PROCESSOR's texts, or a question and whom it is for: [`Outcome::Texts`].
+    /// The CONTEXT_PROCESSOR's templates, or a question and its addressee: [`Outcome::Texts`].
     Texts,
     /// The value of a `pin`: [`Outcome::Value`].
     Pin,
-    /// One value of several for each of these variables: [`Outcome::Value`], a list in their order.
+    /// The reduced value of each of these variables: [`Outcome::Value`], a list in their order.
     Folds(Arc<Vec<Fold>>),
 }
 
-/// The values that several paths gave a variable whose reducer is an expression.
+/// Values of one variable from several paths, to be reduced by an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fold {
-    /// The variable.
+    /// Name of the variable.
     pub name: Arc<str>,
-    /// The expression over `a` and `b`.
+    /// Reducer: an expression over `a` and `b`.
     pub expression: SnippetIx,
-    /// In path order.
+    /// Values in path order.
     pub values: Vec<Arc<Value>>,
 }
 
 /// A request to the thread's conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ConversationOp {
-    /// Add messages: [`Outcome::Done`].
+    /// Adds messages: [`Outcome::Done`].
     Append(Vec<Message>),
-    /// A CONTEXT_PROCESSOR operation: [`Outcome::Done`] or an error.
+    /// Applies a CONTEXT_PROCESSOR operation: [`Outcome::Done`] or an error.
     Apply(ContextChange),
-    /// A built-in compression: [`Outcome::Done`], or [`Outcome::Summarize`] where a model must write the summary.
+    /// Applies a built-in compression: [`Outcome::Done`], or [`Outcome::Summarize`] if a model must write the summary.
     Compress(CompressionConfig),
-    /// The model's summary for the plan that [`Outcome::Summarize`] pending: [`Outcome::Done`].
+    /// Applies the summary that a model wrote for [`Outcome::Summarize`]: [`Outcome::Done`].
     FinishSummary(String),
-    /// Build the next model request: [`Outcome::Prepared`].
+    /// Builds the next model request: [`Outcome::Prepared`].
     Prepare {
-        /// The kind of agent, for its rules.
+        /// Kind of agent, which selects the message rules.
         agent: AgentKind,
-        /// System text where the history has none.
+        /// System message, used if the history has none.
         system: Option<String>,
-        /// The node, for its tools and profile.
+        /// The LLM node, which names the tools and the profile.
         node: NodeIx,
-        /// Its profile, where that was evaluated.
+        /// Evaluated profile and parameters, if the node computes them.
         choice: Option<Arc<ModelChoice>>,
-        /// The limit was announced for this call already: crossing it is not said again.
+        /// True if TOKEN_LIMIT_EXCEEDED was raised for this call already: the event is not repeated.
         recheck: bool,
     },
-    /// Take in what a firing pending: [`Outcome::Done`], or an error and no change.
+    /// Applies the result of a firing: [`Outcome::Done`], or an error and no change.
     Merge(FiringId),
-    /// Answer a call of a built-in tool: [`Outcome::Tool`].
+    /// Answers a call of a built-in tool: [`Outcome::Tool`].
     BuiltIn(BuiltInTool, Box<ToolCall>),
 }
 
-/// A CONTEXT_PROCESSOR operation with its texts rendered; the conversation counts its messages.
+/// A CONTEXT_PROCESSOR operation with rendered templates. The conversation counts the tokens of its messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ContextChange {
     /// Adds messages.
     Insert {
-        /// The messages.
+        /// New messages.
         messages: Vec<Message>,
-        /// Index among the visible; negative from the end.
+        /// Index among the visible messages; negative values count from the end.
         position: i64,
     },
-    /// Puts messages in the place of others.
+    /// Replaces messages.
     Replace {
-        /// The messages that go; absent: all.
+        /// Messages to remove; absent: all.
         target: Option<ConversationHistoryOptions>,
-        /// The messages that come.
+        /// New messages.
         messages: Vec<Message>,
     },
-    /// Keeps or removes from an end.
+    /// Retains or removes messages at one end.
     Truncate(TruncateContext),
-    /// Removes all.
+    /// Removes all messages.
     Clear {
-        /// But not system messages.
+        /// True to retain system messages.
         keep_system: bool,
     },
-    /// Keeps what matches.
+    /// Retains the messages that match.
     Filter(FilterContext),
 }
 
-/// The reason that a thread wants to wake up for.
+/// Purpose of a thread's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimerPurpose {
-    /// A WAIT node's own time.
+    /// Duration of a WAIT node.
     Wait,
-    /// The pause before another attempt.
+    /// Delay before another attempt.
     Retry,
-    /// The end of a node's time limit.
+    /// Time limit of a node.
     Limit,
 }
 
-/// An effect that a thread asks for.
+/// A request of a thread to the outside.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
-    /// Evaluate texts of `node`: in place, or where that may take long on a thread of scripts.
+    /// Evaluates expressions or templates of `node`: inline, or on a script thread if that may take long.
     Evaluate {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The node.
+        /// Node that contains them.
         node: NodeIx,
-        /// Which.
+        /// Expressions or templates to evaluate.
         what: Evaluation,
     },
-    /// Call a registered function: [`Outcome::Value`] or an error.
+    /// Calls a registered function: [`Outcome::Value`] or an error.
     Function {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        /// Effect id of the first attempt at this call, used as idempotency key by every attempt.
         key: EffectId,
         /// The CODE node.
         node: NodeIx,
-        /// The node's input, made when the function looks.
+        /// Input of the node. The JSON value is built only if the function reads it.
         input: Output,
     },
-    /// Run a script: [`Outcome::Value`] or an error.
+    /// Runs a script: [`Outcome::Value`] or an error.
     Script {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        /// Effect id of the first attempt at this call, used as idempotency key by every attempt.
         key: EffectId,
         /// The CODE node.
         node: NodeIx,
-        /// The node's input.
+        /// Input of the node.
         input: Arc<Value>,
     },
-    /// Ask the conversation.
+    /// Sends an operation to the conversation.
     Conversation {
-        /// Answer here; 0: no answer wanted.
+        /// Id of this effect; 0 if the thread expects no answer.
         id: EffectId,
-        /// The operation.
+        /// Operation to perform.
         op: ConversationOp,
     },
-    /// Call a model: [`Outcome::Reply`] or an error.
+    /// Calls a model: [`Outcome::Reply`] or an error.
     Model {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        /// Effect id of the first attempt at this call, used as idempotency key by every attempt.
         key: EffectId,
-        /// The LLM node (or the CONTEXT_PROCESSOR that summarizes).
+        /// The LLM node, or the CONTEXT_PROCESSOR that summarizes.
         node: NodeIx,
-        /// The request.
+        /// Request to send.
         request: Arc<PreparedRequest>,
-        /// True if the model may ask for tools.
+        /// True if the model may call tools.
         offers_tools: bool,
-        /// The profile and the parameters, where they were evaluated.
+        /// Evaluated profile and parameters, if the node computes them.
         choice: Option<Arc<ModelChoice>>,
-        /// The request goes on from one that the model got before.
+        /// Set if the request continues one that the model received before.
         #[serde(default)]
         goes_on: Option<Arc<GoesOn>>,
     },
-    /// Call a tool: [`Outcome::Tool`], or [`Outcome::NeedsConsent`] where nothing was done.
+    /// Calls a tool: [`Outcome::Tool`], or [`Outcome::NeedsConsent`] if nothing was called.
     Tool {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The effect of the node's first attempt at this call: the call's idempotency key.
+        /// Effect id of the first attempt at this call, used as idempotency key by every attempt.
         key: EffectId,
         /// The LLM or TOOL node.
         node: NodeIx,
-        /// The call.
+        /// Tool, arguments and id of the call.
         call: ToolCall,
-        /// A person has allowed it.
+        /// True if a person has approved the call.
         #[serde(default)]
         is_consented: bool,
     },
-    /// Start the paths of a fork and join them: [`Outcome::Joined`] or an error.
+    /// Starts the paths of a fork and joins them: [`Outcome::Joined`] or an error.
     Fork {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// Which.
+        /// Fork to start.
         fork: ForkIx,
     },
-    /// Run another workflow for each item of a list, and join them: [`Outcome::Joined`] or an error.
+    /// Runs another workflow for each item of a list and joins the threads: [`Outcome::Joined`] or an error.
     Map {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
         /// The MAP node.
         node: NodeIx,
-        /// A list: the input of each thread.
+        /// Input of each thread, as a list.
         inputs: Arc<Value>,
     },
-    /// Run another workflow: [`Outcome::Child`] or an error.
+    /// Runs another workflow: [`Outcome::Child`] or an error.
     Child {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
         /// The SUBGRAPH node.
         node: NodeIx,
-        /// The child's input.
+        /// Input of the child.
         input: Arc<Value>,
-        /// The origin of its conversation.
+        /// Origin of the child's conversation.
         conversation: ConversationMode,
     },
-    /// Wake up later: [`Outcome::Elapsed`].
+    /// Sets a timer: [`Outcome::Elapsed`].
     Timer {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
         /// The node that waits.
         node: NodeIx,
-        /// When, from now.
+        /// Delay in milliseconds.
         after_ms: Millis,
-        /// Its purpose.
+        /// Purpose of the timer.
         purpose: TimerPurpose,
     },
-    /// Wait for an event: [`Outcome::Event`].
+    /// Waits for an event: [`Outcome::Event`].
     WaitEvent {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
         /// The node that waits.
         node: NodeIx,
-        /// Name of a CUSTOM event, or an event type's word.
+        /// Name of a CUSTOM event, or the name of an event type.
         event: Arc<str>,
-        /// The CUSTOM events that the thread has taken before: it takes none of them again.
+        /// CUSTOM events that this thread has consumed already; they do not match again.
         taken: TakenEvents,
     },
-    /// Wait for a person's answer: [`Outcome::Answered`]. The question is among what [`ThreadMachine::interactions`] gives
-    /// meanwhile.
+    /// Waits for a person's answer: [`Outcome::Answered`]. While it waits, [`ThreadMachine::interactions`] returns the question.
     ///
     /// [`ThreadMachine::interactions`]: super::ThreadMachine::interactions
     Ask {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The node that asks.
+        /// Node with the question.
         node: NodeIx,
     },
-    /// Assign a variable of the run: [`Outcome::Value`], the value as its type has it, or an error.
+    /// Assigns a global variable: [`Outcome::Value`] with the value converted to the variable's type, or an error.
     SetGlobal {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// Its name.
+        /// Name of the variable.
         name: Arc<str>,
-        /// Its value.
+        /// New value.
         value: Arc<Value>,
-        /// True if it is the last assignment.
+        /// True if later assignments are errors.
         readonly: bool,
-        /// True if it is handed on to the next run of the session.
+        /// True if the next run of the session receives the variable.
         is_of_session: bool,
     },
-    /// Set a section of the pinned context: [`Outcome::Done`] or an error.
+    /// Sets a section of the pinned context: [`Outcome::Done`] or an error.
     Pin {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// Which.
+        /// Section to set.
         section: PinSection,
-        /// Its value; null removes it.
+        /// New value; null removes the section.
         value: Arc<Value>,
     },
-    /// Tell who listens.
+    /// Raises an event.
     Emit(RaisedEvent),
-    /// Tell who listens, and answer when every trigger has been matched: [`Outcome::HeldByFiring`].
+    /// Raises an event and waits until every trigger has been matched: [`Outcome::HeldByFiring`].
     RaiseAndAwaitTriggers {
-        /// Answer here.
+        /// Id of this effect.
         id: EffectId,
-        /// The event; absent: only ask about those told before.
+        /// Event to raise; absent: wait for the triggers of earlier events only.
         event: Option<RaisedEvent>,
     },
-    /// A firing's result has been applied, or could not be.
+    /// The result of a firing was applied or rejected.
     Applied {
-        /// Which.
+        /// Firing with this result.
         firing: FiringId,
-        /// Why not.
+        /// Reason of the rejection.
         error: Option<RunError>,
     },
-    /// Stop work on an effect; its answer is no longer wanted.
+    /// Cancels an effect. An answer that still arrives is ignored.
     Drop {
-        /// Which.
+        /// Effect to cancel.
         id: EffectId,
     },
-    /// The thread has ended. Nothing follows.
+    /// The thread has ended. No effect follows.
     Ended(ThreadEnd),
 }
 
 /// The outcome of an effect.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It was done.
+    /// Success without a value.
     Done,
     /// A value.
     Value(Arc<Value>),
-    /// A script's end, where it said something before.
+    /// Outcome of a script that wrote log lines.
     Logged(Box<LoggedOutcome>),
-    /// Which of several holds.
+    /// Index of the alternative whose condition is true, if there is one.
     Choice(Option<u32>),
-    /// Rendered texts, absent ones absent.
+    /// Rendered templates; `None` for absent ones.
     Texts(Vec<Option<String>>),
     /// The next model request.
     Prepared(Prepared),
     /// A model's reply.
     Reply(Box<ModelReply>),
-    /// A tool's result; a failed tool answers the model, not the thread.
+    /// A tool's result. A failed tool does not fail the thread: the model receives the error.
     Tool(ToolResult),
-    /// A tool's call was not made: a person is asked first.
+    /// The tool was not called: a person must approve the call first.
     NeedsConsent(Box<ConsentRequest>),
-    /// A summary is to be written from this request, which may go on from one that the model got before.
+    /// Request for a summary, and the model call that it continues, if any.
     Summarize(Arc<ModelRequest>, Option<Arc<GoesOn>>),
-    /// A fork was joined.
+    /// A fork was joined successfully.
     Joined(Joined),
-    /// A called workflow ended well.
+    /// A called workflow completed.
     Child {
-        /// Its output.
+        /// Output of the workflow.
         output: Arc<Value>,
     },
-    /// A timer's time has come.
+    /// A timer fired.
     Elapsed,
-    /// The event waited for.
+    /// The awaited event arrived.
     Event {
-        /// Its sequence.
+        /// Sequence number of the event.
         sequence: u64,
-        /// As JSON.
+        /// The event as JSON.
         event: Output,
     },
     /// A person has answered.
     Answered(PersonsAnswer),
-    /// Every trigger has been matched; these firings hold the thread until they end.
+    /// Every trigger has been matched. These firings hold the thread until they end.
     HeldByFiring(Vec<FiringId>),
-    /// It failed.
+    /// The effect failed.
     Failed(RunError),
 }
 
-/// The lines that a script wrote with `console`, and how it ended.
+/// Log lines that a script wrote with `console`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptLogs {
     /// The first lines, each with its level: `log`, `info`, `warn`, `error`, `debug`.
     pub lines: Vec<(Arc<str>, String)>,
-    /// Lines that were not kept.
+    /// Number of lines dropped after the first ones.
     pub dropped: u64,
 }
 
-/// The outcome of a script that wrote something.
+/// Outcome of a script that wrote log lines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoggedOutcome {
-    /// Its logs.
+    /// Log lines.
     pub logs: ScriptLogs,
     /// [`Outcome::Value`] or [`Outcome::Failed`].
     pub outcome: Outcome,
 }
 
 impl Outcome {
-    /// The outcome, with what was written before it.
+    /// Adds the log lines of the script to its outcome.
     #[must_use]
     pub fn after(self, logs: ScriptLogs) -> Self {
         if logs == ScriptLogs::default() {
@@ -606,24 +608,24 @@ impl Outcome {
     }
 }
 
-/// The answer to a question.
+/// A person's answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PersonsAnswer {
-    /// As it was given.
+    /// Answer as received.
     pub answer: Arc<Value>,
-    /// The person who gave it, where that is known.
+    /// Person who answered, if known.
     pub by: Option<Arc<str>>,
-    /// When, by the clock that events have.
+    /// Time of the answer, by the clock of the events.
     pub at: Millis,
 }
 
-/// A model request, and what the token limit says of it.
+/// A model request, with the events that building it raised.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
-    /// The request.
+    /// Request to send.
     pub request: Arc<PreparedRequest>,
-    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_LIMIT_APPROACHED, REQUEST_PREPARED, ...), in order. They were
-    /// decided by the conversation; the thread raises them so that they stand in its order.
+    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_LIMIT_APPROACHED, REQUEST_PREPARED, ...), in order. The thread
+    /// raises them, not the conversation, so that they are ordered among its other events.
     pub events: Vec<RaisedEvent>,
 }
 
@@ -631,24 +633,24 @@ pub struct Prepared {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelReply {
-    /// The text.
+    /// Text of the reply.
     #[serde(default)]
     pub content: String,
-    /// Tools it asks for.
+    /// Tool calls of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The tokens that the provider reported, over every attempt.
+    /// Tokens that the provider reported, summed over all attempts.
     #[serde(default)]
     pub usage: Spent,
-    /// Why the reply ended. Where it asks for tools that is why, whatever stands here.
+    /// Reason that the reply ended. A reply with tool calls ended because of them, regardless of this value.
     #[serde(default)]
     pub finish_reason: FinishReason,
-    /// The metadata of the message that it becomes: whatever the model wants to see again.
+    /// Metadata of the assistant message, such as provider data that later requests must include.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// The result of a tool, for the model.
+/// Result of a tool call, for the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Text for the model.
@@ -658,13 +660,13 @@ pub struct ToolResult {
     pub media: Vec<Part>,
     /// True if it is an error.
     pub failed: bool,
-    /// The tokens of models that the tool asked.
+    /// Tokens of model calls that the tool made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Box<Spent>>,
 }
 
 impl ToolResult {
-    /// An error, with this text for the model.
+    /// Creates an error result with this text for the model.
     pub fn failed(content: impl Into<String>) -> Self {
         Self {
             content: content.into(),
@@ -674,41 +676,41 @@ impl ToolResult {
     }
 }
 
-/// The request for a person's consent to a tool's call.
+/// Request for a person's approval of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsentRequest {
-    /// The reason that a person is asked.
+    /// Reason that approval is needed.
     pub reason: String,
-    /// The arguments that the tool would be called with.
+    /// Arguments of the call.
     pub arguments: Value,
-    /// JSON Schema of the tool's arguments: others than those that were asked for are checked by it.
+    /// JSON Schema of the arguments. Arguments that the person changed are validated against this schema.
     pub schema: Value,
-    /// Time that the call waits for the answer, milliseconds.
+    /// Time limit for the answer, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<Millis>,
 }
 
-/// A fork that was joined well. The conversation has been replaced already where it is to be.
+/// Result of a successful join. If the join replaces the parent's conversation, that is done already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Joined {
-    /// JOIN's output.
+    /// Output of the JOIN node.
     pub output: Output,
-    /// Thread variables that come back.
+    /// Thread variables that the branches return.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// Others that come back when their reducers have made them one value.
+    /// Returned variables whose reducer is an expression: still to be evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folds: Vec<Fold>,
 }
 
-/// The end of a thread.
+/// Outcome of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadEnd {
     /// COMPLETED, FAILED, CANCELLED or TIMEOUT.
     pub status: ThreadStatus,
-    /// Its output; null where it did not complete.
+    /// Output; null if the thread did not complete.
     pub output: Output,
-    /// Why it did not complete.
+    /// Error, if the thread did not complete.
     pub error: Option<RunError>,
 }
 
