@@ -1,76 +1,76 @@
-//! Runs of a store that several processes share.
+//! Claims: ownership of runs in a store that several processes share.
 
 use crate::pending::Pending;
 
-/// Claims on the runs of a store, which say what process carries each.
+/// Claims on the runs of a shared store. The process that has claimed a run owns it.
 ///
-/// 1. A run is claimed by one process at a time. A claim lasts while its process lives; of one that has died or stands still for
-///    too long the runs are claimed by others.
-/// 2. What a process writes for a run that it has claimed before is refused once another may have it
-///    ([`StoreError::RunLost`](crate::StoreError::RunLost)); so is what anybody else writes for a run that is claimed
+/// 1. A run is claimed by at most one process. The process extends its claims while it lives. If it dies, or hangs for longer
+///    than a claim lasts, other processes claim its runs.
+/// 2. A write by a process whose claim has expired is refused ([`StoreError::RunLost`](crate::StoreError::RunLost)), and so is
+///    a write to a run that another process has claimed
 ///    ([`StoreError::RunHeld`](crate::StoreError::RunHeld)).
-/// 3. A run that ends is not claimed any more.
-/// 4. A process that stood still asks whether it still has a run before it begins something outside ([`Claims::stands`]).
+/// 3. A run that has ended has no claim.
+/// 4. Before it performs an effect, a process checks that its claim is still valid ([`Claims::stands`]): it may have been paused.
 pub trait Claims: Send + Sync + 'static {
-    /// Claims a run for this process. [`StoreError::RunHeld`](crate::StoreError::RunHeld) where another has it.
+    /// Claims a run for this process, or fails with [`StoreError::RunHeld`](crate::StoreError::RunHeld).
     fn claim(&self, run: &str) -> Pending<()>;
 
-    /// Says whether this process still has a run that it has claimed, by the time that its claim lasts, and asks where that is nearly
-    /// over. [`StoreError::RunLost`](crate::StoreError::RunLost) where another has it by now. Without an end: always.
+    /// Checks that this process's claim on a run is valid. Decided by the local clock, and by the store if the claim is about to
+    /// expire. Fails with [`StoreError::RunLost`](crate::StoreError::RunLost). The default is for claims without an expiry.
     fn stands(&self, _run: &str) -> Pending<()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Gives a run up, after everything that was given before: others claim it, once so many milliseconds have passed. Nothing
-    /// happens where this process has not claimed it.
+    /// Releases a run, after all commands given before. Other processes may claim it after `after_ms` milliseconds. Does nothing
+    /// if this process has not claimed the run.
     fn release(&self, run: &str, after_ms: u64);
 
-    /// Has as many runs that nobody carries claimed for this process, one after the other, that it carries so many at most; at
-    /// first none.
+    /// Claims runs without an owner for this process, until it owns `at_most` runs. The initial limit is 0. The claimed runs are
+    /// returned by [`Claims::assigned`].
     fn carry(&self, at_most: usize);
 
-    /// Waits for what is next for this process.
+    /// Waits for the next assignment of this process.
     fn assigned(&self) -> Pending<Assignment>;
 
-    /// Waits until the run has its turn in its session: one run at a time, whatever process it is in. Its turn is over when it
-    /// ends, or leaves the session something.
+    /// Waits until it is the run's turn in its session. One run has the turn, across all processes. The turn ends when the run
+    /// ends or writes the session.
     fn turn(&self, session: &str, run: &str) -> Pending<()>;
 
-    /// Waits until a run has ended, whatever process carries it, or is removed.
+    /// Waits until a run has ended or is removed, whichever process owns it.
     fn ended(&self, run: &str) -> Pending<()>;
 
-    /// Tells a run something by the process that carries it. Its answer; none where no process carries it any more.
+    /// Sends an input to a run through the process that owns it. Returns the answer; none if the run has no owner.
     fn tell(&self, run: &str, request: String) -> Pending<Option<String>>;
 
-    /// Answers what a run was told.
+    /// Answers a request ([`Assignment::Tell`]).
     fn answer(&self, request: u64, answer: String);
 
-    /// Keeps a value under a name that has none, or none any more: the last `most` names have theirs. The value that the name has then,
-    /// for all processes. A store that keeps no such names says this one.
+    /// Sets the value of a name if it has none, and returns the name's value, which all processes agree on. Only the newest `most`
+    /// names are stored. The default stores no names and returns `value`.
     fn settle(&self, _name: &str, value: String, _most: usize) -> Pending<String> {
         Box::pin(std::future::ready(Ok(value)))
     }
 
-    /// Takes a name's value away, where it is this one.
+    /// Deletes a name if its value is `value`.
     fn unsettle(&self, _name: &str, _value: String) -> Pending<()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// Something that a process is to do for the runs of a store that it shares.
+/// Work for a process that shares a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// Go on with this run, which nobody carried: it is claimed.
+    /// Resume this run. It had no owner, and is claimed for this process.
     Run(String),
-    /// Stop this run, which another process carries by now, and release it.
+    /// Stop this run, which another process may have claimed, and release it.
     Lost(String),
-    /// Tell this run something, and answer.
+    /// Send an input to this run and return its answer.
     Tell {
-        /// For the answer.
+        /// Number of the request, for [`Claims::answer`].
         request: u64,
-        /// The run.
+        /// Run that receives the input.
         run: String,
-        /// As [`Claims::tell`] had it.
+        /// Request, as given to [`Claims::tell`].
         body: String,
     },
 }

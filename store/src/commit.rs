@@ -1,104 +1,104 @@
-//! One atomic change of a store.
+//! Atomic changes of a store.
 
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::record::Record;
 use crate::run::{Base, Run, RunStatus, Snapshot};
 
-/// The longest id of a run, a session, an effect or a workflow, in bytes.
+/// Maximum length of the id of a run, a session, an effect or a workflow, in bytes.
 const MAX_ID: usize = 512;
-/// The longest text of a record, content, session or snapshot, in bytes.
+/// Maximum length of a record, content, session or snapshot, in bytes.
 const MAX_TEXT: usize = 256 << 20;
 
-/// Everything that becomes durable at once, for one run.
+/// Atomic change of one run and its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The run.
+    /// Id of the run.
     pub run: String,
-    /// Its beginning, or the step that this goes on from.
+    /// Start of the run, or its last step before this commit.
     pub follows: Follows,
-    /// The next steps, in order.
+    /// Records to append, in order.
     pub records: Vec<Record>,
-    /// Texts to keep, if they are not kept yet.
+    /// Contents to store if they are missing.
     pub contents: Vec<Content>,
-    /// Contents that the run names from now on, beside those it started from; kept, or given here.
+    /// Further contents that the run names: they are retained until the run is removed. Each must be stored, or in `contents`.
     pub names: Vec<ContentHash>,
-    /// The run's status now.
+    /// New status of the run.
     pub status: Option<RunStatus>,
-    /// Timers set and cleared.
+    /// Timers to set and clear.
     pub timers: Vec<TimerChange>,
-    /// The run's write to its session.
+    /// Write to the run's session.
     pub session: Option<SessionWrite>,
-    /// The machine as it is after one of its steps, in place of the last snapshot.
+    /// Snapshot of the machine after one of the run's steps. Replaces the last snapshot.
     pub snapshot: Option<Snapshot>,
 }
 
-/// The place that a commit goes on from.
+/// State that a commit follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// Nothing: it begins the run.
+    /// None: the commit starts the run.
     Start(Box<NewRun>),
-    /// The step of this number, the run's last.
+    /// The run's last step.
     Step(u64),
 }
 
-/// A run that begins.
+/// Run to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRun {
-    /// Its workflow's id.
+    /// Id of the workflow.
     pub workflow: String,
-    /// Its definition; kept, or in the commit's contents.
+    /// Workflow definition: stored, or in the commit's contents.
     pub definition: ContentHash,
-    /// The other contents it starts from; likewise.
+    /// Other contents of the start (input, conversation): stored, or in the commit's contents.
     pub contents: Vec<ContentHash>,
-    /// The version of the machines that step it.
+    /// Semantics version of the state machines.
     pub semantics: u32,
-    /// The session it belongs to.
+    /// Session of the run.
     pub session: Option<String>,
-    /// The run and step it goes on from, for a fork: its first record follows that step.
+    /// For a fork: run and step that it continues. The first record of the fork follows that step.
     pub base: Option<Base>,
-    /// In milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub started_at: u64,
-    /// The process that begins it goes on with it: where several share the store, it has the claim at once.
+    /// The starting process owns the run: in a shared store it receives the claim with the start.
     pub is_carried: bool,
 }
 
-/// A timer of the commit's run.
+/// Change of a timer of the commit's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimerChange {
-    /// It is to be told at this time.
+    /// Sets a timer.
     Set {
-        /// In milliseconds since 1970.
+        /// Due time in milliseconds since 1970.
         due: u64,
-        /// The effect that waits.
+        /// Effect that waits for the timer.
         effect: String,
     },
-    /// It is not to be told any more. Nothing happens where there is no such timer.
+    /// Clears a timer. Does nothing if there is no such timer.
     Clear {
-        /// As it was set.
+        /// Due time with which the timer was set.
         due: u64,
-        /// The effect that waited.
+        /// Effect that waited for the timer.
         effect: String,
     },
 }
 
-/// A run's write to its session.
+/// Write of a run to its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionWrite {
-    /// The session.
+    /// Id of the session.
     pub id: String,
-    /// The version that the run started from; 0 where there was none.
+    /// Version that the run started from; 0 for a new session.
     pub follows: u64,
-    /// JSON, as the engine reads it.
+    /// State of the session: JSON of the engine.
     pub body: String,
-    /// The contents that the body names; kept, or in the commit's contents.
+    /// Contents that the body names: stored, or in the commit's contents.
     pub contents: Vec<ContentHash>,
-    /// In milliseconds since 1970.
+    /// Time of the write in milliseconds since 1970.
     pub at: u64,
 }
 
 impl NewRun {
-    /// A run of this workflow, by the machines' first version, in no session, forked from none.
+    /// Creates a run with semantics version 1, without a session or a base.
     pub fn new(workflow: impl Into<String>, definition: ContentHash, started_at: u64) -> Self {
         Self {
             workflow: workflow.into(),
@@ -112,7 +112,7 @@ impl NewRun {
         }
     }
 
-    /// The run as its store knows it from then on; `steps` are those that it shares with what it was forked from.
+    /// Converts to the stored run. `steps` is the number of steps shared with the base.
     pub(crate) fn begun(&self, id: &str, steps: u64) -> Run {
         Run {
             id: id.to_owned(),
@@ -131,12 +131,12 @@ impl NewRun {
 }
 
 impl Commit {
-    /// Begins a run.
+    /// Starts a run.
     pub fn start(run: impl Into<String>, new: NewRun) -> Self {
         Self::new(run.into(), Follows::Start(Box::new(new)))
     }
 
-    /// Goes on after the run's last step.
+    /// Continues a run after its last step.
     pub fn after(run: impl Into<String>, step: u64) -> Self {
         Self::new(run.into(), Follows::Step(step))
     }
@@ -155,28 +155,28 @@ impl Commit {
         }
     }
 
-    /// Adds a step.
+    /// Appends a record.
     #[must_use]
     pub fn record(mut self, record: Record) -> Self {
         self.records.push(record);
         self
     }
 
-    /// Keeps a text.
+    /// Adds a content.
     #[must_use]
     pub fn content(mut self, content: Content) -> Self {
         self.contents.push(content);
         self
     }
 
-    /// Keeps a text for as long as the run is kept.
+    /// Adds a content and names it for the run: it is retained until the run is removed.
     #[must_use]
     pub fn name(mut self, content: Content) -> Self {
         self.names.push(content.hash());
         self.content(content)
     }
 
-    /// Says how the run stands.
+    /// Sets the status.
     #[must_use]
     pub fn status(mut self, status: RunStatus) -> Self {
         self.status = Some(status);
@@ -203,14 +203,14 @@ impl Commit {
         self
     }
 
-    /// Leaves something to the session.
+    /// Writes the session.
     #[must_use]
     pub fn session(mut self, session: SessionWrite) -> Self {
         self.session = Some(session);
         self
     }
 
-    /// Keeps the machine as it is.
+    /// Replaces the snapshot.
     #[must_use]
     pub fn snapshot(mut self, step: u64, body: impl Into<String>) -> Self {
         self.snapshot = Some(Snapshot {
@@ -220,10 +220,10 @@ impl Commit {
         self
     }
 
-    /// The limits that hold in every store.
+    /// Checks the limits that apply to every store.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`], for the first of them.
+    /// [`StoreError::TooLarge`], for the first limit that is exceeded.
     pub fn check(&self) -> Result<(), StoreError> {
         id("run", &self.run)?;
         if let Follows::Start(new) = &self.follows {

@@ -1,34 +1,34 @@
-//! Texts that are kept once, by the hash of what they say: definitions, inputs, chunks of conversations.
+//! Content-addressed texts, each stored once: definitions, inputs, chunks of conversations.
 
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of a content.
+/// SHA-256 of a content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash([u8; Self::LEN]);
 
 impl ContentHash {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub const LEN: usize = 32;
 
-    /// The hash of `text`.
+    /// Hashes `text`.
     pub fn of(text: &str) -> Self {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// As kept.
+    /// Returns the bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 
-    /// From the bytes that [`ContentHash::as_bytes`] gave.
+    /// Creates a hash from the bytes returned by [`ContentHash::as_bytes`].
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// From 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 2 * Self::LEN {
@@ -55,10 +55,10 @@ impl Debug for ContentHash {
     }
 }
 
-/// A text with its hash, and the content that it follows: that one is kept for as long as this one is.
+/// Text with its hash, and the preceding content if it is part of a chain. A preceding content is stored until its last follower is removed.
 ///
-/// So what grows without end, such as the conversation of a session, is a chain of contents: each part is written once, and
-/// whoever needs the whole names the last part alone.
+/// Data that grows, such as the conversation of a session, is stored as a chain of contents: each part is written once, and a
+/// reference to the last part retains the whole chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     hash: ContentHash,
@@ -77,25 +77,25 @@ impl Content {
         }
     }
 
-    /// The same text, which follows another content. The text should say so too: contents with the same text are one, and what it
-    /// follows is what the first of them did.
+    /// Makes the content follow another one. The text should depend on that one too: equal texts are one content, which follows
+    /// the content that was given with its first write.
     #[must_use]
     pub fn following(mut self, content: Option<ContentHash>) -> Self {
         self.follows = content;
         self
     }
 
-    /// The content that it follows.
+    /// Returns the hash of the preceding content.
     pub fn follows(&self) -> Option<ContentHash> {
         self.follows
     }
 
-    /// The name it is found by.
+    /// Returns the hash of the text.
     pub fn hash(&self) -> ContentHash {
         self.hash
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }

@@ -1,4 +1,4 @@
-//! The errors of a store.
+//! Errors of a store.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -6,106 +6,106 @@ use std::sync::Arc;
 use crate::content::ContentHash;
 use crate::run::MAX_FORKS;
 
-/// Why a command was not carried out. [`StoreError::code`] is stable.
+/// Reason why a command failed. [`StoreError::code`] is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
-    /// Another process has the store. Wait for its end, or talk to it.
+    /// Another process has locked the store. Wait until it ends, or send commands to it.
     Held {
-        /// The store's file.
+        /// Path of the store.
         file: Arc<str>,
-        /// The process that has it, where the system tells.
+        /// Id of the process, if the system reports it.
         pid: Option<u32>,
     },
-    /// The file is no store, or one that this version can not read. Nothing was changed in it.
+    /// The file is not a store, or has a layout that this version cannot read. Nothing was changed.
     Unreadable {
-        /// The file.
+        /// Path of the file.
         file: Arc<str>,
         /// The reason.
         why: String,
     },
-    /// The system refused to read or write: a full disk, a device that fails. The command had no effect, or, where the failure
-    /// came while it was made durable, perhaps one that shows when the store is opened again.
+    /// A read or write failed in the system: a full disk, a failing device. The command had no effect, unless the failure came
+    /// while the write was made durable: then reopening the store shows whether it took effect.
     Failed {
-        /// The store's file.
+        /// Path or URL of the store.
         file: Arc<str>,
-        /// The run it was for.
+        /// Run of the command.
         run: Option<String>,
-        /// The system's words.
+        /// Message of the system.
         why: String,
     },
-    /// The kept data is not what was written.
+    /// Stored data is not what was written.
     Damaged {
-        /// The store's file.
+        /// Path or URL of the store.
         file: Arc<str>,
-        /// The run it belongs to, where that is known.
+        /// Affected run, if known.
         run: Option<String>,
-        /// The thing that is damaged, and how it shows.
+        /// Description of the damage.
         why: String,
     },
-    /// An earlier write failed in a way that leaves open what is on the disk, so this process writes and reads no more. Open the
-    /// store again.
+    /// An earlier failed write left the state of the disk unknown: this process neither writes nor reads the store. Open the store
+    /// again.
     Stopped {
-        /// The store's file.
+        /// Path or URL of the store.
         file: Arc<str>,
-        /// The first failure.
+        /// First failure.
         why: String,
     },
-    /// A run of this id exists.
+    /// The run id is taken.
     RunExists {
-        /// The id.
+        /// Run id.
         run: String,
     },
     /// No run has this id.
     NoSuchRun {
-        /// The id.
+        /// Run id.
         run: String,
     },
-    /// The run's journal does not end where the commit goes on: somebody else wrote to it.
+    /// The commit does not follow the run's last step: another writer has continued the run.
     Moved {
-        /// The run.
+        /// Run id.
         run: String,
-        /// The step the commit follows.
+        /// Step that the commit follows.
         expected: u64,
-        /// The run's last step.
+        /// Last step of the run.
         found: u64,
     },
-    /// Another process carries the run.
+    /// Another process owns the run.
     RunHeld {
-        /// The run.
+        /// Run id.
         run: String,
-        /// The process, as it calls itself.
+        /// Label of the owner.
         by: String,
     },
-    /// This process carried the run and was away for longer than its claim lasts: another goes on with it, or may.
+    /// The claim of this process has expired: another process has claimed the run, or may do so.
     RunLost {
-        /// The run.
+        /// Run id.
         run: String,
     },
-    /// The session is not at the version that the commit goes on from.
+    /// The commit does not follow the session's current version.
     SessionMoved {
-        /// The session.
+        /// Session id.
         session: String,
-        /// The version the commit follows.
+        /// Version that the commit follows.
         expected: u64,
-        /// The session's version.
+        /// Version of the session.
         found: u64,
     },
-    /// A content that a run or a session names was neither kept nor given.
+    /// A named content is neither stored nor part of the commit.
     NoSuchContent {
-        /// Its hash.
+        /// Hash of the content.
         hash: ContentHash,
     },
-    /// One of the store's limits.
+    /// A limit of the store is exceeded.
     TooLarge {
-        /// The thing that is too large, and the limit.
+        /// Description of the value and the limit.
         what: String,
     },
 }
 
 impl StoreError {
-    /// The code that is shown to users: `STORE_HELD`; `STORE_ERROR` for whatever the system or damage is the cause of;
-    /// `RUN_ID_TAKEN`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for what the caller is; `RUN_HELD` and `RUN_LOST` where
-    /// another process carries the run.
+    /// Returns the code that is shown to users: `STORE_HELD`; `STORE_ERROR` for failures of the system and for damage;
+    /// `RUN_ID_TAKEN`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for errors of the caller; `RUN_HELD` and `RUN_LOST` if
+    /// another process owns the run.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Held { .. } => "STORE_HELD",
@@ -121,7 +121,7 @@ impl StoreError {
         }
     }
 
-    /// The refusal of a fork of a fork of a fork.
+    /// Returns the error for a chain of more than [`MAX_FORKS`] forks.
     pub fn too_many_forks() -> Self {
         Self::TooLarge {
             what: format!("a run can be a fork of a fork at most {MAX_FORKS} deep"),
@@ -129,7 +129,7 @@ impl StoreError {
     }
 
     #[cfg(feature = "sqlite")]
-    /// The same error, told of `run` where it named none.
+    /// Adds a run id to an error without one.
     pub(crate) fn of_run(mut self, id: &str) -> Self {
         if let Self::Failed { run, .. } | Self::Damaged { run, .. } = &mut self
             && run.is_none()

@@ -1,7 +1,7 @@
-//! A run as one file of text, to take elsewhere or to keep.
+//! Export of a run to a text file, and import.
 //!
-//! One JSON value a line: the run, the texts it names, its steps, its timers, and at last a count and the SHA-256 of every line
-//! before. What a run shares with the one it was forked from is in the file too: an imported run stands by itself.
+//! The file has one JSON value on each line: the run, the contents it names, its steps, its timers, and last the number of
+//! lines and the SHA-256 of the lines before. Steps shared with a base are included, so an imported run has no base.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -20,24 +20,24 @@ use crate::store::Store;
 
 const VERSION: u32 = 1;
 
-/// So many records are read at once.
+/// Number of records read at a time.
 const PAGE: usize = 1_000;
 
-/// So many texts: they may be large.
+/// Number of contents read at a time: they may be large.
 const TEXTS: usize = 16;
 
-/// Why a run was not exported or imported.
+/// Reason why an export or import failed.
 #[derive(Debug)]
 pub enum ExportError {
-    /// The store's reason. Nothing was imported.
+    /// Error of the store. Nothing was imported.
     Store(StoreError),
     /// The file could not be read or written.
     File(io::Error),
-    /// The file is not what was exported. Nothing was imported.
+    /// The file is malformed or was changed. Nothing was imported.
     Malformed {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The reason.
+        /// Description of the error.
         why: String,
     },
 }
@@ -78,7 +78,7 @@ struct Head {
     semantics: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
-    /// The point it was forked at, for readers of the file.
+    /// Run and step of the fork. Only for readers of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     forked_from: Option<ForkedFrom>,
     status: String,
@@ -95,7 +95,7 @@ struct ForkedFrom {
     step: u64,
 }
 
-/// Every line but the first: a step, a text, a timer or the end, by what it has.
+/// Any line but the first. Its members tell whether it is a step, a content, a timer or the end.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Line {
@@ -105,17 +105,17 @@ struct Line {
     at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<String>,
-    /// As it is, where that is JSON of one line: the last member of the line, byte for byte what it was in the store.
+    /// Body of a record that is JSON on one line, written verbatim as the last member: serde would change its bytes.
     #[serde(skip)]
     body: Option<String>,
-    /// In other cases.
+    /// Body of any other record, as a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// The hash of the text that this one follows.
+    /// Hash of the preceding content.
     #[serde(skip_serializing_if = "Option::is_none")]
     follows: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ struct Line {
     sha256: Option<String>,
 }
 
-/// Writes the run to `out`.
+/// Writes a run to `out`.
 pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -> Result<(), ExportError> {
     let run = store
         .run(id)
@@ -175,8 +175,8 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
     lines.end()
 }
 
-/// A content and those that it follows, each with the one that it follows, in the order in which they came: the first follows
-/// nothing, or one of those that are written.
+/// Returns the contents of a chain, each with its predecessor, oldest first. Contents in `written` are left out: the first
+/// content has no predecessor, or one of those.
 async fn chain(
     store: &dyn Store,
     last: ContentHash,
@@ -185,7 +185,7 @@ async fn chain(
     let (mut chain, mut next) = (Vec::new(), Some(last));
     while let Some(from) = next.take().filter(|hash| !written.contains(hash)) {
         let page = store.chain(from, PAGE + 1).await?;
-        // The last of a whole page begins the next one.
+        // The page is one longer than needed: its last content is the predecessor of the last one taken.
         next = page.get(PAGE).copied();
         for (at, hash) in page.iter().take(PAGE).enumerate() {
             if written.contains(hash) {
@@ -199,7 +199,7 @@ async fn chain(
     Ok(chain)
 }
 
-/// Puts the run of an exported file into `store`, under `id` or its own, whole or not at all. The id it has now.
+/// Imports an exported run as one commit, under `id` or its original id. Returns its id.
 pub async fn import(
     store: &dyn Store,
     file: &mut (dyn BufRead + Send),
@@ -250,7 +250,7 @@ fn step_line(step: u64, record: Record) -> Line {
     }
 }
 
-/// Separator between a line's other members and its body. No JSON string contains it: a quote is escaped there.
+/// Separator between the other members of a line and the body. No JSON string contains it, because quotes are escaped.
 const BODY: &str = ",\"body\":";
 
 fn line_text(line: &Line) -> serde_json::Result<String> {
@@ -392,7 +392,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String> {
-    // serde would read a list as the fields in order.
+    // serde would also accept an array of the fields.
     if !text.trim_start().starts_with('{') {
         return Err("no line of an exported run: it must be an object".to_owned());
     }

@@ -1,22 +1,22 @@
-//! Figures of what a store has written: counted where it becomes durable, read from any thread.
+//! Write counters of a store, readable from any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bounds of the classes of batches: the last is the most writes that any store makes durable together.
+/// Upper bounds of the histogram of batch sizes. The last is the largest batch of any store.
 pub const BATCH_BOUNDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// The writes of a store since it was opened. A write is a commit, a removal, or a change of what the engine keeps of itself;
-/// one that was refused is none.
+/// Counters since the store was opened. A write is a commit, a removal, or a change of metadata. Refused commands
+/// are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreFigures {
     /// Number of writes that became durable.
     pub writes: u64,
-    /// Number of batches, each made durable by one sync, by the writes in it: each up to the bound of [`BATCH_BOUNDS`] in its
-    /// place, and above the one before it.
+    /// Number of batches by size, not cumulative: `batches[i]` counts batches of up to `BATCH_BOUNDS[i]` writes and more than
+    /// `BATCH_BOUNDS[i - 1]`. Each batch is made durable by one sync.
     pub batches: [u64; BATCH_BOUNDS.len()],
 }
 
-/// Counters of a store's writes. Each is right for itself: who reads them while a batch is counted may see a part of it.
+/// Counters of a store. They are updated separately: a reader may see one of the two updates of a batch.
 #[derive(Debug, Default)]
 pub struct StoreMeter {
     writes: AtomicU64,
@@ -24,7 +24,7 @@ pub struct StoreMeter {
 }
 
 impl StoreMeter {
-    /// A batch of so many writes is durable. One without any needs no sync.
+    /// Counts a batch of durable writes. An empty batch is not counted: it needs no sync.
     pub fn durable(&self, writes: u64) {
         if writes > 0 {
             self.writes.fetch_add(writes, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl StoreMeter {
         }
     }
 
-    /// The counts so far.
+    /// Returns the counters.
     pub fn figures(&self) -> StoreFigures {
         StoreFigures {
             writes: self.writes.load(Ordering::Relaxed),
@@ -41,7 +41,7 @@ impl StoreMeter {
     }
 }
 
-/// The place of a batch of so many writes.
+/// Returns the histogram index of a batch size.
 fn place(writes: u64) -> usize {
     let below = BATCH_BOUNDS.iter().take_while(|bound| **bound < writes).count();
     below.min(BATCH_BOUNDS.len() - 1)

@@ -1,5 +1,5 @@
-//! The order of commands in a store that carries out several at a time: those of one run take effect as they were given, those of
-//! different runs beside each other.
+//! Order of commands in a store that executes several concurrently: commands of one run take effect in the order given, and
+//! commands of different runs in any order.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,34 +8,34 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Shared, join_all};
 
-/// Ready when a command is done.
+/// Completes when a command is done or dropped.
 type Done = Shared<oneshot::Receiver<()>>;
 
-/// The commands under way: the last of each run, and the last for all of them.
+/// Unfinished commands: the last one of each run, and the last one for all runs.
 #[derive(Debug, Default)]
 pub struct Lanes(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     last: BTreeMap<String, Done>,
-    /// Every later command waits for it.
+    /// Last command with `Extent::All`. Every later command waits for it.
     last_of_all: Option<Done>,
-    /// Lanes are looked through when there are so many.
+    /// Number of lanes at which finished ones are removed next.
     look_at: usize,
 }
 
-/// The extent of a command.
+/// Set of commands that a command is ordered against.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent<'a> {
-    /// It is after what was given for this run, and what is given for it later is after it.
+    /// Waits for earlier commands of this run. Later commands of the run wait for it.
     Run(&'a str),
-    /// It is after everything that was given, and nothing waits for it.
+    /// Waits for all earlier commands. No command waits for it.
     Reading,
-    /// It is after everything that was given, and everything given later is after it.
+    /// Waits for all earlier commands. All later commands wait for it.
     All,
 }
 
-/// A command's place in the order. Dropped: the command is done.
+/// Position of a command in the order. Dropping it marks the command as done.
 #[derive(Debug)]
 pub struct Lane {
     before: Vec<Done>,
@@ -43,21 +43,21 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// True where it is its turn already.
+    /// Returns true if no earlier command is pending.
     pub fn is_free(&mut self) -> bool {
         self.before.retain(|done| done.clone().now_or_never().is_none());
         self.before.is_empty()
     }
 
-    /// Waits for its turn.
+    /// Waits for the earlier commands.
     pub async fn turn(&mut self) {
-        // One that was dropped is done too.
+        // Errors are ignored: a dropped command counts as done.
         join_all(std::mem::take(&mut self.before)).await;
     }
 }
 
 impl Lanes {
-    /// The place of a command that is given now.
+    /// Adds a command, and returns its position.
     pub fn enter(&self, extent: Extent<'_>) -> Lane {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |done: &Done| done.peek().is_none();

@@ -1,17 +1,17 @@
-//! The storage of durable runs.
+//! Storage of durable runs.
 //!
-//! A run is its definition, what it started from, and the ordered list of what came from outside: its *journal*. A [`Store`]
-//! keeps journals and what belongs to them, and promises, whatever kills the process or the machine:
+//! A run consists of its definition, its initial contents, and its *journal*: the ordered list of its external inputs. A [`Store`]
+//! stores journals and related data, with these guarantees against crashes and power failures:
 //!
-//! 1. A [`Commit`] is durable when its answer comes, and takes effect whole or not at all.
-//! 2. Commands take effect in the order in which they are given; in a store that carries out several at a time, those of one run
-//!    do ([`lanes`]).
-//! 3. A record says what it follows. Two writers of one run can not both go on: the second is refused ([`StoreError::Moved`]).
-//! 4. What is read is what was written. Damage is found and told ([`StoreError::Damaged`]); nothing is made up for it.
-//! 5. After a write that the system could not vouch for, nothing more is written ([`StoreError::Stopped`]).
+//! 1. A [`Commit`] is durable when it is answered, and is atomic.
+//! 2. Commands take effect in the order in which they are given. A store that executes several concurrently guarantees the order
+//!    for the commands of each run ([`lanes`]).
+//! 3. A commit names its preceding step. Of two concurrent writers of a run, the second is refused ([`StoreError::Moved`]).
+//! 4. Reads return what was written. Damage is detected and reported ([`StoreError::Damaged`]), never repaired by guesses.
+//! 5. After a failed write whose effect on the disk is unknown, the store stops ([`StoreError::Stopped`]).
 //!
-//! [`MemoryStore`] keeps everything while the process lives; `SqliteStore` (feature `sqlite`) keeps it in one file. A store of
-//! your own goes through the same suite, `conformance` (feature `conformance`).
+//! [`MemoryStore`] stores runs in memory; `SqliteStore` (feature `sqlite`) stores them in one file. Test your own store with the
+//! suite in `conformance` (feature `conformance`).
 //!
 //! ```
 //! use futures::executor::block_on;

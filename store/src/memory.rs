@@ -1,4 +1,4 @@
-//! Runs that live as long as the process, with the semantics of every other store.
+//! Store in memory, with the semantics of every other store.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::run::MAX_FORKS;
 use crate::run::{Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer};
 use crate::store::{Removed, Store};
 
-/// A store in memory. Clones share it.
+/// Store in memory. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
@@ -27,16 +27,16 @@ pub struct MemoryStore {
 struct State {
     runs: BTreeMap<String, Kept>,
     contents: BTreeMap<ContentHash, Text>,
-    /// Contents that follow others: the other one first.
+    /// Pairs of a content and one that follows it.
     followers: BTreeSet<(ContentHash, ContentHash)>,
     timers: BTreeSet<Timer>,
-    /// The runs that are not hidden, by what they are asked for by, in their order.
+    /// Index of visible runs: lists by status, session or workflow, in the order of runs.
     lists: BTreeSet<(List, RunPlace)>,
     sessions: BTreeMap<String, Session>,
     meta: BTreeMap<String, String>,
 }
 
-/// Runs that are found together. The statuses by the places in [`RunStatus::ALL`].
+/// Key of a list. Statuses are indexes in [`RunStatus::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum List {
     Status(usize),
@@ -44,7 +44,7 @@ enum List {
     Workflow(String, usize),
 }
 
-/// The entries of a run in the lists.
+/// Returns the list entries of a run.
 fn entries_of(run: &Run) -> impl Iterator<Item = (List, RunPlace)> {
     let status = status_at(run.status);
     let session = run.session.clone().map(List::Session);
@@ -69,15 +69,15 @@ struct Text {
 #[derive(Clone, Debug)]
 struct Kept {
     run: Run,
-    /// Removed, and still the base of others.
+    /// Removed, but still the base of other runs.
     is_hidden: bool,
-    /// Those after its base.
+    /// Records after the base.
     records: Vec<Record>,
     snapshot: Option<Snapshot>,
 }
 
 impl Kept {
-    /// The step before its first own record.
+    /// Returns the number of the step before the first record that is stored with this run.
     fn base_step(&self) -> u64 {
         self.run.base.as_ref().map_or(0, |base| base.step)
     }
@@ -94,7 +94,7 @@ impl Kept {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self {
             state: Arc::default(),
@@ -103,7 +103,7 @@ impl MemoryStore {
     }
 
     fn with<T: Send + 'static>(&self, command: impl FnOnce(&mut State) -> Result<T, StoreError>) -> Pending<T> {
-        // No command panics halfway: each checks before it changes anything.
+        // A poisoned lock is safe: commands check everything before they change the state.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(future::ready(command(&mut state)))
     }
@@ -268,7 +268,7 @@ impl State {
         runs.into_iter().take(limit).cloned().collect()
     }
 
-    /// The places of a list after one, in the order asked for.
+    /// Returns the entries of a list after a position, in the requested order.
     fn listed(
         &self,
         list: List,
@@ -348,7 +348,7 @@ impl State {
             let steps = run.map_or(0, |run| run.steps) + commit.records.len() as u64;
             moved(&commit.run, snapshot.step, steps, snapshot.step <= steps)?;
         }
-        // From here on nothing is refused. A run is changed where it is: a copy would cost its whole journal.
+        // Nothing is refused below. The run is changed in the map: a copy would cost its whole journal.
         let kept = match self.runs.entry(commit.run.clone()) {
             Entry::Occupied(kept) => kept.into_mut(),
             Entry::Vacant(vacant) => {
@@ -485,14 +485,14 @@ impl State {
         removed
     }
 
-    /// The contents that a run or a session names.
+    /// Returns the contents named by runs and sessions.
     fn named(&self) -> BTreeSet<ContentHash> {
         let runs = self.runs.values().flat_map(Kept::names);
         let sessions = self.sessions.values().flat_map(|session| &session.contents);
         runs.chain(sessions).copied().collect()
     }
 
-    /// Removes those contents, and those that they follow, that nothing needs any more. Returns their bytes.
+    /// Deletes those of these contents, and of their predecessors, that no run or session needs. Returns the number of bytes.
     fn collect(&mut self, candidates: BTreeSet<ContentHash>) -> u64 {
         let mut bytes = 0;
         let mut free: Vec<ContentHash> = candidates.into_iter().collect();

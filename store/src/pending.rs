@@ -1,8 +1,8 @@
-//! The answer to a command that has been given to a store.
+//! Futures returned by the commands of a store.
 
 use futures::future::BoxFuture;
 
 use crate::error::StoreError;
 
-/// The answer to a command that has been given. Dropping it takes nothing back.
+/// Answer to a command. The command is executed even if the future is dropped.
 pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;

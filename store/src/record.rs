@@ -1,18 +1,18 @@
-//! One step of a journal.
+//! Journal records.
 
-/// Something that came from outside to a run.
+/// External input of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The time the run was told, in milliseconds since 1970.
+    /// Time at which the run received the input, in milliseconds since 1970.
     pub at: u64,
-    /// The effect that it is the outcome of.
+    /// Effect that had this outcome.
     pub effect: Option<String>,
-    /// JSON, as the run's machine reads it.
+    /// Input as JSON of the run's machine.
     pub body: String,
 }
 
 impl Record {
-    /// A record that is no effect's outcome.
+    /// Creates a record that is not the outcome of an effect.
     pub fn new(at: u64, body: impl Into<String>) -> Self {
         Self {
             at,
@@ -21,7 +21,7 @@ impl Record {
         }
     }
 
-    /// Names the effect that this is the outcome of.
+    /// Sets the effect that had this outcome.
     #[must_use]
     pub fn effect(mut self, id: impl Into<String>) -> Self {
         self.effect = Some(id.into());

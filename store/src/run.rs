@@ -1,48 +1,48 @@
-//! Runs, sessions, timers and snapshots, as a store tells of them.
+//! Stored data types: runs, sessions, timers and snapshots.
 
 use crate::content::ContentHash;
 
-/// A run has at most so many others in the line of those it was forked from.
+/// Maximum length of a chain of forks.
 pub const MAX_FORKS: usize = 1000;
 
-/// A run as its store knows it, without its journal.
+/// Run without its journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its id.
+    /// Run id.
     pub id: String,
-    /// Its workflow's id.
+    /// Workflow id.
     pub workflow: String,
-    /// The definition it started with and keeps.
+    /// Workflow definition, fixed at the start.
     pub definition: ContentHash,
-    /// The other contents it started from: input, conversation.
+    /// Other contents that the run names: input, conversation.
     pub contents: Vec<ContentHash>,
-    /// The version of the machines that stepped it.
+    /// Semantics version of the state machines.
     pub semantics: u32,
-    /// The session it belongs to.
+    /// Session of the run.
     pub session: Option<String>,
-    /// The run and step that it was forked at. Up to there their journals are one.
+    /// Run and step at which this run was forked. The two journals are identical up to that step.
     pub base: Option<Base>,
-    /// Its status.
+    /// Status as of the last commit.
     pub status: RunStatus,
-    /// In milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub started_at: u64,
-    /// The time of its last record, or of its start.
+    /// Time of the last record, or of the start.
     pub updated_at: u64,
-    /// The number of its last record, its base's included; 0 before the first.
+    /// Number of the last record, counted from the start of the base; 0 before the first.
     pub steps: u64,
 }
 
-/// The place of a run among others: by the time at which it began, and by its id.
+/// Sort key of runs: start time, then id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunPlace {
-    /// In milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub started_at: u64,
-    /// Its id.
+    /// Run id.
     pub id: String,
 }
 
 impl Run {
-    /// Its place among others.
+    /// Returns the sort key.
     pub fn place(&self) -> RunPlace {
         RunPlace {
             started_at: self.started_at,
@@ -51,45 +51,45 @@ impl Run {
     }
 }
 
-/// The place where a run was forked.
+/// Position at which a run was forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// The run it was forked from.
+    /// Id of the base run.
     pub run: String,
-    /// The last step they share.
+    /// Number of the last shared step.
     pub step: u64,
 }
 
-/// The status of a run, as far as its store was told.
+/// Stored status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunStatus {
-    /// It has begun and not ended. Where no process carries it, it waits to be resumed.
+    /// The run has started and not ended. Without an owner it waits to be resumed.
     Unfinished,
-    /// Nothing of it is under way until something comes, whether a process carries it or not.
+    /// The run has no pending work until an input arrives. It may or may not have an owner.
     Waiting(WaitingFor),
-    /// Its main thread completed.
+    /// The main thread completed.
     Completed,
-    /// Its main thread failed.
+    /// The main thread failed.
     Failed,
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
-    /// Its time was up.
+    /// The run exceeded its time limit.
     TimedOut,
 }
 
-/// The thing a run waits for.
+/// Kind of input that a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitingFor {
-    /// A person's answer.
+    /// Answer of a person.
     Interaction,
-    /// An event.
+    /// Event.
     Event,
-    /// A timer.
+    /// Timer.
     Timer,
 }
 
 impl RunStatus {
-    /// Every status, in the order of their codes.
+    /// All statuses, in the order of their stored codes.
     pub const ALL: [Self; 8] = [
         Self::Unfinished,
         Self::Waiting(WaitingFor::Interaction),
@@ -101,7 +101,7 @@ impl RunStatus {
         Self::TimedOut,
     ];
 
-    /// Nothing changes it any more.
+    /// Returns true if the run has ended.
     pub fn is_final(self) -> bool {
         match self {
             Self::Unfinished | Self::Waiting(_) => false,
@@ -121,7 +121,7 @@ impl RunStatus {
         }
     }
 
-    /// The thing it waits for.
+    /// Returns the kind of input of a waiting run.
     pub fn waiting_for(self) -> Option<WaitingFor> {
         match self {
             Self::Waiting(what) => Some(what),
@@ -141,23 +141,23 @@ impl WaitingFor {
     }
 }
 
-/// The runs that are asked for.
+/// Filter of run lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// As [`RunStatus::as_str`] says it.
+    /// Status as returned by [`RunStatus::as_str`].
     pub status: Option<String>,
-    /// Of this session.
+    /// Session id.
     pub session: Option<String>,
-    /// Of this workflow.
+    /// Workflow id.
     pub workflow: Option<String>,
-    /// Only those that have not ended.
+    /// Only runs that have not ended.
     pub live: bool,
-    /// The one that began last comes first.
+    /// Descending order of start.
     pub youngest_first: bool,
 }
 
 impl RunFilter {
-    /// Those that have not ended.
+    /// Creates a filter for runs that have not ended.
     pub fn live() -> Self {
         Self {
             live: true,
@@ -165,52 +165,52 @@ impl RunFilter {
         }
     }
 
-    /// `run` is one of those asked for.
+    /// Returns true if the filter matches a run.
     pub fn has(&self, run: &Run) -> bool {
         let is_of_workflow = self.workflow.as_ref().is_none_or(|workflow| *workflow == run.workflow);
         self.has_status(run.status) && is_of_workflow && (self.session.is_none() || self.session == run.session)
     }
 
-    /// A run of this status may be one of those asked for.
+    /// Returns true if the filter may match a run of this status.
     pub fn has_status(&self, status: RunStatus) -> bool {
         let is_asked = self.status.as_deref().is_none_or(|asked| asked == status.as_str());
         is_asked && !(self.live && status.is_final())
     }
 }
 
-/// The data that the runs of a session hand to the next.
+/// State that the runs of a session pass on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its id.
+    /// Session id.
     pub id: String,
-    /// The number of runs that have left something in it.
+    /// Number of writes.
     pub version: u64,
-    /// JSON, as the engine reads it.
+    /// State as JSON of the engine.
     pub body: String,
-    /// The contents that the body names.
+    /// Contents that the body names.
     pub contents: Vec<ContentHash>,
-    /// The run that left it.
+    /// Run of the last write.
     pub run: String,
-    /// In milliseconds since 1970.
+    /// Time of the last write in milliseconds since 1970.
     pub updated_at: u64,
 }
 
-/// A time at which a run that has left memory is to come back.
+/// Time at which a parked run is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer {
-    /// In milliseconds since 1970.
+    /// Due time in milliseconds since 1970.
     pub due: u64,
-    /// The run.
+    /// Run id.
     pub run: String,
-    /// The effect that waits.
+    /// Effect that waits for the timer.
     pub effect: String,
 }
 
-/// A run's machine as it was after a step: saves replaying what is before.
+/// State of a run's machine after a step. Shortens the replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The step.
+    /// Number of the step.
     pub step: u64,
-    /// As the machine writes itself.
+    /// State, serialized by the machine.
     pub body: String,
 }

@@ -1,9 +1,9 @@
-//! The checksum of a store's file as it was closed, kept in the lock file beside it.
+//! Checksum of the file of a closed store, written to its lock file.
 //!
-//! 1. What was closed had been looked at when it was opened, and was written by SQLite alone since. While each of its bytes is
-//!    the same, and no log is there, nothing needs to be looked at again.
-//! 2. Where anything differs (another byte, a log, a lock file of a process that was killed or of an earlier version) this says
-//!    nothing, and everything is looked at.
+//! 1. A store is checked when it is opened, and only SQLite writes it until it is closed. If the file still has that checksum, and
+//!    there is no write-ahead log, the check at the next open is skipped.
+//! 2. In any other case (a changed byte, a log, a lock file of a killed process or of an earlier version) everything is
+//!    checked.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,26 +14,26 @@ use crc32fast::Hasher;
 use crate::sqlite::codec::checksum;
 use crate::sqlite::tables::LAYOUT;
 
-/// The longest file that is read for its checksum, in bytes: looking at one takes a few times as long.
+/// Maximum size of a file for which the checksum is used, in bytes. A full check takes only a few times as long.
 const MAX_FILE: u64 = 1 << 30;
 
-/// The first word of a line that says how a store was closed.
+/// First word of the lock file of a closed store.
 pub(super) const WORD: &str = "closed";
 
-/// Bytes that are read at once.
+/// Number of bytes read at a time.
 const PIECE: usize = 1 << 20;
 
-/// A file as it was closed.
+/// State of a file at the time when the store was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed {
     bytes: u64,
     sum: u32,
-    /// The key of the next run that begins.
+    /// Key of the next run.
     pub(super) next_key: u64,
 }
 
 impl Closed {
-    /// The file as it is; none where it is too long.
+    /// Computes the checksum of a file; none if the file is too large.
     pub(super) fn of(path: &Path, next_key: u64) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
         let bytes = file.metadata()?.len();
@@ -54,20 +54,20 @@ impl Closed {
         Ok(Some(Self { bytes, sum, next_key }))
     }
 
-    /// True if the file is the same, and has no log.
+    /// Returns true if the file is unchanged and has no log.
     pub(super) fn is_still(&self, path: &Path, log: &Path) -> bool {
         let has_log = fs::metadata(log).is_ok_and(|log| log.len() > 0);
         !has_log && Self::of(path, self.next_key).is_ok_and(|found| found == Some(*self))
     }
 
-    /// A line of text.
+    /// Formats the line of the lock file.
     pub(super) fn written(&self) -> String {
         let Self { bytes, sum, next_key } = self;
         let words = format!("{WORD} {LAYOUT} {bytes} {sum} {next_key}");
         format!("{words} {}\n", checksum(&[words.as_bytes()]))
     }
 
-    /// As it was written by this version; none where it was not.
+    /// Parses the line of the lock file; none if it is malformed or from another version.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (words, _) = text.trim_end().rsplit_once(' ')?;
         let mut numbers = words.split(' ').skip(2);
@@ -112,13 +112,13 @@ mod tests {
         format!("{}.lock", path.display()).into()
     }
 
-    /// A byte of the journal's only record is another.
+    /// Changes a byte of the journal's only record.
     fn damage(path: &Path) {
         let mut bytes = fs::read(path).expect("reads");
         let text = b"on the disk";
         let at = bytes.windows(text.len()).position(|found| found == text);
         bytes[at.expect("is there")] ^= 1;
-        // In the list of what is free on the page of the first run's row, too: that is what is looked for at opening.
+        // Also changes the free list of the page with the first run's row: `quick_check` detects that.
         let row = b"run-1";
         let at = bytes
             .windows(row.len())

@@ -1,10 +1,10 @@
-//! Numbers and texts as bytes, sealed with a checksum: what every row of a store is written in.
+//! Binary encoding of numbers and texts, with a checksum: the format of all rows.
 
 use std::fmt::{self, Display};
 
 use crc32fast::Hasher;
 
-/// Why bytes are not what was written.
+/// Reason why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Short,
@@ -28,7 +28,7 @@ impl Display for Malformed {
     }
 }
 
-/// Over all parts, one after the other.
+/// Computes the checksum of the concatenated parts.
 pub(crate) fn checksum(parts: &[&[u8]]) -> u32 {
     let mut hasher = Hasher::new();
     for part in parts {
@@ -37,7 +37,7 @@ pub(crate) fn checksum(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Puts one thing after the other.
+/// Appends values to a buffer.
 pub(crate) struct Encoder(Vec<u8>);
 
 impl Encoder {
@@ -49,7 +49,7 @@ impl Encoder {
         self.0.push(byte);
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// Appends a variable-length number: seven bits a byte, the lowest first.
     pub(crate) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -67,7 +67,7 @@ impl Encoder {
         self.bytes(text.as_bytes());
     }
 
-    /// Nothing is 0, a text its length and one.
+    /// Appends an optional text: 0 for none, otherwise its length plus one, and the text.
     pub(crate) fn optional_text(&mut self, text: Option<&str>) {
         match text {
             None => self.number(0),
@@ -78,7 +78,7 @@ impl Encoder {
         }
     }
 
-    /// The bytes with the checksum over `seed` and them at the end, and the checksum.
+    /// Appends the checksum of `seed` and the bytes. Returns the bytes and the checksum.
     pub(crate) fn seal(mut self, seed: &[u8]) -> (Vec<u8>, u32) {
         let sum = checksum(&[seed, &self.0]);
         self.0.extend_from_slice(&sum.to_le_bytes());
@@ -86,11 +86,11 @@ impl Encoder {
     }
 }
 
-/// Takes one thing after the other.
+/// Reads values from a buffer.
 pub(crate) struct Decoder<'a>(&'a [u8]);
 
 impl<'a> Decoder<'a> {
-    /// Checks the seal; the checksum comes with it.
+    /// Verifies the checksum and returns it with the decoder.
     pub(crate) fn open(sealed: &'a [u8], seed: &[u8]) -> Result<(Self, u32), Malformed> {
         let (bytes, sum) = sealed.split_last_chunk().ok_or(Malformed::Short)?;
         let sum = u32::from_le_bytes(*sum);
@@ -156,7 +156,7 @@ impl<'a> Decoder<'a> {
             .map_err(|_| Malformed::Text)
     }
 
-    /// Nothing may be left.
+    /// Fails if bytes remain.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.0.is_empty() {
             Ok(())

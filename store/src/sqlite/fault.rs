@@ -1,4 +1,4 @@
-//! The errors of SQLite and of the store's rules, in one type.
+//! Errors of SQLite and of the store's rules, in one type.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::sqlite::codec::Malformed;
 
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The command is refused, or what it asked for is damaged.
+    /// The command was refused, or the data it reads is damaged.
     Refused(StoreError),
     Sql(rusqlite::Error),
 }
 
 impl Fault {
-    /// After it nobody knows what is on the disk.
+    /// Returns true if the state of the disk is unknown after this error.
     pub(super) fn is_fatal(&self) -> bool {
         let Self::Sql(error) = self else {
             return false;
@@ -57,7 +57,7 @@ fn from_sql(error: &rusqlite::Error, file: &Arc<str>) -> StoreError {
     let (file, why) = (file.clone(), in_words(error));
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Held { file, pid: None },
-        // None: a column that is not of the type that was written.
+        // No code: the type of a column differs from the type that was written.
         Some(ErrorCode::DatabaseCorrupt) | None => StoreError::Damaged { file, run: None, why },
         Some(ErrorCode::NotADatabase) => StoreError::Unreadable { file, why },
         Some(_) => StoreError::Failed { file, run: None, why },

@@ -1,5 +1,5 @@
-//! The lists that runs are found by: one a status, one a session, and one a workflow and status. They say nothing that the runs' rows do not; where they do
-//! not fit those, they are written anew.
+//! Index of runs: lists by status, by session, and by workflow and status. The index is derived data: if it
+//! does not match the rows of the runs, it is rebuilt.
 
 use rusqlite::params;
 
@@ -9,7 +9,7 @@ use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{RunRow, status_code};
 use crate::sqlite::tables::Tables;
 
-/// The entries of the lists, put together so that their order does not matter.
+/// Sum of list entries that does not depend on their order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
     entries: u64,
@@ -17,7 +17,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The entries that a run's row calls for.
+    /// Adds the entries of a run.
     pub(super) fn take(&mut self, row: &RunRow) {
         if !row.is_hidden {
             let started = started(row.run.started_at);
@@ -32,7 +32,7 @@ impl Listed {
     }
 }
 
-/// The lists that a run stands in.
+/// Returns the lists that contain a run.
 fn lists_of(run: &Run) -> impl Iterator<Item = String> {
     let session = run.session.as_deref().map(of_session);
     [of_status(run.status), of_workflow(run.status, &run.workflow)]
@@ -98,7 +98,7 @@ impl Tables {
         Ok(runs)
     }
 
-    /// Appends the first `limit` entries of a list after a place.
+    /// Appends up to `limit` entries of a list after a position.
     fn listed(
         &self,
         list: &str,
@@ -127,7 +127,7 @@ impl Tables {
         Ok(())
     }
 
-    /// A run has this row, and had that one.
+    /// Updates the lists for a changed row of a run.
     pub(super) fn list(&self, before: Option<&RunRow>, row: &RunRow) -> Result<(), Fault> {
         let lists = |row: &RunRow| -> Vec<String> {
             let shown = Some(&row.run).filter(|_| !row.is_hidden);
@@ -148,8 +148,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Compares the lists with what the runs' rows call for, and writes them anew where they differ: they are of a version
-    /// without lists, or damaged.
+    /// Compares the lists with the entries computed from the runs' rows, and rebuilds them if they differ: the store was written by
+    /// a version without lists, or is damaged.
     pub(super) fn check_lists(&self, called_for: &Listed) -> Result<(), Fault> {
         let mut kept = Listed::default();
         let mut select = self.sql.prepare("SELECT list, started, run FROM listed")?;
@@ -179,7 +179,7 @@ mod tests {
     use crate::content::Content;
     use crate::sqlite::open::open;
 
-    /// A store with runs that have ended, and ten that wait.
+    /// Creates a store with `ended` runs that have ended and ten that wait.
     fn tables(ended: u64) -> (tempfile::TempDir, Tables) {
         let folder = tempfile::tempdir().expect("a folder");
         let mut tables = open(&folder.path().join("runs.db"), None).expect("opens").tables;
@@ -200,7 +200,7 @@ mod tests {
         (folder, tables)
     }
 
-    /// The rows that SQLite looks at for the entries of a list, and those that it gives.
+    /// Returns the number of VM steps of the query on the list, and the number of runs found.
     fn looked_at(tables: &Tables, filter: &RunFilter, limit: usize) -> (i32, usize) {
         let sql = "SELECT started, run FROM listed WHERE list = ?1  ORDER BY started ASC, run ASC LIMIT ?2";
         let steps = |tables: &Tables| {

@@ -1,5 +1,5 @@
-//! The hold on a store: a lock of the operating system on a file beside it, which ends with its process. The file has the id of
-//! the process that holds it, or how the store was closed.
+//! Lock of a store: an operating system lock on a separate file, released when the process ends. The file contains the id of
+//! the process that holds the lock, or the checksum of the closed store.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};
@@ -10,19 +10,19 @@ use crate::error::StoreError;
 use crate::sqlite::closed::{self, Closed};
 use crate::sqlite::path::{beside, plain_length, read_short};
 
-/// The most bytes of a lock file.
+/// Maximum length of a lock file in bytes.
 const LONGEST: u64 = 256;
 
-/// Held until it is dropped.
+/// Lock that is released on drop.
 #[derive(Debug)]
 pub(super) struct Hold {
     file: File,
-    /// As the store was closed.
+    /// Checksum from the lock file, if the store was closed.
     pub(super) closed: Option<Closed>,
 }
 
 impl Hold {
-    /// Takes hold of the store at `store`, which errors call `file`, or says who has it.
+    /// Locks the store at `store`, which errors name as `file`.
     pub(super) fn take(store: &Path, file: &Arc<str>) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| StoreError::Failed {
             file: file.clone(),
@@ -45,7 +45,7 @@ impl Hold {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                // Where it can not be read, the store is held all the same.
+                // The process id is optional in the error.
                 let holder = read_short(lock, LONGEST).ok();
                 return Err(StoreError::Held {
                     file: file.clone(),
@@ -65,7 +65,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// The store was closed like this.
+    /// Writes the checksum of the closed store.
     pub(super) fn was_closed(&mut self, closed: &Closed) -> io::Result<()> {
         self.write(&closed.written())
     }
@@ -77,7 +77,7 @@ impl Hold {
     }
 }
 
-/// True for all that a store's process, a version before this one or a power cut may have left: the id of a process, a line of
+/// Returns true for everything that a store may have left in a lock file, also after a power cut: a process id, a line of
 /// [`Closed`], a part of either, zeros.
 fn is_lock(text: &str) -> bool {
     let text = text.trim_end_matches('\n');

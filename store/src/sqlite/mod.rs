@@ -1,7 +1,7 @@
-//! A store in one SQLite file.
+//! Store in one SQLite file.
 //!
 //! One thread has the only connection, in exclusive mode: no shared memory, no second writer. WAL with `synchronous=FULL`: a
-//! commit is answered after its sync. The log is emptied by the same connection, so that a sync that fails there is heard of.
+//! commit is answered after its sync. The same connection checkpoints the log, so that a failed sync there is detected.
 
 mod closed;
 mod codec;
@@ -35,7 +35,7 @@ use crate::store::{Removed, Store};
 
 const PAGE_SIZE: u32 = 4096;
 
-/// Runs in one file, held by this process until it is closed or dropped.
+/// Store in one file, locked by this process until it is closed or dropped.
 ///
 /// ```no_run
 /// let store = pirn_store::SqliteStore::open("runs.db")?;
@@ -47,26 +47,29 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store, or makes it. Its folder must exist. Beside the file stand `-wal`, the log, which is part of the store, and
-    /// `.lock`, which says who holds it. Everything in the file is looked at once: [`StoreError::Damaged`] where something is not
-    /// what was written. [`StoreError::Held`] where another process has it. [`StoreError::Unreadable`], before anything is created,
-    /// where the path is no regular file with one name, the file is no store, or a file beside it is not what it should be.
+    /// Opens or creates a store. The folder must exist. Two more files belong to it: `-wal`, the write-ahead log, which is part of
+    /// the store, and `.lock`, the lock. Blocks while the file is checked.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if the file differs from the written data. [`StoreError::Held`] if another process has locked the store.
+    /// [`StoreError::Unreadable`], before anything is created, if the path is not a regular file with one name, the file is not a
+    /// store, or one of the other two files is malformed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Writer::start(open::open(path.as_ref(), None)?).map(|writer| Self { writer })
     }
 
-    /// Opens the store on an SQLite VFS that was registered under this name, which sees to it that nobody else opens it.
+    /// Opens a store on a registered SQLite VFS, which must prevent other processes from opening it.
     pub fn open_on(vfs: &str, path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Writer::start(open::open(path.as_ref(), Some(vfs))?).map(|writer| Self { writer })
     }
 
-    /// Waits for every command that was given, puts everything into the one file and lets go of it. Dropping the store does the
-    /// same, but says nothing of what went wrong. Both block.
+    /// Waits for all pending commands, moves the log into the file, and releases the lock. Dropping the store does this too, but
+    /// ignores errors. Both block.
     pub fn close(self) -> Result<(), StoreError> {
         self.writer.close()
     }
 
-    /// Writes a copy of the store, as it is now, to a file that does not exist yet.
+    /// Writes a copy of the current store to a file that does not exist yet.
     pub fn back_up(&self, to: impl AsRef<Path>) -> Pending<()> {
         let to = to.as_ref().to_string_lossy().into_owned();
         self.writer.read(move |tables| {

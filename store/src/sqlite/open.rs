@@ -1,4 +1,4 @@
-//! Opening: the hold, the checks, the layout.
+//! Opening of a store: lock, checks, layout.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::sqlite::recent::Recent;
 use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables};
 use crate::sqlite::{PAGE_SIZE, wal};
 
-/// Below it a write-ahead log could be reset too early and lose a transaction.
+/// Minimum version of SQLite. In earlier versions a write-ahead log could be reset too early and lose a transaction.
 const LEAST_SQLITE: i32 = 3_051_003;
 
-/// Kibibytes of pages that are kept in memory.
+/// Size of the page cache in KiB.
 const CACHE_KIB: i32 = 16 * 1024;
 
-/// A store that is open and sound, and the hold on it.
+/// Open and checked store with its lock.
 pub(super) struct Opened {
     pub(super) tables: Tables,
-    /// After the connection in the order of dropping.
+    /// Declared after `tables`, so that the connection is dropped before the lock.
     pub(super) hold: Option<Hold>,
-    /// None on a VFS that was registered.
+    /// Identity of the files; none on a registered VFS.
     pub(super) files: Option<Files>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
     Ok(Opened { tables, hold, files })
 }
 
-/// `closed`: the file is as it was closed.
+/// Opens the connection. `closed`: the file has the checksum with which it was closed, so checks are skipped.
 fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Closed>)) -> Result<Tables, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -73,14 +73,14 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
         Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs)?,
         None => Connection::open_with_flags(path, flags)?,
     };
-    // Nothing is written behind the writer's back: it checkpoints, and hears of it when that fails.
+    // Only the writer checkpoints, so that it detects failures: not on close, and (below) not automatically.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     sql.set_prepared_statement_cache_capacity(64);
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     sql.pragma_update(None, "page_size", PAGE_SIZE)?;
-    // Of a new file: pages that are free can be given back a few at a time.
+    // For a new file: allows to return free pages to the system in small steps.
     sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    // Zeros for what is deleted from a page. Pages that are free as a whole go with `shrink`.
+    // Overwrites deleted rows with zeros in their page. Pages that become free are erased by `shrink`.
     sql.pragma_update(None, "secure_delete", "FAST")?;
     sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
     sql.pragma_update(None, "temp_store", "MEMORY")?;
@@ -92,7 +92,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
             why: why.to_owned(),
         })
     };
-    // Reads the header, with what a log has to add to it.
+    // Reads the header, including changes that are still in the log.
     let number = |name: &str| sql.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, layout) = (number("application_id")?, number("user_version")?);
     let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -137,14 +137,14 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
         tables.next_key = tables.check_rows()?;
         tables.read_recent()?;
     }
-    // Into the file with all that a process before this one left in the log. It may have died of a sync that failed, and what the
-    // system shows of the log then need not be on the disk.
+    // Moves everything that an earlier process left in the log into the file. That process may have ended because of a failed sync:
+    // then the system shows log pages that may not be on the disk.
     tables.checkpoint()?;
     tables.is_shrinking = tables.has_much_room()?;
     Ok(tables)
 }
 
-/// The journal mode. Asked for to the end: the change is made durable after its row, and an error of that comes as the next.
+/// Sets the journal mode. Steps to the end: the change is made durable after its row, and an error of that is the next result.
 fn keep_log(sql: &Connection) -> rusqlite::Result<String> {
     let mut change = sql.prepare("PRAGMA journal_mode = WAL")?;
     let mut rows = change.query([])?;
@@ -165,19 +165,19 @@ impl Tables {
         Err(StoreError::Damaged { file, run, why: found }.into())
     }
 
-    /// Number of pages in the log.
+    /// Returns the number of pages in the log.
     pub(super) fn log_pages(&self) -> Result<i64, Fault> {
         let mut ask = self.sql.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
         Ok(ask.query_row([], |row| row.get(1))?)
     }
 
-    /// Everything that is in the log goes into the file, and the log is emptied.
+    /// Moves the log into the file and truncates it.
     pub(super) fn checkpoint(&mut self) -> Result<(), Fault> {
         self.empty_log("PRAGMA wal_checkpoint(TRUNCATE)")
     }
 
-    /// The same, but the log keeps its length, and is written from its beginning again: what is written over is synced sooner than
-    /// what a file grows by.
+    /// Moves the log into the file without truncating it. Overwriting the log syncs faster than growing
+    /// a file.
     pub(super) fn begin_log_again(&mut self) -> Result<(), Fault> {
         self.empty_log("PRAGMA wal_checkpoint(RESTART)")
     }

@@ -1,7 +1,7 @@
-//! The checks of a store's path that come before a file is created or written to.
+//! Checks of a store's path before a file is created or written.
 //!
-//! A store is a regular file with one name. The same holds for the files beside it (`-wal`, `-journal`, `.lock`): a symbolic link
-//! or a second name there would have another file overwritten, and a device or a FIFO would be read without end.
+//! A store and its other files (`-wal`, `-journal`, `.lock`) must be regular files with one name. With a symbolic link
+//! or a hard link another file would be overwritten, and a device or a FIFO would be read without end.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -12,21 +12,21 @@ use crate::error::StoreError;
 use crate::sqlite::PAGE_SIZE;
 use crate::sqlite::tables::APPLICATION;
 
-/// The first bytes of every SQLite file.
+/// First bytes of an SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Bytes of a file's header, and where the number of its application stands in it.
+/// Size of the file header in bytes, and offset of the application id in it.
 const HEADER: usize = 100;
 const APPLICATION_AT: usize = 68;
 
-/// The path of a file beside the store, such as its lock.
+/// Returns the path of a file that belongs to the store, such as its lock.
 pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(store);
     name.push(suffix);
     name.into()
 }
 
-/// Resolves the path of a store and checks what is there. Creates nothing.
+/// Resolves and checks the path of a store. Creates no files.
 pub(super) fn checked(path: &Path) -> Result<PathBuf, StoreError> {
     let refused = |path: &Path, why: String| StoreError::Unreadable {
         file: path.to_string_lossy().into(),
@@ -37,8 +37,8 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(path)
 }
 
-/// Two ways to one file have one name here, and so one lock. A link to a file that does not exist yet is followed: its lock is
-/// that of the file which will be created.
+/// Canonicalizes a path: two paths of one file must use one lock. A link to a missing file is followed: its lock is
+/// that of the file that will be created.
 fn absolute(path: &Path) -> Result<PathBuf, String> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);
@@ -52,7 +52,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     let path = folder.join(name);
     match fs::metadata(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        // Links in a ring are an error here, so that the links that are followed end.
+        // A loop of links is an error here, so the recursion ends.
         Err(error) => return Err(error.to_string()),
         Ok(_) => return Ok(path),
     }
@@ -71,10 +71,10 @@ fn check(path: &Path) -> Result<(), String> {
         has_log |= log > Some(0);
     }
     let Some(length) = length else { return Ok(()) };
-    // For writing too: SQLite says of a file that is read-only that its lock failed.
+    // Also opened for writing: for a read-only file SQLite would report a failed lock.
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|error| format!("it must be readable and writable: {error}"))?;
-    // With a log the header may be that of a change which SQLite has yet to finish or to undo.
+    // With a log, SQLite may still have to complete or undo a change of the header.
     if length == 0 || has_log {
         return Ok(());
     }
@@ -88,7 +88,7 @@ fn check_header(file: File, length: u64) -> Result<(), String> {
     if !header.starts_with(MAGIC) || header.len() < HEADER {
         return Err("the file is not a database of SQLite".to_owned());
     }
-    // A store that was created and not yet filled has one page, without the number.
+    // A store that was created and not yet filled has one page without the application id.
     let is_ours = header[APPLICATION_AT..APPLICATION_AT + 4] == APPLICATION.to_be_bytes();
     if !is_ours && length > u64::from(PAGE_SIZE) {
         return Err("an SQLite file, but no store of Pirn's".to_owned());
@@ -96,7 +96,7 @@ fn check_header(file: File, length: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The length of the file at a path; none where there is no file. Refuses whatever is no regular file with one name.
+/// Returns the length of the file at a path; none if there is no file. Refuses anything but a regular file with one name.
 pub(super) fn plain_length(path: &Path) -> Result<Option<u64>, String> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -124,14 +124,14 @@ fn kind(found: &Metadata) -> &'static str {
     }
 }
 
-/// The store and its log as they were opened.
+/// Store and log as they were opened.
 pub(super) struct Files(Vec<(PathBuf, Identity)>);
 
-/// What tells a file from another one at its path.
+/// Identity of a file: device and inode.
 type Identity = (u64, u64);
 
 impl Files {
-    /// The files that are there now. Call this when SQLite has opened them.
+    /// Records the current files. Must be called after SQLite has opened them.
     pub(super) fn of(store: &Path) -> Self {
         let paths = [store.to_owned(), beside(store, "-wal")];
         let there = paths.into_iter().filter_map(|path| {
@@ -141,7 +141,7 @@ impl Files {
         Self(there.collect())
     }
 
-    /// Why nothing that is written now would be found at the next start, if so. Costs a call of the system for each file.
+    /// Returns the reason why writes would be lost: a file was removed or replaced. Costs one system call for each file.
     pub(super) fn is_gone(&self) -> Option<String> {
         let gone = self.0.iter().find(|(path, opened)| identity(path) != Some(*opened));
         gone.map(|(path, _)| format!("{} was removed or replaced while it was open", path.display()))
@@ -170,7 +170,7 @@ fn names(_: &Metadata) -> u64 {
     1
 }
 
-/// Reads at most `most` bytes of text; more is an error.
+/// Reads a text of at most `most` bytes. A longer file is an error.
 pub(super) fn read_short(file: &mut File, most: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(most + 1).read_to_string(&mut text)?;

@@ -1,4 +1,4 @@
-//! Reads, with every checksum checked.
+//! Reads. All of them verify checksums.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
 use crate::sqlite::tables::{Tables, row_of};
 
-/// The records of one run that belong to a journal: steps `after + 1` to `last` are found under `key`, those after `moved` still
-/// where they came.
+/// Part of a journal that is stored with one run: steps `after + 1` to `last` with key `key`. Steps after `moved` are still in
+/// the table `recent`.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     key: u64,
@@ -26,14 +26,14 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The place of a step that is not moved.
+    /// Returns the id in `recent` of a step that is not moved.
     fn place(&self, step: u64) -> Option<i64> {
         self.recent.get((step - self.moved - 1) as usize).copied()
     }
 }
 
 impl Tables {
-    /// The row that stands in the columns `id, body`.
+    /// Decodes a row with the columns `id, body`.
     pub(super) fn run_row(&self, found: &rusqlite::Row<'_>) -> Result<RunRow, Fault> {
         let id = found.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let bytes = found.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
@@ -74,7 +74,7 @@ impl Tables {
         Ok(records)
     }
 
-    /// The parts that make up the journal up to step `last`, the earliest first.
+    /// Returns the parts of the journal up to step `last`, earliest first.
     fn parts(&self, row: &RunRow, mut last: u64) -> Result<Vec<Part<'_>>, Fault> {
         let mut parts = Vec::new();
         let mut next = Some(row.clone());
@@ -128,7 +128,7 @@ impl Tables {
         Ok(follows)
     }
 
-    /// A journal ends where its run's row says.
+    /// Fails if the journal has a step after the last one in its run's row.
     fn nothing_after(&self, row: &RunRow) -> Result<(), Fault> {
         let mut select = self.sql.prepare_cached("SELECT 1 FROM journal WHERE id = ?1")?;
         if select.exists([row_of(row.key, row.run.steps + 1)])? {
@@ -137,7 +137,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The checksum of the record of this step of the run's journal: what the next one follows.
+    /// Returns the checksum of a step's record, which the next record includes.
     pub(super) fn checksum_at(&self, row: &RunRow, step: u64) -> Result<u32, Fault> {
         if step == row.run.steps {
             return Ok(row.head);
@@ -182,7 +182,7 @@ impl Tables {
         hashes.iter().map(read).collect()
     }
 
-    /// The content with this hash and those that it follows, the last one first.
+    /// Returns a content and its predecessors, last one first.
     pub(super) fn chain(&self, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, Fault> {
         self.know([&last].into_iter())?;
         let (mut chain, mut next) = (Vec::new(), Some(last));
@@ -193,7 +193,7 @@ impl Tables {
         Ok(chain)
     }
 
-    /// The content that one follows; none of one that is not kept, too.
+    /// Returns the predecessor of a content; none also if the content is missing.
     pub(super) fn followed(&self, hash: &ContentHash) -> Result<Option<ContentHash>, Fault> {
         let mut select = self
             .sql
@@ -264,7 +264,7 @@ impl Tables {
         Ok(value.map_err(|why| damaged(&self.file, None, name, why))?)
     }
 
-    /// Looks at every small row: a flipped bit in the name of one would otherwise show as its absence.
+    /// Verifies every small row. A changed bit in a row's key would otherwise look like a missing row.
     pub(super) fn check_rows(&self) -> Result<u64, Fault> {
         let mut select = self.sql.prepare("SELECT id, body FROM runs")?;
         let mut found = select.query([])?;

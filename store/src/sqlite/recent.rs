@@ -1,14 +1,14 @@
-//! The records that came last.
+//! Recently appended records.
 //!
-//! A run's records lie together in the table `journal`, so that reading a run is one pass over them. Put there at once, those of a
-//! commit of many runs would change a page for each run. So
+//! The table `journal` stores the records of a run next to each other, so that a run is read in one pass. Inserting there at
+//! once would change one page for each run of a commit. Therefore:
 //!
-//! 1. A commit appends its records to the table `recent`, whatever run they are of, and [`Recent`] knows where each run's are.
-//! 2. A run's row in `runs` says how many steps it had when anything else of it changed last. [`Recent`] has the row as it is now, and
-//!    makes it again from `recent` when the store is opened.
-//! 3. Before the log is emptied, the records go to `journal`, each run's to its own: no file is left with any in `recent`, unless
-//!    its log is there too.
-//! 4. What a command changes here is taken back with what it has written.
+//! 1. A commit appends its records to the table `recent`, across runs, and [`Recent`] indexes them by run.
+//! 2. A run's row in `runs` is not updated by commits that only append records. [`Recent`] contains the current row, and
+//!    rebuilds it from `recent` when the store is opened.
+//! 3. Before a checkpoint the records are moved to `journal`. So a file without its log has no records in
+//!    `recent`.
+//! 4. Changes of [`Recent`] are undone when their transaction is rolled back.
 
 use std::collections::BTreeMap;
 
@@ -20,35 +20,35 @@ use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::RunRow;
 use crate::sqlite::tables::{Tables, key_of, step_of};
 
-/// A run with records in `recent`.
+/// Run with records in `recent`.
 #[derive(Debug)]
 struct Latest {
     row: RunRow,
-    /// Its row in `runs` is the same.
+    /// The row in `runs` is equal to `row`.
     is_written: bool,
-    /// The places of its last records, up to its last step.
+    /// Ids in `recent` of the run's last records, up to its last step.
     places: Vec<i64>,
 }
 
-/// A change, as it is taken back.
+/// Undo entry of a change.
 #[derive(Debug)]
 enum Undo {
-    /// There was none of this id, or it had this row and so many places.
+    /// The run had no entry, or one with this row, this `is_written`, and this number of ids.
     Run(String, Option<Box<(RunRow, bool, usize)>>),
-    /// There were these.
+    /// All entries before they were moved.
     All(BTreeMap<String, Latest>),
 }
 
-/// See the module.
+/// Index of the table `recent`.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     runs: BTreeMap<String, Latest>,
-    /// Number of records in the table, whose places are 1 and those after it.
+    /// Number of records in the table, which have the ids from 1.
     records: i64,
     undo: Vec<Undo>,
 }
 
-/// A moment that a transaction can be taken back to.
+/// State to which changes can be undone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     undo: usize,
@@ -56,23 +56,23 @@ pub(super) struct Mark {
 }
 
 impl Recent {
-    /// The row of a run as it is now; none where that in `runs` is.
+    /// Returns the current row of a run; none if it is the one in `runs`.
     pub(super) fn row(&self, id: &str) -> Option<&RunRow> {
         self.runs.get(id).map(|latest| &latest.row)
     }
 
-    /// The places of the last records of a run, up to its last step.
+    /// Returns the ids of a run's last records, up to its last step.
     pub(super) fn places(&self, id: &str) -> &[i64] {
         self.runs.get(id).map_or(&[], |latest| &latest.places)
     }
 
-    /// A place behind the last record.
+    /// Allocates the next id.
     pub(super) fn next_place(&mut self) -> i64 {
         self.records += 1;
         self.records
     }
 
-    /// A run has this row now, and records at these places.
+    /// Sets the row of a run and adds ids of records.
     pub(super) fn set(&mut self, row: RunRow, is_written: bool, places: Vec<i64>) {
         let id = &row.run.id;
         let undo = if let Some(latest) = self.runs.get_mut(id) {
@@ -103,7 +103,7 @@ impl Recent {
         }
     }
 
-    /// Takes back what was changed since then, as the transaction was.
+    /// Undoes the changes since a mark, when their transaction is rolled back.
     pub(super) fn take_back(&mut self, to: Mark) {
         self.records = to.records;
         while self.undo.len() > to.undo {
@@ -124,14 +124,14 @@ impl Recent {
         }
     }
 
-    /// All that was written is durable.
+    /// Discards the undo entries after the transaction is durable.
     pub(super) fn committed(&mut self) {
         self.undo.clear();
     }
 }
 
 impl Tables {
-    /// Puts each record into its run's journal, as a part of the transaction that is under way.
+    /// Moves all records to the journal, in the current transaction.
     pub(super) fn move_recent(&mut self) -> Result<(), Fault> {
         if self.recent.runs.is_empty() {
             return Ok(());
@@ -141,7 +141,7 @@ impl Tables {
             .prepare_cached("SELECT run_step, body FROM recent ORDER BY run_step")?;
         let records = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let records: Vec<(i64, Vec<u8>)> = records.collect::<Result<_, _>>()?;
-        // First: what they were written on is written on again.
+        // Deleted first, so that the inserts reuse the pages.
         self.sql.prepare_cached("DELETE FROM recent")?.execute([])?;
         let mut insert = self
             .sql
@@ -159,7 +159,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The same, in a transaction of its own.
+    /// Moves all records to the journal, in a separate transaction.
     pub(super) fn empty_recent(&mut self) -> Result<(), Fault> {
         if self.recent.runs.is_empty() {
             return Ok(());
@@ -176,8 +176,8 @@ impl Tables {
         moved
     }
 
-    /// Takes the transaction back, which began then. What went wrong has been told already: where this does too, the next process
-    /// undoes it.
+    /// Rolls the transaction back. An error of the rollback is ignored: the original error is reported, and the next process
+    /// undoes the transaction.
     pub(super) fn roll_back(&mut self, to: Mark) {
         if !self.sql.is_autocommit() {
             let _undone = self.sql.execute_batch("ROLLBACK");
@@ -185,7 +185,7 @@ impl Tables {
         self.recent.take_back(to);
     }
 
-    /// Finds the records that a process before this one left.
+    /// Rebuilds the index from the records that an earlier process left.
     pub(super) fn read_recent(&mut self) -> Result<(), Fault> {
         let mut runs = self.runs_in_recent()?;
         let mut select = self.sql.prepare("SELECT id, run_step, body FROM recent ORDER BY id")?;
@@ -223,7 +223,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The runs that have records there, by key, as their rows are.
+    /// Returns the runs with records in `recent` by key, with the rows in `runs`.
     fn runs_in_recent(&self) -> Result<BTreeMap<u64, Latest>, Fault> {
         let mut select = self.sql.prepare("SELECT DISTINCT run_step >> 32 FROM recent")?;
         let keys = select.query_map([], |row| row.get::<_, i64>(0))?;

@@ -1,26 +1,26 @@
-//! A record's encoding: version, time, effect, body, checksum. That also covers the run, the step's number and the
-//! checksum of the record before, so a record says what it follows, and one that stands in another's place is found as surely as
-//! a flipped bit.
+//! Encoding of a record: version, time, effect, body, checksum. The checksum also covers the step's number and the checksum of
+//! the preceding record; the first record follows a checksum of the run's id and definition. So a record in a wrong position is
+//! detected like a changed bit.
 
 use crate::record::Record;
 use crate::sqlite::codec::{Decoder, Encoder, Malformed, checksum};
 
-/// The version of the form below.
+/// Version of the encoding.
 const VERSION: u8 = 1;
 
-/// The place of a record: its step's number, and the checksum of what it follows.
+/// Position of a record: number of its step, and checksum of the preceding record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) seq: u64,
     pub(crate) follows: u32,
 }
 
-/// The checksum that a run's first record follows.
+/// Returns the checksum that precedes a run's first record.
 pub(crate) fn root(run: &str, definition: &[u8]) -> u32 {
     checksum(&[b"run", run.as_bytes(), &[0], definition])
 }
 
-/// The record's bytes, and its checksum: what the next one follows.
+/// Encodes a record. Returns its bytes and its checksum, which the next record includes.
 pub(crate) fn encode(record: &Record, place: Place) -> (Vec<u8>, u32) {
     let mut bytes = Encoder::with_capacity(record.body.len() + 32);
     bytes.byte(VERSION);
@@ -30,7 +30,7 @@ pub(crate) fn encode(record: &Record, place: Place) -> (Vec<u8>, u32) {
     bytes.seal(&seed(place))
 }
 
-/// The record that stands at `place`, and its checksum.
+/// Decodes the record at `place`. Returns it with its checksum.
 pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<(Record, u32), Malformed> {
     let (mut decoder, sum) = Decoder::open(bytes, &seed(place))?;
     decoder.version(VERSION)?;

@@ -1,4 +1,4 @@
-//! The removal of runs, and of what goes with them.
+//! Removal of runs and of the data that only they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ impl Tables {
                 .execute([id])?;
             removed.runs += 1;
         }
-        // How many runs were forked from a run, and the hidden ones: both are few.
+        // Number of forks by base, and the hidden runs: both maps are small.
         let (mut forks, mut hidden) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
         self.each_run(|row| {
             if let Some(base) = &row.run.base {
@@ -91,9 +91,9 @@ impl Tables {
         Ok(bytes as u64)
     }
 
-    /// Removes those contents, and those that they follow, that nothing needs any more. Returns their bytes.
+    /// Deletes those of these contents, and of their predecessors, that no run or session needs. Returns the number of bytes.
     fn collect(&self, candidates: BTreeSet<ContentHash>) -> Result<u64, Fault> {
-        // The runs are looked at once for all: those contents that go unless they are named, and the ones behind them.
+        // All runs are read once: first the candidate chains are collected, then everything that is named is taken out.
         let (mut lines, mut unnamed) = (Vec::new(), BTreeSet::new());
         for hash in candidates {
             if self.has_followers(&hash, 1)? {
@@ -134,14 +134,14 @@ impl Tables {
             for hash in free {
                 let before = self.followed(hash)?;
                 bytes += self.delete_content(hash)?;
-                // Two lines may lead to one content: it goes with the second.
+                // Two chains may have a common predecessor, which is free once both are deleted: collect from there again.
                 behind.extend(before.filter(|_| line.last() == Some(hash)));
             }
         }
         Ok(bytes + if behind.is_empty() { 0 } else { self.collect(behind)? })
     }
 
-    /// True if at least so many contents follow this one.
+    /// Returns true if at least this number of contents follow a content.
     fn has_followers(&self, hash: &ContentHash, at_least: i64) -> Result<bool, Fault> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM contents WHERE follows = ?1 LIMIT ?2)";
         let found: i64 = self

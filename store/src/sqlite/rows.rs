@@ -1,5 +1,5 @@
-//! Rows as bytes. Each is sealed with a checksum that also covers what it is found by, so that one that has come under another
-//! name is noticed.
+//! Encoding of rows. The checksum of a row also covers its key, so that a row under a wrong key is
+//! detected.
 
 use crate::content::ContentHash;
 use crate::run::{Base, Run, RunStatus, Session, Snapshot, Timer};
@@ -7,20 +7,20 @@ use crate::sqlite::codec::{Decoder, Encoder, Malformed, checksum};
 
 const VERSION: u8 = 1;
 
-/// A run with what its store alone knows of it.
+/// Run with the store's internal data.
 #[derive(Clone, Debug)]
 pub(super) struct RunRow {
     pub(super) run: Run,
-    /// The number its records are found by.
+    /// Key of the run's records.
     pub(super) key: u64,
-    /// The checksum of its last record: what the next one follows.
+    /// Checksum of the last record, which the next one includes.
     pub(super) head: u32,
-    /// Removed, and still the base of others.
+    /// Removed, but still the base of other runs.
     pub(super) is_hidden: bool,
 }
 
 impl RunRow {
-    /// The step before its first own record.
+    /// Returns the number of the step before the first record that is stored with this run.
     pub(super) fn base_step(&self) -> u64 {
         self.run.base.as_ref().map_or(0, |base| base.step)
     }
@@ -114,7 +114,7 @@ pub(super) fn decode_session(id: &str, bytes: &[u8]) -> Result<Session, Malforme
     Ok(session)
 }
 
-/// `follows`: the checksum of the step's record, so that a snapshot of another journal is noticed.
+/// Encodes a snapshot. `follows` is the checksum of the step's record: a snapshot of another journal is detected.
 pub(super) fn encode_snapshot(key: u64, follows: u32, snapshot: &Snapshot) -> Vec<u8> {
     let mut to = Encoder::with_capacity(snapshot.body.len() + 32);
     to.byte(VERSION);
@@ -124,7 +124,7 @@ pub(super) fn encode_snapshot(key: u64, follows: u32, snapshot: &Snapshot) -> Ve
     to.seal(&name(b"snapshot", &key.to_string())).0
 }
 
-/// The snapshot, and the checksum of its step's record.
+/// Decodes a snapshot. Returns it with the checksum of its step's record.
 pub(super) fn decode_snapshot(key: u64, bytes: &[u8]) -> Result<(Snapshot, u32), Malformed> {
     let (mut from, _) = Decoder::open(bytes, &name(b"snapshot", &key.to_string()))?;
     from.version(VERSION)?;

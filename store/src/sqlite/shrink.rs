@@ -1,26 +1,26 @@
-//! The file after a removal: pages that are free are cut off, a few at a time, so that no commit waits for long.
+//! Shrinking of the file after a removal: free pages are cut off in small steps, so that no commit waits long.
 //!
-//! 1. What was deleted is overwritten where its page stays (`secure_delete`), and gone with the pages that are cut off.
-//! 2. Where SQLite has moved a row to another page, a copy may stay in a gap of the first: a file that is written anew has none. A
-//!    small one is when somebody waits for it to be shrunk, a large one only if that is asked for.
-//! 3. The log is emptied at last: it has the pages as they were before.
-//! 4. The writer's thread does some of it when no command waits, and between commands where some always do.
+//! 1. Deleted rows are overwritten in pages that stay (`secure_delete`), and erased with the pages that are cut off.
+//! 2. When SQLite moves a row to another page, a copy may remain in a gap of the old one. Only rewriting the file removes such
+//!    copies. An explicit `shrink` rewrites a small file, and a large one only on request.
+//! 3. The log is truncated at the end: it contains the pages as they were before.
+//! 4. The writer's thread does a part when no command waits, and between commands under load.
 
 use crate::sqlite::fault::Fault;
 use crate::sqlite::tables::Tables;
 
-/// Free pages from which on a store that is opened is shrunk: its last process may have ended in the middle.
+/// Minimum number of free pages for which an opened store is shrunk: an earlier process may have ended in the middle of it.
 const MUCH_ROOM: i64 = 256;
 
-/// Bytes of a file that is written anew when it is shrunk.
+/// Maximum size of a file that an explicit `shrink` always rewrites.
 const REWRITTEN_BYTES: u64 = 256 << 20;
 
 impl Tables {
-    /// Cuts up to `pages` free pages off the file. Returns true when none is left.
+    /// Cuts up to `pages` free pages off the file. Returns true if there are no more free pages.
     pub(super) fn shrink_some(&mut self, pages: u32) -> Result<bool, Fault> {
         let mut is_last = false;
         if self.free_pages()? == 0 {
-            // The records that came last leave free pages behind when they are moved.
+            // Moving the recent records frees their pages.
             self.empty_recent()?;
             is_last = self.free_pages()? == 0;
         }
@@ -37,8 +37,8 @@ impl Tables {
         Ok(false)
     }
 
-    /// Takes the room of what was removed off the file. Returns the bytes that it is smaller by. `rewrites`: writes a large file anew
-    /// too.
+    /// Returns the space of removed data to the system. Returns the number of bytes by which the file has shrunk. `rewrites`: also
+    /// rewrites a large file.
     pub(super) fn shrink(&mut self, pages: u32, rewrites: bool) -> Result<u64, Fault> {
         self.empty_recent()?;
         let before = self.size()?;
@@ -52,13 +52,13 @@ impl Tables {
         Ok(before.saturating_sub(self.size()?))
     }
 
-    /// Bytes of the file, with what the log has of it.
+    /// Returns the size of the file in bytes, including changes in the log.
     pub(super) fn size(&self) -> Result<u64, Fault> {
         let pages: i64 = self.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
         Ok(pages.cast_unsigned() * u64::from(super::PAGE_SIZE))
     }
 
-    /// True if a quarter of the file is free.
+    /// Returns true if a quarter of the file is free.
     pub(super) fn has_much_room(&self) -> Result<bool, Fault> {
         let free = self.free_pages()?;
         let pages: i64 = self.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! The commands on the tables.
+//! Schema, and commands on the tables.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::sqlite::recent::Recent;
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
 
-/// A journal's rows are found by the run's key and the step, side by side in one number: so a run's records lie together, and a
-/// long one may fill a page, which a table without row numbers would put on pages of its own.
+/// A journal row's id combines the run's key and the step, so that the records of a run are neighbours. A table
+/// without row ids would store long records on separate overflow pages; this one can fill a page with a record.
 const STEP_BITS: u32 = 32;
 const MAX_STEPS: u64 = u32::MAX as u64;
 const MAX_KEY: u64 = (1 << 31) - 1;
 
-/// The layout, as written in the file's `user_version`.
+/// Layout, stored as `user_version` of the file.
 pub(super) const LAYOUT: i32 = 3;
 
-/// "PIRN", in the file's header.
+/// "PIRN", the application id of the file.
 pub(super) const APPLICATION: i32 = 0x5049_524e;
 
-/// The lists, which stores of earlier versions have not.
+/// Index of runs. Created separately, because stores of earlier versions do not have it.
 pub(super) const LISTS: &str = "CREATE TABLE IF NOT EXISTS
 listed(list TEXT, started INTEGER, run TEXT, PRIMARY KEY(list, started, run)) WITHOUT ROWID;";
 
-/// The records that came last, in the order in which they came; `run_step` is their place in the journal.
+/// Recent records in the order of commits. `run_step` is the id in the journal.
 pub(super) const RECENT: &str = "
 CREATE TABLE recent(id INTEGER PRIMARY KEY, run_step INTEGER NOT NULL, body BLOB NOT NULL);";
 
@@ -46,14 +46,14 @@ CREATE TABLE sessions(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE meta(name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// The tables of an open store.
+/// Connection and in-memory state of an open store.
 pub(super) struct Tables {
     pub(super) sql: Connection,
     pub(super) file: Arc<str>,
-    /// The key of the next run that begins.
+    /// Key of the next run.
     pub(super) next_key: u64,
     pub(super) recent: Recent,
-    /// Something was removed, and the file still has its pages.
+    /// Data was removed, and the file still has its pages.
     pub(super) is_shrinking: bool,
 }
 
@@ -78,7 +78,7 @@ impl Tables {
         })
     }
 
-    /// The row of this id, hidden or not.
+    /// Returns the row with this id, hidden or not.
     pub(super) fn row(&self, id: &str) -> Result<Option<RunRow>, Fault> {
         if let Some(row) = self.recent.row(id) {
             return Ok(Some(row.clone()));
@@ -98,7 +98,7 @@ impl Tables {
         row.ok_or_else(|| no_run(id).into())
     }
 
-    /// The row that this one was forked from.
+    /// Returns the row of the base.
     pub(super) fn base_of(&self, row: &RunRow) -> Result<Option<RunRow>, Fault> {
         let Some(base) = &row.run.base else {
             return Ok(None);
@@ -140,7 +140,7 @@ impl Tables {
         if let Some(status) = commit.status {
             row.run.status = status;
         }
-        // Steps alone are seen from the records.
+        // Commits that only append records do not update the row: it is rebuilt from the records (see `recent`).
         let is_written = is_new || changes || !commit.names.is_empty();
         if is_written {
             let sql = if is_new {
@@ -212,7 +212,7 @@ impl Tables {
         })
     }
 
-    /// The places of its records.
+    /// Appends the commit's records. Returns their ids in `recent`.
     fn append(&mut self, row: &mut RunRow, commit: &Commit) -> Result<Vec<i64>, Fault> {
         if row.run.steps + commit.records.len() as u64 > MAX_STEPS {
             return Err(StoreError::TooLarge {
@@ -247,7 +247,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Each of these is kept.
+    /// Fails unless all these contents are stored.
     pub(super) fn know<'a>(&self, mut hashes: impl Iterator<Item = &'a ContentHash>) -> Result<(), Fault> {
         let mut select = self.sql.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?;
         hashes.try_for_each(|hash| {

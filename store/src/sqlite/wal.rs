@@ -1,9 +1,9 @@
-//! A look at the write-ahead log before SQLite reads it.
+//! Check of the write-ahead log before SQLite reads it.
 //!
-//! SQLite takes the log up to the first frame whose checksum is wrong for its end: right after a power cut, where the last
-//! transaction may be torn, but a flipped bit in the middle would take every later transaction away without a word. A
-//! transaction is synced before the next one is written, so a bad frame with a whole frame behind it, of a later transaction, is
-//! damage. Only the last transaction's can not be told from one that was never acknowledged.
+//! SQLite ends the log at the first frame with a wrong checksum. That is right after a power cut, where the last
+//! transaction may be torn, but a changed bit in the middle would silently discard every later transaction. A
+//! transaction is synced before the next one is written. So a bad frame that is followed by a valid frame of a later transaction is
+//! damage. Only damage in the last transaction cannot be distinguished from an unacknowledged write.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -16,8 +16,8 @@ const FRAME_HEADER: usize = 24;
 const FRAME: usize = FRAME_HEADER + PAGE_SIZE as usize;
 const MAGIC: u32 = 0x377f_0682;
 
-/// Why the log can not be trusted, if so. A log that is not there, or empty, is fine. Takes memory for a frame, however long the
-/// log is.
+/// Returns the reason why the log is damaged, if it is. A missing or empty log is valid. Needs memory for one frame only, however
+/// long the log is.
 pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
     let mut log = match File::open(path) {
         Ok(log) => log,
@@ -35,7 +35,7 @@ pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
     if is_whole {
         damaged = damaged_frame(header, Frames::of(&mut log)?, big_endian)?;
     } else {
-        // The order of bytes may be what is damaged.
+        // The byte order is part of the damaged header: try both.
         for big_endian in [false, true] {
             if damaged.is_none() && has_whole_frame(header, Frames::of(&mut log)?, big_endian)? {
                 damaged = Some(0);
@@ -52,7 +52,7 @@ pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
     }))
 }
 
-/// The frames of a log, one after the other.
+/// Iterator over the frames of a log.
 struct Frames<'a> {
     log: BufReader<&'a mut File>,
     frame: Vec<u8>,
@@ -65,14 +65,14 @@ impl<'a> Frames<'a> {
         Ok(Self { log, frame })
     }
 
-    /// None where no whole one is left.
+    /// Returns the next frame; none if no complete frame remains.
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let is_read = is_read(&mut self.log, &mut self.frame)?;
         Ok(is_read.then_some(&self.frame))
     }
 }
 
-/// False where fewer bytes are left than fit.
+/// Fills a buffer. Returns false at the end of the file.
 fn is_read(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(into) {
         Ok(()) => Ok(true),
@@ -81,10 +81,10 @@ fn is_read(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// The first frame that is not what was written, though a later transaction is.
+/// Returns the number of the first bad frame that is followed by a valid frame of a later transaction.
 fn damaged_frame(header: &[u8], mut frames: Frames<'_>, big_endian: bool) -> io::Result<Option<usize>> {
     let mut before = stored(header, 24);
-    // The first frame that is not whole, and whether its transaction has ended since.
+    // First bad frame, and whether its transaction has ended since.
     let mut bad: Option<(usize, bool)> = None;
     let mut number = 0;
     while let Some(frame) = frames.next()? {
@@ -114,7 +114,7 @@ fn has_whole_frame(header: &[u8], mut frames: Frames<'_>, big_endian: bool) -> i
     Ok(false)
 }
 
-/// The checksum that a frame should have.
+/// Computes the checksum that a frame should have.
 fn follows(before: (u32, u32), frame: &[u8], big_endian: bool) -> (u32, u32) {
     sum(&frame[FRAME_HEADER..], sum(&frame[..8], before, big_endian), big_endian)
 }
@@ -129,7 +129,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
         .fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-/// SQLite's checksum of a log, going on from `sum`.
+/// Continues SQLite's log checksum from `sum`.
 fn sum(bytes: &[u8], sum: (u32, u32), big_endian: bool) -> (u32, u32) {
     bytes.chunks_exact(8).fold(sum, |(mut first, mut second), chunk| {
         let read = |at| {

@@ -1,5 +1,5 @@
-//! One thread does everything to the file. While a commit is being made durable, what comes waits, and goes into the next one
-//! together: the sync that is under way is the only thing that anybody waits for.
+//! Writer thread of the store. While one transaction is synced, new commands queue up and form the next transaction (group
+//! commit): a command waits for at most two syncs, not for one sync of each command before it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use crate::sqlite::open::Opened;
 use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
 
-/// At most so many commands are made durable at once.
+/// Maximum number of writes in one transaction.
 const MAX_BATCH: usize = 1024;
 
-/// The log is emptied when it has at least so many pages (4 MiB): it grows by as much again while its records are moved.
+/// Number of log pages (4 MiB) from which the log is checkpointed. Moving the recent records doubles it.
 const CHECKPOINT_PAGES: i64 = 1024;
 
-/// Free pages that are cut off the file right after a removal (1 MiB).
+/// Number of free pages that are cut off right after a removal (1 MiB).
 const SHRUNK_AFTER_REMOVAL: u32 = 256;
 
-/// Those that are cut off at once when no command waits, and between commands where some always do.
+/// Number of pages cut off at a time when no command waits, and between commands under load.
 pub(super) const SHRUNK_AT_ONCE: u32 = 32;
 const SHRUNK_BETWEEN: u32 = 8;
 
-/// Some of them are cut off after so many transactions.
+/// Number of transactions after which pages are cut off under load.
 const TRANSACTIONS_BETWEEN: u32 = 8;
 
-/// A command for the thread.
+/// Command for the thread.
 enum Command {
     Write(Box<dyn Job>),
     Read(Box<dyn Job>),
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// Something to do, and somebody to tell. Both are told apart, because nothing is told before it is durable.
+/// Work with a reply. The two are separate, because a reply is sent after the work is durable.
 trait Job: Send {
-    /// Again where what it had done was taken back.
+    /// Executes the work. Called again after a rollback.
     fn run(&mut self, tables: &mut Tables) -> Result<(), Fault>;
     fn tell(self: Box<Self>, outcome: Result<(), StoreError>);
 }
@@ -63,13 +63,13 @@ impl<T: Send, F: FnMut(&mut Tables) -> Result<T, Fault> + Send> Job for Work<T, 
     fn tell(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { value, to, .. } = *self;
         if let Some(answer) = outcome.map(|()| value).transpose() {
-            // Nobody waits for it any more: that takes nothing back.
+            // The caller may have dropped its future; the command stays executed.
             let _gone = to.send(answer);
         }
     }
 }
 
-/// The way to the thread.
+/// Handle of the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     commands: Sender<Command>,
@@ -133,7 +133,7 @@ impl Writer {
             value: None,
             to,
         };
-        // Where the thread is gone the answer's sender is dropped with the command.
+        // If the thread has ended, the command and the sender of its answer are dropped.
         let _sent = self.commands.send(command(Box::new(job)));
         let gone = self.gone();
         Box::pin(async move { answer.await.unwrap_or(Err(gone)) })
@@ -146,7 +146,7 @@ impl Writer {
         }
     }
 
-    /// Waits for what was sent before, empties the log and lets go of the file.
+    /// Waits for earlier commands, checkpoints the log and releases the file.
     pub(super) fn close(mut self) -> Result<(), StoreError> {
         let (to, answer) = oneshot::channel();
         let _sent = self.commands.send(Command::Close(to));
@@ -157,7 +157,7 @@ impl Writer {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // It contains no panic of ours; should it die of one, whoever waits has been told by a dropped sender.
+            // The result is ignored: after a panic, waiting callers get an error because their senders were dropped.
             let _ended = thread.join();
         }
     }
@@ -218,13 +218,13 @@ struct Thread {
     tables: Tables,
     files: Option<Files>,
     meter: Arc<StoreMeter>,
-    /// The first failure after which nobody knows what is on the disk.
+    /// First failure after which the state of the disk is unknown.
     stopped: Option<StoreError>,
     transactions: u32,
 }
 
 impl Thread {
-    /// The next command. While none waits, the file is shrunk where something was removed.
+    /// Returns the next command. Shrinks the file after a removal while no command waits.
     fn next(&mut self, waiting: &Receiver<Command>) -> Option<Command> {
         while self.tables.is_shrinking && self.stopped.is_none() {
             match waiting.try_recv() {
@@ -236,7 +236,7 @@ impl Thread {
         waiting.recv().ok()
     }
 
-    /// Right after a removal: what fits into one go is done when the next command is taken.
+    /// Shrinks right after a removal, so that a small removal is complete before the next command.
     fn begin_to_shrink(&mut self) {
         let goes = SHRUNK_AFTER_REMOVAL / SHRUNK_AT_ONCE;
         for _ in 0..goes {
@@ -250,7 +250,7 @@ impl Thread {
         match self.tables.shrink_some(pages) {
             Ok(_) => self.checkpoint_if_due(),
             Err(fault) => {
-                // A full disk, say: the next removal begins it again.
+                // For example a full disk. The next removal starts the shrinking again.
                 self.tables.is_shrinking = false;
                 drop(self.failed(fault));
             }
@@ -276,12 +276,13 @@ impl Thread {
         let mut refused = Vec::with_capacity(jobs.len());
         let mut jobs = jobs;
         let (before, was_shrinking) = (self.tables.recent.mark(), self.tables.is_shrinking);
-        // After the commit: a file that goes later takes what was durable with it, and nothing can be said of that.
+        // Files are checked after the commit. A file that is replaced later takes durable writes with it: the check cannot
+        // prevent that.
         let written = self.transaction(&mut jobs, &mut refused);
         match written.and_then(|()| self.in_place()) {
             Ok(()) => {
                 self.tables.recent.committed();
-                // Before anybody is told: who was answered finds the write counted.
+                // Counted before the answers are sent: a caller that has its answer sees the write in the figures.
                 let kept = refused.iter().filter(|refused| refused.is_none()).count();
                 self.meter.durable(kept as u64);
                 for (job, refused) in jobs.into_iter().zip(refused) {
@@ -305,7 +306,7 @@ impl Thread {
         }
     }
 
-    /// Does all of them in one transaction. What `refused` gets is a job's own fault; what is returned is everybody's.
+    /// Executes all jobs in one transaction. `refused` receives the errors of single jobs; an error of the transaction is returned.
     fn transaction(&mut self, jobs: &mut [Box<dyn Job>], refused: &mut Vec<Option<StoreError>>) -> Result<(), Fault> {
         if self.none_is_refused(jobs)? {
             refused.resize_with(jobs.len(), || None);
@@ -314,7 +315,8 @@ impl Thread {
         self.one_by_one(jobs, refused)
     }
 
-    /// Savepoints cost more than most jobs, and few are refused: they are done without, and all taken back where one is.
+    /// Executes the jobs without savepoints, and rolls all of them back if one is refused: savepoints cost more than most jobs, and
+    /// refusals are rare.
     fn none_is_refused(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
         let (before, next_key) = (self.tables.recent.mark(), self.tables.next_key);
         self.execute("BEGIN IMMEDIATE")?;
@@ -334,7 +336,7 @@ impl Thread {
         Ok(true)
     }
 
-    /// Each under a savepoint of its own.
+    /// Executes each job under a savepoint.
     fn one_by_one(&mut self, jobs: &mut [Box<dyn Job>], refused: &mut Vec<Option<StoreError>>) -> Result<(), Fault> {
         self.execute("BEGIN IMMEDIATE")?;
         for job in jobs.iter_mut() {
@@ -366,17 +368,17 @@ impl Thread {
         let emptied = match self.tables.log_pages() {
             Ok(pages) if pages < CHECKPOINT_PAGES => Ok(()),
             Ok(pages) if pages < 2 * CHECKPOINT_PAGES => self.tables.begin_log_again(),
-            // One that grew at once: it gives its room back.
+            // A single transaction grew the log: truncate it.
             Ok(_) => self.tables.checkpoint(),
             Err(fault) => Err(fault),
         };
-        // What was answered is safe in the log. A full disk may be so for a while; anything else ends the writing.
+        // Answered writes are safe in the log. A full disk may be temporary; a fatal error stops the store.
         if let Err(fault) = emptied {
             drop(self.failed(fault));
         }
     }
 
-    /// Refuses what was written to files that nobody will find again.
+    /// Refuses writes to files that were removed or replaced.
     fn in_place(&mut self) -> Result<(), Fault> {
         let Some(why) = self.files.as_ref().and_then(Files::is_gone) else {
             return Ok(());
@@ -394,7 +396,7 @@ impl Thread {
         }
     }
 
-    /// Says it, and stops where it must.
+    /// Converts an error, and stops the store if it is fatal.
     fn failed(&mut self, fault: Fault) -> StoreError {
         let is_fatal = fault.is_fatal();
         let error = fault.told(&self.tables.file);
@@ -414,10 +416,10 @@ impl Thread {
         let Tables {
             sql, file, next_key, ..
         } = self.tables;
-        // Before the file is opened again: its locks would end with that.
+        // Closed before the file is opened again: closing that descriptor would release SQLite's POSIX locks.
         drop(sql);
         if let Some(hold) = hold {
-            // Where it can not be written down, the store is looked at when it is opened.
+            // Without the checksum, the next open checks the store.
             let closed = Closed::of(Path::new(&*file), next_key);
             let _written = closed.and_then(|closed| closed.map_or(Ok(()), |closed| hold.was_closed(&closed)));
         }
