@@ -1,16 +1,16 @@
-//! The backlog of an arbiter's event bus, and the runs that wait until it is short.
+//! Backpressure on runs while the queue of an arbiter's event bus is long.
 //!
-//! A run's turn raises events faster than the bus, which has its own turn among those of all runs, delivers them. So what waits for
-//! the bus is bounded by admission:
+//! A turn of a run can raise events faster than the bus delivers them, because the bus has only one turn among those of all runs.
+//! The queue of the bus is therefore bounded by admission:
 //!
-//! | messages that wait for the bus | a run that starts | a run that has more to do |
+//! | messages in the queue of the bus | a run that starts | a run that has more to do |
 //! |---|---|---|
 //! | fewer than [`STARTS`] | starts | has its turn |
 //! | fewer than [`TURNS`] | waits | has its turn |
 //! | more | waits | waits |
 //!
-//! Runs that wait have their turns in the order in which they came, one after another, until there are [`STARTS`] again. What a run is
-//! told meanwhile is put into its queue. The bus waits for no run, so nothing waits for ever.
+//! Waiting runs are served in FIFO order, until the queue has [`STARTS`] messages again. Their inputs are queued. The bus never
+//! waits for a run, so there is no deadlock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,28 +23,28 @@ use crate::protocol::bus::BusMsg;
 use crate::protocol::mailbox::{Depth, PutOff};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 
-/// Messages that wait for the bus: from here on no run starts.
+/// Queue length from which no run starts.
 const STARTS: usize = 512;
 
-/// Messages that wait for the bus: from here on no run has a turn.
+/// Queue length from which no run has a turn.
 const TURNS: usize = 1_024;
 
-/// Runs that have their turns before other tasks of the arbiter have theirs.
+/// Maximum number of runs that are served before other tasks of the arbiter have their turn.
 const AT_ONCE: usize = 16;
 
-/// A run that waits.
+/// A waiting run.
 enum Waits {
     Start(Arc<SupervisorHandle>),
     Turn(Weak<dyn PutOff>),
 }
 
-/// See the module.
+/// Waiting runs of an arbiter; see the module.
 pub(crate) struct Backlog {
     bus: Depth<BusMsg>,
     waiting: RefCell<VecDeque<Waits>>,
-    /// A task gives those that wait their turns.
+    /// A task that serves the waiting runs exists.
     is_served: Cell<bool>,
-    /// That task's, while it waits for the bus.
+    /// Waker of that task while it waits for the bus.
     asleep: RefCell<Option<Waker>>,
 }
 
@@ -58,22 +58,22 @@ impl Backlog {
         }
     }
 
-    /// True if a run is not to start now.
+    /// True if no run may start now.
     pub(crate) fn holds_starts(&self) -> bool {
         self.bus.waiting() >= STARTS
     }
 
-    /// True if no run is to have a turn now.
+    /// True if no run may have a turn now.
     pub(crate) fn holds_turns(&self) -> bool {
         self.bus.waiting() >= TURNS
     }
 
-    /// A run is told to begin when the backlog is short.
+    /// Starts a run once the queue is short.
     pub(crate) fn start_later(self: &Rc<Self>, run: &Arc<SupervisorHandle>, host: &Host) {
         self.put(Waits::Start(Arc::clone(run)), host);
     }
 
-    /// A run has its turn when the backlog is short.
+    /// Gives a run a turn once the queue is short.
     pub(crate) fn turn_later(self: &Rc<Self>, run: Weak<dyn PutOff>, host: &Host) {
         self.put(Waits::Turn(run), host);
     }
@@ -90,7 +90,7 @@ impl Backlog {
         );
     }
 
-    /// Gives turns while the backlog is short.
+    /// Serves waiting runs as long as the queue is short.
     fn serve(&self, waker: &Waker) -> Poll<()> {
         for _ in 0..AT_ONCE {
             if self.holds_starts() {
@@ -115,14 +115,14 @@ impl Backlog {
         Poll::Pending
     }
 
-    /// The bus has handled a message.
+    /// Called after the bus has handled a message.
     pub(crate) fn shrinks(&self) {
         if self.asleep.borrow().is_some() && !self.holds_starts() {
             self.wake();
         }
     }
 
-    /// The bus is gone: nothing waits for it any more.
+    /// Releases all waiting runs, because the bus is gone.
     pub(crate) fn wake(&self) {
         if let Some(asleep) = self.asleep.take() {
             asleep.wake();

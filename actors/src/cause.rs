@@ -1,12 +1,12 @@
-//! The number of triggers between a run's own steps and what the host's code does just now.
+//! The trigger depth and the idempotency key of the host code that is currently running.
 //!
-//! A function that a trigger calls can raise an event, through a `RunHandle`, that calls it again. What it raises is one
-//! link further down the chain than what it was called for, so the chain has its end. Nobody hands a
-//! depth to such code and nobody has to: while it is called, and while its future is polled, the depth is the thread's.
-//! Work it does in a task or thread of its own is not attributed to it.
+//! A function called by a trigger can raise an event (through a `RunHandle`) that fires the trigger again. Such an event gets the
+//! caller's depth plus one, so that the depth limit ends the chain. The depth is stored in a thread-local while the function is
+//! called and while its future is polled; callers need not pass it. Work that a function moves to another task or thread is not
+//! tracked.
 //!
-//! The effect that such code carries out is known in the same way: its id is the idempotency key of whatever the code asks of
-//! others, the same in every attempt and every process.
+//! The current effect is tracked in the same way. Its id is the idempotency key for requests to other services, equal in every
+//! attempt and every process.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -23,10 +23,10 @@ thread_local! {
     static EFFECT: RefCell<Option<EffectName>> = const { RefCell::new(None) };
 }
 
-/// Names an effect.
+/// Identifies an effect.
 #[derive(Clone)]
 pub(crate) enum EffectName {
-    /// One that a thread awaits.
+    /// An effect that a thread awaits.
     Thread {
         run_id: Arc<str>,
         thread: ThreadNo,
@@ -45,30 +45,31 @@ impl EffectName {
     }
 }
 
-/// The idempotency key of the effect that the caller carries out: `RUN.THREAD.EFFECT`, or `RUN.tCALL` of a trigger's call in a
-/// durable run; the same in every attempt and every process. None outside of a run's model, tool or async function, and of what
-/// triggers call in a durable run.
+/// Returns the idempotency key of the effect that the caller executes: `RUN.THREAD.EFFECT`, or `RUN.tCALL` for a trigger's call
+/// in a durable run. Equal in every attempt and every process.
+///
+/// None outside of a model, tool or async function of a run, and outside of trigger calls in durable runs.
 pub fn idempotency_key() -> Option<String> {
     EFFECT.with_borrow(|effect| effect.as_ref().map(EffectName::key))
 }
 
-/// The number of triggers between the run's own steps and the caller; 0 where none called it.
+/// Returns the number of triggers between the run's own steps and the caller. 0 if no trigger called it.
 pub fn trigger_depth() -> u32 {
     DEPTH.get()
 }
 
-/// Calls code of the host that `depth` triggers brought about.
+/// Calls host code at a trigger depth.
 pub(crate) fn with_trigger_depth<T>(depth: u32, call: impl FnOnce() -> T) -> T {
     let _before = Before(DEPTH.replace(depth));
     call()
 }
 
-/// The same for code that carries an effect out.
+/// Calls host code that executes an effect, at a trigger depth.
 pub(crate) fn call_of<T>(depth: u32, mut effect: Option<EffectName>, call: impl FnOnce() -> T) -> T {
     with_effect(&mut effect, || with_trigger_depth(depth, call))
 }
 
-/// Work of the host that `depth` triggers brought about, and that carries an effect out; none: it has none.
+/// Creates a future of host code at a trigger depth. If `effect` is given, the future executes that effect.
 pub(crate) fn work_of<T: 'static>(
     depth: u32,
     mut effect: Option<EffectName>,
@@ -78,9 +79,9 @@ pub(crate) fn work_of<T: 'static>(
     Box::pin(Caused { depth, effect, work })
 }
 
-/// Calls code of the host that carries an effect out.
+/// Calls host code that executes an effect.
 fn with_effect<T>(effect: &mut Option<EffectName>, call: impl FnOnce() -> T) -> T {
-    /// Puts the names back, also where the call panics.
+    /// Restores the outer effect, also if the call panics.
     struct Back<'a>(&'a mut Option<EffectName>);
     impl Drop for Back<'_> {
         fn drop(&mut self) {
@@ -92,7 +93,7 @@ fn with_effect<T>(effect: &mut Option<EffectName>, call: impl FnOnce() -> T) -> 
     call()
 }
 
-/// Puts the depth back, also where the call panics.
+/// Restores the outer depth, also if the call panics.
 struct Before(u32);
 
 impl Drop for Before {

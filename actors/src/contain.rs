@@ -192,7 +192,7 @@ where
     }
 }
 
-/// The first panic is the one to tell.
+/// Records a panic in the exit. The first panic is the one that is reported.
 fn with_panic(exit: Exit, payload: Box<dyn Any + Send>) -> Exit {
     let message = panic_message(payload);
     match exit {

@@ -1,4 +1,4 @@
-//! The conversations' actor: each conversation is a machine in its run's; nothing is under way for any of them.
+//! The actor of a run's conversations. Each conversation is a machine within the run's machine and has no pending work.
 
 use pirn_core::run::{Message, ThreadNo, ToConversation};
 
@@ -7,7 +7,7 @@ use crate::turn::Turn;
 pub(crate) struct ConversationActor;
 
 impl ConversationActor {
-    /// Takes a message for the conversation that belongs to `owner`.
+    /// Handles a message for the conversation of `owner`.
     #[allow(clippy::unused_self)] // as every actor
     pub(crate) fn handle(&mut self, owner: ThreadNo, message: ToConversation, turn: &mut Turn<'_>) {
         turn.step(Message::Conversation(owner, message));

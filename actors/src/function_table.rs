@@ -1,4 +1,4 @@
-//! The inline functions that triggers call.
+//! Inline functions called by triggers.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,8 +13,8 @@ use crate::follow_up::depth_after;
 use crate::input::{Caller, Shown};
 use crate::ports::InlineFunction;
 
-/// Functions that triggers have called: each is looked up by its name when a trigger first fires, and is the trigger's tag
-/// from then on.
+/// Functions that triggers have called. Each is looked up by name at the first firing; later firings use an index, the trigger's
+/// tag.
 #[derive(Default)]
 pub(crate) struct FunctionTable {
     functions: Vec<Arc<InlineFunction>>,
@@ -23,7 +23,7 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
-    /// The tag of a trigger that calls this function.
+    /// Returns the tag of a function, adding it if necessary.
     pub(crate) fn tag(&mut self, name: &str, function: &Arc<InlineFunction>) -> u32 {
         if let Some(tag) = self.tags.get(name) {
             return *tag;
@@ -34,7 +34,7 @@ impl FunctionTable {
         tag
     }
 
-    /// Calls the function that tags the trigger; none where none does.
+    /// Calls the function of a trigger's tag. None if the trigger has no tag.
     pub(crate) fn call(
         &mut self,
         triggers: &TriggerMachine,

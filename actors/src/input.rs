@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::call_context::CallContext;
 
-/// The input of a function called in place: JSON, made when it is first looked at, once. Many functions never
-/// look; what a JOIN leaves behind, and the event of a trigger, would be many texts for nobody.
+/// The input of an inline function: JSON that is built on first access, once. Many functions ignore their input, and a JOIN's
+/// result or a trigger's event would be expensive to convert for nothing.
 ///
 /// ```
 /// # use pirn_actors::ports::Input;
@@ -27,7 +27,7 @@ pub struct Input<'a> {
     caller: Option<&'a Caller<'a>>,
 }
 
-/// Says where a function is called from, when it asks.
+/// Returns the origin of a call. Evaluated on access only.
 pub(crate) type Caller<'a> = dyn Fn() -> CallContext + Sync + 'a;
 
 enum Source<'a> {
@@ -40,7 +40,7 @@ enum Source<'a> {
     },
 }
 
-/// Looks up what a trigger's definition says its function is to get.
+/// Returns the parameters of a trigger's definition.
 pub(crate) type Parameters<'a> = dyn Fn() -> Option<&'a Map<String, Value>> + Sync + 'a;
 
 impl<'a> Input<'a> {
@@ -48,7 +48,7 @@ impl<'a> Input<'a> {
         Self { source, caller: None }
     }
 
-    /// For a function that may ask where it is called from.
+    /// Adds the origin of the call.
     pub(crate) fn called_from(self, caller: &'a Caller<'a>) -> Self {
         Self {
             caller: Some(caller),
@@ -56,13 +56,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The run, the thread and the node that the function is called from, and what the run's caller said of it; empty where it is
-    /// called by no engine. It is made when it is asked for.
+    /// Returns the run, thread and node of the call, with the metadata of the run's caller. Built on access. Empty outside of an
+    /// engine.
     pub fn context(&self) -> CallContext {
         self.caller.map_or_else(CallContext::default, |caller| caller())
     }
 
-    /// The JSON, which others may see too.
+    /// Returns the JSON. Shared with other users of the input.
     pub fn value(&self) -> &Value {
         match self.source {
             Source::Value(value) => value,
@@ -75,7 +75,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The JSON, for the caller alone.
+    /// Returns a copy of the JSON.
     #[allow(clippy::should_implement_trait)] // as a `Value` behind a reference has it: what is cloned is the JSON
     #[must_use]
     pub fn clone(&self) -> Value {
@@ -130,17 +130,17 @@ impl Serialize for Input<'_> {
     }
 }
 
-/// The input of a CUSTOM action's function, `{event, parameters}`: one object for one call after another.
+/// The input of a CUSTOM action's function, `{event, parameters}`. One JSON object is reused for consecutive calls.
 #[derive(Default)]
 pub(crate) struct Shown {
-    /// For the call that is under way, once it has looked.
+    /// Object of the current call, once accessed.
     now: OnceLock<Value>,
-    /// The object of an earlier one; its place is taken.
+    /// Object of an earlier call, whose allocation is reused.
     before: Mutex<Value>,
 }
 
 impl Shown {
-    /// For the next call.
+    /// Returns the input of the next call.
     pub(crate) fn next<'a>(&'a mut self, event: &'a Event, parameters: &'a Parameters<'a>) -> Input<'a> {
         if let Some(before) = self.now.take() {
             *self.before.get_mut().unwrap_or_else(PoisonError::into_inner) = before;
@@ -165,7 +165,7 @@ impl Shown {
     }
 }
 
-/// The input of a CUSTOM action's async function.
+/// Returns the input of a CUSTOM action's async function.
 pub(crate) fn firing_value(event: &Event, parameters: &Map<String, Value>) -> Value {
     let mut shown = Value::Null;
     show(event, parameters, &mut shown);
@@ -180,7 +180,7 @@ fn show(event: &Event, parameters: &Map<String, Value>, shown: &mut Value) {
         for (name, value) in input {
             match name.as_str() {
                 "event" => event.show_in(value),
-                // Those of most triggers are the same, mostly none.
+                // Consecutive calls mostly have equal parameters, and mostly none.
                 _ if value.as_object() == Some(parameters) => {}
                 _ => *value = Value::Object(parameters.clone()),
             }
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// An event with a field that counts how often it is made.
+    /// An event with a field that counts its conversions to JSON.
     fn event(sequence: u64, made: &Arc<AtomicU32>) -> Event {
         let counted = Arc::clone(made);
         let output = Output::later(1, move || json!(counted.fetch_add(1, Ordering::Relaxed)));

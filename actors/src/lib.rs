@@ -1,8 +1,8 @@
-//! The actors that carry Pirn's machines, and the port they stand on.
+//! The actors that run Pirn's machines, and the host interface that they use.
 //!
-//! Machines (in `pirn-core`) decide; what lives here only carries messages and effects. An actor is started
-//! with [`contain::start_contained`] and asks its [`host::Host`] for time, timers and tasks; nothing here asks
-//! actix or tokio directly.
+//! The machines (in `pirn-core`) make all decisions; this crate transfers messages and executes effects. Actors are started with
+//! [`contain::start_contained`] and use their [`host::Host`] for time, timers and tasks. Only the host
+//! implementations use tokio's runtime and timers directly.
 
 mod acknowledgements;
 pub mod answer;

@@ -6,8 +6,8 @@
 //!    through [`LocalInbox::deliver`]. Both append to the queue and then serve it.
 //! 2. External messages enter through the run's one address ([`SupervisorMsg`]); the run's own timers enter through
 //!    [`LocalInbox::deliver`]. Both append to the queue and then serve it.
-//! 4. External inputs are journaled. Effects that follow from an input are held back until its journal record is durable. Without
-//!    a journal they run at once.
+//! 4. The external inputs of a durable run are journaled. Effects that follow from an input are held back until its journal
+//!    record is durable. In other runs effects are executed at once.
 //! 5. After [`AT_ONCE`] messages the run yields to the other tasks of the arbiter. Messages that arrived in between are handled
 //!    in the next turn.
 //! 6. While the backlog of the event bus is long, a run neither starts nor has a turn ([`Backlog`](crate::backlog::Backlog)).

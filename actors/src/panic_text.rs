@@ -2,8 +2,7 @@
 
 use std::any::Any;
 
-/// The text of a panic. A payload that is no text is leaked: its destructor is as little to be trusted as the
-/// code that threw it.
+/// Returns the text of a panic. A payload of another type is leaked, because its destructor may panic too.
 pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<&'static str>() {
         Ok(text) => (*text).to_owned(),

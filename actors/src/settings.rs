@@ -1,4 +1,4 @@
-//! The configuration that a kept run goes by, on its way into the record: see [`Settings`].
+//! The recorded configuration of a durable run, see [`Settings`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use pirn_core::message::Part;
 use pirn_core::run::{Setting, Settings};
 use serde_json::json;
 
-/// Those of one run. Shared with its tokenizers, which may count on any thread.
+/// Configuration of one run. Shared with its tokenizers, which may count on any thread.
 #[derive(Clone, Default)]
 pub(crate) struct SharedSettings(Arc<Mutex<Settings>>);
 
@@ -16,7 +16,7 @@ impl SharedSettings {
         Self(Arc::new(Mutex::new(settings)))
     }
 
-    /// A tokenizer or a profile that panicked has left nothing half done.
+    /// Locks the configuration. Poisoning is ignored: a panic of a tokenizer or profile leaves no partial change.
     pub(crate) fn get(&self) -> MutexGuard<'_, Settings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -29,7 +29,7 @@ impl SharedSettings {
         std::mem::take(&mut *self.get())
     }
 
-    /// A tokenizer whose counts are recorded.
+    /// Wraps a tokenizer so that its counts are recorded.
     pub(crate) fn tokenizer(&self, name: Arc<str>, inner: Arc<dyn Tokenizer>) -> Arc<dyn Tokenizer> {
         Arc::new(RecordedTokenizer {
             name,
@@ -39,7 +39,7 @@ impl SharedSettings {
     }
 }
 
-/// Counts as `inner`, or as was recorded.
+/// A tokenizer that returns recorded counts, and records those of `inner`.
 struct RecordedTokenizer {
     name: Arc<str>,
     inner: Arc<dyn Tokenizer>,
@@ -59,14 +59,14 @@ impl Tokenizer for RecordedTokenizer {
 
     fn count(&self, text: &str) -> u64 {
         if *self.name == *Estimator::NAME {
-            // The same everywhere: it need not be recorded.
+            // The estimator is deterministic, so its counts need not be recorded.
             return Estimator.count(text);
         }
         self.counted(text, || self.inner.count(text))
     }
 
     fn count_media(&self, part: &Part) -> u64 {
-        // By the rule of its profile's provider.
+        // The provider of the profile determines the count.
         self.counted(&json!(part).to_string(), || self.inner.count_media(part))
     }
 }

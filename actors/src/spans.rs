@@ -1,13 +1,13 @@
-//! Spans for logs: a line that is logged while a run is at work says for which thread and node.
+//! Tracing spans, so that log lines name the thread and node of the run.
 //!
 //! | span | fields | entered while |
 //! |---|---|---|
-//! | `run` | `run_id`, `workflow_id` | the run handles something that is no thread's |
+//! | `run` | `run_id`, `workflow_id` | the run handles a message for no thread |
 //! | `thread` | `thread_id`, `workflow_id`, `path_id` of a branch or an item | the thread handles a message |
-//! | `node` | `node_id`, `awaits` | a model, a tool, a function that takes its time or a script works for it |
+//! | `node` | `node_id`, `awaits` | a model, tool, asynchronous function or script works for the node |
 //!
-//! A node's span stands in its thread's, that in the one of the thread that started it, and the main thread's in the run's.
-//! Interest in them is asked for once a run; where there is none, no span is made.
+//! Spans are nested: node, thread, the thread that started it, up to the main thread and the run. Interest is checked once per
+//! run; without it no spans are created.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ use crate::host::Label;
 /// The spans of a run.
 pub(crate) struct Spans {
     run: Span,
-    /// By thread; none once it has ended.
+    /// Spans by thread; none for an ended thread.
     threads: RefCell<BTreeMap<ThreadNo, Option<Span>>>,
 }
 
 impl Spans {
-    /// Those of a run, where somebody wants them.
+    /// Creates the spans of a run. None if no tracing subscriber is interested.
     pub(crate) fn of(run_id: &str, workflow_id: &str) -> Option<Box<Self>> {
         let run = info_span!(parent: None, "run", run_id, workflow_id);
         (!run.is_disabled()).then(|| {
@@ -38,7 +38,7 @@ impl Spans {
         })
     }
 
-    /// Enters the span of a thread, or the run's.
+    /// Enters the span of a thread, or of the run.
     pub(crate) fn enter(&self, thread: Option<ThreadNo>, machine: &RunMachine) -> EnteredSpan {
         match thread {
             Some(thread) => self.thread(thread, machine).entered(),
@@ -46,12 +46,12 @@ impl Spans {
         }
     }
 
-    /// A thread has ended: nothing more happens in its span.
+    /// Drops the span of an ended thread.
     pub(crate) fn ended(&self, thread: ThreadNo) {
         self.threads.borrow_mut().insert(thread, None);
     }
 
-    /// Work for a node, in the node's span.
+    /// Instruments work for a node with the node's span.
     pub(crate) fn work(
         &self,
         label: Label<'_>,
@@ -61,7 +61,7 @@ impl Spans {
         Box::pin(work.instrument(self.node(label, machine)))
     }
 
-    /// The span of what works for a node.
+    /// Creates the span of work for a node.
     pub(crate) fn node(&self, label: Label<'_>, machine: &RunMachine) -> Span {
         let thread = self.thread(label.thread, machine);
         info_span!(parent: &thread, "node", node_id = label.node, awaits = label.awaits.as_str())

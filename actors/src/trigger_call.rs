@@ -1,7 +1,7 @@
-//! Calls of what triggers call: functions and the notification hook.
+//! Calls made by triggers: functions and the notification hook.
 //!
-//! The matcher makes them where it stands. A run that is kept makes its own, as effects that begin when what they follow from
-//! is durable.
+//! The matcher makes them inline, except for a durable run: that one makes them itself, as effects that start once the inputs
+//! before them are durable.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ use crate::ports::{Function, Input, Ports, WorkFunction};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::turn::Turn;
 
-/// Calls of a kept run that take their time; dropping one stops it.
+/// Asynchronous calls of a durable run. Dropping one cancels it.
 #[derive(Default)]
 pub(crate) struct UnderWay(BTreeMap<CallNo, WorkHandle>);
 
@@ -37,7 +37,7 @@ impl UnderWay {
     }
 }
 
-/// Makes a call of a kept run; the handle of one that takes its time.
+/// Starts a call of a durable run. Returns the handle of an asynchronous call.
 pub(crate) fn begin(call: CallNo, what: &TriggerCall, turn: &mut Turn<'_>) -> Option<WorkHandle> {
     let run = turn.run;
     let effect = || {
@@ -76,7 +76,7 @@ pub(crate) fn begin(call: CallNo, what: &TriggerCall, turn: &mut Turn<'_>) -> Op
     None
 }
 
-/// Tells the engine's hook.
+/// Calls the engine's notification hook.
 pub(crate) fn notify(
     ports: &Ports,
     event: &Event,
@@ -88,7 +88,7 @@ pub(crate) fn notify(
     catch_unwind(AssertUnwindSafe(notify)).map_err(|_| failed("whoever is told of notifications panicked"))
 }
 
-/// An async function under way.
+/// Starts an async function.
 pub(crate) fn work(
     function: &Arc<WorkFunction>,
     event: &Event,
@@ -100,7 +100,7 @@ pub(crate) fn work(
     work_of(depth_after(event), effect, || function(input, context))
 }
 
-/// The place that the function of a trigger is called from: the thread that raised the event.
+/// Origin of a trigger's function call: the thread that raised the event.
 pub(crate) fn context_of(event: &Event) -> CallContext {
     CallContext {
         run_id: Arc::clone(&event.run_id),
@@ -110,7 +110,7 @@ pub(crate) fn context_of(event: &Event) -> CallContext {
     }
 }
 
-/// Why a trigger did not do its action, where that is no text's fault.
+/// Error for an action that failed for a reason other than its text.
 pub(crate) fn failed(message: impl Into<String>) -> RunError {
     RunError::new(RunErrorCode::NodeFailed, message)
 }

@@ -384,7 +384,7 @@ impl TriggerMatcherActor {
 
     /// Starts the action of a firing that does not involve the thread. The event's run records it if it can.
     ///
-    /// An ended run without a journal cannot record it, and the action starts anyway. A durable run does not end before its
+    /// An ended run that is not durable cannot record it, and the action starts anyway. A durable run does not end before its
     /// triggers have acted, so a missing one continues in another process, which repeats the match.
     fn start_alone(&self, watcher: Watcher, firing: Firing) {
         let event = Arc::clone(&firing.event);

@@ -1,4 +1,4 @@
-//! The turn of an actor of a run: all that it may do while it handles a message.
+//! The context of an actor of a run while it handles a message.
 
 use std::rc::{Rc, Weak};
 
@@ -8,9 +8,9 @@ use pirn_core::run::{Effect, Message, RunMachine};
 use crate::run_context::RunContext;
 use crate::world::RunWorld;
 
-/// The queue of a run, for what comes from its own arbiter.
+/// The queue of a run, for messages from its own arbiter.
 pub(crate) trait LocalInbox {
-    /// Puts a message at the end of the queue, and serves that.
+    /// Appends a message to the queue, and serves the queue.
     fn deliver(&self, message: Message);
 }
 
@@ -30,7 +30,8 @@ impl Turn<'_> {
         self.machine.step(self.now, message, &mut world, self.effects);
     }
 
-    /// Calls back on this arbiter with a message, unless the run has ended by then.
+    /// Returns a callback that delivers a message, unless the run has ended. The weak reference keeps timers from extending the
+    /// run's lifetime.
     pub(crate) fn later(&self, message: impl FnOnce() -> Message + 'static) -> impl FnOnce() + 'static {
         let inbox = Weak::clone(self.inbox);
         move || {

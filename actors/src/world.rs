@@ -1,4 +1,4 @@
-//! The world of a run's machine, also of one that is rebuilt.
+//! The environment of a run's machine, for live and replayed runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::in_place::InPlace;
 use crate::run_context::RunContext;
 use crate::settings::SharedSettings;
 
-/// The world that a run's machine asks in place.
+/// The environment that a run's machine queries inline.
 pub(crate) struct RunWorld<'a> {
     run_id: &'a Arc<str>,
     metadata: Option<&'a Arc<Map<String, Value>>>,
     in_place: &'a InPlace,
     listening: Listening,
-    /// The configuration that it goes by, where that is recorded.
+    /// Recorded configuration of a durable run.
     settings: Option<&'a SharedSettings>,
-    /// Hears what becomes of the run, where it is there and wants to.
+    /// Receives observations. None during a replay.
     observer: Option<&'a Host>,
 }
 
 impl<'a> RunWorld<'a> {
-    /// That of a run which its actors carry.
+    /// The environment of a live run.
     pub(crate) fn of(run: &'a RunContext) -> Self {
         Self {
             run_id: &run.run_id,
@@ -41,7 +41,7 @@ impl<'a> RunWorld<'a> {
         }
     }
 
-    /// That of a run which is rebuilt.
+    /// The environment of a replay.
     pub(crate) fn rebuilding(
         run_id: &'a Arc<str>,
         metadata: Option<&'a Arc<Map<String, Value>>>,
@@ -58,7 +58,7 @@ impl<'a> RunWorld<'a> {
         }
     }
 
-    /// Others listen from now on.
+    /// Sets the current listeners.
     pub(crate) fn listen(&mut self, listening: Listening) {
         self.listening = listening;
     }
@@ -70,7 +70,7 @@ impl<'a> RunWorld<'a> {
     }
 }
 
-/// The place that a thread calls something from.
+/// Origin of a call by a thread.
 pub(crate) fn context_of(
     run_id: &Arc<str>,
     thread: &ThreadMachine,
@@ -97,7 +97,7 @@ impl World for RunWorld<'_> {
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         let ask = || self.in_place.token_limit(graph);
         match self.settings {
-            // No profile limits a workflow that calls no model.
+            // Profiles have no effect on a workflow without model calls, so its limit is not recorded.
             Some(settings) if graph.calls_models() => settings.get().token_limit(&graph.workflow_id, ask),
             Some(_) | None => ask(),
         }

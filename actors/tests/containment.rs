@@ -1,4 +1,4 @@
-//! An actor may panic anywhere: the process lives, the others go on, and the end is told exactly once.
+//! A panic anywhere in an actor ends only that actor, and its exit is reported exactly once.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use actix::{Actor, ActorContext, Addr, Context, Handler, Message, Running};
 use pirn_actors::contain::{Exit, start_contained};
 use pirn_actors::host::{Host, HostConfig, HostRuntime, SimulatedHost};
 
-/// The places an actor breaks at. Several may break at once.
+/// Where an actor panics; several may be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Breaks {
     started: bool,
@@ -88,7 +88,7 @@ impl Handler<Stop> for Fragile {
     }
 }
 
-/// The calls and exits that a test hears of one actor.
+/// Calls and exits recorded for one actor.
 struct Heard {
     calls: Receiver<&'static str>,
     exits: Receiver<Exit>,
@@ -118,7 +118,7 @@ fn panicked(place: &str) -> Exit {
     }
 }
 
-/// Every place, what the actor is asked until it is gone, and what is told of its end.
+/// Each combination of panics, with the expected calls and the reported exit.
 fn cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
     let whole = vec!["started", "handler", "stopping", "stopped", "drop"];
     vec![
@@ -211,7 +211,7 @@ fn a_panic_anywhere_ends_only_its_actor_on_an_arbiter() {
     assert_eq!(runtime.stop(10_000).tasks_left, 0);
 }
 
-/// The calls and the exit of an actor that never stopped by itself, when its host goes.
+/// Expected calls and exit of a running actor whose host is dropped.
 fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
     let farewell = vec!["started", "stopping", "stopped", "drop"];
     vec![
@@ -319,7 +319,7 @@ fn one_arbiter() -> HostRuntime {
     .expect("threads")
 }
 
-/// Runs `job` on the arbiter and hands back its result.
+/// Runs `job` on the arbiter and returns its result.
 fn on<T: Send + 'static>(runtime: &HostRuntime, job: impl FnOnce(&Host) -> T + Send + 'static) -> T {
     let (told, heard) = mpsc::channel();
     runtime

@@ -1,4 +1,5 @@
-//! Starting and stopping leaves nothing behind. Alone in its binary: it counts the process's threads.
+//! Starting and stopping a runtime leaks neither threads nor descriptors. In a separate binary, because the test counts those of
+//! the whole process.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +9,7 @@ use pirn_actors::host::{HostConfig, HostRuntime};
 
 #[test]
 fn two_hundred_runtimes_leave_no_thread_and_no_descriptor() {
-    // What tokio sets up once a process (its signal pipe, where some crate turns signals on) is no leak.
+    // tokio's one-time setup per process (for example its signal pipe) is not a leak.
     HostRuntime::start(HostConfig::default()).expect("threads").stop(0);
     let before = (threads(), descriptors());
     for round in 0..200_u32 {
@@ -38,7 +39,7 @@ fn two_hundred_runtimes_leave_no_thread_and_no_descriptor() {
             _ => assert_eq!(futures::executor::block_on(runtime.stop_async(0)).arbiters_stuck, 0),
         }
     }
-    // A joined thread may stay in the kernel's list for a moment.
+    // A joined thread may remain in the kernel's list for a moment.
     let is_back = (0..1_000_000).any(|_| {
         std::thread::yield_now();
         (threads(), descriptors()) == before

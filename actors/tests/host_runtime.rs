@@ -1,4 +1,4 @@
-//! Real threads: they start and stop anywhere, again and again, and what was asked of them is done or reported.
+//! Hosts on real threads: repeated starts and stops from any context, and completion or report of all work.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use pirn_actors::answer::{Answer, Lost};
 use pirn_actors::contain::{Exit, start_contained};
 use pirn_actors::host::{ArbiterLease, HostConfig, HostRuntime, HostStopped};
 
-/// Long enough for anything that should happen; a test that runs into it fails.
+/// Timeout of a test in milliseconds, far above the expected duration.
 const GRACE: u64 = 60_000;
 
 fn start(arbiters: usize) -> HostRuntime {
@@ -21,7 +21,7 @@ fn start(arbiters: usize) -> HostRuntime {
     .expect("threads")
 }
 
-/// An answer, and where it is heard.
+/// A reply slot and its receiver.
 fn answer<T: Send + 'static>() -> (Answer<T>, Receiver<Result<T, Lost>>) {
     let (told, heard) = mpsc::channel();
     (Answer::new(move |result| told.send(result).unwrap_or(())), heard)
@@ -120,7 +120,7 @@ fn a_panicking_job_timer_or_work_harms_nobody_else() {
     assert_eq!(runtime.stop(GRACE).tasks_left, 0);
 }
 
-/// A timer that fired: between which times it fell due, and when it fired.
+/// A timer that fired: the range of its deadline, and when it fired.
 struct Fired {
     earliest: u64,
     latest: u64,
@@ -134,7 +134,7 @@ fn ten_thousand_timers_fire_in_order_and_never_early() {
     runtime
         .run_on(0, move |host| {
             for number in 0..10_000_u64 {
-                // Out of order, so that later timers push in front of the one the driver sleeps for.
+                // Decreasing deadlines, so that later timers precede the one for which the driver sleeps.
                 let wait = (10_000 - number) % 20;
                 let latest = Rc::new(Cell::new(0));
                 let earliest = host.now() + wait;
@@ -144,7 +144,7 @@ fn ten_thousand_timers_fire_in_order_and_never_early() {
                     told.send(Fired { earliest, latest, now }).expect("heard");
                 })
                 .detach();
-                // The thread may have been held up on the way: the deadline lies between the two looks.
+                // The thread may be preempted between the calls, so the deadline lies between the two readings of the clock.
                 latest.set(host.now() + wait + 1);
                 drop(host.after(None, wait, || panic!("a cancelled timer fired")));
             }
@@ -184,7 +184,7 @@ fn work_runs_off_the_arbiter_on_the_runtime_that_was_given() {
             host.work(
                 None,
                 Box::pin(async move {
-                    // The embedding runtime has no timers of its own here.
+                    // The embedding runtime has no timers here.
                     let before = clock.now();
                     clock.sleep(2).await;
                     let name = std::thread::current().name().map(str::to_owned);
@@ -232,7 +232,7 @@ fn a_stop_waits_for_tasks_and_work_within_its_grace() {
                 None,
                 Box::pin(async move {
                     gate.await.expect("opened");
-                    // A task's end starts work, and the work's end a timer's wait: nothing of it is cut off.
+                    // The task starts work during the stop, and the work waits for a timer: all of it must complete.
                     let clock = inner.work_clock();
                     inner
                         .work(
@@ -290,7 +290,7 @@ fn a_stop_without_grace_drops_and_reports_what_is_left() {
         })
         .expect("running");
     ready.wait();
-    // Behind the job above, so that its task is alive.
+    // Queued behind the job above, so that its task is alive.
     let (given, heard) = answer();
     runtime.run_on(0, |_| given.give(())).expect("running");
     assert_eq!(heard.recv(), Ok(Ok(())));
@@ -385,7 +385,7 @@ fn a_thread_that_blocks_is_reported_and_left_behind() {
     runtime
         .run_on(0, move |_| {
             given.give(());
-            // Until the test ends.
+            // Blocks until the end of the test.
             assert!(gate.recv().is_err());
         })
         .expect("running");

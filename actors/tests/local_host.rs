@@ -1,14 +1,14 @@
-//! Actors on a thread that is not theirs: an actix arbiter's, or any with local tasks.
+//! Actors on threads of other programs: an actix arbiter, or any thread with local tasks.
 
 use std::sync::mpsc;
 
 use actix_rt::{Arbiter, System, SystemRunner};
 use pirn_actors::host::{HostConfig, HostRuntime, HostStopped, NotLocalContext, StopReport};
 
-/// Long enough for anything that should happen; a test that runs into it fails.
+/// Timeout of a test in milliseconds, far above the expected duration.
 const GRACE: u64 = 60_000;
 
-/// A runtime that an arbiter carries, and what that one needs.
+/// A runtime on an arbiter, with the system and arbiter that must stay alive.
 fn on_an_arbiter() -> (SystemRunner, Arbiter, HostRuntime) {
     let system = System::new();
     let arbiter = Arbiter::new();

@@ -1,5 +1,5 @@
-//! The trigger matcher can be gone: it died. No trigger fires then; but no run waits for one, none fails by it, and whoever
-//! listens to a run hears of its end.
+//! Loss of the trigger matcher by a panic: triggers stop firing, runs complete as without triggers, and subscribers receive the
+//! end of a run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{ModelReply, Outcome, ScriptLogs, ToolResult};
 use serde_json::{Value, json};
 
-/// A workflow whose trigger would hold its thread at every node.
+/// A workflow with a trigger that would hold its thread at every node.
 const BUNDLE: &str = r#"{"workflows": [
     {"id": "main",
      "nodes": [{"id": "start", "type": "START"}, {"id": "a", "type": "CODE", "config": {"function": "f"}},
@@ -148,7 +148,8 @@ impl Drop for Listener {
     }
 }
 
-/// Panics where it is asked for the truth, and once more where it is dropped after that: nobody contains the second one.
+/// An evaluator that panics when it evaluates a condition, and again when it is dropped. The second panic is not contained by the
+/// matcher and ends it.
 struct Touchy(Rc<RefCell<bool>>);
 
 impl Drop for Touchy {

@@ -1,4 +1,4 @@
-//! The simulated host: virtual time, an order named by a seed, real work from outside, and deadlocks named.
+//! The simulated host: virtual time, reproducible orders, external work and deadlock detection.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -70,7 +70,7 @@ fn a_dropped_timer_never_fires_even_if_it_was_due() {
         move || fired.borrow_mut().push(what)
     };
     let second = Rc::new(RefCell::new(None));
-    // Both are due at one moment; the first takes the second back.
+    // Both timers are due at once; the first cancels the second.
     let take_back = {
         let (second, noted) = (Rc::clone(&second), note("first"));
         move || {
@@ -156,13 +156,13 @@ fn external_work_is_waited_for_and_holds_the_clock() {
     host.external(
         None,
         Box::pin(async move {
-            // The gate opens only once the executor has begun to wait for it.
+            // The gate opens only after the executor has started to wait.
             gate.recv().expect("released");
             answer.send(std::thread::current().id()).expect("heard");
         }),
     )
     .detach();
-    // A timer a day away must not be jumped to while the outside works.
+    // The clock must not jump to this timer while external work is in flight.
     host.after(None, 86_400_000, || ()).detach();
     host.spawn(
         None,
@@ -179,7 +179,7 @@ fn external_work_is_waited_for_and_holds_the_clock() {
 fn external_work_that_ends_at_any_moment_is_heard() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
-    // It ends while the executor looks whether anything is ready, whether the outside works, or begins to wait.
+    // The delay varies, so that the work ends at different steps of the executor: before, between and after its checks.
     for round in 0..20_000_u32 {
         let (answer, answered) = oneshot::channel();
         let meeting = Arc::new(Barrier::new(2));
@@ -300,7 +300,7 @@ fn a_task_that_spawns_while_its_host_goes_hangs_nothing() {
     assert_eq!(*dropped.borrow(), 1);
 }
 
-/// A player hits the ball back until it is worn out, and writes every hit into the one trace.
+/// Returns the ball until its hits are used up, and records every hit in a shared trace.
 struct Player {
     number: u32,
     partner: Option<Addr<Player>>,
@@ -342,7 +342,7 @@ impl Handler<Ball> for Player {
             (Some(partner), Some(hits_left)) => partner.do_send(Ball { hits_left }),
             (None, Some(hits_left)) => ctx.address().do_send(Ball { hits_left }),
             (_, None) => {
-                // The last hit ends both: the partner loses its last address.
+                // Ends both players: the partner loses its last address.
                 self.partner = None;
                 ctx.stop();
             }
@@ -350,7 +350,7 @@ impl Handler<Ball> for Player {
     }
 }
 
-/// Lets `players` (an even number) play in pairs. Gives the order of all hits, and the schedule's fingerprint.
+/// Runs `players` (an even number) in pairs. Returns the order of all hits, and the schedule's fingerprint.
 fn play(seed: Option<u64>, players: u32, hits: u32) -> (Vec<u32>, u64) {
     let simulated = SimulatedHost::new(seed);
     let host = simulated.host();
@@ -394,7 +394,7 @@ fn ten_thousand_actors_play_the_same_game_for_the_same_seed() {
         in_order == play(None, 10_000, 8),
         "first come, first served gave two orders"
     );
-    // Everybody was queued at the start, and finds the ball in the mailbox when its turn comes.
+    // All players were queued at the start, and have the ball in their mailbox at their first turn.
     assert!(
         in_order.0[..10_000].iter().copied().eq(0..10_000),
         "first come, first served"

@@ -1,4 +1,4 @@
-//! The runs of an engine that are known, which any thread may read without a hop.
+//! The running runs of an engine, readable from any thread without a message.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use pirn_sync::Registry;
 
 use crate::protocol::supervisor::SupervisorHandle;
 
-/// The supervisors by run id. No reference into the map leaves this file.
+/// Run handles by run id. References into the map are never returned, because a held one would block writers of its shard.
 #[derive(Default)]
 pub(super) struct Runs(DashMap<Arc<str>, Arc<SupervisorHandle>, RandomState>);
 
 impl Runs {
-    /// The supervisor of a run.
+    /// Returns the handle of a run.
     pub(super) fn find(&self, run_id: &str) -> Option<Arc<SupervisorHandle>> {
         self.0.get(run_id).map(|run| run.value().clone())
     }
 
-    /// Makes a run known, unless one of its id is.
+    /// Adds a run. Returns false if its id is in use.
     pub(super) fn claim(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) -> bool {
         match self.0.entry(Arc::clone(run_id)) {
             Entry::Occupied(_) => false,
@@ -29,12 +29,12 @@ impl Runs {
         }
     }
 
-    /// Forgets a run; a later one of its id stays.
+    /// Removes a run. A later run with this id stays.
     pub(super) fn forget(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) {
         self.0.remove_if(run_id, |_, known| Arc::ptr_eq(known, run));
     }
 
-    /// Number of messages that wait for any of them.
+    /// Number of messages in the mailboxes of all runs.
     pub(super) fn waiting(&self) -> u64 {
         self.0.iter().map(|run| u64::from(run.value().waiting())).sum()
     }

@@ -1,4 +1,5 @@
-//! The schedules of an engine: each a task on the first arbiter, which carries its [`ScheduleMachine`] by that arbiter's clock.
+//! The schedules of an engine. Each is a task on the first arbiter, which drives its [`ScheduleMachine`] with that arbiter's
+//! clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +20,15 @@ use crate::ports::{Begun, ScheduleMemory};
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 
-/// A clock on the wall may be set, and a machine may sleep: a schedule looks at it this often, milliseconds.
+/// Maximum time between two looks at the clock, in milliseconds. A long timer would miss changes of the wall clock and suspends
+/// of the computer.
 const LOOKS_EVERY: Millis = 60_000;
 
-/// The schedules that are there.
+/// The active schedules.
 #[derive(Default)]
 pub(super) struct Schedules(Mutex<BTreeMap<(Owner, String), Known>>);
 
-/// A schedule, as its engine knows it. Dropping it stops the schedule.
+/// Handle of a schedule. Dropping it stops the schedule.
 struct Known {
     definition: Arc<TriggerDefinition>,
     enabled: bool,
@@ -42,7 +44,7 @@ impl Drop for Known {
 
 impl Known {
     fn tell(&self, message: ToSchedule) {
-        // One whose thread is gone hears nothing.
+        // The send fails if the schedule's thread has ended.
         drop(self.mail.unbounded_send(message));
     }
 }
@@ -51,14 +53,14 @@ impl Known {
 enum ToSchedule {
     Begin(Option<Kept>),
     Input(Input),
-    /// The run of this time may start, unless an earlier process has begun it.
+    /// Starts the run of this time, unless an earlier process started it.
     Start {
         due: Millis,
         begun: Begun,
     },
-    /// The states of these runs, which earlier processes have begun; the input that waits for that.
+    /// States of the runs that earlier processes started, and the input that waited for them.
     Looked(Vec<(Millis, Begun)>, Input),
-    /// Nothing more is asked of it.
+    /// Stops the schedule.
     Stop,
 }
 
@@ -67,14 +69,14 @@ impl Schedules {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts no more runs.
+    /// Stops all schedules.
     pub(super) fn stop(&self) {
         self.lock().clear();
     }
 }
 
 impl EngineShared {
-    /// The schedules of a workflow are those of `triggers` from now on. One that is as it was goes on.
+    /// Replaces the schedules of a workflow by those of `triggers`. An unchanged schedule continues.
     pub(super) fn schedules_of(self: &Arc<Self>, owner: &Owner, triggers: &[TriggerDefinition]) {
         let wanted = || triggers.iter().filter(|trigger| trigger.schedule.is_some());
         let mut known = self.schedules.lock();
@@ -86,10 +88,10 @@ impl EngineShared {
         }
     }
 
-    /// Adds a schedule that stands outside of a workflow.
+    /// Adds a schedule that belongs to no workflow.
     ///
     /// # Errors
-    /// One with its id is there, or it has no times.
+    /// Fails if the id is in use, or if the schedule is invalid.
     pub fn add_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) -> Result<(), String> {
         let schedule = trigger.schedule.as_ref().ok_or("it has no schedule")?;
         Times::read(&schedule.cron, &schedule.timezone).map_err(|faults| {
@@ -105,7 +107,7 @@ impl EngineShared {
         Ok(())
     }
 
-    /// The same in the place of one with its id; whatever else has its id is no schedule any more.
+    /// Adds a schedule, replacing one with this id. A trigger without times only removes the old schedule.
     pub(super) fn replace_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) {
         let mut known = self.schedules.lock();
         let key = (Owner::Engine, trigger.id.clone());
@@ -116,7 +118,7 @@ impl EngineShared {
         self.begin_schedule(&mut known, &Owner::Engine, trigger);
     }
 
-    /// Enables or disables a schedule: whether that changed anything; none where there is no such schedule.
+    /// Enables or disables a schedule. Returns whether its state changed; none if there is no such schedule.
     pub fn enable_schedule(&self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
         let mut known = self.schedules.lock();
         let known = known.get_mut(&(owner.clone(), id.to_owned()))?;
@@ -127,7 +129,7 @@ impl EngineShared {
         Some(changed)
     }
 
-    /// The schedules of an owner, by id.
+    /// Returns the states of an owner's schedules, ordered by id.
     pub fn schedules(&self, owner: &Owner) -> Vec<TriggerState> {
         let known = self.schedules.lock();
         let own = known.iter().filter(|((of, _), _)| of == owner);
@@ -148,7 +150,7 @@ impl EngineShared {
         let Some(memory) = self.ports.schedules.clone() else {
             return;
         };
-        // One that nobody checked may have none.
+        // A definition that was not validated may have no times.
         let Some((schedule, times)) = times_of(trigger) else {
             return;
         };
@@ -192,14 +194,14 @@ impl EngineShared {
     }
 }
 
-/// The times of a SCHEDULE trigger.
+/// Returns the schedule of a SCHEDULE trigger, with its times.
 fn times_of(trigger: &TriggerDefinition) -> Option<(ScheduleDefinition, Times)> {
     let schedule = trigger.schedule.clone()?;
     let times = Times::read(&schedule.cron, &schedule.timezone).ok()?;
     Some((schedule, times))
 }
 
-/// One schedule.
+/// The task of one schedule.
 struct Carried {
     machine: ScheduleMachine,
     times: Times,
@@ -207,12 +209,12 @@ struct Carried {
     engine: Arc<dyn EngineHandle>,
     memory: Arc<dyn ScheduleMemory>,
     trigger: Arc<TriggerDefinition>,
-    /// Names it in the store and in its runs.
+    /// Name of the schedule in the store and in its run ids.
     name: String,
     fired: Arc<AtomicU64>,
     mail: UnboundedSender<ToSchedule>,
     timer: Option<TimerHandle>,
-    /// The times whose runs earlier processes have begun, as far as they are under way.
+    /// Times of unfinished runs that earlier processes started.
     before: BTreeSet<Millis>,
 }
 
@@ -227,12 +229,12 @@ impl Carried {
                     self.fired.store(started, Ordering::Relaxed);
                     self.step(Input::Begin(kept));
                 }
-                // Nobody says when a run ends that an earlier process has begun: it is looked at before the next decision.
+                // No callback reports the end of a run of an earlier process, so the store is queried before the next decision.
                 ToSchedule::Input(input @ Input::Elapsed { .. }) if !self.before.is_empty() => self.look(input),
                 ToSchedule::Input(input) => self.step(input),
                 ToSchedule::Start { due, begun } => match begun {
                     Begun::No => self.start(due),
-                    // Whoever goes on with the runs of the store goes on with it.
+                    // The run is resumed together with the other runs of the store.
                     Begun::Here | Begun::Somewhere => drop(self.before.insert(due)),
                     Begun::Ended => self.step(Input::Ended { due }),
                 },
@@ -258,7 +260,7 @@ impl Carried {
     fn looked(&mut self, due: Millis, begun: Begun) {
         let is_over = match begun {
             Begun::Somewhere => false,
-            // One that nobody has resumed by now holds up nothing.
+            // A run that has not been resumed yet does not delay the schedule.
             Begun::Here => !self.engine.carries_run(&self.run_id(due)),
             Begun::No | Begun::Ended => true,
         };
@@ -278,7 +280,7 @@ impl Carried {
                     let mail = self.mail.clone();
                     let after = at.saturating_sub(now).min(LOOKS_EVERY);
                     self.timer = Some(self.host.after(None, after, move || {
-                        // It may have been stopped.
+                        // The schedule may have been stopped.
                         drop(mail.unbounded_send(ToSchedule::Input(Input::Elapsed { generation })));
                     }));
                 }
@@ -289,7 +291,7 @@ impl Carried {
                 Effect::Cancel { due } => {
                     let reason = format!("schedule {} starts the next run", self.name);
                     let cancel = SupervisorMsg::Control(Control::Cancel(reason));
-                    // It may have ended just now.
+                    // The run may have just ended.
                     drop(self.engine.tell_run(&self.run_id(due), cancel));
                 }
                 Effect::Skipped { due, why } => {
@@ -301,7 +303,7 @@ impl Carried {
         }
     }
 
-    /// The same in every process: no time has two runs.
+    /// Returns an id derived from the time, equal in every process: a time is never started twice.
     fn run_id(&self, due: Millis) -> Arc<str> {
         format!("{}@{}", self.name, self.times.shown(due)).into()
     }
@@ -315,7 +317,7 @@ impl Carried {
             if let Some(error) = &report.error {
                 tracing::warn!(%error, schedule = name, "a run that a schedule started failed");
             }
-            // It may have been stopped.
+            // The schedule may have been stopped.
             drop(mail.unbounded_send(ToSchedule::Input(Input::Ended { due })));
         });
         let run = DetachedRun {
@@ -333,14 +335,14 @@ impl Carried {
         }
     }
 
-    /// Hears what comes of an answer: at once where that is known.
+    /// Sends the result of a future to this task; at once if it is ready.
     fn hear<T: 'static>(
         &self,
         mut answer: BoxFuture<'static, T>,
         message: impl FnOnce(T) -> ToSchedule + Send + 'static,
     ) {
         let mail = self.mail.clone();
-        // It may have been stopped.
+        // The schedule may have been stopped.
         let tell = move |known| drop(mail.unbounded_send(message(known)));
         match (&mut answer).now_or_never() {
             Some(known) => tell(known),

@@ -12,20 +12,20 @@ use serde_json::Value;
 
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
 
-/// A run that was started.
+/// A handle to a started run.
 #[derive(Clone)]
 pub struct StartedRun {
-    /// Names it.
+    /// Id of the run.
     pub run_id: Arc<str>,
-    /// Its outcome, once.
+    /// The outcome of the run.
     pub outcome: Completion<Arc<RunReport>>,
-    /// When everything that it started has ended too.
+    /// Resolves once the run and everything that it started have ended.
     pub settled: Completion<()>,
     pub(super) supervisor: Arc<SupervisorHandle>,
 }
 
 impl StartedRun {
-    /// Stops the run; it ends CANCELLED with this reason.
+    /// Cancels the run. Its outcome is CANCELLED with this reason.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.supervisor
             .do_send(SupervisorMsg::Control(Control::Cancel(reason.into())));
@@ -34,28 +34,28 @@ impl StartedRun {
     pub fn leave(&self) {
         self.supervisor.do_send(SupervisorMsg::Control(Control::Shutdown));
     }
-    /// Stops every thread of the run at its next safe point.
+    /// Pauses every thread of the run at its next safe point.
     pub fn pause(&self) {
         self.supervisor.do_send(SupervisorMsg::Control(Control::Pause));
     }
-    /// Lets paused threads go on.
+    /// Resumes paused threads.
     pub fn resume(&self) {
         self.supervisor.do_send(SupervisorMsg::Control(Control::Resume));
     }
-    /// Sets a section of the pinned context from the next model request on; null removes it.
+    /// Sets a section of the pinned context, effective from the next model request. Null removes the section.
     pub fn pin(&self, section: PinSection, value: Value) {
         self.supervisor.do_send(SupervisorMsg::Pin(section, value));
     }
-    /// Raises an event in the run, as its main thread.
+    /// Raises an event in the run, in the name of the main thread.
     pub fn raise(&self, event: RaisedEvent) {
         self.supervisor.raise(event);
     }
-    /// Asks for the questions that wait for a person; not answered once the run has settled.
+    /// Requests the open questions. Not answered if the run has settled.
     pub fn interactions(&self, answer: impl FnOnce(Vec<Interaction>) + Send + 'static) {
         self.supervisor.do_send(SupervisorMsg::Interactions(Box::new(answer)));
     }
-    /// Answers a question, in somebody's name; `taken` hears whether it was taken, where runs are kept once it is durable, but
-    /// not once the run has settled.
+    /// Answers a question in the name of `by`. `taken` receives the result, for a durable run once the answer is durable. Not
+    /// called if the run has settled.
     pub fn answer(
         &self,
         id: &str,
@@ -72,12 +72,12 @@ impl StartedRun {
         self.supervisor
             .do_send(SupervisorMsg::AnswerInteraction(Box::new(answer)));
     }
-    /// Waits until all that the run was told before is kept; `kept` hears so, or why it may not be, but not once the run has
+    /// Calls `kept` once all earlier inputs are durable, or with the reason why they will not be. Not called if the run has
     /// settled.
     pub fn await_kept(&self, kept: impl FnOnce(Result<(), RunError>) + Send + 'static) {
         self.supervisor.do_send(SupervisorMsg::AwaitKept(Box::new(kept)));
     }
-    /// Asks where the run is; not answered once it has settled.
+    /// Requests the status of the run. Not answered if the run has settled.
     pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {
         self.supervisor.do_send(SupervisorMsg::Status(Box::new(answer)));
     }

@@ -1,41 +1,41 @@
-//! A small random generator, so that a seed names one order for ever, whatever happens to a library.
+//! A small random generator, implemented here so that a seed produces one order forever, independent of library versions.
 
 use std::cell::Cell;
 
-/// `SplitMix64`: one word of state, every seed is a good one. Not for secrets.
+/// `SplitMix64`: one word of state, and any seed is suitable. Not cryptographically secure.
 #[derive(Debug)]
 pub struct Chance {
     state: Cell<u64>,
 }
 
 impl Chance {
-    /// The sequence of `seed`.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self { state: Cell::new(seed) }
     }
 
-    /// The next number of the sequence.
+    /// Returns the next number.
     pub fn next(&self) -> u64 {
         let state = self.state.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
         self.state.set(state);
         mix(state)
     }
 
-    /// The next number of the sequence, below `bound`; 0 if `bound` is 0.
+    /// Returns the next number, reduced to below `bound`; 0 if `bound` is 0.
     pub fn below(&self, bound: usize) -> usize {
-        // The bias of a 128-bit product is far below what a schedule could notice.
+        // The bias of the 128-bit product is too small to affect schedules.
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 }
 
-/// Spreads every bit of `word` over the whole result.
+/// Mixes every bit of `word` into the whole result.
 pub(super) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     word ^ (word >> 31)
 }
 
-/// The seed of what goes by `name` under `seed`: the same in every process.
+/// Derives a seed from `seed` and a name; equal in every process.
 pub fn named_seed(seed: u64, name: &str) -> u64 {
     // FNV-1a, spread.
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {

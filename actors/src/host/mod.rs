@@ -1,13 +1,12 @@
-//! The thin port between Pirn's actors and whatever runs them.
+//! The host: the interface between Pirn's actors and their executor.
 //!
-//! 1. An actor reaches time, timers, tasks, work and chance only through [`Host`]; so the same actors run on real threads
-//!    ([`HostRuntime`]), on the caller's thread ([`HostRuntime::local`]), on one thread with a virtual clock
-//!    ([`SimulatedHost`]), and on any other host that implements [`Port`].
-//! 2. A host never runs anything inside the call that asks for it: a spawned task, a due timer and finished
-//!    work are all reached in a later turn.
-//! 3. A host survives what it carries: a panic in a task, a timer's callback or work is caught and logged.
-//! 4. A host that is shutting down refuses by dropping: the future given to `spawn` or `work` is dropped
-//!    unpolled, the timer never fires. Nothing hangs and nothing panics.
+//! 1. Actors access time, timers, tasks, work and random numbers only through [`Host`]. Therefore the same actors run on real
+//!    threads ([`HostRuntime`]), on the caller's thread ([`HostRuntime::local`]), on one thread with a virtual clock
+//!    ([`SimulatedHost`]), and on any other implementation of [`Port`].
+//! 2. A host never runs code inside the call that schedules it: spawned tasks, due timers and finished work run in a later turn.
+//! 3. Panics in tasks, timer callbacks and work are caught and logged.
+//! 4. During shutdown a host drops what it receives: the future given to `spawn` or `work` is dropped without being polled, and
+//!    timers do not fire. Nothing blocks or panics.
 
 mod chance;
 mod explorer;
@@ -27,7 +26,7 @@ pub use virtual_clock::{
     Deadlock, OrderChoices, Priorities, Random, Recorded, Replayed, Schedule, SimulatedConfig, SimulatedHost,
 };
 
-/// Calls something the host must survive; `what` says in the log what it was.
+/// Runs a closure and logs its panic; `what` names the closure in the log.
 fn survive(what: &str, call: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
         let message = crate::panic_text::panic_message(payload);

@@ -1,11 +1,11 @@
-//! Timers in the order they fall due.
+//! Timers ordered by deadline.
 //!
-//! One ordered map a thread, driven by one task: setting and cancelling cost a map operation, however many
-//! timers there are, and no task of their own. Two timers with one deadline fire in the order they were set.
+//! One ordered map per thread, driven by one task: setting and cancelling cost one map operation, without a task per timer.
+//! Timers with equal deadlines fire in the order they were set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names one timer of one host: its deadline in the host's own ticks, and a number that makes it unique.
+/// Identifies a timer of a host: its deadline in the host's ticks, and a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerKey {
     pub(super) deadline: u64,
@@ -13,23 +13,23 @@ pub struct TimerKey {
 }
 
 impl TimerKey {
-    /// A key, for a host that keeps its timers elsewhere. `deadline` and `sequence` together must be unique.
+    /// A key, for a host with its own timers. The pair of `deadline` and `sequence` must be unique.
     pub fn new(deadline: u64, sequence: u64) -> Self {
         Self { deadline, sequence }
     }
 }
 
-/// Pending items, by deadline and then by the order of setting.
+/// Pending timers, ordered by deadline and then by sequence.
 #[derive(Debug)]
 pub(super) struct Timers<T> {
     due: BTreeMap<TimerKey, T>,
-    /// Those of them that nobody waits for.
+    /// Keys of the background timers.
     background: BTreeSet<TimerKey>,
     sequence: u64,
 }
 
 impl<T> Timers<T> {
-    /// No timers.
+    /// An empty set of timers.
     pub(super) fn new() -> Self {
         Self {
             due: BTreeMap::new(),
@@ -38,7 +38,7 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Remembers `what` for `deadline`.
+    /// Adds a timer.
     pub(super) fn set(&mut self, deadline: u64, what: T) -> TimerKey {
         let key = TimerKey {
             deadline,
@@ -49,21 +49,21 @@ impl<T> Timers<T> {
         key
     }
 
-    /// The same for one that nobody waits for.
+    /// Adds a background timer.
     pub(super) fn set_in_background(&mut self, deadline: u64, what: T) -> TimerKey {
         let key = self.set(deadline, what);
         self.background.insert(key);
         key
     }
 
-    /// True if somebody waits for one of them.
+    /// True if there is a timer that is not in the background.
     pub(super) fn has_foreground(&self) -> bool {
         self.due.len() > self.background.len()
     }
 
-    /// Takes a timer out, if it is still there.
+    /// Removes a timer. None if it fired or was removed.
     pub(super) fn take(&mut self, key: TimerKey) -> Option<T> {
-        // Before the first that is left: it has fired.
+        // A key before the first pending one belongs to a timer that has fired. This check avoids a search in the common case.
         if self.due.first_key_value().is_none_or(|(first, _)| key < *first) {
             return None;
         }
@@ -71,12 +71,12 @@ impl<T> Timers<T> {
         self.due.remove(&key)
     }
 
-    /// The next deadline.
+    /// Returns the first deadline.
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.due.keys().next().map(|key| key.deadline)
     }
 
-    /// Takes the first timer whose deadline is not after `now`.
+    /// Removes the first timer that is due at `now`.
     pub(super) fn pop_due(&mut self, now: u64) -> Option<T> {
         let first = self.due.first_entry()?;
         if first.key().deadline > now {
@@ -87,7 +87,7 @@ impl<T> Timers<T> {
         Some(what)
     }
 
-    /// The timers whose deadline is not after `now`, in order; they stay until they are taken.
+    /// Returns the keys of the timers due at `now`, in order.
     pub(super) fn due(&self, now: u64) -> impl Iterator<Item = TimerKey> + '_ {
         self.due.keys().copied().take_while(move |key| key.deadline <= now)
     }
@@ -136,7 +136,7 @@ mod tests {
             steps in prop::collection::vec((0..4_u8, 0..6_u64), 0..40),
         ) {
             let mut timers = Timers::new();
-            // By deadline and order, each until it falls due or is cancelled; and every key ever given.
+            // Model: pending timers by deadline and sequence, and every key ever returned.
             let (mut pending, mut keys) = (Vec::new(), Vec::new());
             for (step, (what, n)) in steps.into_iter().enumerate() {
                 match what {

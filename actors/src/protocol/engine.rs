@@ -1,4 +1,4 @@
-//! The engine, as its actors reach it.
+//! The engine's interface for its actors.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use serde_json::{Map, Value};
 
 use super::supervisor::{SupervisorHandle, SupervisorMsg};
 
-/// The engine that a run, a bus or a matcher belongs to.
+/// The engine of a run, bus or matcher.
 pub(crate) trait EngineHandle: Send + Sync {
-    /// A run id that no other run has.
+    /// Returns an unused run id.
     fn next_run_id(&self) -> Arc<str>;
 
-    /// Tells a run something; an error where it has ended: the message is dropped.
+    /// Sends a message to a run. Fails if the run has ended; the message is dropped.
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String>;
 
-    /// True while a run is under way here.
+    /// True if this engine executes the run.
     fn carries_run(&self, run_id: &str) -> bool;
 
-    /// Starts a run that nobody awaits.
+    /// Starts a run in the background; `on_end` receives its outcome.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;
 
-    /// The metadata that the caller of a run gave it; none where the run is over.
+    /// Returns the metadata from the run's caller. None if the run has ended.
     fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>>;
 
-    /// Nothing more can be told a run.
+    /// Removes a run. Later messages to it fail.
     fn forget_run(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>);
 
-    /// A trigger of the engine has fired as often as it may on all arbiters.
+    /// Disables a trigger on all arbiters, because its engine-wide limit is reached.
     fn disable_used_up(&self, trigger_id: &str);
 }
 
-/// Told how a run ended, once.
+/// Called once with the outcome of a run.
 pub type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
 
-/// A run that a trigger starts; nobody awaits it.
+/// A run started by a trigger or schedule.
 pub(crate) struct DetachedRun {
     pub(crate) run_id: Arc<str>,
     pub(crate) workflow_id: String,
     pub(crate) input: Value,
     pub(crate) messages: Vec<Message>,
-    /// That of the run whose event started it.
+    /// Metadata of the run that raised the event.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     pub(crate) is_unlimited: bool,
     pub(crate) trigger_depth: u32,
-    /// The clock started it: nobody waits for it.
+    /// Started by a schedule: under virtual time the clock does not advance for it alone.
     pub(crate) is_background: bool,
     pub(crate) on_end: OnEnd,
 }

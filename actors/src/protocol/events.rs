@@ -1,4 +1,4 @@
-//! A subscriber's request, and its deliveries.
+//! Subscriptions and their deliveries.
 
 use std::sync::Arc;
 
@@ -9,38 +9,38 @@ use pirn_core::event::{Event, EventMask, EventType};
 pub enum Delivery {
     /// An event.
     Event(Arc<Event>),
-    /// So many events did not fit the buffer.
+    /// Number of events that were dropped because the buffer was full.
     Lagged(u64),
 }
 
-/// The end of a subscription that takes deliveries. Must not block.
+/// The sending side of a subscription. Must not block.
 pub trait Deliver: Send + 'static {
-    /// Takes one, or refuses because the buffer is full.
+    /// Delivers an event, or fails if the buffer is full.
     ///
     /// # Errors
     /// [`Undelivered`]; the delivery is dropped.
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered>;
 
-    /// Nothing more comes from here, and so many events at the end did not fit the buffer. Not called where that is none.
+    /// Ends the stream with the number of events dropped at its end. Not called if there are none.
     fn end(&mut self, missed: u64);
 
-    /// Another end of the same subscription, for another arbiter's events.
+    /// Returns another sender of this subscription, for another arbiter.
     fn another(&self) -> Box<dyn Deliver>;
 }
 
-/// Why a delivery was not taken.
+/// Why a delivery failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undelivered {
     /// The buffer is full.
     Full,
-    /// Nobody reads it any more.
+    /// The receiver was dropped.
     Gone,
 }
 
-/// The events that a subscriber wants.
+/// The events that a subscriber receives.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
-    /// Only this run's events.
+    /// Restricts the events to this run.
     pub run_id: Option<String>,
     /// Only these types; empty: all.
     pub types: Vec<EventType>,

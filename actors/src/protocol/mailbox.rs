@@ -1,7 +1,7 @@
-//! The mailbox of an actor that is told much: of the event bus and the trigger matcher.
+//! The mailbox of an actor with a high message rate: the event bus or the trigger matcher.
 //!
-//! An actix mailbox allocates twice for every message; this one has room for some thirty at a time. What is told comes in
-//! the order in which it was told.
+//! An actix mailbox allocates twice per message; this one allocates once per block of about thirty messages. Messages are
+//! delivered in FIFO order.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// A handle to an actor that is told messages of type `M`.
+/// Sends messages of type `M` to an actor.
 pub(crate) struct Sender<M>(UnboundedSender<M>);
 
-/// The messages that the actor was told. Once it is dropped, so is what comes.
+/// The receiver of an actor. Once it is dropped, later messages are dropped too.
 pub(crate) struct Receiver<M> {
     mail: Rc<RefCell<UnboundedReceiver<M>>>,
     turn: TurnEnd,
 }
 
-/// Ends the turn of an actor after the message that it handles: other tasks of its thread have theirs before the next.
+/// Ends the actor's turn after the current message, so that other tasks of the thread run before the next one.
 #[derive(Clone, Default)]
 pub(crate) struct TurnEnd(Rc<Cell<bool>>);
 
@@ -30,10 +30,10 @@ impl TurnEnd {
     }
 }
 
-/// A look at a mailbox, from its actor's thread.
+/// Measures a mailbox, on its actor's thread.
 pub(crate) struct Depth<M>(Weak<RefCell<UnboundedReceiver<M>>>);
 
-/// A mailbox: its handle, and what the actor takes its messages from.
+/// Creates a mailbox.
 pub(crate) fn mailbox<M>() -> (Sender<M>, Receiver<M>) {
     let (sender, receiver) = unbounded_channel();
     let receiver = Receiver {
@@ -44,7 +44,7 @@ pub(crate) fn mailbox<M>() -> (Sender<M>, Receiver<M>) {
 }
 
 impl<M> Sender<M> {
-    /// Tells the actor. Where it is gone the message is dropped: whoever waits for an answer is told so by the drop.
+    /// Sends a message. If the actor is gone the message is dropped, which notifies a caller that waits for an answer.
     pub(crate) fn do_send(&self, message: M) {
         drop(self.0.send(message));
     }
@@ -57,19 +57,19 @@ impl<M> Clone for Sender<M> {
 }
 
 impl<M> Receiver<M> {
-    /// A look at it.
+    /// Returns a handle that measures the mailbox.
     pub(crate) fn depth(&self) -> Depth<M> {
         Depth(Rc::downgrade(&self.mail))
     }
 
-    /// For its actor.
+    /// Returns the handle that ends the actor's turn.
     pub(crate) fn turn_end(&self) -> TurnEnd {
         self.turn.clone()
     }
 }
 
 impl<M> Depth<M> {
-    /// Number of messages that wait; none once the actor is gone.
+    /// Number of messages in the mailbox; 0 once the actor is gone.
     pub(crate) fn waiting(&self) -> usize {
         let mail = self.0.upgrade();
         mail.and_then(|mail| Some(mail.try_borrow().ok()?.len())).unwrap_or(0)
@@ -94,7 +94,7 @@ impl<M> Stream for Receiver<M> {
     }
 }
 
-/// A run whose turn was put off.
+/// A run with a postponed turn.
 pub(crate) trait PutOff {
     /// Takes the turn now.
     fn has_turn(&self);

@@ -15,7 +15,7 @@ use crate::answer::Answer;
 /// A handle to the trigger matcher of an arbiter.
 pub(crate) type MatcherSender = Sender<MatcherMsg>;
 
-/// Events that happened one after the other.
+/// Consecutive events.
 pub(crate) enum Happened {
     One(Arc<Event>),
     Many(Vec<Arc<Event>>),
@@ -23,11 +23,11 @@ pub(crate) enum Happened {
 
 /// A message to the trigger matcher.
 pub(crate) enum MatcherMsg {
-    /// Events that some trigger may watch for.
+    /// Events of types that a trigger watches.
     Happened(Happened),
-    /// A run goes on, after a process of it ended.
+    /// A run was resumed after an earlier process stopped executing it.
     Resumed(Box<ResumedEvents>),
-    /// As for the bus, which passes it on.
+    /// Forwarded by the bus, see [`super::bus::BusMsg::Settle`].
     Settle {
         run_id: Arc<str>,
         answer: Answer<Outcome>,
@@ -35,7 +35,7 @@ pub(crate) enum MatcherMsg {
     Add {
         owner: Owner,
         definition: Arc<TriggerDefinition>,
-        /// The limit of its firings on all arbiters, where that is limited for the engine and not for each run.
+        /// Engine-wide limit of its firings, shared by all arbiters. None for a limit per run.
         quota: Option<Arc<Quota>>,
         answer: Answer<Result<(), String>>,
     },
@@ -53,24 +53,24 @@ pub(crate) enum MatcherMsg {
         owner: Owner,
         answer: Answer<Vec<TriggerState>>,
     },
-    /// Answers when all that was added, removed and changed before is.
+    /// Answered once all earlier changes are active.
     InPlace(Answer<()>),
-    /// Answered by `BusMsg::Quiesced`, after all that the triggers of what came before raise.
+    /// Answered with `BusMsg::Quiesced`, behind all events that earlier firings raise.
     Quiesce(Quiesce),
-    /// The text of a trigger was evaluated, for a run that waits for this one.
+    /// The result of an evaluation that a run waits for.
     Evaluated {
         run_id: Arc<str>,
         evaluation: u64,
         outcome: Outcome,
     },
-    /// A run that has waited for a text has more to do.
+    /// Continues with the queued work of a run.
     Proceed {
         run_id: Arc<str>,
     },
-    /// Nothing more comes of a run.
+    /// Drops the state of an ended run.
     Forget {
         run_id: Arc<str>,
     },
-    /// Answered by `BusMsg::MatcherStopped`.
+    /// Answered with `BusMsg::MatcherStopped`.
     Stop(Answer<()>),
 }

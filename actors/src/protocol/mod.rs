@@ -1,4 +1,4 @@
-//! The messages between actors, and the handles by which they are reached: no actor is named here.
+//! Messages between actors, and the handles that send them. No module here refers to an actor type.
 
 pub(crate) mod bus;
 pub(crate) mod engine;

@@ -1,4 +1,4 @@
-//! Sessions that live as long as their engine.
+//! Sessions in memory, for the lifetime of their engine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use pirn_core::session::SessionPlace;
 
 use super::{SessionKeeper, empty_session, recounted};
 
-/// The number of sessions that are kept.
+/// Maximum number of sessions.
 const MOST: usize = 10_000;
 
-/// Sessions in memory: of more than 10,000 the one that was used least recently is forgotten.
+/// Sessions in memory. Beyond 10,000, the least recently used session is removed.
 #[derive(Default)]
 pub struct MemorySessions(Mutex<Kept>);
 

@@ -1,7 +1,8 @@
-//! The sessions of an engine: whose turn it is in each, and what it begins with.
+//! The sessions of an engine: the order of their runs, and the state that each run starts with.
 //!
-//! The order is [`SessionQueues`]' and is one mutex, held for one step. A run takes its place when it is asked for, on its
-//! caller's thread, and holds a `SessionSeat` from then on: whatever ends the run gives its place up.
+//! [`SessionQueues`] determines the order. Its mutex is held for one operation at a time. A run is queued on its caller's thread
+//! when it is requested, and holds a `SessionSeat` from then on. Dropping the seat releases the position, so no outcome of a run
+//! can block the session.
 
 mod memory;
 
@@ -20,34 +21,34 @@ pub use crate::history::recounted;
 use crate::host::Host;
 pub use memory::MemorySessions;
 
-/// The place where sessions are kept between their runs.
+/// Storage for the state of sessions.
 pub trait SessionKeeper: Send + Sync + 'static {
-    /// The runs of earlier processes that belong to a session and have not ended.
+    /// Returns the unfinished runs of earlier processes that belong to a session.
     fn unfinished(&self) -> BoxFuture<'static, Result<Vec<SessionPlace>, RunError>>;
 
-    /// The wait for a run's turn in its session, where other processes have runs of it too; none where this one has them all, and
-    /// they go in the order in which they were asked for.
+    /// Waits for a run's turn, if other processes may execute runs of its session. None if this process executes all of them;
+    /// they then run in the order of their requests.
     fn turn(&self, _session: &Arc<str>, _run: &Arc<str>) -> Option<BoxFuture<'static, Result<(), RunError>>> {
         None
     }
 
-    /// The state that the last run of a session left, counted by this tokenizer, or by that run's; of version 0 where there
-    /// is none.
+    /// Returns the state that the last run of a session saved, with token counts of this tokenizer or else of that run's. Version
+    /// 0 if the session is new.
     fn state(
         &self,
         session: &Arc<str>,
         tokenizer: Option<Arc<dyn Tokenizer>>,
     ) -> BoxFuture<'static, Result<SessionState, RunError>>;
 
-    /// A run leaves this, which is durable by now where anything is.
+    /// Saves the state of a run that leaves the session. The run's own records are durable at this point.
     fn left(&self, left: SessionLeft);
 
-    /// True if a run that this process leaves has its place in its session until it ends, because this process alone says whose turn
-    /// it is.
+    /// True if an unfinished run of this process retains its position in the session until it ends. Otherwise the store
+    /// determines the order, or the position is released.
     fn keeps_places(&self) -> bool;
 }
 
-/// The state of a session that no run has left anything in.
+/// The state of a new session.
 pub fn empty_session(tokenizer: &str) -> SessionState {
     SessionState {
         version: 0,
@@ -58,10 +59,10 @@ pub fn empty_session(tokenizer: &str) -> SessionState {
     }
 }
 
-/// Told when a run has its turn.
+/// Notified when a run has its turn.
 type Waiter = oneshot::Sender<()>;
 
-/// See the module.
+/// Sessions of an engine; see the module.
 pub(crate) struct Sessions {
     keeper: Arc<dyn SessionKeeper>,
     state: Mutex<State>,
@@ -71,12 +72,13 @@ pub(crate) struct Sessions {
 
 struct State {
     queues: SessionQueues<Waiter>,
-    /// The runs of earlier processes have been put in.
+    /// The runs of earlier processes have been added.
     is_known: bool,
 }
 
 impl Sessions {
-    /// So many runs wait for one session; this process's runs come after all whose number is lower.
+    /// `max_waiting` is the maximum number of runs that wait for one session. Runs of earlier processes have numbers below
+    /// `first_number`.
     pub(crate) fn new(keeper: Arc<dyn SessionKeeper>, max_waiting: usize, first_number: u64) -> Self {
         let state = State {
             queues: SessionQueues::new(max_waiting),
@@ -94,10 +96,10 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run is asked for.
+    /// Queues a new run.
     ///
     /// # Errors
-    /// `SESSION_BUSY` where too many wait.
+    /// `SESSION_BUSY` if too many runs wait for the session.
     pub(crate) fn enter(
         self: &Arc<Self>,
         session: Arc<str>,
@@ -120,7 +122,7 @@ impl Sessions {
         }
     }
 
-    /// A run goes on; after [`Self::know`].
+    /// Queues a resumed run. Call [`Self::know`] first.
     pub(crate) fn enter_again(self: &Arc<Self>, seed: SessionSeed, run: &Arc<str>) -> SessionSeat {
         let seat = self.seat(seed, run, false);
         self.state().queues.enter_again(seat.place());
@@ -138,7 +140,7 @@ impl Sessions {
         }
     }
 
-    /// Finds out, once, which runs of earlier processes come before those of this one.
+    /// Loads the unfinished runs of earlier processes, once. They precede the runs of this process.
     pub(crate) fn know(self: &Arc<Self>) -> BoxFuture<'static, Result<(), RunError>> {
         if self.state().is_known {
             return std::future::ready(Ok(())).boxed();
@@ -147,7 +149,7 @@ impl Sessions {
         async move {
             let runs = unfinished.await?;
             let mut state = sessions.state();
-            // Somebody else may have found out meanwhile, and some of them may have ended since.
+            // Another caller may have loaded them concurrently, and some of them may have ended since.
             if !std::mem::replace(&mut state.is_known, true) {
                 let earlier = |run: &SessionPlace| run.number < sessions.first_number;
                 state.queues.know(runs.into_iter().filter(earlier));
@@ -157,7 +159,7 @@ impl Sessions {
         .boxed()
     }
 
-    /// Waits for a run's turn among those of this process; none where the host stops.
+    /// Waits for a run's turn among the runs of this process. None if the host stops.
     async fn turn_here(
         self: &Arc<Self>,
         place: &SessionPlace,
@@ -182,14 +184,14 @@ impl Sessions {
         }
     }
 
-    /// A run of the session that comes before this one and that nobody carries.
+    /// Returns an unfinished run without an owner that precedes this run in its session.
     pub(crate) fn abandoned_before(&self, session: &str, run: &str) -> Option<Arc<str>> {
         self.state().queues.abandoned_before(session, run).cloned()
     }
 }
 
-/// The place of a run in the order of its session. Dropping it gives it up; but a durable run that has not ended may keep its
-/// place, for whoever goes on with it.
+/// The position of a run in its session. Dropping it releases the position, except for an unfinished durable run: that one may
+/// retain it until it is resumed.
 pub(crate) struct SessionSeat {
     sessions: Arc<Sessions>,
     seed: SessionSeed,
@@ -200,7 +202,7 @@ pub(crate) struct SessionSeat {
 }
 
 impl SessionSeat {
-    /// For the run itself.
+    /// Returns the data stored in the run.
     pub(crate) fn seed(&self) -> SessionSeed {
         self.seed.clone()
     }
@@ -213,7 +215,7 @@ impl SessionSeat {
         }
     }
 
-    /// The run has begun, and asks for its turn: what the session hands it, or why it is refused; none where the host stops.
+    /// Waits for the run's turn. Returns the session's state, or an error; none if the host stops.
     pub(crate) fn turn(
         &mut self,
         host: Host,
@@ -233,12 +235,12 @@ impl SessionSeat {
         }
     }
 
-    /// The run begins where nobody carries it: its place is that of one that a process has left.
+    /// Marks the run as created without an owner: its position is retained as for an unfinished run of an earlier process.
     pub(crate) fn begins_elsewhere(mut self) {
         self.has_begun = true;
     }
 
-    /// The run is done with its session, and leaves this.
+    /// Leaves the session and saves the run's state.
     pub(crate) fn leave(&mut self, left: Option<SessionLeft>) {
         if let Some(left) = left {
             self.sessions.keeper.left(left);
@@ -250,7 +252,7 @@ impl SessionSeat {
         if !std::mem::replace(&mut self.is_left, true) {
             let next = self.sessions.state().queues.leave(&self.seed.id, &self.run);
             if let Some(next) = next {
-                // One that is gone by now has given its place up, or does.
+                // The receiver may be gone; dropping its seat then notifies the next run.
                 next.send(()).unwrap_or(());
             }
         }
@@ -270,20 +272,20 @@ impl Drop for SessionSeat {
     }
 }
 
-/// Waits for the outside world; none where the host stops meanwhile.
+/// Runs a future that waits for the outside world. None if the host stops first.
 async fn outside<T: Send + 'static>(host: &Host, mut work: BoxFuture<'static, T>) -> Option<T> {
     if let Some(done) = (&mut work).now_or_never() {
         return Some(done);
     }
     let (tell, told) = oneshot::channel();
-    // Whoever waits may be gone.
+    // The receiver may have been dropped.
     let working = host.external(None, async move { tell.send(work.await).map_or((), |()| ()) }.boxed());
     let done = told.await.ok();
     drop(working);
     done
 }
 
-/// As the run is told it.
+/// Converts to the run's input.
 pub(crate) fn told(turn: Result<SessionState, RunError>) -> ToSupervisor {
     ToSupervisor::Session(Box::new(turn))
 }

@@ -1,4 +1,4 @@
-//! Starts what a thread's machine asks of the world outside its run; its end comes as an answer.
+//! Starts the effects of a thread. The result of each is sent back as a message.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::turn::Turn;
 use crate::world::context_of;
 
 impl ThreadActor {
-    /// Starts what is to be done outside.
+    /// Starts an effect.
     pub(crate) fn carry(&mut self, effect: Effect, turn: &mut Turn<'_>) {
         let no = self.no;
         let Some(machine) = turn.machine.live(no) else { return };
@@ -87,7 +87,7 @@ impl ThreadActor {
                 let offered = answers(no, id, node, machine, turn);
                 (!offered.is_empty()).then_some((id, InFlight::Answers(offered)))
             }
-            // Its machine answers these itself.
+            // The run's machine handles these itself.
             Effect::Conversation { .. }
             | Effect::Fork { .. }
             | Effect::Map { .. }
@@ -106,7 +106,7 @@ impl ThreadActor {
     }
 }
 
-/// Asks which firings hold a thread, once every trigger of what was raised has been matched.
+/// Requests the firings that hold a thread. Answered once all earlier events have been matched with the triggers.
 pub(crate) fn await_triggers(thread: ThreadNo, effect: EffectId, turn: &Turn<'_>) {
     turn.run.bus().do_send(BusMsg::Settle {
         run_id: Arc::clone(&turn.run.run_id),
@@ -205,7 +205,7 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
     )))
 }
 
-/// Texts that may take long, on a thread of scripts.
+/// Evaluates texts on a script thread.
 fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn<'_>) -> Option<InFlight> {
     let run = turn.run;
     let (machine, scope) = (turn.machine.live(no)?, turn.machine.scope(no)?);
@@ -221,7 +221,7 @@ fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn
     )))
 }
 
-/// The seed of a script's draws: the engine's, and the place of this one in its run.
+/// Returns the seed of a script's random numbers, derived from the engine's seed and the script's position in the run.
 fn script_seed(no: ThreadNo, id: EffectId, node: NodeIx, turn: &Turn<'_>) -> Option<u64> {
     let seed = turn.run.seed?;
     let node_id = &turn.machine.live(no)?.graph().node(node).id;
@@ -229,8 +229,8 @@ fn script_seed(no: ThreadNo, id: EffectId, node: NodeIx, turn: &Turn<'_>) -> Opt
     Some(named_seed(seed, &place))
 }
 
-/// The way from the main thread to another: the effects that started them, and as which path or workflow. A thread's number
-/// would follow the order in which threads happen to begin.
+/// Returns the path from the main thread to another: the effects that started each thread, with path or workflow. Thread numbers
+/// would depend on the order in which threads start.
 fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
     let Some((origin, graph)) = machine.origin(thread) else {
         return String::new();
@@ -248,7 +248,7 @@ fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
     }
 }
 
-/// Names the call of an effect by its idempotency key.
+/// Names an effect, for its idempotency key.
 pub(super) fn effect_name(run: &RunContext, thread: ThreadNo, effect: EffectId) -> EffectName {
     let run_id = Arc::clone(&run.run_id);
     EffectName::Thread { run_id, thread, effect }
@@ -281,7 +281,7 @@ pub(super) fn in_flight(
     })
 }
 
-/// The thread that asks the host for something, at a node.
+/// Label of a host request that a thread makes at a node.
 pub(super) fn label<'a>(
     thread: ThreadNo,
     machine: &'a ThreadMachine,
@@ -301,7 +301,7 @@ fn answered(thread: ThreadNo, effect: EffectId, outcome: Outcome) -> Message {
     Message::Thread(thread, ToThread::Input(Input::Answer { effect, outcome }))
 }
 
-/// The answers that a host offers which chooses what happens next. Otherwise a person answers, by way of whoever holds the run.
+/// Offers answers to a question on a host that chooses what happens next. Otherwise a person answers through the run's caller.
 fn answers(no: ThreadNo, id: EffectId, node: NodeIx, machine: &ThreadMachine, turn: &Turn<'_>) -> Vec<WorkHandle> {
     let question = || {
         let mut open = machine.interactions().into_iter();
@@ -321,7 +321,7 @@ fn answers(no: ThreadNo, id: EffectId, node: NodeIx, machine: &ThreadMachine, tu
     turn.run.host.offer_answers(label, question, give)
 }
 
-/// A slot that answers an effect; work that is lost was killed by a panic.
+/// A slot for the result of an effect. If it is lost, the work panicked.
 pub(super) fn outcome_answer(
     supervisor: &Arc<SupervisorHandle>,
     thread: ThreadNo,

@@ -1,20 +1,20 @@
-//! The effects that a thread waits for: mostly one, now and then a few tool calls.
+//! The effects that a thread waits for: mostly one, sometimes several tool calls.
 
 use pirn_core::thread::EffectId;
 
 use crate::host::{TimerHandle, WorkHandle};
 use crate::protocol::bus::WaitHandle;
 
-/// The handle that carries an effect out. Dropping it stops that.
+/// Handle of a running effect. Dropping it cancels the effect.
 pub(super) enum InFlight {
     Timer(#[allow(dead_code)] TimerHandle),
     Work(#[allow(dead_code)] WorkHandle),
     Wait(WaitHandle),
-    /// The answers of a question of which a host chooses one.
+    /// Answers offered to a host that chooses one.
     Answers(#[allow(dead_code)] Vec<WorkHandle>),
 }
 
-/// Effects under way. A thread that waits for one thing, as 100,000 of them do, has room for one.
+/// Running effects. The vector starts with room for one: most threads wait for one effect, and there may be 100,000 threads.
 #[derive(Default)]
 pub(super) struct UnderWay(Vec<(EffectId, InFlight)>);
 

@@ -1,6 +1,6 @@
-//! A thread's actor (main, branch, called or triggered): what is under way for its machine outside of the run.
+//! The actor of a thread (main, branch, called or triggered): runs the effects of its machine.
 //!
-//! It decides nothing. What its machine asks for it starts; the end of that is a message.
+//! The actor makes no decisions. It starts the effects that the machine requests, and sends their results to the machine.
 
 mod carry;
 mod in_flight;
@@ -19,7 +19,7 @@ use in_flight::{InFlight, UnderWay};
 pub(crate) struct ThreadActor {
     no: ThreadNo,
     in_flight: UnderWay,
-    /// By profile; few threads call a model.
+    /// Sessions by profile; few threads call a model.
     sessions: BTreeMap<String, ModelSession>,
 }
 
@@ -32,7 +32,7 @@ impl ThreadActor {
         }
     }
 
-    /// Takes a message from the queue.
+    /// Handles a message from the queue.
     pub(crate) fn handle(&mut self, message: ToThread, turn: &mut Turn<'_>) {
         if let ToThread::Input(Input::Answer { effect, outcome }) = &message
             && let (Some(InFlight::Wait(wait)), Outcome::Event { .. }) = (self.in_flight.remove(*effect), outcome)
@@ -42,7 +42,7 @@ impl ThreadActor {
         turn.step(Message::Thread(self.no, message));
     }
 
-    /// Stops what is under way for an effect.
+    /// Cancels a running effect.
     pub(crate) fn let_go(&mut self, effect: EffectId) {
         drop(self.in_flight.remove(effect));
     }

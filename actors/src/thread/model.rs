@@ -20,7 +20,7 @@ use crate::turn::Turn;
 use crate::world::context_of;
 
 impl ThreadActor {
-    /// A model answered this request in an earlier process of the run: it goes on after that.
+    /// Restores the session of a model that answered this request in an earlier process.
     pub(crate) fn model_answered(&mut self, asked: &ModelAnswered, run: &RunContext) {
         let ModelAnswered {
             graph,
@@ -95,10 +95,10 @@ impl ThreadActor {
     }
 }
 
-/// A request, whether it offers tools, its node's profile and parameters, and how it goes on from an earlier one.
+/// The request, whether tools are offered, the node's profile and parameters, and the earlier request that this one continues.
 type Asked = (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>, Option<Arc<GoesOn>>);
 
-/// LLM_TOKEN events.
+/// Returns a sink that raises LLM_TOKEN events.
 fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenSink {
     let bus = run.bus().clone();
     let run_id = Arc::clone(&run.run_id);
@@ -108,7 +108,7 @@ fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenS
     let clock = run.host.work_clock();
     let (wall_clock, began) = (run.host.wall_clock(), clock.now());
     let trigger_depth = machine.trigger_depth();
-    // A run that goes on in another process raises the same events, but not the same pieces.
+    // Pieces get no sequence in a durable run: a resumed run raises the same events, but different pieces.
     let is_durable = run.is_durable();
     let raise = move |text: &str, is_restart: bool| {
         let fields = [("nodeId", json!(node_id)), ("text", json!(text))];

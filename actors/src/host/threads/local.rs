@@ -1,12 +1,12 @@
-//! Actors without a thread of their own: they are one task of the thread that starts them, of its `LocalSet`, its local
-//! runtime or its actix arbiter.
+//! Actors without dedicated threads: they run as one task of the thread that starts them, in its `LocalSet`, local runtime or
+//! actix arbiter.
 //!
-//! 1. tokio says whether there is such a thing by a panic alone. It is asked once, at the start, and contained.
-//! 2. The driver is the only task: hosts spawn, wake and set timers by it, wherever the thread stands at that moment.
-//! 3. Whoever waits for the end of the driver waits for bounded time: nobody knows whether its thread still turns.
+//! 1. tokio panics if a thread cannot spawn local tasks, and offers no other test. The panic is caught once, at the start.
+//! 2. The driver is the only task. Hosts spawn, wake and set timers through it, at any point of the thread's execution.
+//! 3. Waiting for the end of the driver has a timeout, because its thread may have stopped polling.
 //! 4. A thread never waits for its own driver.
 
-// This file starts the one task on the embedding program's executor.
+// This file spawns the one task on the embedding program's executor.
 #![allow(clippy::disallowed_methods)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,14 +19,14 @@ use super::arbiter::{Driver, Job, Shared};
 use super::thread_tag::ThreadTag;
 use super::work::WorkPool;
 
-/// A reason why actors can not live on a thread.
+/// Why actors cannot run on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotLocalContext {
-    /// The thread runs no tokio runtime.
+    /// The thread has no tokio runtime.
     Runtime,
     /// The thread's runtime has no timers: it was built without `enable_time`.
     Timers,
-    /// The thread runs no local tasks: neither in a `LocalSet` nor in a local runtime nor on an actix arbiter.
+    /// The thread cannot spawn local tasks: it runs no `LocalSet`, local runtime or actix arbiter.
     LocalTasks,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for NotLocalContext {
 
 impl std::error::Error for NotLocalContext {}
 
-/// Starts the driver as a task of the calling thread.
+/// Spawns the driver as a task of the calling thread.
 pub(super) fn start(tag: ThreadTag, shared: Shared, jobs: UnboundedReceiver<Job>) -> Result<(), NotLocalContext> {
     let clock = tokio::runtime::Handle::try_current().map_err(|_| NotLocalContext::Runtime)?;
     let sleep = catch_unwind(|| Box::pin(tokio::time::sleep(Duration::ZERO))).map_err(|_| NotLocalContext::Timers)?;
@@ -54,20 +54,20 @@ pub(super) fn start(tag: ThreadTag, shared: Shared, jobs: UnboundedReceiver<Job>
     };
     let driver = Driver::new(shared, jobs, clock, sleep).guarded_by(guard);
     tag.enter(driver.host().clone());
-    // Refused, it is dropped, and its guard with it.
+    // If the spawn panics, the driver is dropped and its guard cleans up.
     let spawned = catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_local(driver.run())));
     spawned.map(drop).map_err(|_| NotLocalContext::LocalTasks)
 }
 
-/// Ends what a driver has on a thread that is not its own.
+/// Cleans up after a driver on a thread that belongs to another program.
 pub(super) struct LocalGuard {
     tag: ThreadTag,
-    /// The threads for work, where nobody waits for their end.
+    /// The work pool, if no one else closes it.
     pool: Option<Arc<WorkPool>>,
 }
 
 impl LocalGuard {
-    /// Somebody else ends the threads for work.
+    /// Leaves closing the work pool to the caller.
     pub(super) fn leave_work(mut self) {
         self.pool = None;
     }
@@ -77,7 +77,7 @@ impl Drop for LocalGuard {
     fn drop(&mut self) {
         self.tag.leave();
         if let Some(pool) = self.pool.take() {
-            // The thread is not to be held up.
+            // Without waiting, because the thread belongs to the embedding program.
             pool.close(Duration::ZERO);
         }
     }

@@ -1,21 +1,21 @@
-//! The runtime that a thread belongs to.
+//! The association of threads with runtimes.
 
 use std::cell::{Cell, RefCell};
 
 use crate::host::Host;
 
 thread_local! {
-    /// The runtime that started this thread: it must not wait for itself.
+    /// The runtime that started this thread. Waiting for that runtime here would deadlock.
     pub(super) static THREAD_OF: Cell<Option<u64>> = const { Cell::new(None) };
 
-    /// True on a thread that carries that runtime's actors, false on one for work.
+    /// True on an arbiter's thread of the runtime, false on a thread for work.
     pub(super) static IS_ACTOR_THREAD: Cell<bool> = const { Cell::new(false) };
 
-    /// The local runtimes whose actors are tasks of this thread.
+    /// The local runtimes whose actors run on this thread.
     static LOCAL_HOSTS: RefCell<Vec<(u64, Host)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tells whether the calling thread carries the actors of one local runtime.
+/// Tests whether the calling thread runs the actors of a local runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTag(u64);
 
@@ -24,15 +24,15 @@ impl ThreadTag {
         Self(runtime)
     }
 
-    /// True if it does: it would wait for itself.
+    /// True if the calling thread runs the actors. Waiting for the runtime there would deadlock.
     pub fn is_here(self) -> bool {
-        // A thread that is ending carries nobody any more.
+        // During thread termination the thread-local is gone, and no actors run here.
         LOCAL_HOSTS
             .try_with(|hosts| hosts.borrow().iter().any(|(runtime, _)| *runtime == self.0))
             .unwrap_or(false)
     }
 
-    /// The host, where it does.
+    /// Returns the host if the calling thread runs the actors.
     pub(super) fn host(self) -> Option<Host> {
         let own = |hosts: &RefCell<Vec<(u64, Host)>>| {
             let hosts = hosts.borrow();
@@ -42,19 +42,19 @@ impl ThreadTag {
         LOCAL_HOSTS.try_with(own).unwrap_or(None)
     }
 
-    /// From now on the calling thread carries it.
+    /// Registers the runtime with the calling thread.
     pub(super) fn enter(self, host: Host) {
         LOCAL_HOSTS.with_borrow_mut(|hosts| hosts.push((self.0, host)));
     }
 
-    /// From now on it carries it no longer.
+    /// Removes the runtime from the calling thread.
     pub(super) fn leave(self) {
         let gone = LOCAL_HOSTS.try_with(|hosts| {
             let mut hosts = hosts.borrow_mut();
             let place = hosts.iter().position(|(runtime, _)| *runtime == self.0);
             place.map(|place| hosts.swap_remove(place))
         });
-        // Dropped only now: the last of a host drops what it holds.
+        // Dropped after the borrow ends: dropping the last handle of a host drops everything that it owns.
         drop(gone);
     }
 }

@@ -1,4 +1,4 @@
-//! The threads for a runtime's work: the embedding program's tokio runtime, or some of our own, started late.
+//! The threads for a runtime's work: the embedding program's tokio runtime, or a private one that is started on first use.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::HostStopped;
 use super::thread_tag::THREAD_OF;
 
-/// The pool that work runs on.
+/// Runs the work of a runtime.
 pub(super) struct WorkPool {
     id: u64,
     name: String,
@@ -26,7 +26,7 @@ enum WorkRuntime {
 }
 
 impl WorkPool {
-    /// On `given`, or on as many `threads` of our own.
+    /// A pool on `given`, or on a private runtime of `threads` threads.
     pub(super) fn new(
         id: u64,
         name: &str,
@@ -43,15 +43,15 @@ impl WorkPool {
         }
     }
 
-    /// The work in flight.
+    /// Tracker of the work in flight.
     pub(super) fn in_flight(&self) -> &TaskTracker {
         &self.in_flight
     }
 
-    /// The runtime to spawn on; our own is started by the first who asks.
+    /// Returns the runtime to spawn on. The first call starts a private one.
     ///
     /// # Errors
-    /// It could not be made, or the host has stopped.
+    /// Fails if the runtime could not be created, or if the host has stopped.
     pub(super) fn handle(&self) -> io::Result<tokio::runtime::Handle> {
         let mut runtime = self.lock();
         match &*runtime {
@@ -73,7 +73,7 @@ impl WorkPool {
         }
     }
 
-    /// Our own runtime, where there is one.
+    /// Returns the private runtime, if it was started.
     pub(super) fn own_handle(&self) -> Option<tokio::runtime::Handle> {
         match &*self.lock() {
             WorkRuntime::Own(own) => Some(own.handle().clone()),
@@ -81,18 +81,18 @@ impl WorkPool {
         }
     }
 
-    /// Ends our own threads; the embedding program's are its own business. Where `patience` is not zero, not to be called
-    /// from async code.
+    /// Shuts down a private runtime; the embedding program's is not touched. Must not be called from async code unless `patience`
+    /// is zero.
     pub(super) fn close(&self, patience: Duration) {
         let runtime = std::mem::replace(&mut *self.lock(), WorkRuntime::Closed);
-        // Not under the lock: what ends here may ask for more work.
+        // After the lock is released: destructors may request more work.
         match runtime {
             WorkRuntime::Own(own) => own.shutdown_timeout(patience),
             WorkRuntime::Given(_) | WorkRuntime::NotYet | WorkRuntime::Closed => {}
         }
     }
 
-    /// The lock, also after a panic under it: every holder leaves the runtime whole.
+    /// Locks the mutex, ignoring poisoning: every critical section leaves the value consistent.
     fn lock(&self) -> MutexGuard<'_, WorkRuntime> {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,7 +100,7 @@ impl WorkPool {
 
 impl Drop for WorkPool {
     fn drop(&mut self) {
-        // Whoever is last may be a thread of a runtime, which must not wait.
+        // The last handle may be dropped on a thread of a runtime, which must not block.
         self.close(Duration::ZERO);
     }
 }

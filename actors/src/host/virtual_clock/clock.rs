@@ -1,4 +1,4 @@
-//! The virtual clock as work sees it.
+//! The virtual clock for work.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,9 +15,9 @@ use crate::host::timers::TimerKey;
 /// Virtual time for work.
 pub(super) struct VirtualTime {
     pub(super) shared: Arc<Shared>,
-    /// True if sleeps pass at once: how long work takes is chosen.
+    /// True if sleeps end at once, because an explorer chooses when work ends.
     pub(super) is_instant: bool,
-    /// True if nobody waits for whoever sleeps.
+    /// True if sleeps do not count as progress.
     pub(super) is_background: bool,
 }
 

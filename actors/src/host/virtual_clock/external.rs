@@ -1,4 +1,4 @@
-//! Work that leaves the simulation: it waits for the outside world, on a real tokio runtime.
+//! External work: it waits for the outside world, on a real tokio runtime.
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use super::ready::ExternalGuard;
 use crate::host::{WorkHandle, survive};
 
-/// External work with its guard; the order of the fields is the order of their end, so what the work's end wakes is
-/// queued before the clock is free again.
+/// External work with its guard. Fields are dropped in order: tasks woken by the end of the work are queued before the guard lets
+/// the clock jump again.
 struct InFlight {
     work: BoxFuture<'static, ()>,
     _guard: ExternalGuard,
@@ -25,14 +25,14 @@ impl Future for InFlight {
     }
 }
 
-/// The runtime that external work runs on.
+/// The runtime of external work.
 pub(super) struct ExternalPlace {
     given: Option<tokio::runtime::Handle>,
     own: OnceCell<tokio::runtime::Runtime>,
 }
 
 impl ExternalPlace {
-    /// On `given`, or on a thread of our own.
+    /// Uses `given`, or a private thread.
     pub(super) fn new(given: Option<tokio::runtime::Handle>) -> Self {
         Self {
             given,
@@ -40,7 +40,7 @@ impl ExternalPlace {
         }
     }
 
-    /// Starts `work`, and keeps `guard` until it has been dropped.
+    /// Starts `work`; `guard` is dropped after it.
     #[allow(clippy::disallowed_methods)] // External work is what leaves the simulation.
     pub(super) fn start(&self, work: BoxFuture<'static, ()>, guard: ExternalGuard) -> WorkHandle {
         match self.handle() {
@@ -75,7 +75,7 @@ impl ExternalPlace {
 impl Drop for ExternalPlace {
     fn drop(&mut self) {
         if let Some(own) = self.own.take() {
-            // Waiting for the threads would panic on a tokio worker.
+            // A blocking shutdown would panic on a tokio worker.
             own.shutdown_background();
         }
     }

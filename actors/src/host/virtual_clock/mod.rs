@@ -1,13 +1,14 @@
-//! One thread, a virtual clock, and an order that a seed names.
+//! A host on one thread with a virtual clock and a reproducible order.
 //!
-//! 1. Without a seed, what is ready runs first come, first served. With a seed a random generator picks among all
-//!    that is ready: tasks and due timers. One seed, one order, as long as no external work takes part.
-//! 2. The clock moves only when nothing is ready: then it jumps to the next timer.
-//! 3. While external work is in flight the clock does not jump: it goes with the real one, so a timeout of a real
-//!    request still fires; the thread rests until a waker or a timer calls.
-//! 4. Nothing ready, no timer, nothing external, and still somebody waits: that is a deadlock, and said so.
+//! 1. Without a seed, ready tasks and timers run in FIFO order. With a seed, a random generator picks among them. A seed
+//!    determines the order unless external work takes part.
+//! 2. The clock advances only when nothing is ready: it jumps to the next timer.
+//! 3. While external work is in flight the clock follows the real clock, so that timeouts of real requests fire. The thread
+//!    blocks until a waker or timer wakes it.
+//! 4. Deadlock: no task is ready, no timer is pending, no external work is in flight, and a task is waiting. It is reported as an
+//!    error.
 //!
-//! actix needs no system here: an actor is a future, its address a waker.
+//! actix needs no system here: an actor is a future, and its address a waker.
 
 mod clock;
 mod external;
@@ -32,24 +33,24 @@ pub use order::{Choices as OrderChoices, Priorities, Random, Recorded, Replayed,
 /// The settings of a [`SimulatedHost`].
 #[derive(Default)]
 pub struct SimulatedConfig {
-    /// Names the order; none: first come, first served.
+    /// Seed of the order. None: FIFO order.
     pub seed: Option<u64>,
     /// The value of [`Host::wall_clock`] at the start, in milliseconds since the Unix epoch.
     pub wall_clock_origin: Millis,
-    /// Runtime for external work. None: a thread of our own, started when the first comes. Not the current-thread
-    /// runtime that the caller blocks.
+    /// Runtime for external work. None: a private thread, started on first use. Must not be the current-thread runtime that the
+    /// caller blocks.
     pub external: Option<tokio::runtime::Handle>,
-    /// If given, what waits for the world outside the actors happens when it is chosen; `seed` then decides nothing,
-    /// work of every kind runs here, its delays pass at once, and [`Host::random`] says 0.
+    /// Explores orders: a chooser decides when external results arrive. `seed` is then unused, all work runs on this thread with
+    /// instant delays, and [`Host::random`] returns 0.
     pub choosing: Option<Choosing>,
-    /// If given, orders what is ready in the place of `seed`.
+    /// Determines the order instead of `seed`.
     pub schedule: Option<Box<dyn Schedule>>,
 }
 
-/// Nothing can happen any more, but somebody still waits.
+/// Deadlock: no task is ready, no timer is pending, no external work is in flight, and at least one task is waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// Number of spawned tasks that wait.
+    /// Number of waiting tasks.
     pub waiting: usize,
 }
 
@@ -65,7 +66,7 @@ impl std::fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-/// A host for tests and for `--virtual-time`. Dropping it drops every task on it.
+/// A host for tests and for `--virtual-time`. Dropping it drops its tasks.
 ///
 /// ```
 /// # use pirn_actors::host::SimulatedHost;
@@ -80,7 +81,7 @@ pub struct SimulatedHost {
 }
 
 impl SimulatedHost {
-    /// A host at time 0 whose order `seed` names; none: first come, first served.
+    /// A host at time 0 with this seed. None: FIFO order.
     pub fn new(seed: Option<u64>) -> Self {
         Self::with_config(SimulatedConfig {
             seed,
@@ -95,15 +96,15 @@ impl SimulatedHost {
         Self { simulation, host }
     }
 
-    /// The host, for actors.
+    /// Returns a handle for actors.
     pub fn host(&self) -> Host {
         self.host.clone()
     }
 
-    /// Runs until `future` is ready. A panic in it goes through to the caller.
+    /// Runs until `future` is ready. A panic in it propagates to the caller.
     ///
     /// # Errors
-    /// It can never be ready: nothing is left that could wake anybody. Also when called from inside a task.
+    /// The future can never be ready, because nothing is left that could wake a task. Also if called from inside a task.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
         let simulation = &self.simulation;
         let mut future = pin!(future);
@@ -123,20 +124,20 @@ impl SimulatedHost {
         })
     }
 
-    /// Runs until nothing is ready, no timer is set and no external work is in flight. Returns how many tasks wait.
+    /// Runs until nothing is ready, no timer is pending and no external work is in flight. Returns the number of waiting tasks.
     pub fn run_until_idle(&self) -> usize {
         self.simulation.run(Until::Idle, || false);
         self.waiting()
     }
 
-    /// Runs what happens up to `time`, then sets the clock to it. Returns how many tasks wait.
+    /// Runs everything up to `time`, then sets the clock to it. Returns the number of waiting tasks.
     pub fn run_until(&self, time: Millis) -> usize {
         self.simulation.run(Until::Time(time), || false);
         self.simulation.shared.advance_to(time);
         self.waiting()
     }
 
-    /// Runs what is ready or due, without moving the clock or waiting for external work. Returns how many tasks wait.
+    /// Runs what is ready or due, without advancing the clock or waiting for external work. Returns the number of waiting tasks.
     pub fn run_ready(&self) -> usize {
         self.simulation.run(Until::Quiet, || false);
         self.waiting()
@@ -147,7 +148,7 @@ impl SimulatedHost {
         self.simulation.alive.get()
     }
 
-    /// A number that stands for everything that ran so far, in order: equal for equal schedules.
+    /// Hash of everything that ran so far, in order: equal for equal schedules.
     pub fn fingerprint(&self) -> u64 {
         self.simulation.fingerprint.get()
     }

@@ -1,4 +1,4 @@
-//! Orders of what is ready: at random, by priorities that change a few times, or as recorded.
+//! Orders of ready tasks and timers: random, by changing priorities, or recorded.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,20 +6,21 @@ use std::rc::Rc;
 
 use crate::host::chance::Chance;
 
-/// Picks what runs next.
+/// Decides what runs next.
 pub trait Schedule {
-    /// The place of one of `ready`, which has two at least: each names a task (for as long as it lives) or a timer.
+    /// Returns the index of one of `ready`, which has at least two elements. Each identifies a task (during its lifetime) or a
+    /// timer.
     fn next(&mut self, ready: &[u64]) -> usize;
 }
 
-/// The choices of a schedule so far, in order; what [`Recorded`] writes and [`Replayed`] follows.
+/// The choices of a schedule in order, written by [`Recorded`] and replayed by [`Replayed`].
 pub type Choices = Rc<RefCell<Vec<u32>>>;
 
-/// Any that is ready, each as likely.
+/// A uniformly random order.
 pub struct Random(Chance);
 
 impl Random {
-    /// The order of `seed`.
+    /// An order with this seed.
     pub fn new(seed: u64) -> Self {
         Self(Chance::new(seed))
     }
@@ -31,9 +32,9 @@ impl Schedule for Random {
     }
 }
 
-/// Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010): every task has a random priority, the highest
-/// that is ready runs, and at `changes` random steps the one that would run falls behind all others. It finds what few,
-/// badly timed switches cause, where an even draw hardly ever gets.
+/// Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010). Every task has a random priority, and the ready task
+/// with the highest runs. At `changes` random steps the task that would run gets the lowest priority. This finds bugs caused by a
+/// few badly timed switches, which a uniform order rarely produces.
 pub struct Priorities {
     chance: Chance,
     by_task: BTreeMap<u64, u64>,
@@ -42,7 +43,7 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// The order of `seed`, with `changes` changes of priority among the first `steps` choices.
+    /// An order with this seed, and `changes` changes of priority among the first `steps` choices.
     pub fn new(seed: u64, changes: usize, steps: usize) -> Self {
         let chance = Chance::new(seed);
         let mut at: Vec<u64> = (0..changes).map(|_| chance.below(steps) as u64).collect();
@@ -64,7 +65,7 @@ impl Priorities {
 impl Schedule for Priorities {
     fn next(&mut self, ready: &[u64]) -> usize {
         for task in ready {
-            // Above all that have fallen behind.
+            // Initial priorities are above all lowered ones.
             let drawn = self.chance.next() | 1 << 63;
             self.by_task.entry(*task).or_insert(drawn);
         }
@@ -80,14 +81,14 @@ impl Schedule for Priorities {
     }
 }
 
-/// Another order, written down.
+/// Records the choices of another order.
 pub struct Recorded {
     order: Box<dyn Schedule>,
     choices: Choices,
 }
 
 impl Recorded {
-    /// `order`, whose choices go to `choices`.
+    /// Records `order` in `choices`.
     pub fn new(order: Box<dyn Schedule>, choices: Choices) -> Self {
         Self { order, choices }
     }
@@ -101,11 +102,11 @@ impl Schedule for Recorded {
     }
 }
 
-/// An order that was recorded; past its end, first come, first served.
+/// Replays recorded choices; FIFO order after their end.
 pub struct Replayed(std::vec::IntoIter<u32>);
 
 impl Replayed {
-    /// These choices again.
+    /// Replays these choices.
     pub fn new(choices: Vec<u32>) -> Self {
         Self(choices.into_iter())
     }

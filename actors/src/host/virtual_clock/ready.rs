@@ -1,9 +1,9 @@
-//! The queue of ready tasks, and the wakers that fill it.
+//! The queue of ready tasks, and its wakers.
 //!
 //! 1. A task is in the queue at most once, however often it is woken.
-//! 2. What this thread wakes is queued at once, in order. What another thread wakes (external work) waits apart until
-//!    nothing else is ready, so the outside world disturbs the order as little as it can.
-//! 3. The one lock is never held while foreign code runs: wakers are called and things dropped after it is let go.
+//! 2. Tasks woken on this thread are queued at once, in order. Tasks woken by other threads (external work) are held back until
+//!    nothing else is ready, which limits the influence of real time on the order.
+//! 3. The lock is never held while foreign code runs: wakers are called and values dropped after it is released.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use pirn_core::Millis;
 use super::order::Schedule;
 use crate::host::timers::{TimerKey, Timers};
 
-/// One thing that is ready to run.
+/// A ready task or timer.
 pub(in crate::host) enum Ready {
     /// A task to poll, or to drop if it was aborted.
     Task(Arc<TaskState>),
-    /// A timer to fire, if it is still set.
+    /// A timer to fire, unless it was cancelled.
     Timer(TimerKey),
 }
 
-/// The state that wakers on any thread reach.
+/// State shared with wakers on other threads.
 pub(in crate::host) struct Shared {
     thread: ThreadId,
     clock: AtomicU64,
@@ -42,7 +42,7 @@ struct Queues {
 }
 
 impl Ready {
-    /// Tells tasks and timers apart.
+    /// Returns a number that identifies the task or timer.
     fn name(&self) -> u64 {
         match self {
             Self::Task(task) => task.number << 1,
@@ -52,8 +52,8 @@ impl Ready {
 }
 
 impl Queues {
-    /// Lets in the first that the outside woke, if nothing is ready here. One alone: whether a second has come by now
-    /// depends on another thread, and must not be part of what is picked from.
+    /// Admits the first task woken from outside if nothing else is ready. Only one: whether a second has arrived depends on
+    /// another thread, and must not influence the choice.
     fn let_in(&mut self) {
         if self.ready.is_empty() {
             self.ready.extend(self.from_outside.pop_front());
@@ -62,7 +62,7 @@ impl Queues {
 }
 
 impl Shared {
-    /// For the calling thread.
+    /// State for the calling thread.
     pub(in crate::host) fn new() -> Arc<Self> {
         Arc::new(Self {
             thread: std::thread::current().id(),
@@ -78,17 +78,17 @@ impl Shared {
         })
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub(in crate::host) fn now(&self) -> Millis {
         self.clock.load(Ordering::SeqCst)
     }
 
-    /// Moves the virtual time; never back.
+    /// Advances the virtual time; never moves it back.
     pub(in crate::host) fn advance_to(&self, now: Millis) {
         self.clock.fetch_max(now, Ordering::SeqCst);
     }
 
-    /// Queues what is ready.
+    /// Queues a ready task or timer.
     pub(in crate::host) fn push(&self, ready: Ready) {
         let is_home = std::thread::current().id() == self.thread;
         let mut queues = self.lock();
@@ -104,14 +104,14 @@ impl Shared {
         }
     }
 
-    /// Takes the first that is ready.
+    /// Removes the first element of the queue.
     pub(in crate::host) fn pop(&self) -> Option<Ready> {
         let mut queues = self.lock();
         queues.let_in();
         queues.ready.pop_front()
     }
 
-    /// Takes what `order` picks of what is ready.
+    /// Removes the element chosen by `order`.
     pub(in crate::host) fn pop_by(&self, order: &mut dyn Schedule) -> Option<Ready> {
         let mut queues = self.lock();
         queues.let_in();
@@ -125,17 +125,17 @@ impl Shared {
         }
     }
 
-    /// The first deadline of work that sleeps.
+    /// Returns the first deadline of sleeping work.
     pub(in crate::host) fn next_sleeper(&self) -> Option<Millis> {
         self.lock().sleepers.next_deadline()
     }
 
-    /// True if somebody waits for work that sleeps.
+    /// True if sleeping work counts as progress.
     pub(in crate::host) fn has_foreground(&self) -> bool {
         self.lock().sleepers.has_foreground()
     }
 
-    /// Wakes the work whose sleep is over.
+    /// Wakes the work that is due.
     pub(in crate::host) fn wake_sleepers(&self) {
         let now = self.now();
         loop {
@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// Remembers whom to wake at `deadline`; nobody once closed.
+    /// Adds a sleeper that is woken at `deadline`. None if the host is closed.
     pub(in crate::host) fn add_sleeper(&self, deadline: Millis, is_background: bool, waker: Waker) -> Option<TimerKey> {
         let mut queues = self.lock();
         if queues.is_closed {
@@ -153,7 +153,7 @@ impl Shared {
             drop(waker);
             return None;
         }
-        // An executor that waits for the outside world has to look at the deadlines again.
+        // An executor that waits for external work must recompute its deadline.
         self.changed.notify_all();
         Some(if is_background {
             queues.sleepers.set_in_background(deadline, waker)
@@ -162,37 +162,37 @@ impl Shared {
         })
     }
 
-    /// Forgets a sleeper.
+    /// Removes a sleeper.
     pub(in crate::host) fn remove_sleeper(&self, key: TimerKey) {
         let removed = self.lock().sleepers.take(key);
         drop(removed);
     }
 
-    /// The amount of external work in flight.
+    /// Number of external work items in flight.
     pub(in crate::host) fn external(&self) -> usize {
         self.lock().external
     }
 
-    /// True if something is ready that [`Self::pop`] takes next.
+    /// True if [`Self::pop`] would return an element.
     pub(in crate::host) fn has_ready(&self) -> bool {
         let queues = self.lock();
         !queues.ready.is_empty() || !queues.from_outside.is_empty()
     }
 
-    /// One more external work, until the guard is dropped.
+    /// Counts an external work item until the guard is dropped.
     pub(in crate::host) fn enter_external(self: &Arc<Self>) -> ExternalGuard {
         self.lock().external += 1;
         ExternalGuard(Arc::clone(self))
     }
 
-    /// Waits until another thread has changed something that matters, or the first of `timer` and the sleepers'
-    /// deadlines, which is `now` or later, has come in real time.
+    /// Blocks until another thread changes the state, or until the first of `timer` and the sleepers' deadlines in real time.
+    /// That deadline must not be before `now`.
     pub(in crate::host) fn wait_for_outside(&self, timer: Option<Millis>, now: Millis) {
         let queues = self.lock();
         if !queues.from_outside.is_empty() || queues.external == 0 {
             return;
         }
-        // Looked up under the lock: a sleeper added from now on notifies the wait.
+        // Read under the lock: a sleeper added later notifies the wait.
         let sleeper = queues.sleepers.next_deadline();
         match timer.into_iter().chain(sleeper).min() {
             Some(deadline) => {
@@ -203,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// Refuses everything from now on and forgets what was queued.
+    /// Closes the queue and drops its contents.
     pub(in crate::host) fn close(&self) {
         let forgotten = {
             let mut queues = self.lock();
@@ -218,12 +218,12 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        // No foreign code runs under the lock, so it is whole even after a panic elsewhere.
+        // The state is consistent even after a panic, because no foreign code runs under the lock.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// External work that is in flight.
+/// Counts an external work item.
 pub(in crate::host) struct ExternalGuard(Arc<Shared>);
 
 impl Drop for ExternalGuard {
@@ -233,11 +233,11 @@ impl Drop for ExternalGuard {
     }
 }
 
-/// The part of a task known to whoever may wake or abort it.
+/// The part of a task shared with its wakers.
 pub(in crate::host) struct TaskState {
-    /// The slot of its future.
+    /// Index of the future.
     pub(in crate::host) slot: usize,
-    /// Its number in the order of spawning; part of the schedule's fingerprint.
+    /// Sequence number of the task; part of the schedule's fingerprint.
     pub(in crate::host) number: u64,
     is_queued: AtomicBool,
     is_ended: AtomicBool,
@@ -258,12 +258,12 @@ impl TaskState {
         })
     }
 
-    /// Called before the task is polled: a wake from here on queues it again.
+    /// Called before each poll: a later wake queues the task again.
     pub(in crate::host) fn leave_queue(&self) {
         self.is_queued.store(false, Ordering::SeqCst);
     }
 
-    /// The task's future is gone.
+    /// Marks the future as dropped.
     pub(in crate::host) fn end(&self) {
         self.is_ended.store(true, Ordering::SeqCst);
     }
@@ -272,7 +272,7 @@ impl TaskState {
         self.is_ended.load(Ordering::SeqCst)
     }
 
-    /// Has the executor drop the task at its next turn.
+    /// Makes the executor drop the task in its next turn.
     pub(in crate::host) fn abort(self: &Arc<Self>) {
         self.is_aborted.store(true, Ordering::SeqCst);
         self.wake_by_ref();

@@ -1,4 +1,4 @@
-//! The one thread itself: what is ready, what is timed, what runs next.
+//! The executor of the simulated host.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,36 +21,36 @@ use super::external::ExternalPlace;
 use super::order::{Random, Schedule};
 use super::ready::{Ready, Shared, TaskState};
 
-/// The slot of the future given to `block_on`: it lives on the caller's stack.
+/// Slot of the `block_on` future, which is on the caller's stack.
 pub(super) const MAIN_SLOT: usize = usize::MAX;
 
-/// The point to run until.
+/// When to stop running.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
-    /// Only what is ready now.
+    /// When nothing is ready.
     Quiet,
-    /// Up to a time.
+    /// At this time.
     Time(Millis),
-    /// Until nothing can happen any more.
+    /// When nothing is ready, pending or in flight.
     Idle,
 }
 
 pub(super) struct Simulation {
     pub(super) shared: Arc<Shared>,
-    /// Picks what runs next.
+    /// Decides what runs next.
     order: RefCell<Option<Box<dyn Schedule>>>,
-    /// Answers [`Port::random`].
+    /// Source of [`Port::random`].
     chance: Chance,
     wall_clock_origin: Millis,
     tasks: RefCell<Vec<Option<LocalBoxFuture<'static, ()>>>>,
     free: RefCell<Vec<usize>>,
     pub(super) alive: Cell<usize>,
     timers: RefCell<Timers<Box<dyn FnOnce()>>>,
-    /// Number of tasks spawned.
+    /// Number of tasks spawned so far.
     numbers: Cell<u64>,
     pub(super) fingerprint: Cell<u64>,
     external: ExternalPlace,
-    /// When external work began to bind the clock to the real one: the real and the virtual time then.
+    /// Real and virtual time at which external work started to bind the clock. None if there is no such work.
     bound_since: Cell<Option<(Instant, Millis)>>,
     is_running: Cell<bool>,
     is_closed: Cell<bool>,
@@ -81,10 +81,10 @@ impl Simulation {
         }
     }
 
-    /// Runs until `until`, or until `poll_main` says that it is done.
+    /// Runs until `until`, or until `poll_main` returns true.
     pub(super) fn run(&self, until: Until, mut poll_main: impl FnMut() -> bool) {
         if self.is_running.replace(true) {
-            // Called from inside a task: what is on the stack can not be run.
+            // Called from inside a task, which is on the stack and cannot be polled.
             return;
         }
         let _running = Running(&self.is_running);
@@ -109,7 +109,7 @@ impl Simulation {
                     }
                 }
                 Some(Ready::Timer(key)) => {
-                    // Taken before it runs: a callback sets and cancels timers.
+                    // Removed before it fires, because the callback may set and cancel timers.
                     let due = self.timers.borrow_mut().take(key);
                     if let Some(fire) = due {
                         self.note(!key.sequence);
@@ -159,7 +159,7 @@ impl Simulation {
         }
     }
 
-    /// Nothing is ready: has one thing happen of what is held. False where nothing is, or it is enough.
+    /// Called when nothing is ready: lets the chooser run one held step. Returns false if none is held, or if the chooser stops.
     fn choose(&self, choices: &Choices) -> bool {
         match choices.next(self.shared.now()) {
             Next::Run(Ready::Task(task), _) => {
@@ -175,7 +175,7 @@ impl Simulation {
         }
     }
 
-    /// Nothing is ready: moves the clock or waits for the outside. False if that can not, or may not, help.
+    /// Called when nothing is ready: advances the clock or waits for external work. Returns false if neither is possible.
     fn wait(&self, until: Until) -> bool {
         let (limit, waits) = match until {
             Until::Quiet => (self.shared.now(), false),
@@ -189,7 +189,7 @@ impl Simulation {
             self.queue_due();
             return true;
         }
-        // The last work outside may have ended since nothing was ready here: it woke somebody before it was counted out.
+        // External work may have ended since the queue was checked: it wakes its task before it is uncounted.
         if self.shared.has_ready() {
             return true;
         }
@@ -216,7 +216,7 @@ impl Simulation {
         }
     }
 
-    /// The virtual time while external work binds it to the real one.
+    /// Returns the virtual time while external work binds it to the real clock.
     #[allow(clippy::disallowed_methods)] // The one place where the virtual clock looks at the real one.
     fn bound_now(&self) -> Millis {
         let (since, began) = self
@@ -228,8 +228,8 @@ impl Simulation {
         began.saturating_add(elapsed)
     }
 
-    /// Queues what is due: first the callbacks, then the work that slept, each in the order of setting. A callback
-    /// stays in its place until it runs, so it can be cancelled until then.
+    /// Queues due callbacks, then due sleepers, each in the order they were set. A callback stays registered until it runs, so it
+    /// can still be cancelled.
     fn queue_due(&self) {
         let now = self.shared.now();
         for key in self.timers.borrow().due(now) {
@@ -256,7 +256,7 @@ impl Simulation {
         self.fingerprint.set(mix(self.fingerprint.get() ^ mix(what)));
     }
 
-    /// Starts what takes its time: held, where that is chosen.
+    /// Starts work; an explorer holds it.
     fn start_work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         let started = match &self.choices {
             Some(choices) => self.enter(work).inspect(|task| choices.hold_task(label, task)),
@@ -269,7 +269,7 @@ impl Simulation {
         self.enter(future).inspect(|task| Arc::clone(task).wake())
     }
 
-    /// Makes a task that nobody has woken yet.
+    /// Creates a task that is not queued.
     fn enter(&self, future: LocalBoxFuture<'static, ()>) -> Option<Arc<TaskState>> {
         if self.is_closed.get() {
             survive("a task refused at shutdown", move || drop(future));
@@ -292,13 +292,13 @@ impl Simulation {
     pub(super) fn close(&self) {
         self.is_closed.set(true);
         self.shared.close();
-        // Taken out first: what a task drops may come back here.
+        // Moved out first, because destructors of tasks may use the simulation.
         let tasks = self.tasks.take();
         for task in tasks.into_iter().flatten() {
             survive("a task left at the end", move || drop(task));
         }
         let timers = self.timers.replace(Timers::new());
-        // A callback holds hosts, a host its port, the port its timers: this ends the circle.
+        // Breaks a reference cycle: callbacks hold hosts, a host its port, and the port its timers.
         survive("the timers left at the end", move || drop(timers));
         self.alive.set(0);
     }
@@ -357,7 +357,7 @@ impl Port for Simulation {
         if let Some(choices) = &self.choices {
             choices.forget_timer(key);
         }
-        // Dropped only now: what the callback holds may set or cancel timers.
+        // Dropped after the borrow ends: the callback's destructor may set or cancel timers.
         drop(cancelled);
     }
 
@@ -398,7 +398,7 @@ impl Port for Simulation {
     }
 
     fn random(&self) -> u64 {
-        // What is drawn must not depend on the order that is being tried.
+        // Random numbers must not depend on the order that is being explored.
         if self.choices.is_some() { 0 } else { self.chance.next() }
     }
 
@@ -421,7 +421,7 @@ impl Port for Simulation {
     }
 }
 
-/// Marks the end of a run, also by a panic.
+/// Resets the flag at the end of a run, also on a panic.
 struct Running<'a>(&'a Cell<bool>);
 
 impl Drop for Running<'_> {
