@@ -1,4 +1,4 @@
-//! Triggered sub-workflows: the life of each firing of a trigger, and which of a thread's has its turn.
+//! Triggered sub-workflows: the states of a trigger's firing, and the order of the firings of one thread.
 //!
 //! | state | its turn comes | prepared | its thread begins | its run begins | it ended | applied | failed | its main thread ended |
 //! |---|---|---|---|---|---|---|---|---|
@@ -9,14 +9,16 @@
 //! | Returning | - | - | - | - | - | **Over**, completed or failed | **Over**, failed | **Over**, failed: too late |
 //! | Over | - | - | - | - | - | - | - | - |
 //!
-//! A `-` changes nothing. One at a time prepares or runs for a thread, in the order in which they fired; the same trigger,
-//! queued or under way for the thread already, coalesces; so many may wait, one more is refused. A firing that waits for a
-//! safe point of a thread which another one holds does not keep that one waiting: the thread may be held before a model
-//! call, where it applies nothing but compressions.
+//! A `-` changes nothing.
 //!
-//! A compression that begins early (TOKEN_LIMIT_APPROACHED) holds nobody, and keeps no firing waiting but other compressions. A
-//! thread that comes to its limit meanwhile waits for it, where the trigger says that it waits, and asks about the limit anew
-//! when it is over.
+//! - One firing at a time prepares or runs for a thread, in firing order.
+//! - A second firing of a trigger coalesces with the first one while that is queued or active for the thread.
+//! - The number of queued firings of a thread is bounded; further firings are refused.
+//! - A firing whose result waits for a safe point does not block the next one if another firing holds the thread. Otherwise the two
+//!   would deadlock: a thread that is held before a model call applies only compressions.
+//! - An early compression (TOKEN_LIMIT_APPROACHED) holds no thread and blocks only other compressions. If the thread exceeds its
+//!   limit
+//!   before the compression ends, and the trigger has `waitForCompletion`, the thread waits for it and then checks the limit again.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -35,25 +37,25 @@ use crate::graph::{Graph, Node};
 use crate::thread::{FiringId, Variables};
 use crate::value::memory;
 
-/// Firings that may wait for one thread; one more is refused.
+/// Maximum number of open firings of one thread; further firings are refused.
 const QUEUE_LIMIT: usize = 16;
 
-/// A trigger that starts a workflow has fired.
+/// A firing of a trigger that starts a workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Firing {
-    /// The trigger.
+    /// Trigger that fired.
     pub trigger: Arc<TriggerDefinition>,
-    /// The event it fired on.
+    /// Event on which it fired.
     pub event: Arc<Event>,
 }
 
 impl Firing {
-    /// Triggers between the run's own steps and what it does.
+    /// Returns the number of triggers between the run's steps and the effects of this firing.
     pub fn trigger_depth(&self) -> u32 {
         self.event.raised.trigger_depth + 1
     }
 
-    /// True if a token event set it off.
+    /// Returns true if a token event caused the firing.
     pub fn is_token_event(&self) -> bool {
         matches!(
             self.event.raised.event_type,
@@ -61,22 +63,22 @@ impl Firing {
         )
     }
 
-    /// True if it is a compression that begins early, in the background.
+    /// Returns true for a compression that starts early, in the background.
     fn is_early(&self) -> bool {
         self.event.raised.event_type == EventType::TokenLimitApproached
     }
 
-    /// True if it needs nothing of the thread that raised the event: what it starts gets the event alone.
+    /// Returns true if the started run receives the event only and needs no state of the thread that raised it.
     pub fn is_alone(&self) -> bool {
         matches!(self.trigger.action, TriggerAction::StartWorkflow { .. }) && !self.is_token_event()
     }
 
-    /// True if the thread waits for it.
+    /// Returns true if the thread waits for the firing.
     pub fn holds(&self) -> bool {
         self.trigger.holds_the_thread(self.event.raised.event_type)
     }
 
-    /// Of the event it keeps who raised it: a run may have many firings.
+    /// Drops the fields of the event, to save memory: a run may have many firings. Type, depth and origin remain.
     fn forget_event(&mut self) {
         let event = &self.event;
         let raised = RaisedEvent::new(event.raised.event_type, []).at_depth(event.raised.trigger_depth);
@@ -104,33 +106,33 @@ impl Firing {
     }
 }
 
-/// See the table of the module.
+/// State of a firing. The module documentation has the transition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FiringState {
     Queued,
-    /// The thread is asked how it stands.
+    /// The thread's state was requested.
     Preparing,
     Running(ThreadNo),
-    /// A detached run compresses; the thread does not wait.
+    /// A detached run executes; the thread does not wait.
     Detached,
-    /// The thread has the result and applies it at its next safe point.
+    /// The thread has received the result and applies it at its next safe point.
     Returning,
     Over,
 }
 
-/// One firing, from its event to its end.
+/// A firing with its state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct FiringRun {
     pub(super) firing: Firing,
     pub(super) main: ThreadNo,
     state: FiringState,
-    /// The main thread's conversation as the child got it.
+    /// Snapshot of the main thread's conversation that the child received.
     pub(super) basis: Option<Box<(Basis, Conversation)>>,
-    /// The main thread's variables then.
+    /// Variables of the main thread in that snapshot.
     pub(super) variables: Variables,
     pub(super) report: FiringReport,
     pub(super) nodes: Vec<NodeReport>,
-    /// It began early, and the thread that has come to its limit meanwhile waits for it: the firing that holds it.
+    /// Firing that holds the thread until this early compression ends. Set if the thread exceeded its limit before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     awaited_by: Option<FiringId>,
 }
@@ -163,7 +165,7 @@ impl FiringRun {
         }
     }
 
-    /// Bytes of memory that its event takes.
+    /// Returns the memory of the event in bytes.
     pub(super) fn event_memory(&self) -> u64 {
         match self.state {
             FiringState::Over => 0,
@@ -175,7 +177,7 @@ impl FiringRun {
         self.firing.holds() || self.awaited_by.is_some()
     }
 
-    /// The firing that holds the thread until this one is over.
+    /// Takes the firing that holds the thread until this one ends.
     pub(super) fn take_awaiting(&mut self) -> Option<FiringId> {
         self.awaited_by.take()
     }
@@ -184,7 +186,7 @@ impl FiringRun {
         self.state
     }
 
-    /// Records where the thread is, and where it goes where that is known.
+    /// Records the thread's current node, and its next node if there is exactly one edge.
     pub(super) fn stands_at(&mut self, graph: &Graph, node: &Node) {
         self.report.current_node_id = Some(node.id.to_string());
         self.report.next_node_id = match node.edges.as_slice() {
@@ -193,7 +195,7 @@ impl FiringRun {
         };
     }
 
-    /// Remembers how the thread stood: what comes back is measured by it.
+    /// Stores a snapshot of the thread. The result of the firing is compared with it.
     pub(super) fn stands_on(&mut self, prepared: &Prepared) {
         let conversation = &prepared.conversation;
         self.basis = Some(Box::new((conversation.basis(), conversation.clone())));
@@ -210,33 +212,33 @@ impl FiringRun {
     }
 }
 
-/// The outcome of admitting a firing.
+/// Result of admitting a firing.
 #[derive(Debug, PartialEq)]
 pub(super) enum Admitted {
-    /// It waits for its turn.
+    /// The firing is queued.
     Queued,
-    /// The same trigger is under way for the thread: nothing more comes of this one.
+    /// A firing of this trigger is already queued or active for the thread. The new one is counted there and dropped.
     Coalesced,
-    /// The same trigger is under way for the thread, began early, and this one holds the thread until that is over.
+    /// An early compression of this trigger is active. The new firing holds the thread until that ends.
     Awaits,
-    /// It is not started.
+    /// The firing is not started.
     Refused(RunError),
 }
 
-/// The outcome for a firing whose main thread has ended.
+/// Action for a firing whose main thread has ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum GivenUp {
-    /// Its thread is to be stopped.
+    /// Cancel the thread of the firing.
     Stop(ThreadNo),
-    /// It never began, and is over.
+    /// The firing is over; its thread was not started.
     NeverBegan(RunError),
-    /// Its result came too late.
+    /// The firing is over; its result is discarded.
     TooLate,
-    /// Its run's end still comes.
+    /// None: the end of its detached run is still to come.
     Nothing,
 }
 
-/// Every firing of a run. Most runs have none, and take no room for them.
+/// Every firing of a run. Empty for most runs, which then allocate nothing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Firings(Option<Box<AllFirings>>);
 
@@ -261,29 +263,28 @@ impl DerefMut for Firings {
 }
 
 impl Firings {
-    /// The firings that hold a thread, of which it is told now.
+    /// Takes the firings that hold a thread and that it has not received yet.
     pub(super) fn take_holding(&mut self, main: ThreadNo) -> Vec<FiringId> {
         let all = self.0.as_deref_mut();
         all.and_then(|all| all.holding.remove(&main)).unwrap_or_default()
     }
 
-    /// The main thread has ended: what becomes of its firings.
+    /// Ends the firings of a main thread that has ended, and returns the action for each.
     pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
         self.0.as_deref_mut().map(|all| all.give_up(main)).unwrap_or_default()
     }
 }
 
-/// See [`Firings`].
+/// Content of [`Firings`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct AllFirings {
     all: BTreeMap<FiringId, FiringRun>,
-    /// By main thread: those that are not over, in the order in which they fired. A thread has few at a time, however many
-    /// it has had.
+    /// Open firings by main thread, in firing order. Few at a time, even if a thread has had thousands.
     open: BTreeMap<ThreadNo, Vec<FiringId>>,
-    /// The number of the last one: they are counted in the order in which the run was told of them.
+    /// Id of the last firing. Ids follow the order in which the run received the firings.
     #[serde(default)]
     last: FiringId,
-    /// By thread: those that hold it and that it has not been told of.
+    /// Firings that hold a thread and that it has not received yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     holding: BTreeMap<ThreadNo, Vec<FiringId>>,
 }
@@ -306,7 +307,7 @@ impl AllFirings {
         open.iter().filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
-    /// The threads that run for `main`'s firings.
+    /// Returns the threads that execute `main`'s firings.
     pub(super) fn threads(&self, main: ThreadNo) -> impl Iterator<Item = ThreadNo> {
         self.open(main).filter_map(|(_, run)| match run.state {
             FiringState::Running(thread) => Some(thread),
@@ -318,18 +319,18 @@ impl AllFirings {
         })
     }
 
-    /// Names the next firing.
+    /// Allocates the id of the next firing.
     pub(super) fn next_id(&mut self) -> FiringId {
         self.last += 1;
         self.last
     }
 
-    /// A firing holds a thread: the thread hears of it when it asks.
+    /// Adds a firing that holds the thread. The thread receives it at its next safe point.
     pub(super) fn hold(&mut self, main: ThreadNo, id: FiringId) {
         self.holding.entry(main).or_default().push(id);
     }
 
-    /// A trigger fired for a thread.
+    /// Queues, coalesces or refuses a firing.
     pub(super) fn admit(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, is_live: bool) -> Admitted {
         if !is_live {
             let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
@@ -362,14 +363,14 @@ impl AllFirings {
         Admitted::Refused(error)
     }
 
-    /// A trigger started a run that needs nothing of the thread.
+    /// Adds a firing whose run needs nothing of the thread.
     pub(super) fn detached(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo) -> &mut FiringRun {
         self.all
             .entry(id)
             .or_insert_with(|| FiringRun::new((id, firing), main, FiringState::Detached))
     }
 
-    /// The thread's firing whose turn it is: from here on it prepares.
+    /// Selects the thread's next firing and moves it to `Preparing`.
     pub(super) fn next_of(&mut self, main: ThreadNo) -> Option<FiringId> {
         let queued = |run: &FiringRun| run.state == FiringState::Queued;
         let is_held = self.open(main).any(|(_, run)| run.holds());
@@ -378,7 +379,7 @@ impl AllFirings {
             let keeps = |run: &FiringRun| !queued(run) && !is_aside(run) && !passes(&next.firing, &run.firing);
             self.open(main).any(|(_, run)| keeps(run))
         };
-        // What waits stays in its order, but for what began early: that keeps nothing else waiting.
+        // FIFO, except that a blocked early compression does not block the firings behind it.
         let mut next = None;
         for (id, run) in self.open(main).filter(|(_, run)| queued(run)) {
             if !is_kept_waiting(run) {
@@ -400,7 +401,7 @@ impl AllFirings {
         Some(run)
     }
 
-    /// The firing, where its thread is asked how it stands.
+    /// Returns the firing if it is `Preparing`.
     pub(super) fn preparing(&mut self, id: FiringId) -> Option<&mut FiringRun> {
         self.all.get_mut(&id).filter(|run| run.state == FiringState::Preparing)
     }
@@ -413,7 +414,7 @@ impl AllFirings {
         self.pass(id, FiringState::Preparing, FiringState::Detached);
     }
 
-    /// It ended well: what it hands back is on its way.
+    /// Moves a firing to `Returning`: it succeeded, and its result is sent to the thread.
     pub(super) fn returning(&mut self, id: FiringId) {
         if let Some(run) = self.all.get_mut(&id)
             && matches!(run.state, FiringState::Running(_) | FiringState::Detached)
@@ -422,7 +423,7 @@ impl AllFirings {
         }
     }
 
-    /// It is over: failed where there is an error. Whether it was not before.
+    /// Ends a firing: failed if there is an error, else completed. Returns false if it was over before.
     pub(super) fn over(&mut self, id: FiringId, error: Option<RunError>) -> bool {
         let outcome = match error {
             Some(_) => FiringOutcome::Failed,
@@ -445,7 +446,7 @@ impl AllFirings {
         true
     }
 
-    /// The thread has ended before the firing began: that is refused.
+    /// Refuses a firing whose thread ended before the firing started.
     pub(super) fn never_began(&mut self, id: FiringId) -> RunError {
         let error = RunError::new(
             RunErrorCode::Cancelled,
@@ -463,7 +464,7 @@ impl AllFirings {
                 let given_up = match state {
                     FiringState::Running(thread) => GivenUp::Stop(thread),
                     FiringState::Queued | FiringState::Preparing => GivenUp::NeverBegan(self.never_began(id)),
-                    // What the thread did apply it said before its end.
+                    // If the thread had applied the result, its message would have arrived before its end: messages are FIFO.
                     FiringState::Returning => GivenUp::TooLate,
                     FiringState::Detached | FiringState::Over => GivenUp::Nothing,
                 };
@@ -473,12 +474,12 @@ impl AllFirings {
     }
 }
 
-/// True if a firing need not wait for another one: a compression that began early is in the background of all but compressions.
+/// Returns true if `firing` need not wait for `other`: an early compression blocks only other compressions.
 fn passes(firing: &Firing, other: &Firing) -> bool {
     other.is_early() && !firing.is_token_event()
 }
 
-/// The error of a result that nobody is there to take.
+/// Returns the error for a result that arrives after the end of its thread.
 pub(super) fn too_late() -> RunError {
     RunError::new(
         RunErrorCode::Cancelled,
@@ -655,7 +656,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every input in every state: a firing goes on along the table's rows alone, and is over once.
+        /// Sends every input in every state: a firing follows the rows of the table and is over once.
         #[test]
         fn whatever_comes_a_firing_follows_its_table(inputs in prop::collection::vec((0..8_u8, 0..4_u64), 0..80)) {
             let mut firings = Firings::default();

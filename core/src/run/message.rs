@@ -1,4 +1,4 @@
-//! The messages that the actors of a run send each other, and those that come to them from outside.
+//! Messages between the actors of a run, and external inputs of the run.
 
 use std::sync::Arc;
 
@@ -28,66 +28,66 @@ use crate::thread::{
 /// Names and values to assign.
 pub type Assigned = Vec<(Arc<str>, Arc<Value>)>;
 
-/// A message, and whom it is for.
+/// A message with its recipient.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// For the run's supervisor.
+    /// Message to the supervisor of the run.
     Supervisor(ToSupervisor),
-    /// For the thread of this number.
+    /// Message to a thread.
     Thread(ThreadNo, ToThread),
-    /// For the conversation that belongs to the thread of this number.
+    /// Message to the conversation that this thread owns.
     Conversation(ThreadNo, ToConversation),
 }
 
-/// Something whose time comes.
+/// Identity of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Timer {
-    /// The end of a thread's time: its workflow's `timeoutMs`.
+    /// Time limit of a thread: the workflow's `timeoutMs`.
     Thread {
-        /// Which.
+        /// Limited thread.
         thread: ThreadNo,
-        /// The limit, milliseconds.
+        /// Limit in milliseconds.
         after_ms: Millis,
     },
-    /// The end of a JOIN's time.
+    /// Time limit of a JOIN.
     Join {
-        /// Which.
+        /// Fork that is joined.
         fork: ForkNo,
-        /// Tells it from the fork's other timers.
+        /// Distinguishes the successive timers of one fork, so that a late expiry is ignored.
         generation: u32,
     },
-    /// The end of a triggered sub-workflow's time.
+    /// Time limit of a triggered sub-workflow.
     Firing(FiringId),
 }
 
-/// An order of a person or a trigger to a thread or a run.
+/// A command of a person or a trigger for a thread or a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
-    /// Stop it, for this reason.
+    /// Cancel, with a reason.
     Cancel(String),
-    /// Stop it: the engine shuts down.
+    /// Cancel because the engine shuts down.
     Shutdown,
-    /// Stand still at the next safe point.
+    /// Pause at the next safe point.
     Pause,
-    /// Go on.
+    /// Resume.
     Resume,
 }
 
 /// A message to a run's supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToSupervisor {
-    /// From outside: the run, or what it did before, is controlled.
+    /// External: control the whole run.
     Control(Control),
-    /// From outside: a trigger controls a thread.
+    /// External: a trigger controls a thread.
     ControlThread {
-        /// Which.
+        /// Controlled thread.
         thread: ThreadNo,
-        /// The control.
+        /// Command to execute.
         control: Control,
-        /// Triggers between the run's own steps and this.
+        /// Number of triggers between the run's steps and this message.
         trigger_depth: u32,
     },
-    /// From outside: a time has come.
+    /// External: a timer expired.
     Elapsed(Timer),
     /// From outside: a trigger assigns a variable.
     Assign(Box<Assignment>),
@@ -95,272 +95,274 @@ pub enum ToSupervisor {
     Pin(PinSection, Value),
     /// From outside: events are raised in the main thread's name.
     Raise(Vec<RaisedEvent>),
-    /// From outside: an event that follows from another, because of a trigger.
+    /// External: raise an event that a trigger derived from another event.
     FollowUp(Box<FollowUp>),
-    /// From outside: a trigger fired on an event of the run, and does this. The run takes that in its place.
+    /// External: a trigger fired on an event of the run. [`RunMachine::tell`](super::RunMachine::tell) replaces this message by the
+    /// message of the trigger's action.
     Fired(Box<Fired>),
     /// From outside: a trigger fired that calls a function or the notification hook.
     CallTrigger(Arc<TriggerCall>),
-    /// From outside: that has ended.
+    /// External: the call of a trigger ended.
     TriggerCalled {
-        /// Which.
+        /// Call that ended.
         call: CallNo,
-        /// Why it failed.
+        /// Error, if the call failed.
         error: Option<RunError>,
     },
-    /// From outside: the run goes on by this definition, which what it went through fits. Changes nothing: it is for whoever
-    /// goes on with the run.
+    /// External: the run continues with this workflow definition; its history was checked to fit. Changes no state: the next owner
+    /// of the run reads the record.
     Migrated(Arc<str>),
-    /// From outside: the run goes on after a crash, and these effects had begun and have no outcome.
+    /// External: the run was recovered after a crash. These effects had started and have no recorded outcome.
     Recovered(Vec<Doubt>),
-    /// From outside: a trigger fired for a thread.
+    /// External: a trigger fired for a thread.
     Fire(Box<Firing>),
-    /// From outside: a trigger starts a run that needs nothing of the thread which raised the event.
+    /// External: a trigger starts a run that uses only the event, no state of the thread that raised it.
     FireAlone(Box<Firing>),
-    /// From outside: a run that a firing started has ended.
+    /// External: a run that a firing started has ended.
     DetachedEnded {
-        /// The firing.
+        /// Firing that started the run.
         firing: FiringId,
-        /// The run's output.
+        /// Output of the run, or its error.
         output: Result<Value, RunError>,
     },
-    /// From outside: the triggers of all that was raised have acted.
+    /// External: the triggers of all raised events have acted.
     TriggersQuiet,
-    /// From outside: the run has its turn in its session, or will not have it.
+    /// External: the run got its turn in its session, or an error.
     Session(Box<Result<SessionState, RunError>>),
-    /// A thread stands at FORK.
+    /// A thread is at a FORK node.
     Fork {
-        /// Which.
+        /// Thread at the fork.
         thread: ThreadNo,
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
-        /// The fork.
+        /// Fork to start.
         fork: ForkIx,
-        /// The variables, outputs and conversation that the branches start with.
+        /// Initial variables, outputs and conversation of the branches.
         start: Box<BranchStart>,
     },
-    /// A thread stands at MAP.
+    /// A thread is at a MAP node.
     Map {
-        /// Which.
+        /// Thread at the node.
         thread: ThreadNo,
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
         /// The MAP node.
         node: NodeIx,
-        /// A list: the input of each item's thread.
+        /// Input of each item's thread, as a list.
         inputs: Arc<Value>,
-        /// The thread's conversation.
+        /// Snapshot of the thread's conversation.
         conversation: Box<Conversation>,
     },
     /// A thread calls a workflow.
     Call {
-        /// Which.
+        /// Calling thread.
         thread: ThreadNo,
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
         /// The SUBGRAPH node.
         node: NodeIx,
-        /// The child's input.
+        /// Input of the child.
         input: Arc<Value>,
-        /// The child's conversation.
+        /// Conversation of the child.
         conversation: Box<HandedConversation>,
     },
-    /// A thread no longer awaits a fork or a called workflow.
+    /// A thread cancels a fork or a called workflow.
     Drop {
-        /// Which.
+        /// Thread that cancels.
         thread: ThreadNo,
-        /// The effect that it awaited.
+        /// Effect that the thread awaited.
         effect: EffectId,
     },
-    /// A thread has said how it stands, for a firing; none where it has ended.
+    /// A thread returned its state for a firing.
     Prepared {
-        /// The firing.
+        /// Firing that requested the state.
         firing: FiringId,
-        /// Its state.
+        /// State of the thread; `None` if the thread has ended.
         prepared: Option<Box<Prepared>>,
     },
-    /// A thread has applied what a firing handed back, or could not.
+    /// A thread applied or rejected the result of a firing.
     Applied {
-        /// The firing.
+        /// Firing with this result.
         firing: FiringId,
-        /// Why not.
+        /// Reason of the rejection.
         error: Option<RunError>,
     },
-    /// A thread has ended. It said so by way of its conversation: all that it had said there is in it.
+    /// A thread has ended. The message is routed through the thread's conversation, so that it arrives after all earlier
+    /// operations.
     Ended {
-        /// Which.
+        /// Thread that ended.
         thread: ThreadNo,
-        /// Its end.
+        /// Outcome and remaining state of the thread.
         ended: Box<Ended>,
     },
-    /// From whoever contains actors: one panicked.
+    /// External: the host caught the panic of an actor.
     Panicked(Box<Panic>),
     /// A conversation's actor panicked.
     ConversationLost {
-        /// The thread that it belongs to.
+        /// Thread that owns the conversation.
         thread: ThreadNo,
-        /// Why.
+        /// Error with the panic message.
         error: RunError,
     },
-    /// Losers of a join are to be stopped, from this path on.
+    /// Cancel the next group of a join's losers.
     StopLosers {
-        /// The fork.
+        /// Fork that was joined.
         fork: ForkNo,
-        /// The first path to look at.
+        /// First path to examine.
         from: usize,
     },
 }
 
-/// An assignment that a trigger makes.
+/// An assignment by a trigger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The thread that raised the event.
+    /// Thread that raised the event.
     pub thread: ThreadNo,
-    /// The scope of the variable.
+    /// Scope of the variable.
     pub scope: VariableScope,
-    /// The trigger.
+    /// Id of the trigger.
     pub trigger_id: Arc<str>,
-    /// The variable.
+    /// Name of the variable.
     pub name: Arc<str>,
-    /// Its value.
+    /// New value.
     pub value: Arc<Value>,
-    /// Triggers between the run's own steps and this.
+    /// Number of triggers between the run's steps and this assignment.
     pub trigger_depth: u32,
 }
 
-/// An event that follows from another, because of a trigger.
+/// An event that a trigger derived from another event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FollowUp {
-    /// The thread that raised the other event.
+    /// Thread that raised the original event.
     pub thread: ThreadNo,
-    /// The event, one link further down the chain.
+    /// Derived event; its trigger depth is one higher.
     pub event: RaisedEvent,
 }
 
 /// A message to a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToThread {
-    /// As its machine takes it.
+    /// Input of the thread's state machine.
     Input(Input),
     /// A firing has ended.
     Triggered {
-        /// Which.
+        /// Firing that ended.
         firing: FiringId,
-        /// The result that it hands back.
+        /// Result for the thread.
         result: TriggeredResult,
-        /// The change of the conversation.
+        /// Change of the conversation, if any.
         merge: Option<Box<Merge>>,
     },
-    /// A firing needs to know how it stands.
+    /// Request for the thread's state, for this firing.
     Describe(FiringId),
-    /// Its last turn was long, and left something over.
+    /// Continue with the effects that exceeded the limit of the last turn.
     GoOn,
 }
 
 /// A message to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToConversation {
-    /// To do something, and to answer a thread.
+    /// Perform an operation and answer a thread.
     Serve {
-        /// The thread that asks.
+        /// Requesting thread.
         thread: ThreadNo,
-        /// The effect that awaits the answer; 0: none does.
+        /// Effect to answer; 0 if the thread expects no answer.
         effect: EffectId,
-        /// The request.
+        /// Operation to perform.
         request: Box<Request>,
     },
-    /// A thread tells its supervisor something, and with it how its conversation is after all that it has said in it.
+    /// Forward a thread's message to the supervisor, with a snapshot of the conversation after the thread's earlier operations.
     Forward(ThreadNo, Box<Forwarded>),
-    /// A thread tells its supervisor that it has ended, and what it leaves.
+    /// Forward to the supervisor that a thread has ended, with its remaining state.
     Ended(ThreadNo, Box<Ended>),
-    /// A compression has ended, well or not.
+    /// A compression has succeeded or failed.
     CompressionEnded,
 }
 
-/// A request to a conversation.
+/// An operation of a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// The request of a thread's machine.
+    /// An operation of the thread's state machine.
     Do {
-        /// That.
+        /// Operation to perform.
         op: ConversationOp,
-        /// For a model request.
+        /// For a model request: pinned context.
         pinned: Option<Box<Pinned>>,
-        /// For a model request: what the model is told of budgets.
+        /// For a model request: note about the remaining budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<String>,
-        /// For a model request: what the definitions of its tools cost.
+        /// For a model request: tokens of the tool definitions.
         tool_tokens: u64,
-        /// For a model request: the order of messages that its model takes.
+        /// For a model request: message order that the model accepts.
         rules: MessageRules,
     },
-    /// Take in what a firing hands back.
+    /// Apply the change of a firing.
     Merge(Box<Merge>),
-    /// Take over another conversation's content; where that is done, answer so.
+    /// Replace the content by that of another conversation, then answer with `then`.
     Restore {
-        /// The other one.
+        /// Replacement.
         conversation: Conversation,
-        /// The answer.
+        /// Answer after the replacement.
         then: Outcome,
     },
 }
 
-/// A message of a thread to its supervisor, by way of its conversation.
+/// A message of a thread to its supervisor, routed through its conversation. The conversation adds its snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Forwarded {
-    /// It stands at FORK.
+    /// The thread is at a FORK node.
     Fork {
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
-        /// The fork.
+        /// Fork to start.
         fork: ForkIx,
-        /// The variables and outputs that its branches start with.
+        /// Initial variables and outputs of the branches.
         snapshot: Snapshot,
     },
-    /// It stands at MAP.
+    /// The thread is at a MAP node.
     Map {
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
         /// The MAP node.
         node: NodeIx,
-        /// A list: the input of each item's thread.
+        /// Input of each item's thread, as a list.
         inputs: Arc<Value>,
     },
-    /// It calls a workflow.
+    /// The thread calls a workflow.
     Call {
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
         /// The SUBGRAPH node.
         node: NodeIx,
-        /// The child's input.
+        /// Input of the child.
         input: Arc<Value>,
-        /// The origin of the child's conversation.
+        /// Origin of the child's conversation.
         mode: ConversationMode,
     },
-    /// It no longer awaits one of these.
+    /// The thread cancels a fork, a MAP or a called workflow.
     Drop {
-        /// The effect that it awaited.
+        /// Effect that the thread awaited.
         effect: EffectId,
     },
-    /// Its state, for a firing.
+    /// State of the thread, for a firing.
     Prepared {
-        /// The firing.
+        /// Firing that requested the state.
         firing: FiringId,
-        /// The state, but for the conversation.
+        /// State with an empty conversation; the conversation fills it in.
         prepared: Prepared,
     },
 }
 
-/// A conversation as one thread hands it to another.
+/// A conversation that one thread passes to another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum HandedConversation {
-    /// As it was at that moment.
+    /// Independent copy.
     Snapshot(Conversation),
-    /// Both speak in the one that belongs to this thread.
+    /// The conversation that this thread owns, used by both.
     Shared(ThreadNo),
 }
 
-/// The variables, outputs and conversation that the branches of a fork start with.
+/// Initial variables, outputs and conversation of a fork's branches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BranchStart {
     /// Variables and outputs.
@@ -369,88 +371,88 @@ pub struct BranchStart {
     pub conversation: Conversation,
 }
 
-/// The parts of the thread that raised the event, for a triggered sub-workflow.
+/// State of the thread that raised an event, for a triggered sub-workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
-    /// The last node's output.
+    /// Output of the last node.
     pub output: Arc<Value>,
-    /// The thread's input.
+    /// Input of the thread.
     pub input: Arc<Value>,
-    /// Its variables.
+    /// Variables of the thread.
     pub variables: Variables,
-    /// The node it is in.
+    /// Current node.
     pub node: NodeIx,
-    /// Its conversation.
+    /// Conversation of the thread.
     pub conversation: Conversation,
-    /// The request that its model got last.
+    /// Last request that the thread sent to a model.
     #[serde(default)]
     pub asked: Option<Box<LastAsked>>,
 }
 
-/// The end of a thread.
+/// Outcome and remaining state of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ended {
-    /// By its own word, or by what ended its actor.
+    /// Outcome that the thread reported, or the error of its panic.
     pub end: ThreadEnd,
-    /// The tokens that its models cost.
+    /// Tokens that the thread's model calls used.
     pub spent: Spending,
-    /// Its actor panicked: nobody has said yet that it ended.
+    /// True if the actor panicked: no end event has been raised for the thread.
     pub panicked: bool,
-    /// Its remains, for whoever it ran for; none where nobody takes them over.
+    /// Remaining state for the starter of the thread; `None` if the starter does not use it.
     pub artifacts: Option<Box<Artifacts>>,
 }
 
-/// The remains of a thread, for whoever it ran for.
+/// State that remains of an ended thread, for its starter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifacts {
-    /// Its variables.
+    /// Variables of the thread.
     pub variables: Variables,
-    /// The nodes it entered; of main and triggered threads alone.
+    /// Nodes that the thread entered. Recorded for main and triggered threads only.
     pub history: Vec<NodeRecord>,
-    /// The node it was in.
+    /// Last node.
     pub node: NodeIx,
-    /// Its conversation; none where that was lost.
+    /// Conversation; `None` if it was lost in a panic.
     pub conversation: Option<Conversation>,
 }
 
-/// The change that a firing makes to the conversation of its main thread.
+/// Change that a firing makes to the conversation of its main thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merge {
     /// The change itself.
     pub change: Change,
-    /// A token event set it off: COMPRESSION_COMPLETED says what came of it, also where that is nothing.
+    /// True if a token event caused the firing. COMPRESSION_COMPLETED is then raised even if nothing changed.
     pub is_compression: bool,
-    /// Triggers between the run's own steps and this.
+    /// Number of triggers between the run's steps and this change.
     pub trigger_depth: u32,
-    /// Global variables to assign with it: both or neither.
+    /// Global variables to assign atomically with the change.
     pub globals: Assigned,
 }
 
 /// A change of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Nothing.
+    /// No change.
     Nothing,
-    /// These at its end.
+    /// Appends messages.
     Append(Vec<ChatMessage>),
-    /// These in the place of what was visible.
+    /// Replaces the messages that were visible in the snapshot.
     Replace {
-        /// When.
+        /// Version of the conversation when the snapshot was taken.
         basis: Basis,
-        /// The messages.
+        /// Replacement.
         messages: Vec<ChatMessage>,
     },
-    /// A compression's result, checked before it is taken.
+    /// Applies the result of a compression after validation.
     Compressed {
-        /// When the compression began.
+        /// Version of the conversation when the compression started.
         basis: Basis,
-        /// Its result.
+        /// Result of the compression.
         result: CompressionResult,
     },
 }
 
 impl Control {
-    /// The same, as a thread's input.
+    /// Converts the command to an input of a thread.
     pub(super) fn input(self, trigger_depth: u32) -> Input {
         match self {
             Self::Cancel(reason) => Input::Cancel {
@@ -471,7 +473,7 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// A queue of many messages is moved about: each has its size.
+    /// The size matters because queues move messages by value.
     #[test]
     fn a_message_stays_small() {
         assert!(size_of::<Message>() <= 120, "{}", size_of::<Message>());

@@ -1,4 +1,4 @@
-//! The record of a run, so that it can be rebuilt: the same messages in the same order do the same.
+//! Records from which a run is rebuilt. Replay is deterministic: equal messages in equal order produce equal effects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,56 +15,56 @@ use crate::definition::Pinned;
 use crate::event::EventMask;
 use crate::graph::Graph;
 
-/// The event types that somebody listens to: others are not built.
+/// Event types with subscribers. Events of other types are not built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     /// Types that a subscriber or a trigger listens to.
     pub interest: EventMask,
     /// Types that a trigger watches.
     pub watched: EventMask,
-    /// Types that a trigger watches which holds the thread.
+    /// Types watched by a trigger that holds the thread.
     pub holding: EventMask,
 }
 
-/// Something that a run was told from outside.
+/// An external input of a run, with everything that its replay needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Told {
-    /// When: [`RunMachine::step`]'s `now`.
+    /// Time of the input: the `now` of [`RunMachine::step`].
     pub at: Millis,
-    /// So many messages had been taken before: see [`RunMachine::steps`].
+    /// Number of messages that the run had taken before this input: see [`RunMachine::steps`].
     pub after: u64,
-    /// The event types that somebody listened to from then on.
+    /// Event types with subscribers from this input on.
     pub listening: Listening,
-    /// No process carried the run: what follows from it has not begun before one goes on with the run.
+    /// True if the input was stored while no process owned the run. Its effects are performed by the next owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncarried: bool,
-    /// As [`Self::settings`], of the step before: what was not in its record.
+    /// Settings of the previous step that its record does not contain, in the form of [`Self::settings`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Setting>,
     /// The message.
     pub message: Message,
-    /// The configuration that what followed from it went by, where that was not recorded before: see
-    /// [`Settings`](super::Settings). Known only when all of it has followed, and put into the record then.
+    /// Configuration values that were first used in the steps after this input: see [`Settings`](super::Settings). Added to the
+    /// record after these steps, when all of them are determined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
 }
 
-/// The beginning of a run.
+/// Start of a run.
 #[derive(Clone, Debug)]
 pub struct Begun {
-    /// When.
+    /// Start time.
     pub at: Millis,
-    /// The event types that somebody listened to.
+    /// Event types with subscribers at the start.
     pub listening: Listening,
-    /// No process carried the run then: what it begins with has not begun before one goes on with it.
+    /// True if the run was created while no process owned it. Its first effects are performed by the first owner.
     pub uncarried: bool,
-    /// With what.
+    /// Seed of the run.
     pub seed: RunSeed,
-    /// As [`Told::settings`], of the beginning.
+    /// Configuration values of the first steps, in the form of [`Told::settings`].
     pub settings: Vec<Setting>,
 }
 
-/// The same, to be written down: without its workflow, which is found again by its id.
+/// Serialized form of [`Begun`], with the id of the workflow instead of the workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BegunRecord {
@@ -73,7 +73,7 @@ pub struct BegunRecord {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     uncarried: bool,
     run_id: Arc<str>,
-    /// Its workflow's id.
+    /// Id of the workflow.
     pub workflow_id: Arc<str>,
     input: Arc<Value>,
     conversation: Conversation,
@@ -92,7 +92,7 @@ pub struct BegunRecord {
     session: Option<SessionSeed>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     settings: Vec<Setting>,
-    /// Tools and profiles that its workflows name and that were not there when it began.
+    /// Tools and profiles that the workflows name and that were not registered at the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<String>,
 }
@@ -107,7 +107,7 @@ fn is_default_run_bytes(bytes: &u64) -> bool {
 }
 
 impl BegunRecord {
-    /// As it is written down.
+    /// Converts a start to its serialized form.
     pub fn of(begun: &Begun) -> Self {
         let seed = begun.seed.clone();
         Self {
@@ -132,7 +132,7 @@ impl BegunRecord {
         }
     }
 
-    /// The same beginning, where these tools and profiles are not there.
+    /// Records that these tools and profiles are not registered.
     #[must_use]
     pub fn without(self, missing: &[String]) -> Self {
         Self {
@@ -141,17 +141,17 @@ impl BegunRecord {
         }
     }
 
-    /// The tools and profiles that its workflows name and that were not there when it began.
+    /// Returns the tools and profiles that the workflows name and that were not registered at the start.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The session that the run belongs to.
+    /// Returns the session that the run belongs to.
     pub fn session(&self) -> Option<&SessionSeed> {
         self.session.as_ref()
     }
 
-    /// The same beginning, for a run that leaves nothing in the session.
+    /// Removes the effect on the session: the run changes nothing there.
     #[must_use]
     pub fn aside(mut self) -> Self {
         if let Some(session) = &mut self.session {
@@ -160,12 +160,12 @@ impl BegunRecord {
         self
     }
 
-    /// When the run began.
+    /// Returns the start time.
     pub fn at(&self) -> Millis {
         self.at
     }
 
-    /// The same beginning with another input.
+    /// Replaces the input.
     #[must_use]
     pub fn with_input(self, input: Value) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl BegunRecord {
         }
     }
 
-    /// The same beginning, for a run of another name.
+    /// Replaces the id of the run.
     #[must_use]
     pub fn named(self, run_id: &str) -> Self {
         Self {
@@ -183,7 +183,7 @@ impl BegunRecord {
         }
     }
 
-    /// As it was, over the workflow of this id.
+    /// Converts the record back, with the workflow of this id.
     pub fn begun(self, graph: Arc<Graph>) -> Begun {
         Begun {
             at: self.at,
@@ -209,19 +209,19 @@ impl BegunRecord {
     }
 }
 
-/// Something that a rebuilt run goes through once more.
+/// Element of a replay, in the order of the first execution.
 #[derive(Debug)]
 pub enum Replayed<'a> {
-    /// It was told this.
+    /// An external input.
     Told(&'a Told),
-    /// It wanted this done, which is there to be taken.
+    /// Effects of a step, with its time. The receiver may take them out of the vector.
     Did(Millis, &'a mut Vec<Effect>),
 }
 
-/// The place where what was written down does not fit the run: the workflow, or what steps it, is another.
+/// The record does not fit the run: the workflow or the code that steps it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Diverged {
-    /// The first step that does not fit, from 1.
+    /// Number of the first input that does not fit, from 1.
     pub step: u64,
 }
 
@@ -234,12 +234,13 @@ impl std::fmt::Display for Diverged {
 impl std::error::Error for Diverged {}
 
 impl RunMachine {
-    /// A run as it was, from how it began and what it was told. `world` is told who listens by `listen`, and `saw` everything
-    /// that the run went through, in order.
+    /// Rebuilds a run from its start and its inputs.
+    ///
+    /// `listen` sets the subscribed event types of `world`. `saw` receives every input and the effects of every step, in order.
     ///
     /// # Errors
-    /// Fails if the run did not take as many messages between two that it was told as it had, or has not raised the event that a
-    /// trigger fired on.
+    /// Returns [`Diverged`] if the run takes another number of messages between two inputs than the record states, or does not
+    /// raise the event on which a recorded trigger fired.
     pub fn replay<W: World>(
         begun: Begun,
         told: impl IntoIterator<Item = Told>,
@@ -289,8 +290,8 @@ impl RunMachine {
         Ok(machine)
     }
 
-    /// A step that was taken before. Where code that is called in place panicked then it does so again: that it did is what
-    /// the run is told next.
+    /// Repeats a recorded step. If inline code panicked in it, it panics again. The panic is ignored here because the next recorded
+    /// input reports it.
     fn step_again(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
         let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, world, out)));
         drop(stepped);

@@ -1,12 +1,12 @@
-//! The configuration that a run goes by: what its machine asks the world for and the workflow does not say.
+//! Configuration values that a run uses: answers of its [`World`](super::World) that the workflow does not contain.
 //!
-//! A run that is kept records each value when it first goes by it, and again when it has changed, with the step that asked. A run
-//! that is rebuilt goes by what it recorded, in whatever process that is; one that goes on goes by the configuration there.
+//! A durable run records each value at its first use and after each change, with the step that requested it. A rebuilt run uses the
+//! recorded values, in every process. After the rebuild it uses the current configuration.
 //!
-//! | what is asked | recorded | rebuilt |
+//! | request | recorded | during a rebuild |
 //! |---|---|---|
-//! | for the first time in a step | if it is not what was recorded last | what was recorded last, else as the world says |
-//! | again in the same step | no: it stays as it was for the whole step | the same |
+//! | first in a step | if it differs from the last recorded value | last recorded value, else the current configuration |
+//! | repeated in the step | no: the value is fixed for the whole step | the value of this step |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,61 +16,61 @@ use serde::{Deserialize, Serialize};
 use super::ledger::CallMost;
 use crate::conversation::MessageRules;
 
-/// A value that a run went by.
+/// A configuration value with the request that it answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Setting {
-    /// The token limit of a workflow that names none.
+    /// Token limit of a workflow that sets none.
     TokenLimit {
-        /// The workflow.
+        /// Id of the workflow.
         workflow: Arc<str>,
-        /// None: there is none.
+        /// Limit in tokens; `None` for no limit.
         tokens: Option<u64>,
     },
-    /// The share of the limit at which compression begins early, where the workflow names none.
+    /// Share of the token limit at which early compression starts, if the workflow sets none.
     SpeculativeAt(Option<f64>),
-    /// The tokenizer of a workflow.
+    /// Tokenizer of a workflow.
     Tokenizer {
-        /// The workflow.
+        /// Id of the workflow.
         workflow: Arc<str>,
-        /// The tokenizer's name.
+        /// Name of the tokenizer.
         name: Arc<str>,
     },
-    /// The order of messages that a profile's model takes.
+    /// Message order that the model of a profile accepts.
     MessageRules {
-        /// The profile; none: the default one.
+        /// Id of the profile; `None` for the default profile.
         profile: Option<Arc<str>>,
-        /// The order.
+        /// Accepted order.
         rules: MessageRules,
     },
-    /// The profile that a name, or none, stands for.
+    /// Profile to which a name, or the absence of a name, resolves.
     Profile {
-        /// The name.
+        /// Requested name.
         named: Option<Arc<str>>,
-        /// The profile.
+        /// Id of the profile.
         profile: Option<Arc<str>>,
     },
-    /// Tokens of the definitions of tools.
+    /// Tokens of tool definitions.
     ToolTokens {
-        /// The workflow that counts them.
+        /// Id of the workflow that uses the tools.
         workflow: Arc<str>,
-        /// The tools.
+        /// Names of the tools.
         tools: Vec<Arc<str>>,
-        /// Their tokens.
+        /// Number of tokens.
         tokens: u64,
     },
-    /// Tokens of a text or a medium: what was counted in this step.
+    /// Tokens of a string or a medium that was counted in this step.
     Count {
-        /// [`Settings::digest`] of what was counted.
+        /// [`Settings::digest`] of the counted value.
         of: u64,
-        /// Its tokens.
+        /// Number of tokens.
         tokens: u64,
     },
-    /// The most that a model call of this step may use.
+    /// Maximum usage of a model call of this step.
     CallMost(CallMost),
 }
 
-/// The question that a setting answers.
+/// Request that a setting answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     TokenLimit(Arc<str>),
@@ -81,21 +81,21 @@ enum Key {
     ToolTokens(Arc<str>, Vec<Arc<str>>),
 }
 
-/// See the module.
+/// Configuration values of one run. The module documentation has the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// By question: the last value, and the step that asked for it last.
+    /// Last value for each request, with the step that requested it last.
     known: BTreeMap<Key, (Setting, u64)>,
     /// Token counts of this step.
     counts: BTreeMap<u64, u64>,
-    /// To be recorded.
+    /// Values that are not recorded yet.
     fresh: Vec<Setting>,
     is_rebuilding: bool,
     step: u64,
 }
 
 impl Settings {
-    /// Those of a run that is rebuilt: it goes by what it is told by [`Self::expect`].
+    /// Creates the settings of a run that is being rebuilt. Its values come from [`Self::expect`].
     #[must_use]
     pub fn rebuilding() -> Self {
         Self {
@@ -104,25 +104,25 @@ impl Settings {
         }
     }
 
-    /// The run goes on after it was rebuilt: by the configuration that there is now. What it went by before and nobody had
-    /// recorded is to be: it was told something that no process carried out.
+    /// Ends the rebuild: from here on the current configuration applies. Values used for inputs that had no owner are not recorded
+    /// yet: they remain in [`Self::take_fresh`].
     pub fn go_on(&mut self) {
         self.is_rebuilding = false;
         self.next_step();
     }
 
-    /// True if something is to be recorded.
+    /// Returns true if values are waiting to be recorded.
     pub fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    /// The run is told something.
+    /// Starts a new step when the run receives an input.
     pub fn next_step(&mut self) {
         self.step += 1;
         self.counts.clear();
     }
 
-    /// These were recorded of the step.
+    /// Provides the recorded values of the current step.
     pub fn expect(&mut self, recorded: &[Setting]) {
         for setting in recorded {
             match setting {
@@ -137,12 +137,12 @@ impl Settings {
         }
     }
 
-    /// Takes the settings that are to be recorded: those requested since the last call.
+    /// Takes the values to record: those requested since the last call.
     pub fn take_fresh(&mut self) -> Vec<Setting> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// The setting that a question of this key has: what it is now comes from `ask`.
+    /// Returns the value for this key. `ask` reads the current configuration.
     fn of(&mut self, ask: impl FnOnce() -> Setting, key: Key) -> Setting {
         match self.known.get(&key) {
             Some((known, step)) if self.is_rebuilding || *step == self.step => known.clone(),
@@ -157,7 +157,7 @@ impl Settings {
         }
     }
 
-    /// As [`super::World::token_limit`].
+    /// See [`super::World::token_limit`].
     pub fn token_limit(&mut self, workflow: &Arc<str>, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
         let ask = || Setting::TokenLimit {
             workflow: Arc::clone(workflow),
@@ -169,7 +169,7 @@ impl Settings {
         }
     }
 
-    /// As [`super::World::speculative_at`].
+    /// See [`super::World::speculative_at`].
     pub fn speculative_at(&mut self, ask: impl FnOnce() -> Option<f64>) -> Option<f64> {
         match self.of(|| Setting::SpeculativeAt(ask()), Key::SpeculativeAt) {
             Setting::SpeculativeAt(share) => share,
@@ -177,7 +177,7 @@ impl Settings {
         }
     }
 
-    /// The name of a workflow's tokenizer.
+    /// Returns the name of a workflow's tokenizer.
     pub fn tokenizer(&mut self, workflow: &Arc<str>, ask: impl FnOnce() -> Arc<str>) -> Option<Arc<str>> {
         let ask = || Setting::Tokenizer {
             workflow: Arc::clone(workflow),
@@ -189,7 +189,7 @@ impl Settings {
         }
     }
 
-    /// As [`super::World::message_rules`].
+    /// See [`super::World::message_rules`].
     pub fn message_rules(&mut self, profile: Option<&str>, ask: impl FnOnce() -> MessageRules) -> MessageRules {
         let profile: Option<Arc<str>> = profile.map(Arc::from);
         let ask = || Setting::MessageRules {
@@ -202,7 +202,7 @@ impl Settings {
         }
     }
 
-    /// As [`super::World::profile`].
+    /// See [`super::World::profile`].
     pub fn profile(&mut self, named: Option<&str>, ask: impl FnOnce() -> Option<Arc<str>>) -> Option<Arc<str>> {
         let named: Option<Arc<str>> = named.map(Arc::from);
         let ask = || Setting::Profile {
@@ -215,7 +215,7 @@ impl Settings {
         }
     }
 
-    /// As [`super::World::tool_tokens`].
+    /// See [`super::World::tool_tokens`].
     pub fn tool_tokens(&mut self, workflow: &Arc<str>, tools: &[Arc<str>], ask: impl FnOnce() -> u64) -> u64 {
         let ask = || Setting::ToolTokens {
             workflow: Arc::clone(workflow),
@@ -228,7 +228,7 @@ impl Settings {
         }
     }
 
-    /// Tokens of something, by its [`Self::digest`]. Each text is counted in one step or two, so a count is recorded in each.
+    /// Returns the tokens of a value by its [`Self::digest`]. Each step records its counts anew: a value is counted in one or two steps.
     pub fn count(&mut self, of: u64, ask: impl FnOnce() -> u64) -> u64 {
         if let Some(tokens) = self.counts.get(&of) {
             return *tokens;
@@ -239,7 +239,7 @@ impl Settings {
         tokens
     }
 
-    /// Tells texts apart, by who counts them and in every process alike: FNV-1a.
+    /// Returns a hash (FNV-1a) of a tokenizer name and a string. Stable across processes, because it is stored in the journal.
     pub fn digest(tokenizer: &str, text: &str) -> u64 {
         let bytes = tokenizer.bytes().chain([0]).chain(text.bytes());
         bytes.fold(0xcbf2_9ce4_8422_2325, |digest, byte| {

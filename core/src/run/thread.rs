@@ -1,8 +1,7 @@
-//! A thread of the run: steps its machine, and answers in place what needs nobody else (texts, functions that are called in
-//! place, global variables, the pinned context).
+//! Turns of a thread: steps its machine and performs inline effects (expressions, inline functions, global variables, pinned
+//! context).
 //!
-//! A turn touches nothing but the thread's own, what all threads share, and the queue: where it panics, nothing else is
-//! harmed.
+//! A turn changes only the thread, the state that all threads share, and the queue. A panic in it affects no other thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,20 +33,20 @@ use crate::thread::{
     ThreadKind, ThreadMachine, ThreadScope,
 };
 
-/// Effects that a thread carries out in one turn. A loop of nodes that wait for nothing leaves the rest for a later turn,
-/// so that a cancel, a pause and other runs come in between.
+/// Maximum number of effects in one turn. A loop of nodes that never wait continues in a later turn, so that cancels, pauses and
+/// other runs get their turns.
 const MAX_EFFECTS_A_TURN: usize = 4_096;
 
-/// A thread that has begun, or was told something before.
+/// State of a thread that has started or received a message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LiveThread {
     pub(super) machine: ThreadMachine,
     pub(super) speech: Speech,
-    /// The effect that its supervisor carries out for it.
+    /// Effect that the supervisor performs for the thread.
     supervised: Option<EffectId>,
-    /// It is asked nothing more.
+    /// True after a panic: all further messages are dropped.
     has_panicked: bool,
-    /// True if anybody may take over what it leaves.
+    /// True if the starter of the thread uses its remaining state.
     keeps_artifacts: bool,
     rare: Option<Box<Rare>>,
 }
@@ -56,11 +55,12 @@ pub(super) struct LiveThread {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Rare {
     merges: BTreeMap<FiringId, Box<Merge>>,
-    /// Effects that the last turn had no time for.
+    /// Effects that exceeded the limit of the last turn.
     left_over: VecDeque<thread::Effect>,
 }
 
-/// Room for a thread's effects, lent to whichever takes its turn: those to carry out, and those a step has just asked for.
+/// Buffers for effects: a queue of those to perform, and the output of the current step. Shared by all threads of a host, one turn
+/// at a time.
 #[derive(Debug, Default)]
 pub struct EffectBuffers {
     queue: VecDeque<thread::Effect>,
@@ -68,7 +68,7 @@ pub struct EffectBuffers {
 }
 
 impl LiveThread {
-    /// The conversation that it speaks in; none where that is another thread's, or lost.
+    /// Returns the conversation that the thread owns; `None` if it uses another thread's, or if it was lost.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         match &self.speech {
             Speech::Own(own) => Some(own.machine.conversation()),
@@ -76,7 +76,7 @@ impl LiveThread {
         }
     }
 
-    /// Has a thread that has not begun speak in this conversation.
+    /// Replaces the conversation of a thread that has not started.
     pub(super) fn begin_with(&mut self, conversation: Conversation) {
         if let Speech::Own(own) = &mut self.speech {
             *own = OwnConversation::new(conversation, own.machine.token_limit());
@@ -94,7 +94,7 @@ impl LiveThread {
         }
     }
 
-    /// The thread that its conversation belongs to.
+    /// Returns the owner of the conversation that this thread uses.
     pub(super) fn speaks_in(&self, own: ThreadNo) -> ThreadNo {
         match self.speech {
             Speech::Own(_) | Speech::Lost => own,
@@ -102,7 +102,8 @@ impl LiveThread {
         }
     }
 
-    /// Its actor panicked: what it had gathered. That only grows, whatever was going on when it broke.
+    /// Ends the thread after its actor panicked, with the history so far. The history is append-only, so that it is valid even if
+    /// the panic interrupted a step.
     pub(super) fn panicked(&mut self, message: &str) -> Ended {
         self.has_panicked = true;
         let history = self.machine.take_broken_history();
@@ -135,7 +136,7 @@ impl LiveThread {
     }
 }
 
-/// The error of a thread whose actor panicked.
+/// Returns the error of a thread whose actor panicked.
 pub(super) fn panicked(message: &str) -> RunError {
     let message = format!("the thread's actor panicked: {message}");
     RunError::new(RunErrorCode::ActorPanicked, message)
@@ -149,7 +150,7 @@ pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) pinned: &'t mut Option<Box<Pinned>>,
     pub(super) mailbox: &'t mut Mailbox,
     pub(super) buffers: &'t mut EffectBuffers,
-    /// The run's own chance.
+    /// Seed of the run; 0 disables randomness.
     pub(super) seed: u64,
     pub(super) budget: &'t mut Option<Box<Ledger>>,
     pub(super) memory: &'t mut Memory,
@@ -179,7 +180,7 @@ impl ThreadTurn<'_, '_> {
         self.live.rare.get_or_insert_default()
     }
 
-    /// Takes an input and carries out everything that follows in place.
+    /// Processes an input and performs all inline effects that follow.
     fn drive(&mut self, mut input: Input) {
         if let Input::Answer { effect, outcome } = &mut input {
             self.memory.arrived(outcome);
@@ -191,7 +192,7 @@ impl ThreadTurn<'_, '_> {
             }
             match self.globals.evaluated(self.live.machine.graph(), self.no, *effect) {
                 Evaluated::Stale(again) => return self.outside(again),
-                // Nothing comes between the answer and its assignment: both are in this turn.
+                // Answer and assignment are in one turn, so that no other assignment can come between them.
                 Evaluated::Fresh(next) => self.give_turn(next),
                 Evaluated::Other => {}
             }
@@ -229,7 +230,8 @@ impl ThreadTurn<'_, '_> {
         self.live.machine.step(environment, input, &mut self.buffers.out);
     }
 
-    /// The same in every run of the same seed, whatever other threads do meanwhile.
+    /// Returns a random number that depends only on the seed, the thread and its effect count. It is independent of the order in
+    /// which threads take their turns, so that replays are deterministic.
     fn random(&self) -> u64 {
         if self.seed == 0 {
             return 0;
@@ -249,7 +251,7 @@ impl ThreadTurn<'_, '_> {
                 self.hear(Input::Answer { effect, outcome });
             }
             if self.memory.is_due() {
-                // The run is measured between two turns.
+                // The run's memory is checked between turns.
                 break;
             }
         }
@@ -263,7 +265,7 @@ impl ThreadTurn<'_, '_> {
         self.mailbox.send_later(Message::Thread(self.no, ToThread::GoOn));
     }
 
-    /// Carries out an effect; what is known at once is returned.
+    /// Performs an effect. Returns the outcome of an inline effect.
     fn carry(&mut self, effect: thread::Effect) -> Option<(EffectId, Outcome)> {
         match effect {
             thread::Effect::Evaluate { id, node, what } => {
@@ -360,7 +362,7 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Ended(end) => {
                 let history = match self.live.machine.kind() {
                     ThreadKind::Main | ThreadKind::Triggered => self.live.machine.take_history(),
-                    // No report has it: it goes with the thread.
+                    // No report contains the history of these threads: drop it.
                     ThreadKind::Branch | ThreadKind::Subgraph => Vec::new(),
                 };
                 let ended = self.live.ended(end, history, false);
@@ -384,7 +386,7 @@ impl ThreadTurn<'_, '_> {
         None
     }
 
-    /// Has texts evaluated on another thread: where a variable of the run depends on them, one after the other.
+    /// Evaluates expressions on another OS thread. Evaluations that assign the same global variable are serialized.
     fn evaluate_outside(&mut self, id: EffectId, node: NodeIx, what: Evaluation) {
         if let Some(name) = assigned(self.live.machine.graph(), node, &what)
             && let Some(ticket) = self.globals.request(self.no, (id, node, &what), &name)
@@ -395,7 +397,7 @@ impl ThreadTurn<'_, '_> {
         self.outside(thread::Effect::Evaluate { id, node, what });
     }
 
-    /// The thread no longer wants the value that it was to assign.
+    /// Cancels an evaluation that was to assign a global variable.
     fn withdraw(&mut self, effect: EffectId) {
         let Some((is_under_way, next)) = self.globals.withdraw(self.no) else {
             return;
@@ -407,7 +409,7 @@ impl ThreadTurn<'_, '_> {
         self.give_turn(next);
     }
 
-    /// The thread that assigns next, where one waits.
+    /// Wakes the thread that may assign next, if one waits.
     fn give_turn(&mut self, next: Option<ThreadNo>) {
         if let Some(next) = next {
             self.mailbox.send(Message::Thread(next, ToThread::GoOn));
@@ -451,7 +453,7 @@ impl ThreadTurn<'_, '_> {
         Some((id, outcome))
     }
 
-    /// Asks the conversation.
+    /// Sends an operation to the conversation.
     fn converse(&mut self, id: EffectId, op: ConversationOp) -> Option<(EffectId, Outcome)> {
         let request = match op {
             ConversationOp::Merge(firing) => match self.rare().merges.remove(&firing) {
@@ -500,7 +502,7 @@ impl ThreadTurn<'_, '_> {
         None
     }
 
-    /// Tells the supervisor, by way of the conversation.
+    /// Sends a message to the supervisor through the conversation, behind the thread's earlier operations.
     fn forward(&mut self, forwarded: Forwarded) {
         let message = ToConversation::Forward(self.no, Box::new(forwarded));
         let owner = self.live.speaks_in(self.no);
@@ -527,18 +529,18 @@ impl ThreadTurn<'_, '_> {
 }
 
 impl EffectBuffers {
-    /// Number of effects that there is room for.
+    /// Returns the number of effects that fit without allocation.
     pub fn capacity(&self) -> usize {
         self.queue.capacity() + self.out.capacity()
     }
 
-    /// The next effect: what a step asked for comes after what waits already.
+    /// Takes the next effect. The queue precedes the output of the current step.
     fn next(&mut self) -> Option<thread::Effect> {
         match self.out.len() {
             0 => {}
-            // Most steps ask for one thing.
+            // Fast path: most steps produce one effect.
             1 if self.queue.is_empty() => return self.out.pop(),
-            // Both keep their room: the lists are exchanged, and nothing is moved.
+            // Swap the buffers instead of moving the effects: both allocations are reused.
             _ if self.queue.is_empty() => {
                 let room = Vec::from(std::mem::take(&mut self.queue));
                 self.queue = VecDeque::from(std::mem::replace(&mut self.out, room));
@@ -549,7 +551,7 @@ impl EffectBuffers {
     }
 }
 
-/// Sets a section of the pinned context.
+/// Sets a section of the pinned context. Returns an error if the value does not have the section's type.
 pub(super) fn pin(pinned: &mut Option<Box<Pinned>>, section: PinSection, value: &Value) -> Result<(), RunError> {
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<Option<T>, RunError> {
         serde_json::from_value(value.clone()).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The values a firing gives a triggered sub-workflow and takes back from it.
+//! Input and result of a triggered sub-workflow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::message::Message as ChatMessage;
 use crate::status::ThreadStatus;
 use crate::thread::{CancelReason, FiringId, Input, NodeRecord, ThreadKind, TriggeredResult, Variables};
 
-/// Ten years, for a `timeout` beyond that.
+/// Ten years: upper bound for a `timeout`.
 const MAX_TIMEOUT_MS: f64 = 315_360_000_000.0;
 
 impl RunMachine {
-    /// A trigger fired for a thread of this run.
+    /// Handles a trigger that fired for a thread of this run.
     pub(super) fn fire(&mut self, firing: &Firing, step: &mut Step<'_>) {
         self.memory.fired();
         let Some(main) = self.thread_of(&firing.event.thread_id) else {
@@ -41,17 +41,18 @@ impl RunMachine {
         let (id, is_live) = (self.firings.next_id(), self.tree.is_live(main));
         if is_live && firing.holds() {
             self.firings.hold(main, id);
-            // Whoever raised the event: the thread does not pass another safe point without having asked.
+            // If the event was raised in the thread's name from outside, the thread must check at its next safe point.
             self.send(main, ToThread::Input(Input::Raised));
         }
         match self.firings.admit((id, firing.clone()), main, is_live) {
-            // What is awaited may stand behind what waits for a safe point of the thread, which is held from now on.
+            // An awaited firing may be queued behind one that waits for a safe point. The thread is held from now on, so that it
+            // can start.
             Admitted::Queued | Admitted::Awaits => self.next_firing_of(main),
             Admitted::Coalesced => self.let_go(main, (id, firing)),
             Admitted::Refused(error) => {
                 self.say_failed(main, (id, firing), &error, step);
                 if firing.is_token_event() {
-                    // Asked again before the next model call.
+                    // The limit is checked again before the next model call.
                     self.converse(main, ToConversation::CompressionEnded);
                 }
                 self.let_go(main, (id, firing));
@@ -59,7 +60,7 @@ impl RunMachine {
         }
     }
 
-    /// The thread need not wait for a firing of which nothing comes.
+    /// Sends an empty result to a thread that may be waiting for the firing.
     fn let_go(&mut self, main: ThreadNo, (id, firing): (FiringId, &Firing)) {
         let result = TriggeredResult {
             holds: firing.holds(),
@@ -73,7 +74,7 @@ impl RunMachine {
         self.send(main, ToThread::Triggered { firing, result, merge });
     }
 
-    /// Starts the thread's next firing, where none is under way.
+    /// Starts the thread's next firing if none is active.
     fn next_firing_of(&mut self, main: ThreadNo) {
         if self.tree.is_live(main)
             && let Some(firing) = self.firings.next_of(main)
@@ -82,7 +83,7 @@ impl RunMachine {
         }
     }
 
-    /// A trigger starts a run that needs nothing of the thread which raised the event, nor that it still lives.
+    /// Starts a run that needs nothing of the thread that raised the event. The thread may have ended.
     pub(super) fn fire_alone(&mut self, firing: Firing, step: &mut Step<'_>) {
         self.memory.fired();
         let main = self.thread_of(&firing.event.thread_id).unwrap_or_default();
@@ -98,7 +99,7 @@ impl RunMachine {
         step.out.extend(start.map(|start| Effect::StartRun(Box::new(start))));
     }
 
-    /// The main thread has said how it stands: the child can start.
+    /// Starts the child after the main thread returned its state.
     pub(super) fn prepared(&mut self, id: FiringId, prepared: Option<Box<Prepared>>, step: &mut Step<'_>) {
         let Some(run) = self.firings.preparing(id) else { return };
         let main = run.main;
@@ -117,7 +118,7 @@ impl RunMachine {
         };
         let compression = graph.config.compression.as_ref();
         let input = child_input(&firing, &prepared, &self.globals, compression, included.as_deref());
-        // With the event and the output in it.
+        // The input contains the event and the output.
         self.memory.took(&input);
         let is_token = firing.is_token_event();
         match &firing.trigger.action {
@@ -149,7 +150,8 @@ impl RunMachine {
                     conversation: child_conversation(&firing, &prepared, included),
                     depth: 1,
                     trigger_depth: firing.trigger_depth(),
-                    // Inside what a token event started the limit is not checked, nor in what starts there.
+                    // A compression must not trigger a compression of itself: inside a token event's workflow the limit is not
+                    // checked.
                     is_unlimited: is_token || at.is_unlimited,
                     is_detached: at.is_detached,
                     asked: prepared.asked.clone().filter(|_| is_token),
@@ -175,7 +177,7 @@ impl RunMachine {
         }
     }
 
-    /// The sub-workflow's time is over.
+    /// Cancels the sub-workflow when its time limit has passed.
     pub(super) fn firing_deadline(&mut self, id: FiringId, _step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id) else { return };
         let FiringState::Running(thread) = run.state() else {
@@ -185,10 +187,10 @@ impl RunMachine {
         self.cancel(thread, CancelReason::TimedOut { after_ms }, 0);
     }
 
-    /// The child thread has ended: what it hands back goes to the main thread.
+    /// Sends the result of an ended child thread to the main thread.
     pub(super) fn triggered_ended(&mut self, id: FiringId, thread: ThreadNo, step: &mut Step<'_>) {
         self.hand_back_of(id, thread, step);
-        // Its firing has what is wanted of it: a report needs no more than how it ended.
+        // The firing has copied what it needs. A report needs only the child's outcome.
         self.release(thread);
     }
 
@@ -260,7 +262,7 @@ impl RunMachine {
             NodeKind::ContinueFromTrigger(config) => config,
             _ => &nothing,
         };
-        // A name that is the run's and not its thread's own is meant; one of the thread's own would hide it there.
+        // A global variable is meant unless the thread has a variable with this name, which would hide it there.
         let is_global = |name: &str| self.globals.variable(name).is_some() && run.variables.variable(name).is_none();
         let variables = handed_variables(config, &left.variables)?;
         let (globals, variables): (Vec<_>, Vec<_>) = variables.into_iter().partition(|(name, _)| is_global(name));
@@ -275,8 +277,8 @@ impl RunMachine {
         Ok((variables, merge))
     }
 
-    /// A detached run that a trigger started has ended. Where it was started on a token event and its output is a
-    /// compression's result, that is applied.
+    /// Handles the end of a detached run that a trigger started. If a token event started it and its output is a compression
+    /// result, the result is applied.
     pub(super) fn detached_ended(&mut self, id: FiringId, output: Result<Value, RunError>, step: &mut Step<'_>) {
         let Some(run) = self
             .firings
@@ -308,7 +310,7 @@ impl RunMachine {
         let (main, trigger_depth) = (run.main, run.firing.trigger_depth());
         let basis = run.basis.as_ref().map(|basis| basis.0);
         let Some((result, basis)) = result.zip(basis) else {
-            // The run has compressed nothing: the token limit is watched again.
+            // The run compressed nothing: enable the token limit check again.
             if is_token && self.tree.is_live(main) {
                 self.converse(main, ToConversation::CompressionEnded);
             }
@@ -330,7 +332,7 @@ impl RunMachine {
         self.hand_back(main, id, result, Some(merge));
     }
 
-    /// It came to nothing: the main thread goes on unchanged, and is told so that it stops waiting.
+    /// Ends a firing with an error. The main thread is unchanged and, if it was held, released.
     fn firing_failed(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id) else { return };
         let (main, firing) = (run.main, run.firing.clone());
@@ -344,7 +346,7 @@ impl RunMachine {
         }
     }
 
-    /// The main thread has applied a result, or could not.
+    /// Handles a main thread's message that it applied or rejected a result.
     pub(super) fn applied(&mut self, id: FiringId, error: Option<RunError>, step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id).filter(|run| run.state() == FiringState::Returning) else {
             return;
@@ -354,7 +356,7 @@ impl RunMachine {
                 let (main, firing) = (run.main, run.firing.clone());
                 self.say_failed(main, (id, &firing), error, step);
             }
-            // A detached run is no sub-workflow of the thread: COMPRESSION_COMPLETED has said what there is to say.
+            // A detached run is not a sub-workflow of the thread. COMPRESSION_COMPLETED already reported the result.
             None if run.firing.execute().is_none() => {}
             None => self.say(id, EventType::TriggeredSubgraphCompleted, step),
         }
@@ -400,7 +402,7 @@ impl RunMachine {
         });
     }
 
-    /// A firing whose thread ended before it began.
+    /// Reports a firing whose thread ended before the firing started.
     pub(super) fn say_refused(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
         if let Some((main, firing)) = self.firings.get(id).map(|run| (run.main, run.firing.clone())) {
             self.say_failed(main, (id, &firing), error, step);
@@ -423,7 +425,7 @@ impl RunMachine {
         }
     }
 
-    /// The nodes that a thread entered, for a report.
+    /// Converts a thread's history for a report.
     pub(super) fn nodes(&self, thread: ThreadNo, history: &[NodeRecord]) -> Vec<NodeReport> {
         let graph = self.graph_of(thread);
         let report = |record: &NodeRecord| NodeReport {
@@ -437,7 +439,7 @@ impl RunMachine {
     }
 }
 
-/// The run that a firing starts; none where it starts none.
+/// Returns the run that a firing starts, if its action is `START_WORKFLOW`.
 pub fn detached((id, firing): (FiringId, &Firing)) -> Option<DetachedStart> {
     let TriggerAction::StartWorkflow { workflow_id, input } = &firing.trigger.action else {
         return None;
@@ -453,7 +455,7 @@ pub fn detached((id, firing): (FiringId, &Firing)) -> Option<DetachedStart> {
     })
 }
 
-/// The named fields of an event, where they stand in it; all of them where none is named. `data.amount` is a part of a field.
+/// Copies the named fields of an event, or all fields if `fields` is empty. `data.amount` selects a part of a field.
 pub fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
     let Value::Object(event) = event.to_json() else {
         return Map::new();
@@ -468,7 +470,7 @@ pub fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
     taken
 }
 
-/// Copies what `path` leads to. False where it leads nowhere.
+/// Copies the value at `path`. Returns false if there is none.
 fn take_part(from: &Map<String, Value>, path: &str, taken: &mut Map<String, Value>) -> bool {
     let (name, rest) = path
         .split_once('.')
@@ -493,7 +495,7 @@ fn take_part(from: &Map<String, Value>, path: &str, taken: &mut Map<String, Valu
     }
 }
 
-/// The variables that CONTINUE_FROM_TRIGGER hands back.
+/// Returns the variables that CONTINUE_FROM_TRIGGER passes to the main thread.
 fn handed_variables(config: &ContinueFromTriggerConfig, child: &Variables) -> Result<Assigned, RunError> {
     let mut variables = Vec::new();
     let Some(callback) = &config.variable_callback else {
@@ -515,7 +517,7 @@ fn handed_variables(config: &ContinueFromTriggerConfig, child: &Variables) -> Re
     Ok(variables)
 }
 
-/// The change of the main thread's conversation.
+/// Returns the change of the main thread's conversation.
 fn change_of(
     run: &FiringRun,
     config: &ContinueFromTriggerConfig,
@@ -553,7 +555,7 @@ fn change_of(
     Ok(change)
 }
 
-/// The limit on a sub-workflow's time, of at least a millisecond; 0 in the file is none.
+/// Returns the time limit of a sub-workflow, at least 1 ms. 0 in the file means no limit.
 fn time_limit(execute: &ExecuteTriggeredSubgraph) -> Option<Millis> {
     let after_ms = (execute.timeout * 1000.0).clamp(0.0, MAX_TIMEOUT_MS).round() as Millis;
     (execute.timeout > 0.0).then(|| after_ms.max(1))
@@ -568,7 +570,7 @@ fn merge(run: &FiringRun, change: Change, globals: Assigned) -> Merge {
     }
 }
 
-/// The child's input.
+/// Builds the input of the child.
 fn child_input(
     firing: &Firing,
     prepared: &Prepared,
@@ -615,7 +617,7 @@ fn child_input(
     Value::Object(input)
 }
 
-/// The compression's context in a child's input: a detached run gets it beside the event's fields.
+/// Returns the compression context of a child's input. A detached run receives it in addition to the event's fields.
 fn compression_context(input: Value) -> Map<String, Value> {
     const CONTEXT: [&str; 7] = [
         "threadId",
@@ -635,7 +637,7 @@ fn compression_context(input: Value) -> Map<String, Value> {
     }
 }
 
-/// The messages that the trigger hands to the child, as the main thread's conversation has counted them.
+/// Returns the messages that the trigger passes to the child, with their token counts from the main thread.
 fn included_history(firing: &Firing, prepared: &Prepared) -> Result<Option<Vec<Counted>>, RunError> {
     let options = firing.execute().and_then(|execute| execute.merge_options.as_ref());
     let selection = options.and_then(|options| options.include_conversation_history.as_ref());
@@ -648,7 +650,7 @@ fn included_history(firing: &Firing, prepared: &Prepared) -> Result<Option<Vec<C
     }
 }
 
-/// The start of the child's conversation: the main's visible messages on a token event, else what it was handed.
+/// Returns the initial conversation of the child: all visible messages for a token event, else those that the trigger passes.
 fn child_conversation(firing: &Firing, prepared: &Prepared, included: Option<Vec<Counted>>) -> HandedConversation {
     let messages = if firing.is_token_event() {
         prepared.conversation.visible().iter().cloned().collect()
