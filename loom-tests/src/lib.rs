@@ -1,6 +1,6 @@
-//! The primitives of `pirn-sync`, the same files, compiled against loom's types instead of `std`'s.
+//! The source files of `pirn-sync`, compiled against loom's types instead of those of `std`.
 //!
-//! The switch is this crate's own `prim` module; `--cfg loom` would reach into every dependency. The models are in
+//! The switch is the module `prim` of this crate: `--cfg loom` would also apply to every dependency. The models are in
 //! `tests/models`, with the mutants that they must catch.
 
 #[macro_use]

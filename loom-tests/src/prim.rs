@@ -6,10 +6,10 @@ use std::time::Duration;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// The environment variable that names the one mutant of this process.
+/// Environment variable that selects the mutant of this process.
 pub const MUTANT: &str = "PIRN_LOOM_MUTANT";
 
-/// True for the mutant that the environment names.
+/// True for the selected mutant.
 macro_rules! mutant {
     ($name:literal) => {
         crate::prim::is_mutant($name)
@@ -36,7 +36,7 @@ pub(crate) fn wait_while<'a, T>(
     guard
 }
 
-/// Loom has no clock: a timeout never passes, so a wake that is lost is a deadlock that loom reports.
+/// Ignores the timeout, because loom has no clock. So a lost wake is a deadlock, which loom reports.
 pub(crate) fn wait_timeout_while<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,36 +1,36 @@
-//! The order in which a run is made known and let in, so that whoever closes an engine misses none.
+//! Order of registration and admission of a run, so that closing an engine misses no run.
 //!
 //! Invariants:
-//! 1. Who is let in was known before: [`admit`] makes known, then enters. So of everybody inside after a close,
-//!    [`close_and_list`], which closes, then lists, names each.
-//! 2. Who is refused is forgotten again.
-//! 3. After a close nobody gets in.
+//! 1. An admitted run was registered before: [`admit`] registers, then enters. So [`close_and_list`], which closes, then
+//!    lists, returns every run that is inside after the close.
+//! 2. A refused run is unregistered.
+//! 3. After a close no run is admitted.
 //!
 //! No deadlock: no lock is held from one step to the next.
 
 use crate::drain_gate::{DrainGate, Permit, Refused};
 
-/// The runs that are known, by whatever keeps them.
+/// Registry of runs.
 pub trait Registry {
-    /// Names a run.
+    /// Key of a run.
     type Key: ?Sized;
-    /// Stands for a run.
+    /// Registered value of a run.
     type Run;
 
-    /// Makes a run known.
+    /// Registers a run.
     fn insert(&self, key: &Self::Key, run: Self::Run);
 
-    /// Forgets a run.
+    /// Unregisters a run.
     fn remove(&self, key: &Self::Key);
 
-    /// Every run that is known.
+    /// Returns all registered runs.
     fn list(&self) -> Vec<Self::Run>;
 }
 
-/// Makes a run known and lets it in.
+/// Registers and admits a run.
 ///
 /// # Errors
-/// As [`DrainGate::try_enter`]; the run is forgotten.
+/// Those of [`DrainGate::try_enter`]. The run is unregistered.
 pub fn admit<R: Registry>(gate: &DrainGate, registry: &R, key: &R::Key, run: R::Run) -> Result<Permit, Refused> {
     if mutant!("admission: enters before it is known") {
         let permit = gate.try_enter()?;
@@ -45,7 +45,7 @@ pub fn admit<R: Registry>(gate: &DrainGate, registry: &R, key: &R::Key, run: R::
     })
 }
 
-/// Lets nobody in any more, and lists who may be inside.
+/// Closes the gate, and returns the runs that may be inside.
 pub fn close_and_list<R: Registry>(gate: &DrainGate, registry: &R) -> Vec<R::Run> {
     if mutant!("admission: lists, then closes") {
         let runs = registry.list();

@@ -1,13 +1,13 @@
-//! Items that many threads put into few messages, each item as if it were a message of its own.
+//! Batching of items that many threads send as messages, with the order of single messages.
 //!
-//! Whoever puts the first item sends the batch; items that come before it is taken join it without a message.
+//! The first item is sent as a batch. Items that are put before the batch is received are added to it, without a message.
 //!
 //! Invariants:
-//! 1. An item is handed out once, by its batch, or dropped with it: a batch that nobody takes keeps nothing.
-//! 2. A batch takes items only while nothing was sent after it, as far as those who put know: it is open from the moment
-//!    when it has been sent until it is taken, full or sealed. Whoever sends something else to the same place seals
-//!    afterwards. So nothing that a thread puts overtakes what that thread sent before.
-//! 3. Of batches that are sent at the same moment nobody knows which is last. None of them is opened.
+//! 1. An item is received once, with its batch, or dropped with it: a dropped batch retains no items.
+//! 2. A batch is open only while it is the last message of the queue, as far as the putting threads can tell: from when it has been
+//!    sent until it is received, full or sealed. A thread that sends another message to the queue must call
+//!    [`Batches::seal`] afterwards. So no item overtakes an earlier message of its thread.
+//! 3. If batches are sent concurrently, their order in the queue is unknown. Neither of them is opened.
 //!
 //! No deadlock: one lock, held for a few instructions; sending and dropping happen outside of it.
 
@@ -15,7 +15,7 @@ use std::fmt;
 
 use crate::prim::{Arc, Mutex, lock};
 
-/// Gathers items into batches.
+/// Collects items into batches.
 ///
 /// ```
 /// let batches = pirn_sync::Batches::new(100);
@@ -32,21 +32,21 @@ pub struct Batches<T> {
 }
 
 struct State<T> {
-    /// The newest batch's number.
+    /// Number of the newest batch.
     last: u64,
-    /// True if the newest one takes more.
+    /// True if the newest batch accepts items.
     is_open: bool,
     being_sent: usize,
-    /// Something else was sent meanwhile: what is being sent now may not be the last.
+    /// Another message was sent while a batch is being sent, so that batch may not be the last message.
     is_crossed: bool,
-    /// The newest is the last.
+    /// Batches that were not received yet, newest last.
     untaken: Vec<(u64, Vec<T>)>,
-    /// Number of items in the batch that was taken last: the next one has room for as many from the start.
+    /// Number of items in the last received batch: capacity of the next one.
     usual: usize,
 }
 
 impl<T> Batches<T> {
-    /// Batches of at most so many items.
+    /// Creates a collector for batches of at most `most` items.
     pub fn new(most: usize) -> Self {
         let state = State {
             last: 0,
@@ -62,7 +62,7 @@ impl<T> Batches<T> {
         }
     }
 
-    /// Puts an item into the open batch; where there is none, into a new one that `send` sends.
+    /// Adds an item to the open batch. If there is none, creates a batch and sends it with `send`.
     pub fn put(&self, item: T, send: impl FnOnce(Batch<T>)) {
         let number = {
             let mut state = lock(&self.shared);
@@ -93,7 +93,7 @@ impl<T> Batches<T> {
         drop(end);
     }
 
-    /// The open batch takes no more. To be called after something else was sent to where the batches go.
+    /// Closes the open batch. Must be called after another message was sent to the queue of the batches.
     pub fn seal(&self) {
         let mut state = lock(&self.shared);
         state.is_open = false;
@@ -110,7 +110,7 @@ impl<T> fmt::Debug for Batches<T> {
     }
 }
 
-/// Says when a batch has been sent, also where sending panics.
+/// Guard that marks the end of the sending, also if `send` panics.
 struct BeingSent<'a, T> {
     batches: &'a Batches<T>,
     number: u64,
@@ -131,7 +131,7 @@ impl<T> Drop for BeingSent<'_, T> {
     }
 }
 
-/// A batch on its way. Dropping it drops its items.
+/// Sent batch. Dropping it drops its items.
 #[must_use = "a batch that is dropped drops its items"]
 pub struct Batch<T> {
     shared: Arc<Mutex<State<T>>>,
@@ -139,7 +139,7 @@ pub struct Batch<T> {
 }
 
 impl<T> Batch<T> {
-    /// Its items, in the order in which they were put; it takes no more.
+    /// Closes the batch and returns its items in the order in which they were put.
     pub fn take(self) -> Vec<T> {
         self.empty()
     }

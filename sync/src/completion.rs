@@ -1,12 +1,12 @@
-//! A result that is set once and seen by everybody who waits for it, or asks later.
+//! A result that is set once and delivered to all waiters, tasks and threads, early and late.
 //!
 //! Invariants:
-//! 1. The outcome goes from none to some once, under the lock, and never changes again.
-//! 2. A waiter looks at the outcome and registers under one lock; the setter stores the outcome and takes the
-//!    registered under the same lock. So a waiter either sees the outcome or is woken. Plain threads register too: where
-//!    none does, the operating system is asked nothing.
-//! 3. A setter that is dropped unused, also by a panic, resolves to [`Lost`]: nobody waits for ever.
-//! 4. A future that is dropped leaves no waker behind.
+//! 1. The outcome changes from none to some once, under the lock, and never again.
+//! 2. A waiter checks the outcome and registers under one lock; the setter stores the outcome and takes the registered
+//!    waiters under that lock. So a waiter either sees the outcome or is woken. Threads register too: without a
+//!    waiting thread, the setter makes no system call.
+//! 3. A setter that is dropped without a result, also by a panic, resolves to [`Lost`], so that no waiter hangs.
+//! 4. A dropped future unregisters its waker.
 //!
 //! No deadlock: one lock, held for a few instructions; wakers, clones and drops of the value happen outside it.
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::prim::{Arc, Condvar, Mutex, lock, wait_timeout_while, wait_while};
 use crate::waiters::Waiters;
 
-/// A new cell: the side that sets it, and the side that waits.
+/// Creates a cell, and returns its setter and its waiting side.
 ///
 /// ```
 /// let (setter, completion) = pirn_sync::completion();
@@ -41,7 +41,7 @@ pub fn completion<T>() -> (Setter<T>, Completion<T>) {
     (setter, Completion { cell })
 }
 
-/// The setter was dropped: there will never be a result.
+/// Error: the setter was dropped without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
@@ -61,7 +61,7 @@ struct Cell<T> {
 struct State<T> {
     outcome: Option<Arc<Result<T, Lost>>>,
     waiters: Waiters,
-    /// True if a plain thread waits, or has.
+    /// True if a thread waits, or has waited.
     has_threads: bool,
 }
 
@@ -90,14 +90,14 @@ impl<T> Cell<T> {
     }
 }
 
-/// Owes the result. Dropped unused, it resolves the cell to [`Lost`].
+/// Sets the result. Dropping it without one resolves the cell to [`Lost`].
 pub struct Setter<T> {
-    /// Until it has set the result.
+    /// None once the result is set.
     cell: Option<Arc<Cell<T>>>,
 }
 
 impl<T> Setter<T> {
-    /// Sets the result and wakes everybody.
+    /// Sets the result and wakes all waiters.
     pub fn set(mut self, value: T) {
         if let Some(cell) = self.cell.take() {
             cell.resolve(Ok(value));
@@ -121,7 +121,7 @@ impl<T> fmt::Debug for Setter<T> {
     }
 }
 
-/// Waits for the result. Clones wait for the same one.
+/// Waits for the result. Clones share the cell.
 pub struct Completion<T> {
     cell: Arc<Cell<T>>,
 }
@@ -134,19 +134,19 @@ impl<T> Clone for Completion<T> {
 }
 
 impl<T: Clone> Completion<T> {
-    /// The result if it is there.
+    /// Returns the result, if it is set.
     pub fn peek(&self) -> Option<Result<T, Lost>> {
         let outcome = lock(&self.cell.state).outcome.clone();
         outcome.map(|outcome| (*outcome).clone())
     }
 
-    /// A future of the result. It may be dropped at any time.
+    /// Returns a future of the result. Cancel safe: dropping it has no other effect.
     pub fn wait(&self) -> Wait<T> {
         let completion = self.clone();
         Wait { completion, key: None }
     }
 
-    /// The result, however long it takes. Not for a thread that the result depends on.
+    /// Blocks until the result is set. Must not be called on a thread that the result depends on.
     pub fn wait_blocking(&self) -> Result<T, Lost> {
         loop {
             let mut state = lock(&self.cell.state);
@@ -160,7 +160,7 @@ impl<T: Clone> Completion<T> {
         }
     }
 
-    /// The result, if it is there within `timeout`.
+    /// Blocks until the result is set, or the timeout has passed.
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<T, Lost>> {
         let mut state = lock(&self.cell.state);
         state.has_threads = true;

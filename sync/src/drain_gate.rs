@@ -1,11 +1,11 @@
-//! Bounded admission, and waiting until everybody has left.
+//! Bounded admission, and waiting until all permits are released.
 //!
 //! Invariants:
-//! 1. Never more inside than the limit; nobody enters after [`close`](DrainGate::close).
-//! 2. Who enters holds a [`Permit`]; dropping it, also by a panic, is leaving. Permits are not cloned.
-//! 3. *Drained* means closed and empty. It is final, and decided under the lock that entering takes: nobody can slip in
-//!    between the last one out and the news of it.
-//! 4. A waiter looks and registers under one lock; who closes or leaves takes the registered under the same lock.
+//! 1. The number of permits never exceeds the limit, and none is issued after [`close`](DrainGate::close).
+//! 2. Every entry holds a [`Permit`], which is released on drop, also by a panic. Permits cannot be cloned.
+//! 3. *Drained* means closed and empty. This state is final and decided under the lock that entering takes: no entry is
+//!    possible between the last release and its notification.
+//! 4. A waiter checks the state and registers under one lock; a close or a release takes the registered waiters under that lock.
 //!
 //! No deadlock: one lock, held for a few instructions; wakers are woken and dropped outside it.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::prim::{Arc, Condvar, Mutex, lock, wait_timeout_while};
 use crate::waiters::Waiters;
 
-/// Lets at most so many in at once, until it is closed. Clones are the same gate.
+/// Issues up to `limit` permits at a time, until it is closed. Clones share the gate.
 #[derive(Clone)]
 pub struct DrainGate {
     inner: Arc<Inner>,
@@ -41,21 +41,21 @@ impl State {
         self.closed && self.inside == 0
     }
 
-    /// The tasks to tell, where this was the last step.
+    /// Takes the wakers to notify, if the gate is drained now.
     fn told(&mut self) -> Option<Vec<Waker>> {
         self.is_drained().then(|| self.waiters.take_all())
     }
 }
 
-/// Why nobody was let in.
+/// Reason why no permit was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many as the limit are inside; try again when one has left.
+    /// All permits are issued. Try again when one is released.
     Full {
-        /// The limit.
+        /// Maximum number of permits.
         limit: usize,
     },
-    /// The gate is closed for ever.
+    /// The gate is closed. This is final.
     Closed,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl DrainGate {
-    /// An open gate with room for `limit` at once.
+    /// Creates an open gate with `limit` permits.
     pub fn new(limit: usize) -> Self {
         let state = State {
             inside: 0,
@@ -86,10 +86,10 @@ impl DrainGate {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Enters, or says at once why not. The permit is the place: drop it to leave.
+    /// Issues a permit without waiting. Dropping it releases it.
     ///
     /// # Errors
-    /// [`Refused`]; nothing was queued.
+    /// [`Refused`]. The call is not queued.
     pub fn try_enter(&self) -> Result<Permit, Refused> {
         let limit = self.inner.limit;
         let mut state = lock(&self.inner.state);
@@ -109,7 +109,7 @@ impl DrainGate {
         Ok(Permit { gate })
     }
 
-    /// Lets nobody in any more. Calling it again changes nothing.
+    /// Closes the gate: no more permits are issued. Idempotent.
     pub fn close(&self) {
         let told = {
             let mut state = lock(&self.inner.state);
@@ -121,24 +121,24 @@ impl DrainGate {
         }
     }
 
-    /// True if it is closed.
+    /// Returns true if the gate is closed.
     pub fn is_closed(&self) -> bool {
         lock(&self.inner.state).closed
     }
 
-    /// Number of those inside.
+    /// Returns the number of issued permits.
     pub fn inside(&self) -> usize {
         lock(&self.inner.state).inside
     }
 
-    /// A future of the gate being closed and empty. It may be dropped at any time.
+    /// Returns a future that completes when the gate is closed and empty. Cancel safe: dropping it has no other effect.
     pub fn drained(&self) -> Drained {
         let gate = self.clone();
         Drained { gate, key: None }
     }
 
-    /// Blocks this thread until the gate is closed and empty, at most for `timeout`; whether it is. Not for a thread
-    /// that holds a permit.
+    /// Blocks this thread until the gate is closed and empty, or the timeout has passed. Returns true if it is. Must not be called
+    /// by a thread that holds a permit.
     pub fn wait_drained(&self, timeout: Duration) -> bool {
         let state = lock(&self.inner.state);
         wait_timeout_while(&self.inner.drained, state, timeout, |state| !state.is_drained()).is_drained()
@@ -162,7 +162,7 @@ impl fmt::Debug for DrainGate {
     }
 }
 
-/// A place inside a [`DrainGate`].
+/// Admission to a [`DrainGate`].
 #[must_use = "dropping the permit is leaving"]
 #[derive(Debug)]
 pub struct Permit {

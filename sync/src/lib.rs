@@ -1,23 +1,21 @@
-//! The few shared-memory primitives of Pirn: what several threads of the operating system touch with no actor in
-//! between.
+//! Shared-memory primitives of Pirn: the state that OS threads share without an actor in between.
 //!
-//! | primitive | for |
+//! | primitive | purpose |
 //! |---|---|
-//! | [`completion()`] | a result that is set once and awaited by anyone, from tasks and from plain threads |
-//! //! //! | [`admit`], [`close_and_list`] | the order of becoming known and being let in |
-//! | [`DrainGate`] | bounded admission, and waiting until everybody has left |
-//! //! | [`Quota`] | how often something may still be done, over all threads |
-//! | [`StopFlag`] | something on another thread is to stop |
-//! | [`Batches`] | many items in few messages, each in its place among the others |
-//! //!
-//! Rules that hold for every file here:
-//! 1. One lock at a time, so no two locks can be taken in two orders.
-//! 2. Nothing foreign runs under a lock: wakers, callbacks and dropped values leave it first.
-//! 3. A lock is never held across a wait, but by the condition variable that gives it up.
-//! 4. A poisoned lock is taken as it is: by rule 2 nothing that can panic runs while the state is half changed.
+//! | [`completion()`] | result that is set once and awaited by any number of tasks and threads |
+//! | [`admit`], [`close_and_list`] | order of registration and admission of runs |
+//! | [`DrainGate`] | bounded admission, and waiting until all permits are released |
+//! | [`Quota`] | limit on a number of operations, across threads |
+//! | [`StopFlag`] | stop request to another thread |
+//! | [`Batches`] | many items in few messages, in FIFO order with other messages |
 //!
-//! The types of `std` come in through `prim` alone, so that `loom-tests` can compile the same files against a model
-//! checker's.
+//! Rules for every file here:
+//! 1. At most one lock at a time, so lock order cannot be violated.
+//! 2. No foreign code runs under a lock: wakers, callbacks and dropped values are moved out first.
+//! 3. A lock is never held across a wait, except by the condition variable that releases it.
+//! 4. A poisoned lock is used as it is: by rule 2 no code that can panic runs while the state is inconsistent.
+//!
+//! The types of `std` are imported only through `prim`, so that `loom-tests` can compile these files against loom's types.
 
 #[macro_use]
 mod prim;

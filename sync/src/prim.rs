@@ -1,4 +1,4 @@
-//! Everything the primitives take from outside. `loom-tests` has a module of the same name and shape.
+//! External types of the primitives. `loom-tests` has a module with equal items.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// False. Under the model checker it is true for the mutant that a test asks for by name: a seeded mistake that shows
-/// that the model can fail.
+/// Always false. In `loom-tests` it is true for the mutant that a test selects by name: a seeded mistake that shows that the
+/// model can fail.
 macro_rules! mutant {
     ($name:literal) => {
         false
     };
 }
 
-/// Locks, poisoned or not (rule 4 of the crate).
+/// Locks a mutex, poisoned or not (rule 4 of the crate).
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,7 +30,7 @@ pub(crate) fn wait_while<'a, T>(
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits while `condition` holds, at most for `timeout`; the caller looks whether it still does.
+/// Waits while `condition` holds, at most for `timeout`. The caller checks the condition again.
 pub(crate) fn wait_timeout_while<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,15 +1,15 @@
-//! A limit on how often something may be done, counted by many threads.
+//! Limit on the number of operations, across threads.
 //!
 //! Invariants:
 //! 1. [`Quota::claim`] succeeds `limit` times over all threads, never more.
-//! 2. Every claim that succeeds has a number of its own: 1 to `limit`.
-//! 3. What is refused is not counted.
+//! 2. Every successful claim has a unique number from 1 to `limit`.
+//! 3. Refused claims are not counted.
 //!
-//! No lock: one number, changed by compare and exchange. It guards no other memory, so its order is relaxed.
+//! No lock: one number, changed by compare and exchange. It guards no other memory, so relaxed ordering suffices.
 
 use crate::prim::{AtomicU64, Ordering};
 
-/// A number of times that something may be done, for all threads together.
+/// Maximum number of operations, shared by threads.
 ///
 /// ```
 /// let quota = pirn_sync::Quota::new(2);
@@ -22,7 +22,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A quota of `limit` times.
+    /// Creates a quota of `limit` claims.
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -30,7 +30,7 @@ impl Quota {
         }
     }
 
-    /// Claims one time: which it is, from 1; none where all are claimed.
+    /// Claims one operation and returns its number, from 1; none if all are claimed.
     pub fn claim(&self) -> Option<u64> {
         if mutant!("quota: counts before it looks") {
             let before = self.claimed.fetch_add(1, Ordering::Relaxed);
@@ -53,12 +53,12 @@ impl Quota {
         None
     }
 
-    /// The number of claims allowed in all.
+    /// Returns the maximum number of claims.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The number of claims made; never more than the limit.
+    /// Returns the number of claims made, at most the limit.
     pub fn claimed(&self) -> u64 {
         self.claimed.load(Ordering::Relaxed)
     }

@@ -1,14 +1,14 @@
-//! Stops something that runs on another thread, where that looks now and then.
+//! Stop request to work on another thread, which polls it.
 //!
 //! Invariants:
-//! 1. Once stopped, always stopped.
-//! 2. Who sees that it is stopped sees what was done before the stop.
+//! 1. A stop is final.
+//! 2. A thread that sees the stop also sees all writes before it (release and acquire).
 
 use std::fmt;
 
 use crate::prim::{Arc, AtomicBool, Ordering};
 
-/// A flag that is raised once; clones are the same flag.
+/// Flag that is set once. Clones share it.
 ///
 /// ```
 /// let flag = pirn_sync::StopFlag::default();
@@ -20,7 +20,7 @@ use crate::prim::{Arc, AtomicBool, Ordering};
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Raises it.
+    /// Sets the flag.
     pub fn stop(&self) {
         let order = if mutant!("stop flag: raised without what came before") {
             Ordering::Relaxed
@@ -30,7 +30,7 @@ impl StopFlag {
         self.0.store(true, order);
     }
 
-    /// True if it was raised.
+    /// Returns true if the flag is set.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -1,18 +1,18 @@
-//! The wakers of the tasks that wait for one thing. Lives inside a primitive's lock and runs nothing foreign there:
-//! wakers come in cloned, and go out to be woken or dropped by the caller after unlocking.
+//! Wakers of the tasks that wait for one event. Used under a primitive's lock, so it never wakes or drops a waker: wakers
+//! are passed in cloned, and returned for the caller to wake or drop after unlocking.
 
 use std::task::Waker;
 
-/// Wakers by the key of the future they belong to. Nearly always one: a list costs it one small allocation.
+/// Wakers by the key of their future. Nearly always one: a list costs one small allocation.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    /// By ascending keys.
+    /// In ascending order of keys.
     wakers: Vec<(u64, Waker)>,
     next: u64,
 }
 
 impl Waiters {
-    /// Puts a future's waker in, under its key or a new one. What it displaces is for the caller to drop, unlocked.
+    /// Stores a future's waker, under its key or a new one. Returns the replaced waker, to be dropped after unlocking.
     #[must_use]
     pub(crate) fn put(&mut self, key: &mut Option<u64>, waker: Waker) -> Option<Waker> {
         let Some(key) = *key else {
@@ -30,14 +30,14 @@ impl Waiters {
         }
     }
 
-    /// Takes a future's waker out; for the caller to drop, unlocked.
+    /// Removes a future's waker. Returns it, to be dropped after unlocking.
     #[must_use]
     pub(crate) fn take(&mut self, key: u64) -> Option<Waker> {
         let place = self.place(key).ok()?;
         Some(self.wakers.remove(place).1)
     }
 
-    /// Takes all out, oldest first; for the caller to wake, unlocked.
+    /// Removes all wakers, oldest first. Returns them, to be woken after unlocking.
     #[must_use]
     pub(crate) fn take_all(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.wakers)
@@ -46,7 +46,7 @@ impl Waiters {
             .collect()
     }
 
-    /// The place of a key's waker, or the one that it would have.
+    /// Returns the index of a key's waker, or the index at which it would be inserted.
     fn place(&self, key: u64) -> Result<usize, usize> {
         self.wakers.binary_search_by_key(&key, |(key, _)| *key)
     }

@@ -1,4 +1,4 @@
-//! The promises of the other primitives, on one or two real threads; `loom-tests` tries all interleavings.
+//! Tests of the other primitives on one or two real threads. `loom-tests` runs all interleavings.
 
 use std::panic::catch_unwind;
 use std::pin::pin;

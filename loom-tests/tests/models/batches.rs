@@ -4,7 +4,7 @@ use pirn_loom_tests::batches::{Batch, Batches};
 
 use crate::model;
 
-/// The content of the mailbox that the batches go to.
+/// Message in the mailbox that receives the batches.
 enum Sent {
     Batch(Batch<u32>),
     Other,
@@ -26,7 +26,7 @@ impl World {
         self.batches.seal();
     }
 
-    /// Takes the first message, if there is one.
+    /// Receives the first message, if there is one.
     fn receive(&self, received: &mut Vec<u32>) -> bool {
         let mut mailbox = self.mailbox.lock().unwrap();
         if mailbox.is_empty() {

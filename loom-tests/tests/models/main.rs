@@ -1,4 +1,4 @@
-//! One model per primitive: loom runs every interleaving with at most two preemptions. `mutants` shows that each can
+//! One model for each primitive. Loom runs every interleaving with at most two preemptions. `mutants` shows that each model can
 //! fail.
 
 mod admission;
@@ -24,7 +24,7 @@ fn model(world: impl Fn() + Send + Sync + 'static) {
     builder.check(world);
 }
 
-/// A task on a thread of its own.
+/// Polls a future on the current thread until it is ready.
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     struct Bell(Notify);
     impl Wake for Bell {

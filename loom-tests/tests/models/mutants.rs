@@ -1,5 +1,5 @@
-//! Seeded mistakes. Each is switched on in a process of its own that runs one model, and the model must fail: a model
-//! that cannot fail shows nothing.
+//! Seeded mistakes. Each runs in a separate process with one model, which must fail: a model that cannot fail proves
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use pirn_loom_tests::MUTANT;
 
-/// The mutant, and the model that must catch it.
+/// Mutants, each with the model that must catch it.
 const CAUGHT_BY: [(&str, &str); 19] = [
     (
         "completion: looks, then registers",
@@ -86,7 +86,7 @@ const CAUGHT_BY: [(&str, &str); 19] = [
 
 #[test]
 fn every_mutant_is_caught_by_its_model() {
-    // In a process that a mutant was asked for, only models are of interest.
+    // A process with a mutant runs only models.
     if std::env::var_os(MUTANT).is_some() {
         return;
     }

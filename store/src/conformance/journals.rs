@@ -319,7 +319,7 @@ fn lists(open: &Open) {
         ..RunFilter::default()
     };
     assert_eq!(ids(unknown, None, 100), Vec::<String>::new());
-    // A run that has changed, or is gone, stands where it belongs.
+    // A changed run moves between the lists, and a removed one leaves them.
     done(store.commit(Commit::after("run-00", 0).status(RunStatus::Failed)));
     done(store.remove(vec!["run-03".into()], false));
     let of_live = ids(RunFilter::live(), None, 100);

@@ -1,4 +1,4 @@
-//! Everything kept beside the journals: contents, sessions, timers, snapshots, the engine's own texts.
+//! Data other than journals: contents, sessions, timers, snapshots, metadata.
 
 use crate::commit::{Commit, SessionWrite};
 use crate::conformance::{Open, Promise, append, done, record, refused, start};
@@ -46,7 +46,7 @@ fn counted(open: &Open) {
     append(&*store, "run-1", 2, [3]);
     let after = store.figures().expect("it counts");
     assert_eq!(after.writes - before.writes, 3);
-    // One waited for another: each was durable by itself.
+    // The commits were sequential: each was a batch of one.
     assert_eq!(after.batches[0] - before.batches[0], 3);
     assert_eq!(after.batches[1..], before.batches[1..]);
 }

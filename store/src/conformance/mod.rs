@@ -1,4 +1,4 @@
-//! The rules that every store has to keep, as a suite that anybody's can be run through.
+//! Conformance suite for stores.
 //!
 //! ```
 //! use pirn_store::{MemoryStore, Store, conformance};
@@ -25,26 +25,26 @@ use crate::pending::Pending;
 use crate::record::Record;
 use crate::store::Store;
 
-/// Opens one store, again and again: what a dropped one had acknowledged, the next one has.
+/// Opens one store repeatedly. A reopened store must contain what the dropped one had acknowledged.
 pub type Open = Box<dyn Fn() -> Box<dyn Store>>;
 
-/// Something that every store keeps.
+/// Property that every store must have.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// In words.
+    /// Description.
     pub name: &'static str,
-    /// Panics where a store, empty at first, does not keep it.
+    /// Checks the property with a store that is empty at first, and panics if it does not hold.
     pub keep: fn(&Open),
 }
 
-/// Runs through every promise, each with the store that `make` opens for its name. Panics at the first that is not kept.
+/// Checks all properties, each with a store that `make` opens for its name. Panics at the first failure.
 pub fn check(make: impl Fn(&str) -> Open) {
     for promise in promises() {
         (promise.keep)(&make(promise.name));
     }
 }
 
-/// Every promise.
+/// Returns all properties.
 pub fn promises() -> Vec<Promise> {
     [
         journals::PROMISES,
@@ -55,7 +55,7 @@ pub fn promises() -> Vec<Promise> {
     .concat()
 }
 
-/// Waits for an answer that must come.
+/// Waits for an answer, and panics on an error.
 fn done<T>(pending: Pending<T>) -> T {
     match block_on(pending) {
         Ok(value) => value,
@@ -63,7 +63,7 @@ fn done<T>(pending: Pending<T>) -> T {
     }
 }
 
-/// Waits for a refusal.
+/// Waits for an error, and panics on an answer.
 fn refused<T: std::fmt::Debug>(pending: Pending<T>) -> StoreError {
     match block_on(pending) {
         Ok(value) => panic!("not refused, but answered: {value:?}"),
@@ -75,7 +75,7 @@ fn definition() -> Content {
     Content::new("{\"id\": \"flow\", \"nodes\": []}")
 }
 
-/// Begins a run of the definition above.
+/// Starts a run of the definition above.
 fn start(run: &str) -> Commit {
     Commit::start(run, NewRun::new("flow", definition().hash(), 1_000)).content(definition())
 }
@@ -93,7 +93,7 @@ fn record(number: u64) -> Record {
     Record::new(1_000 + number, format!("{{\"number\": {number}}}")).effect(format!("effect-{number}"))
 }
 
-/// Adds records of these numbers.
+/// Appends records with these numbers.
 fn append(store: &dyn Store, run: &str, after: u64, numbers: impl IntoIterator<Item = u64>) {
     let commit = numbers.into_iter().fold(Commit::after(run, after), |commit, number| {
         commit.record(record(number))

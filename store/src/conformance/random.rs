@@ -1,4 +1,4 @@
-//! Random commands, answered as the store in memory answers them.
+//! Random commands, compared with the store in memory.
 
 use futures::executor::block_on;
 
@@ -14,10 +14,10 @@ pub(super) const PROMISES: &[Promise] = &[Promise {
     keep: random,
 }];
 
-/// A command that changes a store.
+/// Command that changes a store.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A commit, sensible or not.
+    /// Valid or invalid commit.
     Commit(Box<Commit>),
     /// [`Store::remove`]
     Remove(Vec<String>),
@@ -28,7 +28,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Carries it out; the answer in words.
+    /// Executes the command and formats the answer.
     pub fn apply(&self, store: &dyn Store) -> String {
         match self.clone() {
             Self::Commit(commit) => format!("{:?}", block_on(store.commit(*commit))),
@@ -39,10 +39,10 @@ impl Step {
     }
 }
 
-/// The same commands for the same seed: runs that begin, go on, fork, end, and are refused.
+/// Generates commands from a seed: runs that start, continue, fork and end, and commands that are refused.
 pub fn steps(seed: u64, count: usize) -> Vec<Step> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // What the store would say, so that most commands fit.
+    // The state after the commands so far, so that most commands are valid.
     let known = MemoryStore::new();
     (0..count)
         .map(|_| {
@@ -53,7 +53,7 @@ pub fn steps(seed: u64, count: usize) -> Vec<Step> {
         .collect()
 }
 
-/// Everything that can be read, in words.
+/// Formats everything that can be read from a store.
 pub fn contents_of(store: &dyn Store) -> String {
     let runs = done(store.runs(RunFilter::default(), None, usize::MAX));
     let journals: Vec<_> = runs
@@ -102,7 +102,7 @@ fn texts() -> Vec<Content> {
 struct Dice(u64);
 
 impl Dice {
-    /// Below `sides`.
+    /// Returns a number below `sides`.
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -116,7 +116,7 @@ impl Dice {
 
     fn steps_of(&mut self, known: &MemoryStore, id: &str) -> u64 {
         let steps = done(known.run(id)).map_or(0, |run| run.steps);
-        // Now and then somebody who does not know.
+        // In one of ten cases an outdated step.
         if self.roll(10) == 0 {
             self.roll(steps + 3)
         } else {

@@ -1,4 +1,4 @@
-//! The data that goes when a run goes.
+//! Removal of runs and of the data that only they use.
 
 use crate::commit::{Commit, SessionWrite};
 use crate::conformance::{Open, Promise, append, bodies, definition, done, fork, numbers, refused, start};
@@ -58,7 +58,7 @@ fn removed(open: &Open) {
         StoreError::NoSuchRun { run: "a".into() }
     );
     assert_eq!(bodies(&*store, "b"), numbers(1..=20));
-    // The id is free again, and nothing of the first is left under it.
+    // The id can be used again, without data of the removed run.
     done(store.commit(start("a")));
     assert_eq!(bodies(&*store, "a"), numbers([]));
     assert_eq!(done(store.snapshot("a", 9)), None);
@@ -134,7 +134,7 @@ fn shared(open: &Open) {
     assert_eq!(done(store.session("s")), None);
 }
 
-/// True once the content is gone. A store that removes a chain bit by bit has a while for it.
+/// Waits until a content is gone. A store may remove a chain asynchronously.
 fn is_gone(store: &dyn Store, content: &Content) -> bool {
     (0..3_000).any(|_| futures::executor::block_on(store.contents(vec![content.hash()])).is_err())
 }
@@ -153,7 +153,7 @@ fn chains(open: &Open) {
         refused(store.commit(start("lost").name(lost))),
         StoreError::NoSuchContent { hash: unknown }
     );
-    // A run begins with the parts so far, and leaves one more in the session.
+    // Each run starts with the parts so far, and writes one more to the session.
     for (number, part) in parts.iter().enumerate() {
         let mut commit = start(&format!("run-{number}"));
         commit.names.extend(number.checked_sub(1).map(hash));

@@ -1,4 +1,4 @@
-//! The power goes at every operation of the disk, in every workflow.
+//! Power cuts at every disk operation of every workflow.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -13,7 +13,7 @@ use crate::outside::Receiver;
 use crate::workflows;
 use crate::world::Workflows;
 
-/// The remains of unsynced writes, at operation `at`: each time lost, kept, torn, and in two random orders.
+/// Power cuts at operation `at`, with each way in which unsynced writes survive: lost, kept, torn, and in two random orders.
 fn leftovers(at: u64) -> [(Trouble, Survives); 6] {
     [
         (Trouble::PowerBefore, Survives::All),
@@ -36,7 +36,7 @@ fn open(disk: &Disk) -> Option<SqliteStore> {
     }
 }
 
-/// Number of orders of each workflow, by the environment for a longer look.
+/// Number of schedules of each workflow. `PIRN_CRASH_SEEDS` sets it for a longer test.
 fn orders() -> u64 {
     std::env::var("PIRN_CRASH_SEEDS")
         .ok()
@@ -44,8 +44,8 @@ fn orders() -> u64 {
         .unwrap_or(2)
 }
 
-/// The interrupted run asked for, was told and came to the same as the whole one, and nothing was asked for more
-/// than once but what was under way when the power went.
+/// Compares an interrupted run with an uninterrupted one: outcome, events and performed effects must be equal, and only the effect
+/// that was pending at the power cut may be performed twice.
 fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() -> String) {
     assert_eq!(found.reports, whole.reports, "the outcome, {}", case());
     assert_eq!(found.events, whole.events, "the events, {}", case());
@@ -66,14 +66,14 @@ fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() 
     }
 }
 
-/// The counts of the crashes of one workflow.
+/// Counters of the power cuts in one workflow.
 #[derive(Default)]
 struct Tally {
     points: u64,
     repeats: u64,
 }
 
-/// Cuts the power at every operation of one run, in every way, and goes on with it.
+/// Cuts the power at every operation of one run, in every way, and resumes the run.
 fn crash_everywhere(scene: &Scene, made: &Disk, number: usize, tally: &mut Tally) {
     let disk = made.after_power_cut(Survives::All);
     let mut whole = Receiver::default();
@@ -113,7 +113,7 @@ fn crash_everywhere(scene: &Scene, made: &Disk, number: usize, tally: &mut Tally
 #[test]
 fn a_run_that_is_killed_at_any_operation_comes_to_the_same() {
     let workflows = workflows::all();
-    // What happens while a store is made is the store's own tests' to try.
+    // Crashes during the creation of a store are tested with the store itself.
     let made = Disk::new();
     open(&made).expect("opens").close().expect("closes");
     assert!(workflows.len() >= 20);

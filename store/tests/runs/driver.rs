@@ -1,4 +1,4 @@
-//! A run in a store, driven by one thread: what is told it is durable before anything that follows from it begins or is told.
+//! Single-threaded driver of a run in a store: an input is durable before its effects are performed and its events delivered.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::world::{LISTENING, Workflows};
 
 pub(crate) const RUN: &str = "run-1";
 
-/// A workflow to run, and the order in which what it asks for is done.
+/// Workflow, and the seed of the order in which its effects are performed.
 pub(crate) struct Scene {
     pub(crate) bundle: String,
     pub(crate) workflows: Workflows,
@@ -35,14 +35,14 @@ struct Driver<'a> {
     open: OpenEffects,
     waits: OpenWaits,
     outbox: Outbox,
-    /// Steps that are durable.
+    /// Number of durable steps.
     steps: u64,
     now: u64,
-    /// Events that the run has raised before the next that is told.
+    /// Number of events raised so far.
     told_events: usize,
 }
 
-/// Begins the run, or goes on with it, to its end. An error is the store's: nothing more was done then.
+/// Starts or resumes the run, and drives it to its end. Stops at the first error of the store.
 pub(crate) fn play(scene: &Scene, store: &dyn Store, receiver: &mut Receiver) -> Result<(), StoreError> {
     let mut driver = match block_on(store.run(RUN))? {
         None => Driver::begin(scene, store, receiver)?,
@@ -64,7 +64,7 @@ pub(crate) fn play(scene: &Scene, store: &dyn Store, receiver: &mut Receiver) ->
     Ok(())
 }
 
-/// The thing a run waits for, by looking at all that is open.
+/// Returns what the run waits for, by its open effects.
 fn waited_for(open: &OpenEffects) -> Option<Awaited> {
     if open.awaits_session || !open.begins.is_empty() || !open.runs.is_empty() || !open.awaits_triggers.is_empty() {
         return None;
@@ -168,7 +168,7 @@ impl<'a> Driver<'a> {
             }
         })
         .expect("fits");
-        // A subscriber that comes back gets what it has not seen: nothing it has seen is taken back.
+        // A reconnected subscriber receives the events after its last one: delivered events must be durable.
         assert!(
             receiver.events.len() <= events.len(),
             "an event was told that is not durable"
@@ -193,7 +193,7 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
-    /// The next message from outside.
+    /// Returns the next external input.
     fn next(&mut self) -> (u64, Message, Option<String>) {
         assert!(!self.outbox.waits(), "nothing is done before it is durable");
         let now = self.now + 1;
@@ -281,7 +281,7 @@ impl<'a> Driver<'a> {
         self.outbox.put(step, self.now, effects);
     }
 
-    /// Tells what is durable. What is to be done is found among the open effects.
+    /// Releases durable effects. Events and reports are delivered; the others are performed later as open effects.
     fn carry(&mut self) {
         while let Some((_, effect)) = self.outbox.release(self.now) {
             match effect {

@@ -1,4 +1,4 @@
-//! Whole runs in a store, without an actor: killed at every operation of the disk, and gone on with.
+//! Whole runs in a store, without actors: killed at every disk operation, and resumed.
 
 mod crashes;
 mod driver;

@@ -1,4 +1,4 @@
-//! Whoever does what a run asks for. It outlives the run's process.
+//! Simulated outside world, which performs effects. It survives the crash of the run's process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use pirn_core::message::{Role, ToolCall};
 use pirn_core::thread::{ConsentRequest, Effect, ModelReply, Outcome, PersonsAnswer, ToolResult};
 use serde_json::{Value, json};
 
-/// Whoever does what a run asks for, and hears of it. It knows an effect by its key, and so does it once.
+/// Performs effects and receives events. An effect is identified by its key and always has one outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receiver {
-    /// Number of times that each was asked for.
+    /// Number of times that each effect was requested.
     pub(crate) asked: BTreeMap<String, u32>,
-    /// Every event that was told, in order.
+    /// All delivered events, in order.
     pub(crate) events: Vec<String>,
-    /// Every outcome of the run that was told.
+    /// All delivered outcomes of the run.
     pub(crate) reports: Vec<String>,
 }
 
 impl Receiver {
-    /// Does it, or says once more what came of it: by its key and nothing else.
+    /// Performs an effect. The outcome depends only on its key and the seed.
     pub(crate) fn perform(&mut self, key: &str, seed: u64, effect: &Effect) -> Outcome {
         *self.asked.entry(key.to_owned()).or_default() += 1;
         let chance = mix(key
@@ -67,7 +67,7 @@ fn answered(answer: Value) -> Outcome {
     })
 }
 
-/// Two tools at first, and when they have answered, a text.
+/// Returns two tool calls at first, and a text after their results.
 fn reply(key: &str, last: Option<Role>) -> ModelReply {
     let call = |number: u32| ToolCall {
         id: format!("{key}-{number}"),

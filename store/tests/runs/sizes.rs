@@ -1,4 +1,4 @@
-//! The disk space of a durable step beyond what it says.
+//! Disk space of a durable step beyond the size of its record.
 
 use futures::executor::block_on;
 use pirn_store::{Base, Commit, Content, NewRun, Record, SqliteStore, Store};
@@ -15,7 +15,7 @@ fn store_with(steps: u64) -> (Disk, SqliteStore) {
     let body = "x".repeat(BODY);
     let mut last = None;
     for step in 0..steps {
-        // Not waited for one by one: what they take is the same.
+        // Sent without waiting: the size does not depend on it, and group commits are faster.
         let record = Record::new(1_800_000_000_000 + step, body.as_str()).effect(format!("run-1.0.{step}"));
         last = Some(store.commit(Commit::after("run-1", step).record(record)));
     }

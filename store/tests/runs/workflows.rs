@@ -1,4 +1,4 @@
-//! Workflows to be killed in: the small trees of core's tests, and one for each way to wait, to speak and to fail.
+//! Workflows for crash tests: the small trees of core's tests, and one for each way to wait, to call a model and to fail.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn wait(id: &str) -> Value {
     json!({"id": id, "type": "WAIT", "config": {"seconds": 3600}})
 }
 
-/// A fork with a path for each of these nodes, and its join.
+/// Returns a fork with one path for each of these nodes, and its join.
 fn fork(strategy: &Value, order: &str, paths: &[Value]) -> Value {
     let ids: Vec<&Value> = paths.iter().map(|node| &node["id"]).collect();
     let mut join = json!({"forkPathIds": ids});
@@ -70,7 +70,7 @@ fn fork(strategy: &Value, order: &str, paths: &[Value]) -> Value {
     json!({"id": "main", "nodes": nodes, "edges": edges})
 }
 
-/// Three branches that speak, of which two have room in the budget at once.
+/// Returns three branches with model calls, of which two fit into the budget at a time.
 fn with_budget() -> Value {
     let bounded = |id: &str| {
         let mut node = speak(id);
@@ -83,7 +83,7 @@ fn with_budget() -> Value {
     main
 }
 
-/// As files, at least twenty.
+/// Returns the workflow files, at least twenty.
 pub(crate) fn all() -> Vec<String> {
     let mut all: Vec<Value> = SHAPES.iter().map(|shape| bundle(*shape, 1_000_000)).collect();
     let alone = [
@@ -124,7 +124,7 @@ pub(crate) fn all() -> Vec<String> {
         ),
     ];
     all.extend(alone);
-    // The journals of older versions are named by the places of those before.
+    // Appended: journals of older versions are named by the indexes of the workflows above.
     let some = MORE_SHAPES.iter().step_by(3);
     all.extend(some.map(|shape| bundle(*shape, 1_000_000)));
     all.push(with_budget());

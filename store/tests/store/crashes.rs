@@ -1,4 +1,4 @@
-//! The power goes at every operation.
+//! Power cuts at every operation.
 
 use futures::executor::block_on;
 use pirn_store::{Commit, Content, NewRun, Record, Store};
@@ -16,7 +16,7 @@ const VARIANTS: [Survives; 7] = [
     Survives::Any(4),
 ];
 
-/// Number of random scripts, by the environment for a longer look.
+/// Number of random scripts. `PIRN_CRASH_SEEDS` sets it for a longer test.
 fn seeds() -> u64 {
     std::env::var("PIRN_CRASH_SEEDS")
         .ok()
@@ -41,7 +41,7 @@ fn what_was_acknowledged_survives_a_power_cut_at_every_operation() {
                 let after = disk.after_power_cut(survives);
                 let acts = script.is_as_after(&after, played.acts, &case);
                 points += 1;
-                // The rest can be played, as if nothing had been.
+                // The remaining acts can still be executed.
                 if at % 11 == 0 {
                     assert!(script.play(&after, acts).error.is_none(), "{}", case());
                     script.is_as_after(&after, script.contents.len() - 1, &case);
@@ -77,7 +77,7 @@ fn a_power_cut_while_a_store_recovers_loses_nothing() {
     }
 }
 
-/// Steps that fill the log, and those after them, which are written over its beginning.
+/// Number of steps that fill the log, and of those that overwrite its start.
 const FILLING: u64 = 68;
 const AFTER: u64 = 6;
 
@@ -86,7 +86,7 @@ fn long_step(step: u64) -> Record {
     Record::new(step, format!("{step} {}", "x".repeat(bytes)))
 }
 
-/// Number of steps that were acknowledged.
+/// Returns the number of acknowledged steps.
 fn fill_the_log(disk: &Disk) -> u64 {
     let Ok(store) = crate::scripts::open(disk) else {
         return 0;
@@ -108,7 +108,7 @@ fn what_is_written_over_the_beginning_of_the_log_survives_a_power_cut() {
     let of_log = |kind: Kind| {
         move |operation: &&pirn_test_disk::Operation| operation.file.ends_with("-wal") && operation.kind == kind
     };
-    // Emptied once when it was opened, and once when it was closed.
+    // Truncated once at the open and once at the close.
     assert!(
         operations.iter().filter(of_log(Kind::Truncate)).count() <= 2,
         "it keeps its length"

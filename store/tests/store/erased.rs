@@ -5,10 +5,10 @@ use std::path::Path;
 use futures::executor::block_on;
 use pirn_store::{Commit, Content, NewRun, Record, RunFilter, SessionWrite, SqliteStore, Store};
 
-/// In everything that the removed runs have.
+/// Word that is part of all data of the removed runs.
 const CANARY: &str = "canary-7f3a";
 
-/// Lengths of texts that lie in a page, over several ones, and between.
+/// Lengths of texts: within a page, across several pages, and between.
 const LENGTHS: [usize; 6] = [20, 300, 900, 2_000, 5_000, 40_000];
 
 fn text(number: usize, word: &str) -> String {
@@ -17,7 +17,7 @@ fn text(number: usize, word: &str) -> String {
     format!("\"{}\"", line.repeat(length.div_ceil(line.len())))
 }
 
-/// A run with records, a definition and a part of its session's conversation of its own.
+/// Creates a run with records, a definition and its part of the session's conversation.
 fn play(store: &SqliteStore, number: usize, word: &str, last: Option<&Content>) -> Content {
     let definition = Content::new(text(number + 1, &format!("{word} definition")));
     let part = Content::new(text(number + 2, &format!("{word} part"))).following(last.map(Content::hash));
@@ -60,7 +60,7 @@ fn no_file_of_a_store_has_a_text_of_a_removed_run_and_the_room_is_given_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("runs.db");
     let store = SqliteStore::open(&file).expect("opens");
-    // Side by side, so that their texts share pages.
+    // Interleaved, so that the texts share pages.
     let (mut kept, mut gone) = (None, None);
     for number in 0..120 {
         kept = Some(play(&store, number, "plain", kept.as_ref()));
@@ -117,7 +117,7 @@ fn the_file_of_a_store_in_use_shrinks_without_being_asked() {
     let before = size(&file);
     let ids = (0..39).map(|number| format!("run-{number}")).collect();
     block_on(store.remove(ids, false)).expect("removes");
-    // Commits go on meanwhile; each lets some pages be cut off.
+    // The store shrinks between commits.
     for step in 1.. {
         let record = Record::new(step, "\"y\"");
         block_on(store.commit(Commit::after("run-39", step).record(record))).expect("commits");

@@ -1,4 +1,4 @@
-//! A run as a file.
+//! Export and import of runs.
 
 use futures::executor::block_on;
 use pirn_store::conformance::{Step, steps};
@@ -9,7 +9,7 @@ use crate::scripts::open;
 
 fn filled() -> MemoryStore {
     let store = MemoryStore::new();
-    // Without removals, so that much is there.
+    // Without removals, so that many runs exist.
     steps(21, 300)
         .iter()
         .filter(|step| matches!(step, Step::Commit(_)))
@@ -48,7 +48,7 @@ fn an_imported_run_is_the_one_that_was_exported() {
             all.into_iter().filter(|timer| timer.run == run.id).collect()
         };
         assert_eq!(timers(&to), timers(&from));
-        // Twice is refused, under another id it is another run.
+        // A second import is refused; under another id it succeeds.
         assert!(matches!(
             block_on(import(&to, &mut &*text, None)),
             Err(ExportError::Store(_))

@@ -1,4 +1,4 @@
-//! Every operation fails, in every way.
+//! Failures of every operation, in every way.
 
 use pirn_test_disk::{Disk, Kind, Survives, Trouble};
 
@@ -42,7 +42,7 @@ fn after_a_sync_that_failed_nothing_is_written() {
     let whole = Disk::new();
     assert!(script.play(&whole, 0).error.is_none());
     let operations = whole.operations();
-    // Before there is a log the file is being made, and SQLite takes back what it made of it.
+    // Before there is a log, the file is being created, and a failure undoes that.
     let made = operations
         .iter()
         .position(|operation| operation.file.ends_with("-wal"))

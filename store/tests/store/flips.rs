@@ -1,4 +1,4 @@
-//! Bits flip where nobody looks.
+//! Silent bit flips.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use pirn_test_disk::{Disk, Survives};
 
 use crate::scripts::{FILE, open};
 
-/// Everything that can be read, or what it says in place of it.
+/// Reads everything, or returns the error.
 fn read_all(store: &SqliteStore) -> Result<String, StoreError> {
     for run in block_on(store.runs(RunFilter::default(), None, usize::MAX))? {
         block_on(store.journal(&run.id, 0, usize::MAX))?;
@@ -38,7 +38,7 @@ fn a_flipped_bit_in_any_page_is_told_or_changes_nothing() {
     let expected = contents_of(&oracle);
     let bits = disk.read(FILE).len() * 8;
     let (mut told, mut harmless) = (0, 0);
-    // A prime, so that every place in a page and every bit of a byte comes up.
+    // A prime step reaches every offset in a page and every bit of a byte.
     for bit in (0..bits).step_by(1_009) {
         let damaged = disk.after_power_cut(Survives::All);
         damaged.flip(FILE, bit);
@@ -60,11 +60,11 @@ fn a_flipped_bit_in_any_page_is_told_or_changes_nothing() {
             }
         }
     }
-    // Most of a page that is in use is covered by a checksum; the rest is room.
+    // Most of a used page is covered by a checksum; the rest is free space.
     assert!(told > harmless / 4, "{told} told, {harmless} harmless");
 }
 
-/// Without the line that says which contents there are: one that nobody names may go.
+/// Leaves out the line of existing contents: an unnamed content may be missing.
 fn named(contents: &str) -> Vec<&str> {
     contents
         .lines()
@@ -72,7 +72,7 @@ fn named(contents: &str) -> Vec<&str> {
         .collect()
 }
 
-/// A store's files as another process finds them after this one was killed: what is in the log is not in the file.
+/// Copies the files of a store as a killed process leaves them, with the last changes only in the log.
 fn killed(folder: &Path) -> Vec<String> {
     let oracle = MemoryStore::new();
     let store = SqliteStore::open(folder.join("live.db")).expect("opens");
@@ -81,7 +81,7 @@ fn killed(folder: &Path) -> Vec<String> {
         assert_eq!(step.apply(&store), step.apply(&oracle));
         contents.push(contents_of(&oracle));
     }
-    // The last change is one for sure.
+    // The last script step may change nothing; this commit does.
     let last = Commit::start("last", NewRun::new("flow", Content::new("x").hash(), 1)).content(Content::new("x"));
     for store in [&store as &dyn Store, &oracle] {
         block_on(store.commit(last.clone().record(Record::new(1, "1")))).expect("commits");
@@ -136,7 +136,7 @@ fn a_log_that_is_written_from_its_beginning_again_is_looked_at_as_far_as_it_is_n
     let definition = Content::new("{}");
     let start = Commit::start("long", NewRun::new("flow", definition.hash(), 1)).content(definition);
     block_on(store.commit(start)).expect("begins");
-    // More than four megabytes, and a little after them.
+    // More than 4 MiB, which causes a checkpoint, and a few steps after it.
     let bodies = (0..68)
         .map(|_| "x".repeat(64 << 10))
         .chain((0..5).map(|_| "y".to_owned()));

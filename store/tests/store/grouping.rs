@@ -1,4 +1,4 @@
-//! Commands that come while a commit is made durable go into the next one together.
+//! Group commits: commands that arrive during a sync are committed together.
 
 use futures::executor::block_on;
 use futures::future::join_all;
@@ -37,7 +37,7 @@ fn commits_that_wait_for_one_sync_share_the_next() {
     assert_eq!(block_on(first), Ok(1));
     assert!(block_on(join_all(others)).into_iter().all(|answer| answer == Ok(1)));
     assert_eq!(syncs(&disk) - before, 2);
-    // The batches of one are those that began the runs, and the first step.
+    // Batches of one: the 40 starts, and the first step.
     let figures = store.figures().expect("it counts");
     let others_at = BATCH_BOUNDS.iter().position(|bound| *bound >= 39).expect("a bound");
     let mut batches = [0; BATCH_BOUNDS.len()];
@@ -54,7 +54,7 @@ fn a_lone_commit_costs_one_sync() {
     for step in 0..10 {
         block_on(store.commit(Commit::after("run-0", step).record(Record::new(2, "1")))).expect("commits");
     }
-    // The first after the log was emptied also syncs the log's new header.
+    // The first commit after a checkpoint also syncs the header of the log.
     assert_eq!(syncs(&disk) - before, 10);
 }
 
@@ -108,6 +108,6 @@ fn the_log_is_emptied_before_it_grows_without_bound() {
         block_on(store.commit(Commit::after("run-0", step).record(Record::new(2, large.as_str())))).expect("commits");
         longest = longest.max(disk.read("runs.db-wal").len());
     }
-    // 40 MiB were written: the log is emptied at 8 MiB.
+    // 40 MiB were written; the log is truncated at 8 MiB.
     assert!(longest < 11 << 20, "{longest} bytes");
 }

@@ -1,4 +1,4 @@
-//! One process has a store.
+//! Lock of a store.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use pirn_store::{SqliteStore, StoreError};
 
 const FILE: &str = "PIRN_TEST_HELD_FILE";
 
-/// Not a test by itself: the other process of the tests below. Holds the file until its input ends.
+/// Helper process of the tests below, not a test. Locks the file until its input ends.
 #[test]
 #[ignore = "started by the tests below"]
 fn the_other_process() {
@@ -22,7 +22,7 @@ fn the_other_process() {
     store.close().expect("closes");
 }
 
-/// It, and its output, which it would miss.
+/// Starts the helper. Its output is returned too: dropping that would break its pipe.
 fn other_process(file: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().expect("this program"))
         .args(["--exact", "holding::the_other_process", "--ignored", "--nocapture"])
@@ -105,7 +105,7 @@ fn a_copy_made_of_an_open_store_opens() {
     assert_eq!(block_on(copy.meta("a")), Ok(Some("1".into())));
 }
 
-/// The names in a folder.
+/// Returns the file names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("reads");
     let names = entries.map(|entry| entry.expect("reads").file_name().to_string_lossy().into_owned());
@@ -114,7 +114,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Refused as no store, with nothing created and nothing changed.
+/// Asserts that a file is refused as a store, with no file created or changed.
 #[track_caller]
 fn is_refused(file: &Path, part: &str) {
     let folder = file.parent().expect("has a folder");
@@ -155,7 +155,7 @@ fn a_device_a_fifo_and_a_socket_are_no_stores() {
     let made = Command::new("mkfifo").arg(at("fifo")).status().expect("starts");
     assert!(made.success());
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).expect("binds");
-    // By a link, so that nothing could be created beside the device itself.
+    // Through a link, so that no file is created in the folder of the device.
     std::os::unix::fs::symlink(at("fifo"), at("link")).expect("links");
     for name in ["fifo", "socket", "link"] {
         is_refused(&at(name), "is a device, a FIFO or a socket");
@@ -206,7 +206,7 @@ fn a_store_has_one_name_and_one_lock() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     std::fs::create_dir(at("data")).expect("is created");
-    // To a file that does not exist yet.
+    // A link to a file that does not exist yet.
     std::os::unix::fs::symlink("data/runs.db", at("link.db")).expect("links");
     let store = SqliteStore::open(at("link.db")).expect("opens");
     assert_eq!(names(folder.path()), ["data", "link.db"]);

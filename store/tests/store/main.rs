@@ -1,4 +1,4 @@
-//! The stores, through their public door: what every store keeps, and what SQLite's keeps whatever the disk does.
+//! Tests of the stores through the public API: conformance of every store, and fault tests of the SQLite store.
 
 mod crashes;
 mod erased;

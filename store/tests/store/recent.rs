@@ -1,4 +1,4 @@
-//! The steps that came last: written together, read with those before them, and looked at when a store is opened.
+//! Recent records: written together, read together with the journal, and checked when a store is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ fn a_commit_of_many_runs_writes_few_pages() {
     disk.let_syncs_go();
     block_on(first).expect("commits");
     assert!(block_on(join_all(others)).into_iter().all(|answer| answer == Ok(1)));
-    // About a hundred bytes for each of them: five pages, and one that was begun.
+    // About a hundred bytes for each record: five full pages and a partial one.
     let pages = (log() - before) / 4_120;
     assert!((5..=8).contains(&pages), "{pages} pages");
 }
@@ -77,7 +77,7 @@ fn every_part_of_a_journal_is_read_wherever_its_steps_are() {
             both(&store, &step("fork", 7, "its own"));
         }
         if at == 5 {
-            // The row is written: it says more than the steps that were moved.
+            // Status changes write the row, which then is newer than the moved steps.
             both(&store, &Commit::after("a", at + 1).status(RunStatus::TimedOut));
             both(&store, &Commit::after("a", at + 1).status(RunStatus::Unfinished));
         }
@@ -104,7 +104,7 @@ fn every_part_of_a_journal_is_read_wherever_its_steps_are() {
     }
 }
 
-/// A store's file as a killed process leaves it, with its log put into it by somebody else.
+/// Copies the files of a store as a killed process leaves them.
 fn killed(folder: &Path) -> PathBuf {
     let store = SqliteStore::open(folder.join("live.db")).expect("opens");
     for run in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! Scripts that are played until something goes wrong, and what may be found after it.
+//! Scripts of commands that are executed until a failure, and checks of the state after it.
 
 use futures::executor::block_on;
 use pirn_store::conformance::{Step, contents_of, steps};
@@ -10,24 +10,24 @@ pub(crate) const FILE: &str = "runs.db";
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Step(Box<Step>),
-    /// Closed and opened: what is in the log goes into the file.
+    /// Closes and opens the store, which moves the log into the file.
     Reopen,
     Compact,
 }
 
-/// A script, and what there is after so many of its acts.
+/// Script, and the expected contents after each of its acts.
 pub(crate) struct Script {
     acts: Vec<Act>,
-    /// One more than acts.
+    /// One element more than `acts`.
     pub(crate) contents: Vec<String>,
 }
 
-/// A script's progress.
+/// Progress of a script.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// So many acts were acknowledged.
+    /// Number of acknowledged acts.
     pub(crate) acts: usize,
-    /// The first that was not says why.
+    /// Error of the first act that was not acknowledged.
     pub(crate) error: Option<StoreError>,
 }
 
@@ -47,7 +47,7 @@ impl Script {
         Self { acts, contents }
     }
 
-    /// Plays it, from the act of this number, until the first failure that is the disk's.
+    /// Executes the acts from number `from` until the first failure of the disk.
     pub(crate) fn play(&self, disk: &Disk, from: usize) -> Played {
         let mut store = match open(disk) {
             Ok(store) => store,
@@ -84,7 +84,7 @@ impl Script {
         }
     }
 
-    /// The disk holds what was acknowledged, or that with the act after it, whole.
+    /// Asserts that the disk contains the acknowledged acts, and perhaps the next one as a whole. Returns their number.
     pub(crate) fn is_as_after(&self, disk: &Disk, acts: usize, case: &dyn Fn() -> String) -> usize {
         let store = open(disk).unwrap_or_else(|error| panic!("{}: {error}", case()));
         let found = contents_of(&store);
@@ -106,7 +106,7 @@ pub(crate) fn open(disk: &Disk) -> Result<SqliteStore, StoreError> {
     SqliteStore::open_on(VFS, disk.path(FILE))
 }
 
-/// A refusal that is not the disk's is an answer like any other.
+/// Executes a step. Refusals that the disk did not cause are ignored.
 fn apply(step: &Step, store: &SqliteStore) -> Result<(), StoreError> {
     use pirn_store::Store;
     let answer = match step.clone() {
@@ -124,7 +124,7 @@ fn apply(step: &Step, store: &SqliteStore) -> Result<(), StoreError> {
     })
 }
 
-/// After a failure that leaves open what is on the disk nothing is answered any more.
+/// Asserts that the store answers no more commands after a fatal failure.
 fn assert_stopped(store: &SqliteStore, error: &StoreError) {
     use pirn_store::Store;
     let is_full = error.to_string().contains("full");
