@@ -1,4 +1,4 @@
-//! Steering of the runs that a service knows: those of its own, and those of its engine's store, whichever process carries them.
+//! Steering of runs: those of this process, and those of the engine's store, whichever process owns them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::state::Service;
 use crate::{Interaction, ResumeError, Steering};
 
 impl Service {
-    /// Tells a run something: with a store, wherever the run is, and it is durable then; without one, a run of the process.
+    /// Sends an input to a run. With a store, the run may be anywhere, and the input is durable when this returns. Without a store,
+    /// the run must belong to this process.
     pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
         if let Some(refusal) = told.refusal() {
             return Err(Problem::new(ProblemCode::InvalidValue, refusal.message.clone()).at("/data"));
@@ -46,21 +47,22 @@ impl Service {
         }
     }
 
-    /// The run, where the process remembers it. One that has ended here and goes on elsewhere is forgotten first.
+    /// Returns the run if this process has it in memory. Waits first until a run that has ended here is either final or, if it
+    /// continues elsewhere, removed.
     pub(super) async fn known(&self, id: &str) -> Option<Arc<Run>> {
         let run = self.runs().find(id)?;
         run.until_decided().await;
         self.runs().find(id)
     }
 
-    /// Lets the threads of a paused run go on; a run of the store that nobody carries goes on too.
+    /// Resumes the threads of a paused run. A run of the store that has no owner is resumed in this process.
     pub(super) async fn resume(&self, id: &str) -> Result<(), Problem> {
         while let Some(run) = self.known(id).await {
             run.live()?.resume();
             if self.engine().store().is_none() || run.handle.kept().await.is_ok() {
                 return Ok(());
             }
-            // It has ended since, or left the process before it was told.
+            // The run has ended, or was parked before the resume took effect.
             run.until_decided().await;
             if !run.has_left() {
                 return Ok(());
@@ -69,7 +71,7 @@ impl Service {
         self.go_on(id).await.map(drop)
     }
 
-    /// The run, which the process carries, to be told something that only such a run hears.
+    /// Returns a run that this process executes, for operations that the store cannot deliver to other processes.
     pub(super) async fn carried(&self, id: &str) -> Result<Arc<Run>, Problem> {
         if let Some(run) = self.known(id).await {
             run.live()?;

@@ -1,7 +1,7 @@
-//! The runs of an engine's store that the process does not carry.
+//! Runs of the engine's store that this process does not execute.
 //!
-//! A run is replayed for its report and its events, which are retained as bytes for the requests that follow: within a budget, and a
-//! part of a run's events where all of them are too large.
+//! Reports and events of such runs come from a replay. Their bytes are cached within a memory budget for later requests. If a run's
+//! events are too large, only a part of them is cached.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ use super::start::not_resumed;
 use crate::store::{Run, RunFilter, RunPlace, Store};
 use crate::{Engine, RunView};
 
-/// So many runs are asked for at once.
+/// Number of runs that one query of the store returns.
 const PAGE: usize = 1_000;
 
 /// Least bytes of a part of a run's events.
@@ -50,12 +50,12 @@ struct Part {
     /// The events after this one.
     after: u64,
     events: EventLog,
-    /// The last event of the run by then.
+    /// The run's last event at the time of the replay.
     last: u64,
     _memory: Reserved,
 }
 
-/// The report of a run that the process does not carry.
+/// The report of a run that this process does not execute.
 #[derive(Clone)]
 pub(super) struct StoredReport {
     pub(super) json: Bytes,
@@ -85,7 +85,7 @@ impl StoredRuns {
         }
     }
 
-    /// The next events of a run; empty where there are none.
+    /// Returns the next events of a run; empty if no event follows.
     pub(super) async fn page(
         &self,
         run_id: &str,
@@ -93,7 +93,7 @@ impl StoredRuns {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Recorded>, Problem> {
-        // What has happened stays: a part that was made when the run had less is as good.
+        // Events never change, so a cached part of an older state of the run is still valid.
         let known = self.known(|part| part.run.id == run_id && part.reads_on(after) && after < part.last);
         let part = match known {
             Some(part) => Some(part),
@@ -104,7 +104,7 @@ impl StoredRuns {
         }))
     }
 
-    /// The report of a run; none where there is no such run.
+    /// Returns the report of a run; `None` if the store has no such run.
     pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
         let Some(run) = self.run(run_id).await? else {
             return Ok(None);
@@ -153,7 +153,7 @@ impl StoredRuns {
         let mut shown = json!(report);
         drop(report);
         shown["steps"] = json!(step);
-        // Of one that nobody carries the store knows more.
+        // The store's status is more precise for a run without an owner: UNFINISHED or WAITING.
         if !run.status.is_final() {
             shown["status"] = json!(run.status.as_str());
         }
@@ -213,7 +213,7 @@ impl StoredRuns {
         true
     }
 
-    /// Forgets the part that was used longest ago. False where there is none.
+    /// Evicts the least recently used part. False if the cache is empty.
     fn forget(&self) -> bool {
         let oldest = self.parts().pop_front();
         oldest.is_some()
@@ -236,7 +236,7 @@ impl StoredRuns {
     }
 
     fn parts(&self) -> MutexGuard<'_, VecDeque<Arc<Part>>> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
