@@ -1,4 +1,4 @@
-//! The things that commands tell a run of a store, in whichever process it is.
+//! Inputs that commands send to a run of a store, whichever process owns the run.
 
 use futures::executor::block_on;
 use pirn::{Engine, Steered, Steering};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 use crate::store::not_resumed;
 
-/// As it is said to the process that holds the store, too.
+/// A request to a run; also the message to the process that has the store open.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(
     tag = "do",
@@ -36,20 +36,20 @@ pub(crate) enum Request {
     Cancel { run_id: String, reason: String },
 }
 
-/// The state of a run that was told something.
+/// The state of a run after it has received an input.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Told {
-    /// A process carries it.
+    /// A process executes the run.
     UnderWay,
     /// It has ended.
     Ended,
-    /// No process carries it: what it was told takes effect when it goes on.
+    /// The run has no owner: the input is stored and takes effect when the run is resumed.
     Kept,
 }
 
 impl Request {
-    /// Tells the run, which this engine carries or has in its store. What it was told is durable then.
+    /// Sends the request to the run, which this engine executes or has in its store. The input is durable when this returns.
     pub(super) fn tell(self, engine: &Engine) -> Result<Told, Failure> {
         let steered = block_on(engine.tell(self.run_id(), &self.steering()));
         match steered.map_err(|error| not_resumed(&error))? {

@@ -1,4 +1,4 @@
-//! The thread that asks the person at the terminal, one thing after the other.
+//! A thread that prompts the person at the terminal, for one job at a time.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::sync::mpsc::{Sender, channel};
@@ -6,15 +6,15 @@ use std::sync::mpsc::{Sender, channel};
 use super::prompt_gate::{self, PromptGate};
 use crate::visible::visible_line;
 
-/// Asks, and does something with what is typed.
+/// A job that prompts, and processes the line that was typed.
 type Job = Box<dyn FnOnce(&PromptGate) + Send>;
 
-/// A way to the person at the terminal.
+/// Handle of the prompting thread.
 #[derive(Clone)]
 pub(super) struct Asking(Sender<Job>);
 
 impl Asking {
-    /// None where no person is at a terminal.
+    /// Starts the thread; `None` if no person is at a terminal.
     pub(super) fn start(gate: &PromptGate) -> Option<Self> {
         if !stdin().is_terminal() {
             return None;
@@ -30,16 +30,16 @@ impl Asking {
         started.ok().map(|_| Self(sender))
     }
 
-    /// Asks when it is its turn.
+    /// Queues a job: it prompts when all earlier jobs are done.
     pub(super) fn ask(&self, job: impl FnOnce(&PromptGate) + Send + 'static) {
-        // The thread ends with the process, or panicked: then nobody is asked any more.
+        // Ignore the error: the thread has panicked, so it prompts for nothing more.
         self.0.send(Box::new(job)).unwrap_or(());
     }
 }
 
-/// Writes a line for the person who is asked.
+/// Writes a line to the person at the terminal.
 pub(super) fn say(line: &str) {
-    // Where stderr is gone nobody is there to be asked, and the line that follows says so.
+    // Ignore the error: without stderr nobody can be prompted, and writing the next prompt reports it.
     let _ = writeln!(stderr().lock(), "{}", visible_line(line));
 }
 

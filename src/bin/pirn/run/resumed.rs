@@ -1,4 +1,4 @@
-//! Runs that go on in this process: `pirn runs resume`, `pirn runs fork`.
+//! Runs that this process resumes: `pirn runs resume`, `pirn runs fork`.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -115,7 +115,7 @@ impl Going {
         }
     }
 
-    /// An engine over the store, with the workflows of these runs and what the config beside their files says.
+    /// Builds an engine over the store, with the workflows and the config of these runs.
     fn engine(&self, store: Arc<dyn Store>, runs: &[Run], asking: Option<&Asking>) -> Result<Engine, Failure> {
         let mut config_at = None;
         for run in runs {
@@ -135,7 +135,7 @@ impl Going {
             .profiles(config.profiles)
             .tools(tools)
             .scripts(self.scripts.port())
-            // What is loaded is what the runs began with: the times of an older file start nothing.
+            // Loaded workflows are the definitions that the runs started with: a schedule in an old version must not start runs.
             .schedules(false)
             .shared_store(store);
         if let Some(decided) = self.in_doubt {
@@ -152,7 +152,7 @@ impl Going {
             if !loaded.insert(Arc::clone(&text)) {
                 continue;
             }
-            // Runs of several versions of a file may be there: each goes on with its own.
+            // The store may have runs of several versions of a file: each run resumes with its own version.
             let definition = SourceFile::new("the run's definition", &*text);
             engine.load_files(&[definition]).map_err(|faults| {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -167,7 +167,7 @@ impl Going {
         Ok(engine)
     }
 
-    /// Has one run go on to its end, and prints what it comes to.
+    /// Resumes one run, waits until it ends, and prints its result.
     fn one(
         &self,
         engine: &Engine,
