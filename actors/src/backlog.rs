@@ -111,6 +111,7 @@ impl Backlog {
                 }
             }
         }
+        // Yields to the other tasks of the arbiter.
         waker.wake_by_ref();
         Poll::Pending
     }

@@ -123,7 +123,7 @@ where
     fn end(&mut self, exit: Exit) {
         let mut exit = exit;
         if let Some(mut running) = self.running.take() {
-            // A terminated context's drop polls nothing: no `stopping` and no `stopped` on a broken actor.
+            // Dropping a terminated context does not poll it, so neither `stopping` nor `stopped` runs on a broken actor.
             running.ctx().terminate();
             if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(running))) {
                 exit = with_panic(exit, payload);
@@ -178,10 +178,11 @@ where
         let Some(running) = self.running.as_mut() else { return };
         let mut exit = Exit::Dropped;
         if self.has_started {
+            // One poll runs `stopping` and `stopped`, so that an actor can release its resources although the host is gone.
             let farewell = catch_unwind(AssertUnwindSafe(|| {
                 running.ctx().stop();
                 let mut task = TaskContext::from_waker(Waker::noop());
-                // Ready or not, it is dropped next.
+                // The result is ignored: the future is dropped next.
                 let _: Poll<()> = Pin::new(running).poll(&mut task);
             }));
             if let Err(payload) = farewell {

@@ -120,7 +120,7 @@ impl EventBusActor {
         self.listeners.hand_on(event, &self.interest);
     }
 
-    /// Replays the events of a resumed run to its private subscribers only: subscribers to all runs received them before.
+    /// Replays the events of a resumed run, to its private subscribers only.
     fn resumed(&mut self, resumed: ResumedEvents) {
         self.sequences.insert(Arc::clone(&resumed.run_id), resumed.sequence);
         for event in &resumed.events {
@@ -285,6 +285,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::MatcherStopped(done) => self.stop(done, context),
             BusMsg::MatcherGone => self.matcher_gone(),
         }
+        // Flushed after every message: a later Settle or Quiesce must reach the matcher behind these events.
         self.have_matched();
         self.backlog.shrinks();
     }

@@ -260,7 +260,7 @@ impl LocalMailbox {
     }
 }
 
-/// The run has ended in this process: who waits for a word is told so.
+/// Refuses messages to a run that has ended in this process, which notifies their callers.
 fn refuse(messages: Vec<SupervisorMsg>) {
     for message in messages {
         message.refuse(None);
@@ -455,8 +455,8 @@ impl Actors {
         refuse(later);
     }
 
-    /// The run ends here, for this process, and goes on elsewhere. The outcome of a commit that is under way is awaited: the run may
-    /// come to its end with that, and who carries it next is not to read the store before.
+    /// Ends the run in this process for a shutdown. Waits for a commit in flight: the commit may end the run, and another process
+    /// must not read the store before the outcome is known.
     fn shut_down(&mut self, run: &Rc<RunContext>) {
         let is_over = self.supervisor.is_over();
         let unkept = self.unkept.as_mut().filter(|_| !is_over);
@@ -484,6 +484,7 @@ impl Actors {
                 self.stop(shut_down(), run);
                 return Ok(());
             }
+            // Another commit is in flight. Until its outcome is known, the effects of this one are not executed here.
             if unkept.is_leaving() && !unkept.settles() {
                 return Ok(());
             }
@@ -679,6 +680,7 @@ impl Actors {
             }
             (Err(_) | Ok(()), of) => of,
         };
+        // Recorded after the machine has handled it, because only then is it known whether the partial results are usable.
         run.record(machine, told(of));
         // Effects that the actor had produced before the panic are still executed.
         match contained(|| self.carry(now, run, inbox)) {

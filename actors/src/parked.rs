@@ -52,6 +52,7 @@ impl Parked {
                 }
             }
             message => {
+                // Only the first message starts the reconstruction; its result delivers them all.
                 self.told.push(message);
                 if self.told.len() == 1 {
                     run.wake();

@@ -179,6 +179,7 @@ impl Seen {
                 self.at = Some(told.at);
                 self.listening = told.listening;
                 self.is_uncarried = told.uncarried;
+                // An owner at this input has started all earlier effects.
                 if !told.uncarried {
                     self.not_begun.clear();
                 }

@@ -188,6 +188,7 @@ impl TriggerMatcherActor {
     fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, Watcher) -> Option<Meeting>) {
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
+        // Once a trigger waits for an evaluation, the remaining ones are queued behind it and act in order.
         let mut left = watching.drain(..);
         if self.held.is_empty() || !self.held.contains_key(&event.run_id) {
             for watcher in left.by_ref() {

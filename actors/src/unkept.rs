@@ -1,4 +1,4 @@
-//! Effects and callers of a durable run that wait until its inputs are durable.
+//! State of a durable run that waits for the journal: held-back effects, callers, and a requested end in this process.
 
 use pirn_core::Millis;
 use pirn_core::error::RunError;
@@ -18,7 +18,7 @@ pub(crate) struct Unkept {
     asked: Option<u64>,
     /// Timer that parks the run after its quiet period.
     pub(crate) parking: Option<TimerHandle>,
-    /// The run is to end in this process once the outcome of every commit is known, with the messages that came since.
+    /// Messages for a run that ends in this process as soon as no commit is in flight. None if no end was requested.
     leaving: Option<Vec<SupervisorMsg>>,
 }
 
@@ -31,7 +31,8 @@ impl Unkept {
         }
     }
 
-    /// True if the steps up to this one must be written now: something waits for them and no write was requested yet.
+    /// Records a request to write the steps up to this one. Returns false if nothing waits for them, or if it was requested
+    /// before.
     pub(crate) fn asks(&mut self, step: u64) -> bool {
         self.is_awaited() && self.asked.replace(step) != Some(step)
     }
@@ -46,7 +47,7 @@ impl Unkept {
         self.effects.waits() || !self.acknowledgements.is_empty()
     }
 
-    /// Has the run end in this process once the outcome of every commit is known. False if none is under way.
+    /// Requests the end of the run in this process once no commit is in flight. Returns false if none is in flight now.
     pub(crate) fn leave(&mut self) -> bool {
         let is_under_way = self.is_being_kept();
         if is_under_way {
@@ -55,7 +56,7 @@ impl Unkept {
         is_under_way
     }
 
-    /// Keeps a message that comes after the run was told to end in this process. Given back: what it still hears.
+    /// Queues a message for a run that is about to end in this process. Returns a message that is still handled.
     pub(crate) fn put_aside(&mut self, message: SupervisorMsg) -> Option<SupervisorMsg> {
         let Some(later) = &mut self.leaving else {
             return Some(message);
@@ -67,7 +68,7 @@ impl Unkept {
             | SupervisorMsg::Closing
             | SupervisorMsg::Kept { .. }
             | SupervisorMsg::Subscribe { .. } => Some(message),
-            // What was told before may be kept with the commit that is under way.
+            // The commit in flight may contain the inputs that this caller waits for, unless a later input was queued.
             SupervisorMsg::AwaitKept(_) if later.is_empty() => Some(message),
             message => {
                 later.push(message);
@@ -76,27 +77,27 @@ impl Unkept {
         }
     }
 
-    /// True if the run is to end in this process.
+    /// True if the run is about to end in this process.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.is_some()
     }
 
-    /// True if the run comes to its end with what is kept.
+    /// True if the effects that may now run include the end of the run.
     pub(crate) fn settles(&self) -> bool {
         self.effects.settles()
     }
 
-    /// True if the outcome of every commit is known, and the run has not come to its end with them: it ends in this process alone.
+    /// True if the run must end in this process now: no commit is in flight, and the last one did not end the run.
     pub(crate) fn is_left(&self) -> bool {
         self.is_leaving() && !self.is_being_kept() && !self.settles()
     }
 
-    /// The messages that came since the run was told to end in this process.
+    /// Removes the messages that arrived after the end in this process was requested.
     pub(crate) fn take_later(&mut self) -> Vec<SupervisorMsg> {
         self.leaving.take().unwrap_or_default()
     }
 
-    /// True if a commit is under way.
+    /// True if a commit is in flight.
     fn is_being_kept(&self) -> bool {
         self.asked.is_some_and(|step| !self.effects.is_durable(step))
     }

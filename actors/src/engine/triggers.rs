@@ -29,6 +29,7 @@ impl EngineShared {
         let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
         for arbiter in 0..self.spawner.arbiters() {
             let (owner, removed, added) = (owner.clone(), removed.clone(), added.clone());
+            // In one job, so that no event is matched between the removals and the additions.
             self.on_arbiter(arbiter, move |local| {
                 for id in removed {
                     let owner = owner.clone();

@@ -234,6 +234,7 @@ impl SupervisorHandle {
         self.told.fetch_add(1, Ordering::Relaxed);
         self.address.do_send(message);
         if let Some(raised) = self.raised.get() {
+            // A later event must not join a batch that was sent before this message: it would be delivered too early.
             raised.seal();
         }
     }
