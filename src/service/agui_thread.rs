@@ -1,6 +1,6 @@
 //! The runs of an AG-UI thread, and its rule that a thread with open interrupts takes their answers alone.
 //!
-//! A run's id says whose it is, so that the thread is found again after the process was killed.
+//! Run ids start with a prefix that is derived from the thread, so the thread's runs are found again after a restart.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::wire::interrupts::InterruptId;
 use crate::Interaction;
 use crate::store::ContentHash;
 
-/// Interrupts that a refusal names; of more it says how many.
+/// Maximum number of interrupts that a refusal names; the message contains the number of the others.
 const MAX_NAMED: usize = 20;
 
 /// Digits of the hash in the ids of a thread's runs.
@@ -54,7 +54,7 @@ impl AgUiThread {
     }
 }
 
-/// Checks that every question is answered that a client was told of: those that were put up to an event.
+/// Checks that the answers cover every question that the client has received: those raised up to the event `told`.
 pub(super) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: Position) -> Result<(), Problem> {
     let open = run.handle.interactions().await.into_iter();
     let is_told = |asked: &Interaction| {

@@ -26,11 +26,11 @@ pub struct RunSummary {
     /// The session that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Its status: how it ended, or where it is.
+    /// Its status: how it ended, or its present state.
     pub status: String,
     /// Milliseconds since the Unix epoch.
     pub started_at: u64,
-    /// When something of it happened last, likewise.
+    /// Time of its last change, milliseconds since the Unix epoch.
     pub updated_at: u64,
     /// The sequence of its last event so far; 0 where none has come.
     pub last_sequence: u64,
@@ -47,20 +47,20 @@ pub struct RunQuery {
     pub session: Option<String>,
     /// Only runs before this one, as (`started_at`, `run_id`): lists begin with the youngest.
     pub before: Option<(u64, String)>,
-    /// At most so many.
+    /// Maximum number of runs.
     pub limit: usize,
 }
 
-/// Runs that were carried before, or by another process: what a store knows. Asked only for what the process itself does not
-/// have.
+/// Read access to runs that this process does not execute: earlier runs, and runs of other processes. The service queries it only
+/// for runs that are not in memory.
 pub trait RunArchive: Send + Sync + 'static {
-    /// A run's events after a sequence, oldest first, at most `limit`; empty where there are none.
+    /// Returns a run's events after a sequence number, oldest first, at most `limit`; empty if no event follows.
     fn events<'a>(&'a self, run_id: &'a str, after: u64, limit: usize) -> BoxFuture<'a, io::Result<Vec<Event>>>;
 
     /// Runs, youngest first.
     fn runs<'a>(&'a self, query: &'a RunQuery) -> BoxFuture<'a, io::Result<Vec<RunSummary>>>;
 
-    /// A run's report so far; none where the run is not known.
+    /// Returns a run's report so far; `None` if the archive has no such run.
     fn report<'a>(&'a self, run_id: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>>;
 }
 
@@ -123,7 +123,7 @@ impl Archive {
         runs.map_err(|error| failed(&error))
     }
 
-    /// The report of a run; none where the run is not known.
+    /// Returns the report of a run; `None` if the archive has no such run.
     pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
         match self {
             Self::Stored(stored) => stored.report(run_id).await,

@@ -18,7 +18,7 @@ use crate::store::ContentHash;
 /// Levels of lists and objects that are read.
 const MOST_LEVELS: usize = 128;
 
-/// A body that was read, and what tells it from others. No body is an empty object.
+/// A parsed body with a fingerprint of its bytes. An absent body is parsed as an empty object.
 pub(super) struct JsonBody<T> {
     pub(super) value: T,
     pub(super) fingerprint: ContentHash,
@@ -41,7 +41,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> 
             return Self::parse(bytes, memory, service.inputs());
         }
         let inputs = service.inputs().clone();
-        // Requests that are answered by the same thread would wait for it.
+        // Parse on a blocking thread: a large body would delay other requests of this worker thread.
         let parsed = tokio::task::spawn_blocking(move || Self::parse(bytes, memory, &inputs)).await;
         parsed.map_err(|error| Problem::new(ProblemCode::Internal, format!("the body was not read: {error}")))?
     }
@@ -50,13 +50,13 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> 
 impl<T: DeserializeOwned> JsonBody<T> {
     fn parse(bytes: Vec<u8>, mut memory: Reserved, inputs: &Budget) -> Result<Self, Problem> {
         let needed = parsed_bytes(&bytes);
-        // The text, the tree that is read from it, which has no more values, and what is made of the tree are there together.
+        // Peak memory: the bytes, the JSON tree, and the typed value that is built from the tree exist together.
         let most = 2 * needed + bytes.len();
         if !memory.grow_to(most) {
             return Err(no_room(most, inputs));
         }
         let value = parse(&bytes)?;
-        // What is JSON is UTF-8.
+        // Valid JSON is valid UTF-8, so nothing is replaced.
         let fingerprint = ContentHash::of(&String::from_utf8_lossy(&bytes));
         drop(bytes);
         memory.shrink_to(needed);
@@ -89,7 +89,7 @@ pub(super) async fn received(body: Body, service: &Service) -> Result<(Vec<u8>, 
     Ok((bytes, memory))
 }
 
-/// Why a body is refused that needs so many bytes.
+/// Returns the problem for a body that needs more memory than is free.
 fn no_room(needed: usize, inputs: &Budget) -> Problem {
     if needed > inputs.limit() {
         let detail = format!(
@@ -108,7 +108,7 @@ fn no_room(needed: usize, inputs: &Budget) -> Problem {
 
 /// Memory of a JSON text's values once it is parsed, and a little more: a list of lists of one number takes some hundred times its text.
 fn parsed_bytes(text: &[u8]) -> usize {
-    /// A value where it is. A list that grows has room for twice as many.
+    /// A value in its container. The factor 2 covers the spare capacity of a list that grows.
     const VALUE: usize = 2 * size_of::<Value>();
     /// The least room of a list or an object, and its allocation.
     const LEAST: usize = 4 * size_of::<Value>() + 32;
@@ -167,7 +167,7 @@ fn is_json(request: &Request) -> bool {
     })
 }
 
-/// Reads a body. Its memory is reserved as it arrives: what a client only announces takes none.
+/// Reads a body. Memory is reserved as data arrives: an announced length alone reserves nothing.
 async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Reserved), Problem> {
     let too_large = || {
         let detail = format!("the body has more than {limit} bytes");
@@ -196,7 +196,7 @@ async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Res
     Ok((bytes, memory))
 }
 
-/// Reads JSON; a fault says where.
+/// Parses JSON; an error contains its location.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes };
     json_from_slice(bytes).map_err(|error| refusal(&error))

@@ -1,4 +1,4 @@
-//! The workflows that can be started: what they are called, and what their input must be.
+//! The workflows that can be started: their metadata, and validators of their inputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Catalogue {
         self.offers.values()
     }
 
-    /// The workflows whose `inputSchema` cannot be read as JSON Schema, and why.
+    /// Returns a message for each workflow whose `inputSchema` is not a valid JSON Schema.
     pub(super) fn faults(&self) -> Vec<String> {
         let faults = self.offers.values().filter_map(|offer| match &offer.input {
             Some(Err(error)) => Some(format!("workflow {}: {error}", offer.info.id)),
@@ -62,7 +62,7 @@ impl Offer {
         Self { info, input }
     }
 
-    /// Checks an input; the problem names the first place where it does not fit.
+    /// Validates an input; the problem contains the first location that is invalid.
     pub(super) fn check(&self, input: &serde_json::Value) -> Result<(), Problem> {
         match &self.input {
             None => Ok(()),

@@ -24,11 +24,11 @@ pub(super) const PAGE_BYTES: usize = 16 << 10;
 pub(super) enum Fed {
     /// The next event.
     Event(Recorded),
-    /// So many events after this position are lost to this reader.
+    /// This reader has lost `count` events after this position.
     Missed { after: Position, count: u64 },
-    /// Nothing was said for a while.
+    /// No item was sent for the keep-alive interval.
     Idle,
-    /// Nothing comes any more.
+    /// No item follows.
     End,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Feed {
     has_ended: bool,
     changed: watch::Receiver<()>,
     keep_alive: Duration,
-    /// The reader was told something then.
+    /// Time of the last item that the reader was sent.
     spoke_at: Instant,
     /// Each event becomes another text: it is not sent as the log has it.
     is_rewritten: bool,
-    /// The memory of what is being sent.
+    /// Memory reserved for the events that are being sent.
     sends: Option<Arc<Reserved>>,
     _places: [OwnedSemaphorePermit; 2],
 }
@@ -66,7 +66,7 @@ impl Feed {
         })
     }
 
-    /// A feed whose events become other texts: no stream shares them.
+    /// Returns a feed whose events are converted before they are sent, so their memory is not shared with other streams.
     pub(super) fn rewritten(mut self) -> Self {
         self.is_rewritten = true;
         self
@@ -87,12 +87,13 @@ impl Feed {
         page.is_closed && page.events.is_empty() && page.last <= self.read_to.sequence
     }
 
-    /// The reader was told something: what it reads may be nothing to it.
+    /// Resets the keep-alive timer. Called by the writer, because an item may be dropped by the wire format.
     pub(super) fn spoke(&mut self) {
         self.spoke_at = Instant::now();
     }
 
-    /// The next items, some of those that are there; empty after the end. Those before have been sent.
+    /// Returns the next available items; empty after the end. The caller must have sent the previous items, whose memory is
+    /// released here.
     pub(super) async fn next(&mut self) -> Vec<Fed> {
         self.sends = None;
         if self.has_ended {
@@ -132,7 +133,7 @@ impl Feed {
                 continue;
             }
             match tokio::time::timeout_at(quiet_until, self.changed.changed()).await {
-                // The log lives as long as the run that this holds.
+                // `changed` cannot fail: `self.run` holds the log, which owns the sender.
                 Ok(_changed) => {}
                 Err(_elapsed) => {
                     self.spoke();

@@ -21,7 +21,7 @@ enum Stage {
     Ended(Outcome),
 }
 
-/// The outcome of a run whose values are released.
+/// Outcome of a run whose values have been released.
 #[derive(Clone)]
 struct Outcome {
     status: ThreadStatus,
@@ -150,7 +150,7 @@ impl Handle {
     }
 
     fn stage(&self) -> RwLockReadGuard<'_, Stage> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.stage.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

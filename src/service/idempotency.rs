@@ -1,9 +1,9 @@
-//! Idempotency keys: the run that a request with a key started, for as long as the key is remembered.
+//! Idempotency keys: each key maps to the run that its first request started, while the key is retained.
 //!
-//! A store of runs keeps the keys too, in as many places of the store as keys are remembered, the oldest overwritten first.
-//! A key is durable with the id of its run before that run starts: of a process that ends in between the key is free again,
-//! because no run has that id. Of a store that several processes share, whichever of them is first with a key names the run, and the
-//! others start no other.
+//! With a store, the keys are durable. The store retains as many keys as the limit, and the oldest is overwritten first. A key is
+//! durable together with the id of its run before that run starts. If the process ends in between, the key is free again, because
+//! no run has that id. In a store that several processes share, the first process to settle a key decides the run's id, and the
+//! others start no run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ struct Shared {
     state: Mutex<State>,
     limit: usize,
     store: Option<Arc<dyn Store>>,
-    /// The keys that the store has are known.
+    /// Set once the keys of the store have been loaded.
     read: OnceCell<()>,
 }
 
@@ -34,7 +34,7 @@ struct State {
     keys: BTreeMap<String, Known>,
     /// The keys that have a run, in the order of their runs.
     order: VecDeque<String>,
-    /// The number of the next key that is kept.
+    /// The number of the next key that is stored.
     next: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Claim {
     Same(String),
 }
 
-/// A key whose request is being handled; free again when it is dropped without a run.
+/// A key whose request is being handled. Dropping it without a run frees the key.
 pub(super) struct Claimed {
     keys: IdempotencyKeys,
     key: String,
@@ -90,7 +90,8 @@ struct Settled {
     at: u64,
 }
 
-/// A run that a process was to start so many milliseconds ago, and that is not there, was not started: the process has died.
+/// Time after which a run that another process had to start, and that does not exist, counts as never started: that process has
+/// died.
 const STARTS_WITHIN_MS: u64 = 60_000;
 
 impl IdempotencyKeys {
@@ -173,14 +174,14 @@ impl IdempotencyKeys {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Claimed {
-    /// The request is to start a run of this id: where keys are kept this one is, before the run starts. The id that the run is to have,
-    /// which is another where another process has handled an equal request.
+    /// Persists the key with the id of the run to start, before the run starts. Returns the id to use: a different one if another
+    /// process has handled an equal request.
     pub(super) async fn starts(&mut self, run_id: &str) -> Result<String, Problem> {
         let Some(store) = &self.keys.0.store else {
             return Ok(run_id.to_owned());

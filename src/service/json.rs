@@ -1,6 +1,6 @@
 //! Answers of JSON.
 //!
-//! In place of axum's `Json`, whose cargo feature turns on serde_json's `raw_value` for the whole program.
+//! Replaces axum's `Json`, whose cargo feature turns on serde_json's `raw_value` for the whole program.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};

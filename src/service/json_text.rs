@@ -1,4 +1,4 @@
-//! JSON that is written where nobody waits for it: long texts on a thread that may block.
+//! JSON serialization that does not block async threads: long values are written on a blocking thread.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl io::Write for ShortText {
     }
 }
 
-/// The JSON of a value; none where it is not short.
+/// Returns the JSON of a value; `None` if it is too long.
 pub(super) fn short_json(value: &impl Serialize) -> Option<Vec<u8>> {
     let mut text = ShortText(Vec::with_capacity(256));
     serde_json::to_writer(&mut text, value).ok().map(|()| text.0)

@@ -26,23 +26,23 @@ pub struct Limits {
     pub streams: usize,
     /// Streams of one run at once (default 4,096); more is 503.
     pub streams_per_run: usize,
-    /// Events of a run that are kept for streams to read (default 10,000); the oldest go first.
+    /// Events that a run retains for streams to read (default 10,000); the oldest are dropped first.
     pub events_per_run: usize,
-    /// Memory of a run's kept events (default 16 MiB).
+    /// Memory of a run's retained events (default 16 MiB).
     pub event_bytes_per_run: usize,
-    /// Ended runs that are remembered (default 1,000); the one that ended first goes first.
+    /// Ended runs that are remembered (default 1,000); the one that ended first is dropped first.
     pub ended_runs: usize,
     /// Memory of ended runs that are remembered, their reports and events (default 128 MiB).
     pub ended_bytes: usize,
-    /// Memory of the kept events of all runs (default 256 MiB): those of ended runs go first, then the oldest of the run that raises
-    /// more.
+    /// Memory of the retained events of all runs (default 256 MiB): those of ended runs are dropped first, then the oldest of the
+    /// run that raises more.
     pub event_bytes: usize,
     /// Memory of bodies that are read, and of the inputs of runs that are under way (default 256 MiB); more is 429, and 413 where one
     /// body alone needs more.
     pub input_bytes: usize,
     /// Memory of events that streams are sending (default 128 MiB): a stream misses what does not fit.
     pub stream_bytes: usize,
-    /// Time in which a client takes something of what is sent to it (default 30 s); then the connection is closed.
+    /// Time in which a client must read some of the data that is sent to it (default 30 s); then the connection is closed.
     pub write_time: Duration,
     /// Memory of events and reports that were read from a store (default 128 MiB).
     pub stored_bytes: usize,
@@ -56,7 +56,7 @@ pub struct Limits {
     pub idempotency_keys: usize,
     /// The longest `?wait=` (default 600 s).
     pub wait: Duration,
-    /// Time between comments on a stream that has nothing to say (default 15 s).
+    /// Time between comments on a stream without events (default 15 s).
     pub keep_alive: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! The listening socket: connections are bounded in number, and each in the time and size of what it sends first, and in the time in
-//! which it takes something of what it is sent.
+//! The listening socket. The number of connections is limited. Each connection has limits on the time and size of its request head,
+//! and on the time in which the client must read some of the data that is sent.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -64,7 +64,7 @@ pub(super) async fn bounded(State(sessions): State<Sessions>, request: Request, 
     let memory = InputMemory(Arc::new(Mutex::new(Some(memory))));
     parts.extensions.insert(memory.clone());
     let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
-    // Several clients may have begun at the same moment.
+    // Check the limit again: several clients may have opened a session concurrently.
     if let Some(id) = new_session(has_session, response.headers())
         && sessions.are_too_many(limit).await
     {

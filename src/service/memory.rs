@@ -32,7 +32,7 @@ impl Budget {
         self.limit
     }
 
-    /// Reserves bytes; none where there are not so many.
+    /// Reserves bytes; `None` if fewer are free.
     pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
         let bytes = u32::try_from(bytes).ok()?;
         let permit = Arc::clone(&self.free).try_acquire_many_owned(bytes).ok()?;
@@ -59,14 +59,14 @@ impl Reserved {
         self.permit.num_permits()
     }
 
-    /// Reserves until it is so many. False where there are not: nothing has changed.
+    /// Grows the reservation to `bytes`. Returns false, without any change, if the budget has too few.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes());
         let more = self.budget.reserve(more);
         more.map(|more| self.permit.merge(more.permit)).is_some()
     }
 
-    /// Releases what is more than so many.
+    /// Shrinks the reservation to `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         drop(self.permit.split(self.bytes().saturating_sub(bytes)));
     }

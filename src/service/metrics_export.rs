@@ -1,4 +1,4 @@
-//! Sends a service's figures to a collector, again and again, on a thread of its own.
+//! Periodic export of a service's metrics to a collector, on a dedicated thread.
 
 use std::str::FromStr;
 use std::thread::JoinHandle;
@@ -15,13 +15,13 @@ use super::state::Service;
 use crate::causes::with_causes;
 use crate::telemetry::resource;
 
-/// Time between two messages, where nobody says another.
+/// Default time between two messages.
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time that the collector may take for a message.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Options of the export of figures. What is absent is taken from OpenTelemetry's variables of the environment.
+/// Options of the metrics export. Absent options are read from OpenTelemetry's environment variables.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsOptions {
     /// The collector's address for metrics, such as `http://127.0.0.1:4318/v1/metrics` (default: the environment's
@@ -175,7 +175,7 @@ fn headers(variable: impl Fn(&str) -> Option<String>) -> Result<HeaderMap, Strin
     Ok(headers)
 }
 
-/// The bytes of a text in which `%` and two digits stand for one.
+/// Decodes percent-encoded text to bytes.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

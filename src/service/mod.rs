@@ -1,7 +1,7 @@
 //! Workflows over HTTP: runs that are started, watched and steered, event streams that resume, metrics, an OpenAPI document.
 //!
-//! [`router`] gives an axum `Router` to serve or to nest; `pirn serve` is a program around it. What it promises, call by call,
-//! stands in `docs/service.md`.
+//! [`router`] returns an axum `Router` to serve or to nest; `pirn serve` is a program around it. `docs/service.md` documents every
+//! route.
 //!
 //! ```
 //! use pirn::Engine;
@@ -15,10 +15,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - A request is handled on the tokio runtime that serves the router; runs stay on the engine's own threads.
-//! - Nothing that a client does, or leaves undone, holds up a run: each has a bounded log of its events, and every stream
-//!   reads that log at its own pace. A reader that falls behind the log is told how many events it missed.
-//! - Whatever grows has a limit ([`Limits`]).
+//! - A request is handled on the tokio runtime that serves the router; runs stay on the engine's threads.
+//! - Clients cannot delay a run: each run has a bounded log of its events, and every stream reads that log at its own pace. A
+//!   reader that falls behind the log receives the number of events that it missed.
+//! - Everything that grows has a limit ([`Limits`]).
 #![allow(
     clippy::disallowed_methods,
     reason = "requests live on the server's tokio runtime and by the real clock, not on the engine's host"
@@ -76,8 +76,8 @@ pub use state::Service;
 
 use crate::Engine;
 
-/// The whole service over an engine; its routes begin with `/v1`, beside `/healthz`, `/readyz`, `/metrics` and
-/// `/openapi.json`. For a service that is drained, or whose tokens change, see [`Service`].
+/// Returns the router of a service over an engine. Its routes start with `/v1`, in addition to `/healthz`, `/readyz`, `/metrics`
+/// and `/openapi.json`. Use [`Service`] to drain the service or to change its tokens.
 pub fn router(engine: Engine, options: Options) -> axum::Router {
     Service::new(engine, options).router()
 }

@@ -1,11 +1,11 @@
-//! The figures of a service by now: those that it counts, and those that are asked for of whoever knows them.
+//! The present values of a service's metrics: those it counts, and those it reads from the engine on request.
 
 use std::time::Duration;
 
 use super::metrics::{Figure, Series, owned};
 use super::state::Service;
 
-/// Time that the engine's threads may take to say what waits for them; of those that take longer nothing is told.
+/// Time limit for the engine's threads to report their mailbox depths; after it, the depths are left out.
 const ASKED_FOR: Duration = Duration::from_secs(1);
 
 impl Service {

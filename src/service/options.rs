@@ -11,10 +11,10 @@ pub struct Options {
     pub access: Access,
     /// Limits on everything that grows.
     pub limits: Limits,
-    /// Runs beyond those that this process remembers; none: those of the engine's store, where it has one.
+    /// Runs in addition to those in memory; `None` uses the engine's store, if it has one.
     pub archive: Option<Arc<dyn RunArchive>>,
-    /// Runs that `POST /v1/runs` starts are put into the engine's store for another process to carry, as
-    /// [`RunBuilder::start_elsewhere`](crate::RunBuilder::start_elsewhere) does it. Other interfaces hear a run's events as they come: their
-    /// runs are carried here.
+    /// Puts the runs of `POST /v1/runs` into the engine's store for another process to execute, as
+    /// [`RunBuilder::start_elsewhere`](crate::RunBuilder::start_elsewhere) does. The other interfaces stream a run's events live,
+    /// so this process executes their runs.
     pub starts_elsewhere: bool,
 }

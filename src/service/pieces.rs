@@ -1,7 +1,7 @@
 //! JSON in pieces: what several events of a run have in common is retained once.
 //!
-//! A rolling hash cuts the text where its content says so. The same value gives the same pieces wherever it is in an event, and a
-//! list that grows shares all but its end.
+//! A rolling hash of the content decides where the text is cut, so equal values give equal pieces wherever they are in an event. A
+//! list that grows shares all pieces except its last ones.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -20,7 +20,7 @@ pub(super) const MOST: usize = 16 << 10;
 /// A piece ends where these bits of the rolling hash are 0: 4 KiB after `LEAST` on average.
 const END: u64 = 0xFFF << 52;
 
-/// Memory of a piece beside its bytes: its place in the list, in the table, and two allocations.
+/// Estimated memory of a piece in addition to its bytes: its entries in the list and the table, and two allocations.
 const OVERHEAD: usize = 160;
 
 /// A random number for each byte, for the rolling hash.
@@ -97,7 +97,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Retains a text. Pieces that are there already are shared.
+    /// Stores a text. Pieces that are stored already are shared.
     pub(super) fn add(&mut self, cut: &Cut<'_>) -> Box<[Piece]> {
         let is_whole = cut.0.len() == 1;
         let pieces = cut.0.iter().map(|(hash, part)| {

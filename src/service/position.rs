@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 /// A position in the event stream of a run, written `SEQ` or `SEQ.N`.
 ///
-/// Every event of a durable run has a sequence but LLM_TOKEN: a resumed run raises the same events, but not the same pieces of a
-/// reply. The pieces after the event `SEQ` are numbered within the process, `SEQ.1`, `SEQ.2` and so on. Positions are ordered; a
-/// reader at a position gets what is after it, so one beyond the last event gets nothing but the end.
+/// Every event of a durable run has a sequence except LLM_TOKEN: a resumed run raises equal events, but different pieces of a
+/// reply. The pieces after the event `SEQ` are numbered within the process, `SEQ.1`, `SEQ.2` and so on. Positions are ordered. A
+/// reader at a position receives the events after it, so a reader beyond the last event receives only the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) sequence: u64,

@@ -7,7 +7,7 @@ use pirn_core::event::{Event, EventType};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Nodes that are kept; of a longer way the last.
+/// Maximum number of nodes that are retained; the oldest are dropped.
 const MAX_NODES: usize = 10_000;
 
 /// A node that the main thread entered.
@@ -82,7 +82,7 @@ impl Progress {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,7 +45,7 @@ impl Questions {
     }
 
     fn state(&self) -> MutexGuard<'_, BTreeMap<String, Put>> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

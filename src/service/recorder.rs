@@ -16,7 +16,7 @@ pub(super) const BUFFER: usize = 65_536;
 pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let main_thread = run.main_thread();
     let mut meter = service.metrics().of_run(&run.about.workflow_id);
-    // Pieces of a reply that an earlier process had begun are void: the model is asked again.
+    // A resumed run requests an interrupted reply again, so pieces from before the restart are void: mark the first new piece.
     let is_resumed = run.log.first_piece() > 1;
     let mut speaking = BTreeSet::new();
     while let Some(heard) = events.next().await {
@@ -40,7 +40,7 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
             }
         }
     }
-    // Nothing comes after it: the report is there, or will never be.
+    // No event follows, so the report is final.
     let report = run.handle.outcome().await;
     let left = left(&service, &run).await;
     if let Some(status) = left {
@@ -68,14 +68,14 @@ async fn push(run: &Arc<Run>, event: Arc<Event>) {
         .unwrap_or_else(|error| tracing::error!(%error, "an event is not recorded"));
 }
 
-/// The status in the store of a run that has ended in this process alone: it goes on from there.
+/// Returns the run's status in the store if the run has ended in this process only, and can be resumed.
 async fn left(service: &Service, run: &Run) -> Option<&'static str> {
     match service.in_store(run.id()).await {
         Ok(Some(stored)) => Some(stored.status)
             .filter(|status| !status.is_final())
             .map(RunStatus::as_str),
         Ok(None) => None,
-        // It has failed: nothing was told that it does not have.
+        // The store failed: treat the run as unfinished, since clients have received only events that the store has.
         Err(_) => Some(RunStatus::Unfinished.as_str()),
     }
 }

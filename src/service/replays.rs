@@ -1,6 +1,6 @@
 //! Replays of stored runs: a few at once, on threads that may block.
 //!
-//! A replay takes as long as the run has steps, and makes all of its values again.
+//! A replay takes time proportional to the run's steps, and rebuilds all of the run's values in memory.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Replays {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let runtime = Handle::current();
         let done = tokio::task::spawn_blocking(move || {
-            // A request that is gone by now still holds its place: the replay goes on.
+            // The permit belongs to the replay: it continues, and counts, even if the request was dropped.
             let _place = place;
             runtime.block_on(work())
         });

@@ -18,10 +18,10 @@ use super::pieces::MOST;
 use super::position::Position;
 use super::problem::Problem;
 
-/// A comment: it keeps the connection, and readers pass over it.
+/// A comment: it keeps the connection alive, and clients ignore it.
 const COMMENT: &[u8] = b":\n\n";
 
-/// Text that a stream sends next: its own, and pieces that it shares with other streams.
+/// Text to send next: private bytes of this stream, and pieces shared with other streams.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     ready: VecDeque<Bytes>,
@@ -77,7 +77,7 @@ pub(super) trait Wire: Send + 'static {
     }
 }
 
-/// A wire whose reader has read everything up to a position of it: that is written for the wire's own sake and not sent.
+/// A wire whose reader has received everything up to a position: earlier items only update the wire's state and are not sent.
 pub(super) struct After<W> {
     pub(super) wire: W,
     pub(super) read_to: Position,
@@ -102,7 +102,7 @@ impl<W: Wire> Wire for After<W> {
     }
 }
 
-/// A value that is dropped with a stream, whoever ends it; told when the stream came to its end.
+/// A value that is dropped with its stream, by completion or by a disconnect. [`ended`](Self::ended) is called on completion only.
 pub(super) trait Guard: Send + 'static {
     fn ended(&mut self);
 }
@@ -111,7 +111,7 @@ impl Guard for () {
     fn ended(&mut self) {}
 }
 
-/// A stream from a feed to its end. The feed is read on when what was read is sent.
+/// Streams a feed to its end. The feed is read again only after the previous items were sent, which is the back pressure.
 pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Response {
     let state = (feed, wire, guard, false, Frames::default());
     let chunks = stream::unfold(
@@ -149,7 +149,7 @@ pub(super) trait Pages: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Result<Option<Frames>, Problem>> + Send;
 }
 
-/// A stream of pages. The next one is asked for when the one before is sent.
+/// Streams pages. The next page is requested after the previous one was sent.
 pub(super) fn pages(pages: impl Pages) -> Response {
     let chunks = stream::unfold(Some((pages, Frames::default())), async |state| {
         let (mut pages, mut frames) = state?;
@@ -168,7 +168,7 @@ pub(super) fn pages(pages: impl Pages) -> Response {
     streamed(Body::from_stream(chunks))
 }
 
-/// A body that is there already, in pieces that a connection takes one by one; the memory is released when it is sent.
+/// Returns a complete body in pieces, which the connection takes one at a time; the memory is released after the last piece.
 pub(super) fn sent_with(text: &Bytes, sends: Reserved) -> Body {
     let mut frames = Frames::default();
     frames.share(text);
@@ -178,7 +178,7 @@ pub(super) fn sent_with(text: &Bytes, sends: Reserved) -> Body {
     Body::from_stream(pieces)
 }
 
-/// A stream that is there already.
+/// Returns a complete stream as one response.
 pub(super) fn whole(frames: Frames) -> Response {
     streamed(Body::from(frames.own))
 }

@@ -61,7 +61,7 @@ struct Shared {
     tasks: TaskTracker,
     /// The runtime that serves requests: runs that the engine itself starts come on threads of the engine.
     runtime: OnceLock<Handle>,
-    /// Runs that came before the runtime was known, and their events.
+    /// Runs that started before the runtime was set, with their events. Their recorders are spawned when it is set.
     early: Mutex<Vec<(Arc<Run>, Events)>>,
     is_draining: AtomicBool,
 }
@@ -102,7 +102,7 @@ impl Service {
         service
     }
 
-    /// Knows from now on by which runtime requests are served: that of the caller, where it is on one.
+    /// Sets the runtime on which requests are served to the caller's, unless it is set or the caller is on none.
     pub(super) fn enter_runtime(&self) {
         if self.shared.runtime.get().is_some() {
             return;
@@ -135,11 +135,12 @@ impl Service {
     }
 
     fn early(&self) -> MutexGuard<'_, Vec<(Arc<Run>, Events)>> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a function that finds the service while it lives, for the engine, which must not keep it alive.
+    /// Returns a function that upgrades a weak reference to the service. The engine stores it and must not own the service: that
+    /// would be a reference cycle.
     pub(super) fn weak(&self) -> impl Fn() -> Option<Self> + Send + Sync + use<> {
         let shared: Weak<Shared> = Arc::downgrade(&self.shared);
         move || {
@@ -157,7 +158,7 @@ impl Service {
     /// Offers these workflows of the engine from now on, as they are registered now; runs under way are left alone.
     ///
     /// # Errors
-    /// A sentence a workflow whose `inputSchema` is no JSON Schema; then everything stays as it was.
+    /// Returns one message for each workflow whose `inputSchema` is not a JSON Schema; the offer is unchanged then.
     pub fn offer(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
         let catalogue = Catalogue::of(&self.shared.engine, |id| ids.contains(id));
         let faults = catalogue.faults();
@@ -174,7 +175,7 @@ impl Service {
         Arc::make_mut(&mut access).tokens = tokens;
     }
 
-    /// Starts no more runs, and says so: `/readyz` is 503 from now on.
+    /// Stops starting runs; `/readyz` answers 503 from now on.
     pub fn drain(&self) {
         self.shared.is_draining.store(true, Ordering::SeqCst);
     }
@@ -247,8 +248,8 @@ impl Service {
         &self.shared.metrics
     }
 
-    /// Does something to its end, also where the client that asked for it goes away meanwhile: a handler is dropped with its
-    /// connection.
+    /// Runs `work` to completion even if the client disconnects: axum drops a handler's future with its connection, so the work is
+    /// spawned as a task.
     pub(super) async fn to_its_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A connection whose client has to take what it is sent.
+//! A connection with a write timeout: its client has to read the data that is sent.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection that breaks where nothing of what is written is taken for some time.
+/// A connection that fails if no written byte is accepted for some time.
 pub(super) struct Taken<S> {
     stream: S,
     at_most: Duration,
-    /// The time until which a write that waits has to go on.
+    /// Deadline of a pending write.
     waits: Option<Pin<Box<Sleep>>>,
 }
 

@@ -42,17 +42,17 @@ pub(crate) struct RunAgentInput {
     context: Value,
     #[serde(default)]
     forwarded_props: Value,
-    /// The answers to the interrupts that the run before ended with: that workflow run goes on.
+    /// The answers to the interrupts with which the previous stream ended: that workflow run continues.
     #[serde(default)]
     resume: Vec<Resume>,
 }
 
 /// Runs a workflow for an AG-UI client.
 ///
-/// The run's input is `{message, threadId, state, context, forwardedProps}`, where `message` is the text of the last user
-/// message; the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each
-/// question; the next input's `resume` answers all of them, and its stream goes on where that one ended. An input that does not
-/// is refused with a RUN_ERROR.
+/// The run's input is `{message, threadId, state, context, forwardedProps}`, where `message` is the text of the last user message;
+/// the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each question;
+/// the next input's `resume` must answer all of them, and its stream continues after the last event of the previous one. An input
+/// that does not answer them is refused with a RUN_ERROR.
 #[utoipa::path(
     post, operation_id = "runForAgUi", path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = RunAgentInput,
@@ -103,7 +103,7 @@ pub(crate) async fn run(
 pub(crate) struct AgUiParameters {
     /// The client's thread.
     thread_id: String,
-    /// The client's id of the run whose stream broke.
+    /// The client's id of the run whose stream was interrupted.
     run_id: String,
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn again_for(
     })
 }
 
-/// The stream of a run whose questions a client answers. Answers are refused in the stream, as AG-UI says.
+/// Streams a run after the client's answers to its questions. AG-UI requires that refused answers are reported in the stream.
 async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) -> Response {
     match resumed(service, thread, &asked.resume).await {
         Ok((feed, sent, run)) => {
@@ -152,7 +152,7 @@ async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) ->
     }
 }
 
-/// A stream that says why an input is refused.
+/// Returns a stream with one RUN_ERROR, which contains the reason of a refusal.
 fn refusal(problem: &Problem) -> Response {
     let mut out = sse::Frames::default();
     let error = json!({"type": "RUN_ERROR", "code": problem.code(), "message": problem.detail()});
@@ -197,7 +197,7 @@ async fn resumed(
     Ok((feed, first, run))
 }
 
-/// Answers a question. The same answer again is none.
+/// Answers a question. Repeating an answer that was accepted has no effect.
 async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), Problem> {
     let open = run.handle.interactions().await;
     let asked = open.iter().find(|asked| asked.id == id.interaction);

@@ -96,8 +96,8 @@ pub(crate) async fn resume(
     }
 }
 
-/// The stream of a run from its beginning, without what a client has read of it. 204 where nothing of it is left, or the run has
-/// ended and the client has read nothing.
+/// Streams a run from its start, without the part that the client has read. Answers 204 if nothing remains to be sent, or if the
+/// run has ended and the client has read nothing.
 pub(super) fn again<W: Wire>(
     service: &Service,
     run: &Arc<Run>,
@@ -117,7 +117,7 @@ pub(super) fn again<W: Wire>(
     Ok(stream(feed, After { wire, read_to }))
 }
 
-/// A turn of a conversation: what the user says now, and what was said before.
+/// A turn of a conversation: the user's new message, and the messages before it.
 pub(super) struct Turn {
     pub(super) message: String,
     pub(super) before: Vec<Message>,

@@ -18,7 +18,7 @@ use super::super::state::Service;
 use super::query::Path;
 use crate::{RunHandle, Steering};
 
-/// The run was told.
+/// The request was accepted.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Told {
     ok: bool,
@@ -39,7 +39,7 @@ async fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Res
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cancel {
-    /// Stands in the report.
+    /// Shown in the run's report.
     reason: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn pause(
     tell(&service, &id, RunHandle::pause).await
 }
 
-/// Lets the threads of a paused run go on; a run of the store that nobody carries goes on too.
+/// Resumes the threads of a paused run; a run of the store without an owner is resumed as well.
 #[utoipa::path(
     post, operation_id = "resumeRun", path = "/v1/runs/{id}/resume", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
@@ -103,7 +103,7 @@ pub(crate) async fn resume(
     Ok(Json(Told::done()))
 }
 
-/// Has a run leave this process: it is UNFINISHED or WAITING in the store, and `resume` has it go on.
+/// Parks a run: this process stops executing it, its status in the store is UNFINISHED or WAITING, and `resume` continues it.
 #[utoipa::path(
     post, operation_id = "parkRun", path = "/v1/runs/{id}/park", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
@@ -148,7 +148,7 @@ pub(crate) struct Fork {
     input: Option<Value>,
 }
 
-/// Starts a run that goes on from a step of another, which may have ended.
+/// Starts a run that continues from a step of another run, which may have ended.
 #[utoipa::path(
     post, operation_id = "forkRun", path = "/v1/runs/{id}/fork", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Fork,
@@ -194,7 +194,7 @@ pub(crate) struct Emit {
     data: Map<String, Value>,
 }
 
-/// Raises a CUSTOM event in a run: WAIT nodes and triggers see it; those of a run that nobody carries, when it goes on.
+/// Raises a CUSTOM event in a run: WAIT nodes and triggers receive it; in a run without an owner, when the run is resumed.
 #[utoipa::path(
     post, operation_id = "emitEvent", path = "/v1/runs/{id}/emit", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Emit,

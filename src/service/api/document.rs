@@ -8,7 +8,7 @@ use utoipa::openapi::{ContentBuilder, OpenApi, PathItem, Ref, Response};
 /// The name of the tokens' scheme.
 const TOKEN: &str = "token";
 
-/// Adds them: the tokens, where the service wants one, and the errors that any call may have.
+/// Adds the parts that every route has: the optional bearer token, and the errors that every route may return.
 pub(super) fn complete(document: &mut OpenApi) {
     for path in document.paths.paths.values_mut() {
         for operation in operations(path) {

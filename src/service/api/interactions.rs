@@ -24,7 +24,7 @@ use crate::{AnswerRefused, Interaction, Steering, ToolConsent};
 pub(crate) struct OpenInteraction {
     /// Names it.
     id: String,
-    /// The node that asks.
+    /// The node that raised the question.
     node_id: String,
     /// Its thread.
     thread_id: String,
@@ -56,12 +56,12 @@ pub(crate) struct OpenInteraction {
 pub(crate) struct CallToConsent {
     /// The tool.
     name: String,
-    /// The arguments that were asked for.
+    /// The requested arguments.
     #[schema(value_type = Object)]
     arguments: Value,
     /// The model's id of the call.
     tool_call_id: String,
-    /// The reason that a person is asked.
+    /// The reason for which the call needs consent.
     reason: String,
     /// JSON Schema of the arguments.
     #[schema(value_type = Object)]
@@ -132,7 +132,7 @@ pub(crate) async fn list(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GivenAnswer {
-    /// As the question's choices and schema say.
+    /// An answer that matches the question's choices and schema.
     answer: Value,
     /// The author of the answer.
     by: Option<String>,
@@ -178,7 +178,7 @@ pub(crate) async fn answer(
     Ok(Json(Told::done()))
 }
 
-/// The run that asks a question.
+/// Returns the run of a question.
 pub(super) fn run_of(service: &Service, interaction: &str) -> Result<Arc<Run>, Problem> {
     find(service, run_id_of(interaction))
 }

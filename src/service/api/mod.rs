@@ -1,4 +1,4 @@
-//! The routes, and what stands around all of them.
+//! The routes, and the middleware around all of them.
 #![allow(clippy::unused_async, reason = "axum's handlers are async functions")]
 
 mod agui;
@@ -97,7 +97,7 @@ async fn count(State(service): State<Service>, request: Request, next: Next) -> 
     let response = next.run(request).await;
     let refusal = response.extensions().get::<Refusal>().map(|refusal| refusal.0);
     let metrics = service.metrics();
-    // Methods that nobody defined would be labels without end.
+    // Arbitrary method names from clients would create an unbounded number of labels.
     let method = match method {
         _ if response.status() == StatusCode::METHOD_NOT_ALLOWED => "",
         Method::GET | Method::HEAD | Method::POST | Method::OPTIONS => method.as_str(),

@@ -76,7 +76,7 @@ fn event_type(word: &str) -> Result<EventType, Problem> {
 
 /// The status of a run in a list, as it is written there.
 pub(super) fn run_status(word: &str) -> Result<String, Problem> {
-    // Of a run that is carried, and of one that is kept.
+    // Statuses of live runs, and statuses of stored runs.
     let carried = [ThreadStatus::Running, ThreadStatus::Paused].map(ThreadStatus::as_str);
     let all = || carried.into_iter().chain(RunStatus::ALL.map(RunStatus::as_str));
     let known = all().find(|status| status.eq_ignore_ascii_case(word));

@@ -9,7 +9,7 @@ use super::super::state::Service;
 use super::query::Path;
 use crate::engine::check_name;
 
-/// The state of a session, of which `pirn run --conversation` reads the conversation.
+/// Returns the state of a session, including its conversation as `pirn run --conversation` reads it.
 #[utoipa::path(
     get, operation_id = "getSession", path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path, description = "The session")),
     responses(

@@ -1,7 +1,7 @@
 //! The figures that a service has: one list for every way that they leave it.
 
-/// A figure's name, in OpenTelemetry's form; its unit, where `s` is seconds and braces say what is counted; and a sentence.
-/// Prometheus' name follows from them.
+/// A metric's OpenTelemetry name; its unit, where `s` is seconds and braces contain the counted thing; its kind, and a description.
+/// The Prometheus name is derived from the name, the unit and the kind.
 pub(super) struct About {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,

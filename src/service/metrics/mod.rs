@@ -1,5 +1,4 @@
-//! The figures of a service: what it counts, and each way that they leave it. They belong to one service: nothing is
-//! registered for the whole process.
+//! The metrics of a service, and their export formats. They belong to one service: nothing is registered globally.
 
 mod figures;
 #[cfg(feature = "otel")]
@@ -17,7 +16,7 @@ use crate::RunReport;
 pub(super) use figures::Figure;
 pub(super) use series::Series;
 
-/// Joins of a run whose decision is awaited; beyond them the time of a decision is not measured.
+/// Maximum number of pending JOINs of a run whose decision time is measured.
 const MAX_OPEN_JOINS: usize = 10_000;
 
 /// The figures that a service counts as things happen.
@@ -64,12 +63,12 @@ impl Metrics {
     }
 
     fn lock(&self) -> MutexGuard<'_, Series> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Labels that are kept.
+/// Returns labels with owned values, for storage in a series.
 pub(super) fn owned<const N: usize>(labels: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
     labels.map(|(name, value)| (name, value.to_owned())).to_vec()
 }

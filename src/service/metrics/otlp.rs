@@ -17,13 +17,13 @@ use super::figures::{Figure, Kind};
 use super::series::{Labels, Sample, Series};
 use crate::telemetry::names::SCOPE;
 
-/// Sums are told whole each time: a message that is lost is made up for by the next.
+/// Sums are cumulative: the next message makes up for one that was lost.
 const WHOLE: i32 = AggregationTemporality::Cumulative as i32;
 
 /// Nanoseconds since the Unix epoch.
 type Nanos = u64;
 
-/// The message: what was counted from a time on, as it is now.
+/// Builds the export message: the values that were counted since `since`, at `now`.
 pub(in crate::service) fn message(
     series: &Series,
     resource: Resource,

@@ -7,7 +7,7 @@ use super::figures::{Figure, Kind};
 /// The labels of a series: names and values.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// Series of one figure; what comes with further labels is counted in one more, all of whose values are [`OTHERS`].
+/// Maximum number of series of one metric; further label sets are counted in one additional series, with [`OTHERS`] as each value.
 const MAX_SERIES: usize = 2_000;
 
 const OTHERS: &str = "other";

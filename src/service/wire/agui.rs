@@ -1,4 +1,4 @@
-//! The table event to AG-UI event (AG-UI 1.0, docs.ag-ui.com).
+//! Conversion of events to AG-UI events (AG-UI 1.0, docs.ag-ui.com).
 //!
 //! | event | AG-UI |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | TOOL_CALL_STARTED; TOOL_CALL_COMPLETED, _FAILED | TOOL_CALL_START, _ARGS, _END; TOOL_CALL_RESULT |
 //! | VARIABLE_CHANGED of the main thread or the run | STATE_DELTA |
 //! | CUSTOM; NOTIFICATION; `missed` | CUSTOM named by the event; `notification`; `missed` |
-//! | questions that wait for people, where nothing else has happened | RUN_FINISHED (interrupt) |
+//! | questions that wait for people, while nothing else happens | RUN_FINISHED (interrupt) |
 //! | the run's end | RUN_FINISHED (success, cancelled) or RUN_ERROR |
 
 use std::collections::BTreeMap;
@@ -26,14 +26,14 @@ use super::interrupts::interrupt;
 use super::speech::{Said, Speech, output_text};
 use crate::{Interaction, RunReport, ThreadStatus};
 
-/// A run as AG-UI tells it.
+/// State of the conversion of one run to AG-UI.
 pub(in super::super) struct AgUi {
     /// The client's own ids for the conversation and this run of it.
     thread_id: String,
     run_id: String,
     main_thread: String,
     has_begun: bool,
-    /// A question may wait that the client was not told of.
+    /// True if a question may be open that the client has not received.
     has_asked: bool,
     speech: Speech,
     /// Steps that are open, by thread and node; no two have one name.
@@ -145,7 +145,7 @@ impl AgUi {
         self.steps.insert(key, name);
     }
 
-    /// Ends what is open.
+    /// Returns the events that end open messages and steps.
     fn close(&mut self) -> Vec<Value> {
         let mut out = Vec::new();
         self.begin(&mut out);

@@ -1,12 +1,12 @@
-//! The table question to MCP elicitation, and the way back. A form of MCP is an object of plain fields.
+//! Conversion of questions to MCP elicitations, and of their results to answers. A form of MCP is an object of plain fields.
 //!
 //! | question | form | answer |
 //! |---|---|---|
-//! | whose schema is such an object | the schema | the form |
+//! | its schema is an object of plain fields | the schema | the form |
 //! | with choices | `answer`, one of them | the choice |
-//! | whose schema is a plain value's | `answer`, by the schema | its value |
+//! | its schema is that of a plain value | `answer`, by the schema | its value |
 //! | any other | `answer`, a text | the text; with a schema, the JSON that it is |
-//! | consent to a tool call | `decision`: allow or refuse, and a reason | the same |
+//! | consent to a tool call | `decision`: allow or refuse, and a reason | decision and reason |
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(in super::super) enum Elicited {
     GivenUp,
 }
 
-/// A question as a form; `wrong` says why the answer before was not taken.
+/// Converts a question to a form; `wrong` is the reason why the previous answer was refused.
 pub(in super::super) fn form(asked: &Interaction, wrong: Option<&str>) -> ElicitRequestParams {
     let mut message = asked.question.to_string();
     if let Some(tool) = &asked.tool {
@@ -62,7 +62,7 @@ fn empty() -> ElicitationSchema {
     ElicitationSchema::new(BTreeMap::new())
 }
 
-/// The question's own schema, where it is that of a form.
+/// Returns the question's schema if it is valid as a form.
 fn whole(asked: &Interaction) -> Option<ElicitationSchema> {
     let schema = asked.schema.as_ref().filter(|_| asked.choices.is_none())?;
     ElicitationSchema::from_json_schema((**schema).clone()).ok()
@@ -108,7 +108,7 @@ pub(in super::super) fn elicited(asked: &Interaction, sent: ElicitResult) -> Eli
     Elicited::Answer(chosen.cloned().or_else(of_schema).unwrap_or(given))
 }
 
-/// A reason for allowing is nobody's business.
+/// Drops the reason from an `allow` answer, and empty fields from both.
 fn consent(content: &Value) -> Value {
     let mut answer = Map::new();
     for field in ["decision", "reason"] {

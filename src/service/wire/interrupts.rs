@@ -84,7 +84,7 @@ fn approval(tool: &ToolConsent) -> Value {
     })
 }
 
-/// The end of an interrupt, as the next input says it.
+/// The client's answer to an interrupt, part of the next input.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resume {
@@ -102,12 +102,12 @@ pub(crate) struct Resume {
 enum ResumeStatus {
     /// The person has answered.
     Resolved,
-    /// The person gave up.
+    /// The person declined to answer.
     Cancelled,
 }
 
 impl Resume {
-    /// The answer to a question; none: the person gives up, and there is no answer that says so.
+    /// Returns the answer to a question; `None` if the person declined and the question has no answer for that.
     pub(in super::super) fn answer(&self, about_tool: bool) -> Option<Value> {
         match (self.status, about_tool) {
             (ResumeStatus::Resolved, true) => Some(consent(&self.payload)),
@@ -118,7 +118,7 @@ impl Resume {
     }
 }
 
-/// `{approved, editedArgs?, reason?}` as an answer about a tool call; what is not that is left as it is.
+/// Converts `{approved, editedArgs?, reason?}` to an answer about a tool call; any other value is returned unchanged.
 fn consent(payload: &Value) -> Value {
     let Some(is_approved) = payload["approved"].as_bool() else {
         return payload.clone();

@@ -17,13 +17,13 @@ pub(super) enum Said {
     End { id: String },
 }
 
-/// The messages that are being said.
+/// The messages that are being streamed.
 #[derive(Default)]
 pub(super) struct Speech {
-    /// By thread: a thread says one message at a time.
+    /// Open message ids by thread: a thread has at most one open message.
     open: BTreeMap<Arc<str>, String>,
     said: u64,
-    /// Threads whose reply an earlier stream has begun: their message is not sent as a whole again.
+    /// Threads with a reply that an earlier stream has started: their message is not sent again as a whole.
     said_before: BTreeSet<Arc<str>>,
 }
 
@@ -33,7 +33,7 @@ impl Speech {
         let thread = &event.thread_id;
         match event.raised.event_type {
             EventType::LlmToken => {
-                // What was said of a reply that begins anew cannot be taken back: the message ends as it is.
+                // Text that was sent cannot be revoked: a restarted reply ends the open message and starts another one.
                 let is_anew = data.contains_key("restart");
                 let ended = if is_anew { self.end(thread) } else { None };
                 let text = data.get("text").and_then(Value::as_str).unwrap_or_default();
@@ -76,12 +76,12 @@ impl Speech {
         }
     }
 
-    /// True once anything was said.
+    /// True once any text was sent.
     pub(super) fn has_spoken(&self) -> bool {
         self.said > 0
     }
 
-    /// Whatever is still being said ends.
+    /// Ends every open message.
     pub(super) fn end_all(&mut self) -> Vec<Said> {
         let open = std::mem::take(&mut self.open);
         open.into_values().map(|id| Said::End { id }).collect()
@@ -103,7 +103,8 @@ impl Speech {
             return vec![Said::Piece { id: id.clone(), text }];
         }
         self.said += 1;
-        // A message has the same id for every reader of the run. Two threads may begin to speak after the same event.
+        // A message has one id for all readers of the run. Two threads may start a message after one event, so the piece number is
+        // needed.
         let id = format!("{}-m{position}", event.run_id);
         self.open.insert(Arc::clone(&event.thread_id), id.clone());
         vec![Said::Begin { id: id.clone() }, Said::Piece { id, text }]
@@ -126,7 +127,7 @@ pub(super) fn text_of(content: &Value) -> String {
     }
 }
 
-/// The text of a run's output, for where a workflow has said nothing: a text as it is, a reply's content, else JSON.
+/// Returns the text of a run's output, for a workflow that sent no message: a string unchanged, the content of a reply, else JSON.
 pub(in super::super) fn output_text(output: &Value) -> Option<String> {
     match output {
         Value::Null => None,

@@ -1,4 +1,4 @@
-//! The table event to chunk of the AI SDK's UI message stream (version 1): what a `useChat` page reads.
+//! Conversion of events to chunks of the AI SDK's UI message stream (version 1), which `useChat` pages read.
 //!
 //! | event | chunk |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | TOOL_CALL_COMPLETED; TOOL_CALL_FAILED | `tool-output-available`; `tool-output-error` |
 //! | NODE_STARTED, NODE_COMPLETED, NODE_FAILED | `data-node`, transient |
 //! | CUSTOM, NOTIFICATION | `data-event`, transient |
-//! | the run's end | `finish-step`, then `finish`, `abort` where it was cancelled, `error` where it failed; `[DONE]` |
+//! | the run's end | `finish-step`, then `finish`, `abort` if it was cancelled, `error` if it failed; `[DONE]` |
 
 use pirn_core::event::EventType;
 use serde_json::{Value, json};
