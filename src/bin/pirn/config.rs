@@ -1,4 +1,4 @@
-//! The config file: `pirn.toml` beside the first workflow file, or the one that `--profiles` names.
+//! The config file: `pirn.toml` next to the first workflow file, or the file that `--profiles` names.
 
 use std::path::{Path, PathBuf};
 
@@ -34,14 +34,14 @@ pub(crate) fn invalid_config(error: &impl ToString) -> Failure {
 #[derive(Default)]
 pub(crate) struct Config {
     pub(crate) text: Option<ConfigText>,
-    /// Empty where one of them is wrong: what is, is told with the faults of the workflow files.
+    /// Model profiles; empty if any of them is invalid. Their faults are reported with those of the workflow files.
     pub(crate) profiles: Vec<Profile>,
     pub(crate) tools: ToolsConfig,
     pub(crate) faults: Faults,
 }
 
 impl ConfigFile {
-    /// The file, absolute, as a store keeps it; none where there is none.
+    /// Returns the absolute path, as it is recorded in a store; `None` if there is no config file.
     pub(crate) fn place(&self, files: &[String]) -> Option<String> {
         let path = std::path::absolute(self.path(files)?).ok()?;
         Some(path.display().to_string())
@@ -55,10 +55,10 @@ impl ConfigFile {
         }
     }
 
-    /// Reads it, where there is one; `files` are the workflow files.
+    /// Reads the config file if there is one; `files` are the workflow files.
     ///
     /// # Errors
-    /// One sentence where it cannot be read or is wrong.
+    /// Fails if the file cannot be read or is invalid.
     pub(crate) fn read(&self, files: &[String]) -> Result<Option<Config>, Failure> {
         self.path(files).map(read).transpose()
     }

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, for people on stderr and for programs on stdout.
+//! The failure of a command, for people on stderr and for programs on stdout.
 
 use std::borrow::Cow;
 use std::io::{Write, stderr};
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// One that another process tells of, with its exit code.
+    /// A failure that another process reports, with its exit code.
     pub(crate) fn told(exit: u8, code: String, message: String) -> Self {
         Self {
             exit,
@@ -73,25 +73,25 @@ impl Failure {
         (self.exit, self.code.into_owned(), self.message)
     }
 
-    /// The same failure with what to do about it.
+    /// Adds a hint on how to fix the failure.
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// The same failure shown at a place of these files.
+    /// Adds an excerpt of the file at the fault's location.
     pub(crate) fn shown_at(mut self, files: &[SourceFile], place: &Fault) -> Self {
         self.place = Some(faults::place(files, place, terminal::on_stderr()));
         self
     }
 
-    /// Says it, and gives the exit code.
+    /// Prints the failure and returns its exit code.
     pub(crate) fn report(self, output: Output) -> ExitCode {
         match output {
             Output::Json => answer(&format!("{:#}\n", self.json()), self.exit),
             Output::Text => {
                 let text = self.text();
-                // Where stderr is gone too, the exit code is all that is left to say it.
+                // Ignore the error: without stderr, only the exit code reports the failure.
                 let _ = writeln!(stderr().lock(), "{}", masked(text.trim_end()));
                 ExitCode::from(self.exit)
             }

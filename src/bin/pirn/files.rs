@@ -88,7 +88,7 @@ fn read_one(path: &str) -> io::Result<String> {
     read_text(fs::File::open(path)?, MAX_BYTES)
 }
 
-/// All of stdin, as UTF-8. On a terminal it says what it waits for.
+/// Reads all of stdin as UTF-8. On a terminal, prints which input is expected.
 pub(crate) fn read_stdin(what: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
         say(&format!(

@@ -25,11 +25,12 @@ enum State {
     /// A run is about to start.
     Expecting,
     Running(RunHandle),
-    /// It goes on in another process.
+    /// A durable run: it can be resumed in another process.
     Durable(RunHandle),
 }
 
-/// Listens on a thread of its own, for as long as the process lives. When this returns, no interrupt is lost any more.
+/// Starts a thread that listens for interrupts until the process ends. The handler is installed when this returns, so no later
+/// interrupt is lost.
 pub(crate) fn listen() -> Interrupt {
     let interrupt = Interrupt {
         state: Arc::new(Mutex::new(State::Idle)),
@@ -102,7 +103,7 @@ impl Interrupt {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! `--log` and `RUST_LOG`: what the log says, and how.
+//! `--log` and `RUST_LOG`: the filter and the format of the log.
 
 use std::io;
 
@@ -57,7 +57,8 @@ impl LogArgs {
     }
 }
 
-/// The MCP library writes requests and answers at DEBUG, and notifications at INFO: contents stand at TRACE alone.
+/// The MCP library logs requests and answers at DEBUG, and notifications at INFO. Contents must appear only if the filter has
+/// TRACE, so its lower levels are filtered out without it.
 fn may_have_contents(about: &Metadata<'_>) -> bool {
     about.target().starts_with("rmcp") && *about.level() > Level::WARN
 }

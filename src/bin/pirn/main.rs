@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     if let Some(code) = scripts::serve_worker() {
         return code;
     }
-    // Where it is refused, what programs leave behind is found by its mark alone.
+    // On failure, orphaned processes of tools are found only by the mark in their environment.
     let _: std::io::Result<()> = pirn::tools::adopt_orphans();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -141,7 +141,7 @@ impl Command {
         }
     }
 
-    /// The format in which a failure is told.
+    /// Returns the format in which a failure is printed.
     fn output(&self) -> Output {
         match self {
             Self::Run(args) => args.output,
@@ -187,7 +187,7 @@ fn unparsed(error: &clap::Error) -> ExitCode {
     .report(Output::Json)
 }
 
-/// True if the arguments, though wrong, ask for JSON.
+/// True if invalid arguments contain a request for JSON output.
 fn wants_json() -> bool {
     let words: Vec<_> = std::env::args_os().collect();
     words.iter().any(|word| word == "--output=json")

@@ -1,4 +1,4 @@
-//! `pirn man`: the manual pages, made from the same declarations as `--help`.
+//! `pirn man`: the manual pages, generated from the declarations that `--help` uses.
 
 use std::io;
 use std::path::{Path, PathBuf};

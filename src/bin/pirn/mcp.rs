@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::log::LogArgs;
 use crate::served::ServedFiles;
 
-/// Time that runs may go on when the client is gone.
+/// Grace period for runs after the client has disconnected.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Arguments of `pirn mcp`.

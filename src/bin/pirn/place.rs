@@ -1,4 +1,4 @@
-//! The place where runs are kept: a file that one process holds, or a server that several share.
+//! Location of a store of runs: a file that one process holds, or a server that several processes share.
 
 #[cfg(feature = "restate")]
 pub(crate) mod restate;
@@ -35,7 +35,7 @@ impl StoreArgs {
         self.place()?.open_existing()
     }
 
-    /// An engine without workflows over it: for whoever only looks.
+    /// Builds an engine without workflows over the store, for commands that only read.
     pub(crate) fn look(&self) -> Result<Engine, Failure> {
         let built = Engine::builder().shared_store(self.open()?).arbiters(1).build();
         built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
@@ -110,7 +110,7 @@ impl SharedArgs {
         }
     }
 
-    /// None: this build has no engine but its own.
+    /// Returns `None`: this build supports no server engines.
     #[cfg(not(feature = "cluster"))]
     #[allow(clippy::unused_self, clippy::unnecessary_wraps)] // as with an engine
     pub(crate) fn place(&self) -> Result<Option<Place>, Failure> {
@@ -126,7 +126,7 @@ impl SharedArgs {
 }
 
 impl Place {
-    /// Opens it; a file is made where there is none.
+    /// Opens the store; a missing file is created.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         match self {
             Self::File(named) => {
@@ -140,7 +140,7 @@ impl Place {
         }
     }
 
-    /// The same; there has to be one.
+    /// Opens the store; fails if its file is missing.
     pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
         if let Some(path) = self.file().filter(|path| !path.exists()) {
             let message = format!("there is no store {}", path.display());
@@ -150,7 +150,7 @@ impl Place {
         self.open()
     }
 
-    /// The file; none where it is a server.
+    /// Returns the path of the file; `None` for a server.
     #[cfg_attr(not(feature = "cluster"), allow(clippy::unnecessary_wraps))] // as with an engine
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match self {
@@ -199,7 +199,7 @@ pub(crate) mod shared {
             Ok(Arc::new(store))
         }
 
-        /// Makes its schemas where they are not there; true where anything was made.
+        /// Creates the missing schemas; returns true if any was created.
         pub(crate) fn set_up(&self, absurdctl: &str) -> Result<bool, Failure> {
             pirn_postgres::setup(&self.url, absurdctl).map_err(|error| self.refused(&error))
         }
@@ -230,7 +230,7 @@ pub(crate) mod shared {
             let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
             let is_shown = |pair: &&str| {
                 let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
-                // Also what is encoded, which may be the name of a password.
+                // Hide names with percent-encoding too: an encoded name may mean `password`.
                 !name.contains("pass") && !name.contains('%')
             };
             let query: Vec<&str> = query

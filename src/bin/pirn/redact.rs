@@ -1,4 +1,4 @@
-//! Keys in what is shown: a line of a file may hold one where none should be.
+//! Masking of secrets in output: a line of a file that is shown may contain a key by mistake.
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -22,21 +22,21 @@ static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Texts of files that stand where the name of an environment variable was wanted, and are none.
+/// Values found in files at fields for names of environment variables, but which are not such names: probably secrets.
 static MISPLACED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// From now on nothing shows what stands in a file where the names of environment variables do, and is none.
+/// Masks, in all later output, values that a file has at fields for names of environment variables and that are not such names.
 pub(crate) fn hide_misplaced(file: &Value) {
     let found = misplaced_secrets(file);
     if !found.is_empty() {
         let mut hidden = MISPLACED.write().unwrap_or_else(PoisonError::into_inner);
         hidden.extend(found.into_iter().filter(|text| !text.is_empty()).map(str::to_owned));
-        // Of two the longer one first: the other may be a part of it.
+        // Replace longer values first: a shorter one may be a part of a longer one.
         hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
     }
 }
 
-/// The same of the text of a workflow file.
+/// Masks the misplaced values in the text of a workflow file, as [`hide_misplaced`] does.
 pub(crate) fn hide_misplaced_in(text: &str) {
     if ["Env\"", "apiKeyEnvs", "api_key_env"]
         .iter()
@@ -47,7 +47,7 @@ pub(crate) fn hide_misplaced_in(text: &str) {
     }
 }
 
-/// The text with every key in it replaced by as many asterisks as it has bytes, so that places in it stay what they were.
+/// Replaces every key in the text by asterisks of equal length in bytes, so that positions in the text stay valid.
 pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     let Some(keys) = KEYS.as_ref() else {
         return Cow::Borrowed(text);

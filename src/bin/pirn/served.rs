@@ -1,4 +1,4 @@
-//! Workflow files that a command offers for as long as it lives: opened once, read again when they change.
+//! Workflow files that a command offers while it runs: opened at the start, and read again on a reload.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl ServedFiles {
         }
     }
 
-    /// Runs at once, where they are taken over from others.
+    /// Maximum number of concurrent runs that are taken over from other processes.
     pub(crate) fn max_runs(&self) -> usize {
         const DEFAULT: usize = 1_000;
         self.max_runs.map_or(DEFAULT, |runs| runs as usize)
@@ -72,17 +72,17 @@ impl ServedFiles {
         Ok((engine, ids))
     }
 
-    /// Has the store know where the config of its runs is, for commands that have them go on.
+    /// Records the path of the config in the store, for commands that resume the runs.
     fn tell_store(&self, store: &dyn Store) -> Result<(), Failure> {
         let at = self.config.place(&self.files);
         let kept = block_on(store.set_meta(SERVED_CONFIG, at));
         kept.map_err(|error| refused(&error))
     }
 
-    /// Reads the workflow files again and puts what stands in them in the place of what the engine has.
+    /// Reads the workflow files again and replaces the engine's workflows with theirs.
     ///
     /// # Errors
-    /// Fails if any of them is wrong; then the engine has what it had.
+    /// Fails if any file is invalid; the engine's workflows are unchanged then.
     pub(crate) fn reload(&self, engine: &Engine) -> Result<WorkflowIds, Failure> {
         let (files, config, checked) = self.read()?;
         if engine.load_files(&files).is_err() {

@@ -1,4 +1,4 @@
-//! `pirn sessions`: what the runs of a store's sessions hand on.
+//! `pirn sessions`: lists, shows and removes the sessions of a store.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -50,10 +50,10 @@ enum Command {
     },
 }
 
-/// So many sessions are asked for at once.
+/// Number of sessions that one query of the store returns.
 const PAGE: usize = 1_000;
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (store, output) = (&args.store, args.output);
     match &args.command {

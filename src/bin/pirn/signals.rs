@@ -1,13 +1,13 @@
-//! The signals that a process which serves is told by.
+//! Signals that a serving process handles.
 
-/// A signal that a process is told by.
+/// A request by signal.
 #[derive(PartialEq)]
 pub(crate) enum Signal {
     Reload,
     Stop,
 }
 
-/// Hears them from now on.
+/// Handlers of the signals, installed when this is created.
 #[cfg(unix)]
 pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
@@ -50,7 +50,7 @@ impl Signals {
     }
 
     pub(crate) async fn next(&mut self) -> Signal {
-        // Where it can not be listened for, the process is ended from outside.
+        // If the handler cannot be installed, this returns `Stop` at once.
         tokio::signal::ctrl_c().await.unwrap_or(());
         Signal::Stop
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// The file of a store that is named so. A name that ends with a separator is a folder's, also where there is none.
+/// Returns the file of a store with this name. A name that ends with a separator is a folder, even if the folder does not exist.
 pub(crate) fn file(named: &str) -> PathBuf {
     let path = Path::new(named);
     if path.is_dir() || named.ends_with(std::path::is_separator) {
@@ -36,7 +36,7 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
     }
 }
 
-/// Why a run does not go on.
+/// Converts the error of resuming or steering a run.
 pub(crate) fn not_resumed(error: &ResumeError) -> Failure {
     match error {
         ResumeError::Store(error) => refused(error),
@@ -84,7 +84,7 @@ pub(crate) fn close(engine: &Engine) {
     engine.shutdown_blocking(Duration::from_secs(1));
 }
 
-/// So many runs are asked for at once.
+/// Number of runs that one query of the store returns.
 const PAGE: usize = 1_000;
 
 /// Every run that a filter has, in the order in which it has them.
@@ -123,7 +123,7 @@ pub(crate) fn config_key(run_id: &str) -> String {
     format!("config file of {run_id}")
 }
 
-/// As earlier versions have it: the workflow file that the config of a run stands beside.
+/// The key that earlier versions wrote: its value is the workflow file, and the config is in that file's folder.
 pub(crate) fn beside_key(run_id: &str) -> String {
     format!("config of {run_id}")
 }
@@ -131,7 +131,7 @@ pub(crate) fn beside_key(run_id: &str) -> String {
 /// The store's key for the config file of the service that had it last.
 pub(crate) const SERVED_CONFIG: &str = "config of the service";
 
-/// The config file of a run, where the store knows one.
+/// Returns the config file of a run, if the store has one.
 pub(crate) fn config_of(store: &dyn Store, run_id: &str) -> Result<Option<PathBuf>, Failure> {
     let meta = |key: &str| block_on(store.meta(key)).map_err(|error| refused(&error));
     if let Some(own) = meta(&config_key(run_id))? {

@@ -17,7 +17,7 @@ pub(crate) const USAGE: u8 = 2;
 /// Stopped by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Columns where nobody says how many there are.
+/// Line width if the terminal does not report one.
 const DEFAULT_COLUMNS: usize = 100;
 
 /// The format of a command's result.
@@ -116,7 +116,7 @@ fn columns(term: &Term) -> usize {
     columns.unwrap_or(DEFAULT_COLUMNS).max(20)
 }
 
-/// A bar of `len` steps on stderr; hidden where nobody is to be shown one.
+/// Returns a progress bar of `len` steps on stderr; hidden if `is_quiet` or if stderr is no terminal.
 pub(crate) fn bar(is_quiet: bool, len: u64, template: &str) -> ProgressBar {
     if is_quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -139,18 +139,18 @@ pub(crate) fn shell_quoted(word: &str) -> Cow<'_, str> {
 
 /// One line on stderr, outside a run.
 pub(crate) fn say(text: &str) {
-    // Where stderr is gone nobody is there to be told.
+    // Ignore the error: without stderr the message has no reader.
     let _ = writeln!(io::stderr().lock(), "pirn: {}", visible(text));
 }
 
-/// The first line of a run that is kept, for programs too: its id.
+/// Prints the run's id as the first line of a durable run, for programs too.
 pub(crate) fn say_run(run_id: &str) {
-    // As with `say`.
+    // Ignore the error, as in `say`.
     let _ = writeln!(io::stderr().lock(), "run {run_id}");
 }
 
-/// Writes the result to stdout and ends with `code`: others wrote much of it, so a terminal is shown what would steer it, and anything
-/// else is given the text as it is.
+/// Writes the result to stdout and ends with `code`. The text may contain input from others, so control characters are made visible
+/// on a terminal; otherwise the text is written unchanged.
 pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
     if io::stdout().is_terminal() {
         answer_as_it_is(&visible(text), code)
@@ -159,7 +159,8 @@ pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
     }
 }
 
-/// As [`answer`], of text with colours, of which everything that others wrote is visible already. A reader that went away is no failure: it had what it wanted.
+/// Writes a coloured text like [`answer`], but unchanged: the caller has made the control characters of untrusted parts visible. A
+/// broken pipe is not a failure: the reader has read enough.
 pub(crate) fn answer_as_it_is(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

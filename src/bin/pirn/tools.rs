@@ -1,4 +1,4 @@
-//! `pirn tools list` and `pirn tools call NAME`: what a config file gives, and one call of it by hand.
+//! `pirn tools list` and `pirn tools call NAME`: lists the tools of a config file, and calls one of them manually.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -182,7 +182,7 @@ fn as_json(tool: &ToolInfo) -> Value {
     })
 }
 
-/// A name, where it comes from, what it does, its arguments.
+/// Formats a tool: its name, source, description and arguments.
 fn as_text(tool: &ToolInfo) -> String {
     let asks = match tool.options.approval {
         Approval::Never => "",
@@ -223,7 +223,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
         return Err(no_tool(tools, name));
     }
     let mut tools = tools.clone();
-    // Whoever calls by hand has consented.
+    // A manual call is consent.
     tools.approve(|_| pirn::tools::Verdict::Allow);
     let call = ToolCall {
         id: "1".to_owned(),
@@ -239,7 +239,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
     let (sender, receiver) = channel();
     let start = move |host: &Host| {
         let work = tools.call(&offered, call.into(), host.work_clock());
-        // Whoever waits is there until it hears.
+        // The send cannot fail: the receiver waits below.
         let work = Box::pin(async move { sender.send(work.await.unasked()).unwrap_or(()) });
         host.external(None, work).detach();
     };

@@ -99,7 +99,7 @@ impl Counts {
             .collect()
     }
 
-    /// `1 workflow, 5 nodes`: what there is none of is left out.
+    /// Formats the counts, such as `1 workflow, 5 nodes`, without zero counts.
     fn text(&self) -> String {
         let there = self.0.iter().filter(|(_, count)| *count > 0);
         let words: Vec<String> = there

@@ -22,7 +22,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The same on one line.
+/// Makes control characters visible as [`visible`] does, on one line.
 pub(crate) fn visible_line(text: &str) -> String {
     let line: String = text
         .chars()

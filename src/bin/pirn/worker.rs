@@ -1,4 +1,4 @@
-//! `pirn worker`: carries runs of a server that several processes share.
+//! `pirn worker`: executes runs of a server that several processes share.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     log: LogArgs,
 }
 
-/// Carries runs until it is told to stop.
+/// Executes runs until a stop signal arrives.
 pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let Some(place) = args.shared.place()? else {
@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     carried.map(|()| ExitCode::SUCCESS)
 }
 
-/// Until it is told to stop.
+/// Executes runs and handles signals until a stop signal arrives.
 async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize) -> Result<(), Failure> {
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;

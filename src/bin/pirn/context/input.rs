@@ -1,4 +1,4 @@
-//! JSON that a person or a program hands in: read with the place of what is wrong.
+//! JSON input from a person or a program; errors contain their location.
 
 use std::io;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl BadInput {
         Self::new("INVALID_JSON", format!("stdin: {error}"), "")
     }
 
-    /// A refusal of what stands at `place` of the input.
+    /// Creates a refusal of the value at `place` of the input.
     pub(super) fn at(place: &str, error: &ConversationError) -> Self {
         Self::new(error.code(), error.to_string(), format!("{place}{}", error.pointer()))
     }

@@ -1,4 +1,4 @@
-//! `pirn context judge`: the facts of what was summarized, and which of them the summary kept.
+//! `pirn context judge`: extracts facts from summarized messages, and reports which of them the summary retained.
 
 use pirn::formats;
 use pirn_core::conversation::compression::{FactKind, JudgedFact, is_summary, judge};
@@ -30,7 +30,7 @@ struct Given {
     summary: String,
 }
 
-/// The facts of the originals, kept ones and lost ones.
+/// Formats the facts of the originals, retained and lost.
 pub(super) fn judged(args: &Args, text: &str) -> Result<String, BadInput> {
     let value = json_of(text)?;
     let facts = if value.get("summary").is_some() {
@@ -45,8 +45,8 @@ pub(super) fn judged(args: &Args, text: &str) -> Result<String, BadInput> {
     })
 }
 
-/// The visible summaries of a conversation, against the messages that are no longer shown. The places of facts are those in the
-/// whole history.
+/// Judges the visible summaries of a conversation against the messages that they hide. Positions of facts refer to the whole
+/// history.
 fn of_conversation(value: &Value) -> Result<Vec<JudgedFact>, BadInput> {
     let read = formats::read(value, None).map_err(|error| of_format(&error))?;
     let messages = read.messages.into_iter().map(std::sync::Arc::new).collect();
@@ -73,7 +73,7 @@ fn kept(facts: &[&JudgedFact]) -> usize {
     facts.iter().filter(|fact| fact.kept).count()
 }
 
-/// 1 where there is nothing to keep.
+/// Returns the retained share; 1 if there are no facts.
 fn share(kept: usize, total: usize) -> f64 {
     if total == 0 { 1.0 } else { kept as f64 / total as f64 }
 }

@@ -1,4 +1,4 @@
-//! One function for each question that is asked in JSON.
+//! One function for each operation with JSON input and output.
 
 use std::sync::Arc;
 
@@ -134,8 +134,8 @@ enum MarkOperation {
     Append(usize),
 }
 
-/// `visible` runs from the first to behind the last visible message; what a rollback set aside in between is in
-/// `markMap.setAside`.
+/// `visible` is the range from the first visible message to the one after the last. Messages in between that a rollback removed are
+/// in `markMap.setAside`.
 pub(super) fn marks(text: &str) -> Result<Value, BadInput> {
     let input: Marks = parse(text)?;
     let mut length = input.length;

@@ -1,4 +1,4 @@
-//! Which faults are causes, and which follow from them: a misspelt target leaves nodes unreachable and forks unpaired.
+//! Separates causes from consequences among faults: a misspelt target makes nodes unreachable and leaves forks unpaired.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +45,8 @@ impl<'f> Folded<'f> {
     }
 }
 
-/// True if fixing `cause` may fix `fault`: what is missing or misnamed comes before the shape of the graph, and that
-/// before the pairs of its forks.
+/// True if fixing `cause` may fix `fault`. Missing and misspelt names rank before the shape of the graph, and the shape before the
+/// pairs of forks.
 fn is_cause_of(cause: FaultCode, fault: FaultCode) -> bool {
     rank(fault) != INDEPENDENT && rank(cause) < rank(fault)
 }
@@ -69,12 +69,12 @@ fn rank(code: FaultCode) -> u8 {
         | FaultCode::InvalidForkPathIds
         | FaultCode::ForkJoinMismatch
         | FaultCode::DuplicateForkPathId => 0,
-        // Wrong by itself, and the cause of nothing else.
+        // Neither a cause nor a consequence of other faults.
         _ => INDEPENDENT,
     }
 }
 
-/// No cause of others, and none of them a cause of it.
+/// Rank of a fault that is neither a cause nor a consequence of others.
 const INDEPENDENT: u8 = u8::MAX;
 
 fn same_workflow(one: &Fault, other: &Fault) -> bool {

@@ -24,7 +24,7 @@ pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Scr
     render(group, screen, out);
 }
 
-/// The place of a fault, without what is wrong there.
+/// Draws the location of a fault, without its message.
 pub(super) fn draw_place(files: &[SourceFile], fault: &Fault, screen: Screen, out: &mut String) {
     if let Some(snippet) = marked(files, fault) {
         render(Group::with_level(Level::ERROR).element(snippet), screen, out);

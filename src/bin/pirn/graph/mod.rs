@@ -1,4 +1,4 @@
-//! `pirn graph FILE...`: draws what files say, also where it is not valid yet.
+//! `pirn graph FILE...`: draws the graphs of workflow files, including invalid ones.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The part of a command in a store that several processes share, while its own runs are under way.
+//! Participation of a command in a store that several processes share, while the command's runs execute.
 
 use std::thread::{Builder, JoinHandle};
 
@@ -7,14 +7,14 @@ use futures::executor::block_on;
 use futures::future::{Either, select};
 use pirn::Engine;
 
-/// Hears what other processes tell the runs here, and stops those that others carry by now, until it is dropped.
+/// Receives inputs that other processes send to runs here, and stops runs that another process has taken over, until it is dropped.
 pub(crate) struct Listener {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// None where there is no thread to be had: then nobody tells the runs anything.
+    /// Starts the listener; `None` if no thread can be spawned: the runs then receive no inputs from other processes.
     pub(super) fn start(engine: &Engine) -> Option<Self> {
         let engine = engine.clone();
         let (stop, stopped) = oneshot::channel();

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::schema;
 use crate::terminal::{answer, shell_quoted};
 
-/// The files written beside the schema.
+/// The files that are written in addition to the schema.
 const FILES: [(&str, &str); 4] = [
     ("workflow.json", include_str!("files/workflow.json")),
     ("pirn.toml", include_str!("files/pirn.toml")),
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     ))
 }
 
-/// Never over a file that came into being meanwhile.
+/// Creates a file; fails if it exists, even if it was created after the earlier check.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     File::create_new(path)?.write_all(text.as_bytes())
 }

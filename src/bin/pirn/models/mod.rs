@@ -1,4 +1,4 @@
-//! `pirn models check`: which profiles work, and what they can do.
+//! `pirn models check`: checks which profiles work, and their capabilities.
 
 mod probe;
 
@@ -55,7 +55,7 @@ impl Args {
     }
 }
 
-/// Ends with 0 where every profile that was asked answers.
+/// Returns 0 if every checked profile answers.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.command {
         Command::Check(args) => check(args),

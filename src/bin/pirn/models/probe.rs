@@ -1,4 +1,4 @@
-//! One profile, asked for a reply and for a tool call.
+//! Check of one profile: a request for a reply, and a request for a tool call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use pirn_core::model_call::{FailureKind, ModelFailure};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Nobody waits longer for a check, milliseconds.
+/// Time limit of a check, milliseconds.
 const LONGEST_MS: u64 = 60_000;
 
 /// More pieces than a reply to the check has.
 const PIECES: usize = 4_096;
 
-/// The findings about a profile; `None` where it could not be tried.
+/// Findings about a profile; a `None` field could not be determined.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Checked {
@@ -76,7 +76,7 @@ impl Checked {
     }
 }
 
-/// Asks the profile's model twice: once for some words, once for a tool call.
+/// Checks the profile's model with two requests: one for some words, one for a tool call.
 pub(super) fn check(profile: &Profile) -> Checked {
     let mut checked = Checked {
         id: profile.id.clone(),
@@ -104,7 +104,7 @@ pub(super) fn check(profile: &Profile) -> Checked {
             checked.answers = Some(true);
             checked.pieces = pieces;
             let asks_whole = profile.rest.get("stream") == Some(&Value::Bool(false));
-            // One piece says nothing: the reply may have been that short.
+            // A single piece is inconclusive: the reply may be that short.
             checked.streams = if asks_whole {
                 Some(false)
             } else {
@@ -171,7 +171,7 @@ fn has_no_rule(error: &RunError) -> bool {
     details.is_some_and(|details| details.get("noResponseLeft") == Some(&Value::Bool(true)))
 }
 
-/// The profile without what would hide how it is: no second attempt, nobody asked instead.
+/// Returns the profile without fallback and retries, which would hide a failure.
 fn alone(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     profile.rest.remove("fallback");

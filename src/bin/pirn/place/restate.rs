@@ -33,7 +33,7 @@ pub(crate) struct Restate {
 }
 
 impl Restate {
-    /// The same, for a process that answers the server's calls.
+    /// Sets the endpoint of a process that answers the server's calls.
     pub(crate) fn offering(&mut self, arguments: &EndpointArgs) {
         let mut endpoint = Endpoint::at(arguments.listen);
         endpoint.url.clone_from(&arguments.advertise);

@@ -30,7 +30,7 @@ pub(super) fn of_model(error: &RunError) -> Option<&'static str> {
     })
 }
 
-/// One sentence on what to change; none where the message says it.
+/// Returns one sentence on how to fix the error; `None` if the message contains the fix.
 pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
     Some(match code {
         RunErrorCode::NodeTimeout => {

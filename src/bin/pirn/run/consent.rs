@@ -1,4 +1,4 @@
-//! Consent to tool calls: which calls are asked about, and the question on the terminal.
+//! Consent to tool calls: the choice of calls that need it, and the prompt on the terminal.
 
 use clap::ValueEnum;
 use pirn::ToolConsent;
@@ -19,7 +19,7 @@ pub(super) enum Approve {
     None,
 }
 
-/// Has the tools ask. True if questions about calls may come.
+/// Configures which tool calls need consent. Returns true if such questions are possible.
 pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
     match which {
         Approve::None => {
@@ -34,7 +34,7 @@ pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
     }
 }
 
-/// As [`set`], where nobody can be asked: what would be asked about is refused for this reason.
+/// Configures consent as [`set`] does, for a run without a person to ask: calls that need consent are refused for this reason.
 pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static str) {
     if which != Approve::None {
         tools.approve(move |request| {
@@ -52,7 +52,7 @@ pub(super) fn refusal(reason: &str) -> Value {
     json!({"decision": "refuse", "reason": reason})
 }
 
-/// Asks about a call; `of` says where it comes from.
+/// Prompts for consent to a call; `of` describes its origin.
 pub(super) fn asked(call: &ToolConsent, of: &str) -> Value {
     say(&format!("? {} {}", call.name, call.arguments));
     say(&format!("  {of}"));

@@ -1,4 +1,4 @@
-//! Questions that a tool has while it works (an MCP server's elicitation), asked field by field on the terminal.
+//! Questions of a tool during its call (an MCP server's elicitation), prompted field by field on the terminal.
 
 use futures::FutureExt;
 use futures::channel::oneshot;
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use super::asking::{Asking, line_after, say};
 
-/// Has the person at the terminal answer what MCP servers ask. True if such questions may come.
+/// Routes elicitations of MCP servers to the person at the terminal. Returns true if such questions are possible.
 pub(super) fn set(tools: &mut ToolRegistry, asking: &Asking) -> bool {
     let asking = asking.clone();
     tools.on_elicitation(move |elicitation| {
         let (sender, receiver) = oneshot::channel();
         asking.ask(move |gate| {
-            // Its run was stopped while it waited.
+            // The tool's run was stopped while this question was queued.
             if sender.is_canceled() {
                 return;
             }
             let answer = gate.ask(|| answered(&elicitation.tool, &elicitation.question));
-            // As above: then the answer is nobody's.
+            // The run was stopped during the prompt: discard the answer.
             sender.send(answer).unwrap_or(());
         });
         async move { receiver.await.ok().flatten() }.boxed()
@@ -26,8 +26,7 @@ pub(super) fn set(tools: &mut ToolRegistry, asking: &Asking) -> bool {
     tools.list().any(|tool| tool.options.source.starts_with("mcp "))
 }
 
-/// Asks for each property of the answer, again where what was typed is none of its values; an empty line leaves it out. None
-/// declines.
+/// Prompts for each property of the answer, and again after an invalid value; an empty line omits the property. `None` declines.
 fn answered(tool: &str, question: &Question) -> Option<Value> {
     let schema = &question.schema;
     let fields = schema.get("properties").and_then(Value::as_object);
@@ -63,7 +62,7 @@ fn answered(tool: &str, question: &Question) -> Option<Value> {
     Some(Value::Object(answer))
 }
 
-/// `  name (what it is; 1) red, 2) blue; empty declines): `.
+/// Formats `  name (what it is; 1) red, 2) blue; empty declines): `.
 fn prompt(name: &str, field: &Value, is_required: bool) -> String {
     let text = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut about: Vec<String> = text("description").or_else(|| text("title")).into_iter().collect();

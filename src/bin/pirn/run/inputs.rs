@@ -54,7 +54,7 @@ pub(crate) struct Inputs {
     pub(crate) sources: Vec<SourceFile>,
 }
 
-/// Reads, checks and chooses what is to be run.
+/// Reads and checks the files, and chooses the workflow to run.
 ///
 /// # Errors
 /// A file cannot be read, or something in it is wrong.
@@ -144,7 +144,7 @@ fn input_hint(text: &str) -> String {
     )
 }
 
-/// The workflow that is asked for, or the first that no other workflow calls and no trigger starts.
+/// Returns the requested workflow, or the first one that no other workflow calls and no trigger starts.
 fn chosen(wanted: Option<&str>, checked: &Checked) -> Result<String, Failure> {
     let graphs = checked.graphs();
     let ids: Vec<&str> = graphs.iter().map(|graph| &*graph.workflow_id).collect();

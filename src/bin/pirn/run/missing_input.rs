@@ -1,4 +1,4 @@
-//! A run that may have failed because nobody gave it an input.
+//! Detects runs that may have failed because they were started without an input.
 
 use pirn::RunErrorCode;
 use pirn_core::graph::Compiled;
@@ -25,7 +25,7 @@ impl MissingInput {
     }
 }
 
-/// True if a text has the word `input` on its own, not as a field of something.
+/// True if a text contains the word `input`, not as a field of an object.
 fn names_input(text: &str) -> bool {
     let is_of_a_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
     text.match_indices("input").any(|(at, word)| {

@@ -16,7 +16,7 @@ struct State {
 }
 
 impl PromptGate {
-    /// Writes lines, or keeps them until the question is answered.
+    /// Writes lines at once, or buffers them while a prompt is open.
     pub(super) fn write(&self, lines: &[String]) {
         let mut state = self.state();
         if state.is_open {
@@ -26,7 +26,7 @@ impl PromptGate {
         }
     }
 
-    /// Asks a question; what waited behind it is written when it is answered.
+    /// Runs a prompt; lines that were buffered meanwhile are written after it.
     pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> T {
         self.state().is_open = true;
         let answer = question();
@@ -36,7 +36,7 @@ impl PromptGate {
         answer
     }
 
-    /// Nobody answers any more: what waits is written, on a line of its own.
+    /// Closes an open prompt without an answer: buffered lines are written, starting on a new line.
     pub(super) fn clear(&self) {
         let mut state = self.state();
         if state.is_open {
@@ -47,7 +47,7 @@ impl PromptGate {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Ignore poisoning: no critical section leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -56,7 +56,7 @@ impl PromptGate {
 pub(super) fn put(lines: &[String]) {
     let mut out = stderr().lock();
     for line in lines {
-        // Where stderr is gone nobody is there to be told.
+        // Ignore the error: without stderr the lines have no reader.
         let _ = writeln!(out, "{line}");
     }
 }

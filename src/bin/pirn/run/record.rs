@@ -25,7 +25,7 @@ pub(super) fn start(path: &str, events: BlockingEvents) -> io::Result<Record> {
                     Heard::Lagged(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
                 }
                 file.write_all(b"\n")?;
-                // Whoever follows the file, or finds it after the process was killed, has all that happened until then.
+                // Flush when idle, so that the file is complete for a concurrent reader, and after the process is killed.
                 if waiting.is_empty() {
                     file.flush()?;
                 }

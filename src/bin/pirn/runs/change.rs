@@ -76,7 +76,7 @@ fn done(output: Output, said: &str) -> ExitCode {
     }
 }
 
-/// Tells a run something, and says what comes of it.
+/// Sends an input to a run, and prints the run's state after it.
 fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result<ExitCode, Failure> {
     let said = match tell(store, request)? {
         Told::UnderWay => format!("{id} was told"),

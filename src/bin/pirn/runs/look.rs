@@ -116,7 +116,7 @@ fn reported(view: &RunView) -> Value {
         });
         report["interactions"] = open.collect();
     }
-    // A report says how a thread stands; of a run that nobody carries the store knows more.
+    // For an unfinished run without an owner the store's status is more precise than the report's.
     if view.step == view.run.steps && !view.run.status.is_final() {
         report["status"] = about["status"].clone();
     }

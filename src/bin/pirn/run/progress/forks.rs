@@ -1,4 +1,4 @@
-//! The forks of a run, and which of their branches get lines of their own.
+//! The forks of a run, and the choice of branches that are shown on separate lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use super::meter::grouped;
 const MAX_SHOWN_PATHS: usize = 12;
 /// Characters of the list of a fork's paths.
 const NAMES_WIDTH: usize = 60;
-/// Lines of its own branches that one FORK node gets in a run: one in a loop is summed up from then on.
+/// Maximum number of branch lines for one FORK node in a run: beyond it, as in a loop, its forks are summed up.
 const MAX_LINES: usize = 96;
-/// Branches of a summed-up fork whose failure is told.
+/// Branches of a summed-up fork whose failure is shown.
 const MAX_FAILURES: u64 = 3;
 
 /// The end of a branch.
@@ -92,7 +92,7 @@ impl Forks {
         self.of_path.get(&(workflow.to_owned(), path.to_owned())).copied()
     }
 
-    /// A branch ended: whether it gets its line, and what there is to say of a fork that is summed up.
+    /// Records the end of a branch. Returns whether the branch gets its line, and the line of a summed-up fork if one is due.
     pub(super) fn end(&mut self, workflow: &str, path: &str, end: End) -> (bool, Option<String>) {
         let Some(place) = self.place(workflow, path) else {
             return (true, None);

@@ -1,4 +1,4 @@
-//! One line of progress: when, of which thread, what; wrapped at words, with colours.
+//! One line of progress: time, thread and text; wrapped at words, with colours.
 
 use std::borrow::Cow;
 
@@ -21,23 +21,23 @@ pub(super) enum Tone {
     Bad,
     /// A fork, a join, a compression, a trigger.
     Turn,
-    /// A model's words, or a note on what was left out.
+    /// A model's words, or a note on omitted text.
     Quiet,
 }
 
 /// News of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Milliseconds since the run's first event; none: it goes on from the line before.
+    /// Milliseconds since the run's first event; `None` for a continuation of the previous line.
     pub(super) at: Option<u64>,
-    /// Nesting depth: branches and sub-workflows stand below what started them.
+    /// Nesting depth: branches and sub-workflows are indented below the thread that started them.
     pub(super) depth: usize,
     pub(super) tone: Tone,
     pub(super) text: String,
 }
 
 impl Line {
-    /// As lines of a terminal of so many columns; of no width: one line, whatever its length.
+    /// Wraps the line to a terminal of this width; without a width, one line of any length.
     pub(super) fn render(&self, columns: Option<usize>) -> Vec<String> {
         let time = self.at.map_or_else(String::new, seconds);
         let head = format!("{time:>width$}  {}", "  ".repeat(self.depth), width = TIME - 2);

@@ -34,7 +34,7 @@ impl Live {
         for line in lines {
             self.bar.println(line);
         }
-        // What is wider than the terminal would wrap and not be cleared; the spinner and its space stand before it.
+        // A line wider than the terminal would wrap, and would not be cleared. Three columns are reserved for the spinner.
         let most = MAX_THREADS.min(usize::from(rows) / 3).max(1);
         let now = view.now(most).into_iter().enumerate().map(|(place, line)| {
             let indent = if place == 0 { "" } else { "  " };

@@ -1,5 +1,5 @@
-//! Progress on stderr: a line for what a person wants to know, with when it was and in which thread. On a terminal, what runs
-//! now is shown below the lines.
+//! Progress on stderr: one line for each event worth showing, with its time and its thread. On a terminal, the running nodes are
+//! shown below the lines.
 
 mod forks;
 mod line;
@@ -67,13 +67,13 @@ pub(super) enum Replies {
 /// The style of the progress display.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
-    /// The running nodes stand below the lines.
+    /// True if the running nodes are redrawn below the lines.
     moves: bool,
     /// Replies are shown.
     replies: bool,
     /// Every node, and replies in full.
     verbose: bool,
-    /// Columns to wrap at; none where nobody reads it on a screen.
+    /// Columns to wrap at; `None` if stderr is no terminal.
     columns: Option<usize>,
 }
 
@@ -150,7 +150,7 @@ impl Shown {
             }
             None => Compressions::default(),
         };
-        // Of a run that is kept and goes on elsewhere there is nothing to sum up.
+        // A durable run that continues elsewhere has no summary.
         if !report.threads.is_empty() {
             let line = summary::line(report, compressions, was_interrupted);
             prompt_gate::put(&line.render(self.columns));

@@ -1,4 +1,4 @@
-//! The lines in the workflow files at which something failed that its run goes on without.
+//! Locations in the workflow files of failed triggers and triggered subgraphs, which do not end the run.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Places {
         }
     }
 
-    /// The lines of the terminal that show where a trigger, or what it started, failed.
+    /// Returns the terminal lines that show the location at which a trigger, or the subgraph that it started, failed.
     pub(super) fn of(&mut self, event: &Event) -> Vec<String> {
         let is_trigger = match event.raised.event_type {
             EventType::TriggerFailed => true,

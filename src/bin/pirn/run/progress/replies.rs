@@ -6,7 +6,7 @@ use super::meter::grouped;
 
 /// Lines of a branch's reply that are shown.
 const FOLDED: usize = 4;
-/// Bytes of a reply that are kept until it is shown.
+/// Maximum bytes of a reply that are buffered until it is shown.
 const MAX_KEPT: usize = 256 * 1024;
 
 /// The display of a thread's replies.
@@ -62,7 +62,7 @@ impl Reply {
         Vec::new()
     }
 
-    /// The reply begins anew: what has come so far is void.
+    /// Discards the reply so far, because the model restarts it.
     pub(super) fn restart(&mut self) -> Vec<String> {
         let begun = self.lines.take();
         let is_live = self.manner == Manner::Live;

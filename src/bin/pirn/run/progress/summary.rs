@@ -1,4 +1,4 @@
-//! The last line: how the run ended, and what it took; the parts add up.
+//! The last line: how the run ended, its duration, threads, tokens, cost, budget and compressions.
 
 use pirn::{BudgetFigure, BudgetReport, RunReport, ThreadStatus};
 use pirn_core::conversation::{Cost, Spent};
@@ -70,7 +70,7 @@ fn money(cost: Cost) -> String {
     format!("{} {}", digits(cost.amount()), cost.currency)
 }
 
-/// Two digits at least, and two that are not 0 where it is less than one.
+/// Formats an amount with at least two decimals; below 1, with two significant digits.
 fn digits(amount: f64) -> String {
     let digits = if amount > 0.0 && amount < 1.0 {
         (1 - amount.log10().floor() as i32).clamp(2, 12) as usize
@@ -80,8 +80,8 @@ fn digits(amount: f64) -> String {
     format!("{amount:.digits$}")
 }
 
-/// `budget 1,240 of 2,000 tokens, 0.012 of 0.05 USD, 3 of 10 model calls`: the figures that it limits. The currency is that of
-/// what was spent.
+/// Formats `budget 1,240 of 2,000 tokens, 0.012 of 0.05 USD, 3 of 10 model calls`: the figures that the budget limits. The currency
+/// is that of the cost so far.
 fn budgeted(budget: &BudgetReport, spent: Option<Cost>) -> Option<String> {
     let count = |figure: &Option<BudgetFigure>, words: &str| {
         let figure = figure.as_ref()?;
