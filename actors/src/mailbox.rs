@@ -2,10 +2,10 @@
 //!
 //! 1. The actors of a run (its supervisor, threads and conversations) live on one arbiter and share the queue of one
 //!    [`RunMachine`]. Messages are delivered in FIFO order.
-//! 2. External messages enter through the run's one address ([`SupervisorMsg`]). Results of the run's own timers and work enter
-//!    through [`LocalInbox::deliver`]. Both append to the queue and then serve it.
 //! 2. External messages enter through the run's one address ([`SupervisorMsg`]); the run's own timers enter through
 //!    [`LocalInbox::deliver`]. Both append to the queue and then serve it.
+//! 3. One message is handled at a time, inside a catch. A panic ends only the actor that panicked; the supervisor receives the
+//!    results that the actor had collected. A panic of the supervisor ends the run.
 //! 4. The external inputs of a durable run are journaled. Effects that follow from an input are held back until its journal
 //!    record is durable. In other runs effects are executed at once.
 //! 5. After [`AT_ONCE`] messages the run yields to the other tasks of the arbiter. Messages that arrived in between are handled

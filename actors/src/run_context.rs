@@ -345,8 +345,8 @@ impl RunContext {
         }
     }
 
-    /// True if the run must not have a turn now: the backlog of the bus is long, or a trigger's text is being evaluated. The turn
-    /// is then scheduled for later; `run` returns none if it is scheduled already.
+    /// True if the run must not have a turn now: the backlog of the bus is long, or too many of the run's events wait for the
+    /// evaluation of a trigger's text. The turn is then scheduled for later; `run` returns none if it is scheduled already.
     pub(crate) fn has_turn_later(&self, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
         if self.backlog.holds_turns() {
             if let Some(run) = run() {
@@ -357,8 +357,8 @@ impl RunContext {
         self.interest.holds_turn(&self.run_id, run)
     }
 
-    /// True if the run must not start now: the backlog of the bus is long, or an earlier run with this id has not ended.
-    /// [`SupervisorMsg::Begin`] starts it later.
+    /// True if the run must not start now: the backlog of the bus is long, or the bus has not handled the end of an earlier run
+    /// with this id. [`SupervisorMsg::Begin`] starts it later.
     pub(crate) fn begins_later(&self) -> bool {
         if self.interest.holds_start(&self.run_id, &self.supervisor) {
             return true;
