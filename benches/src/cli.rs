@@ -1,23 +1,23 @@
-//! The arguments of the benchmark programs.
+//! Arguments of the benchmark programs.
 //!
-//! - no words: all workloads on Pirn, raw tokio and the program's other sides, and prints the table
-//! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler; 0 rounds only prepares
-//! - `count WORKLOAD SIZE ROUNDS`: the same on one thread under a virtual clock, for counting instructions
-//! - `local WORKLOAD SIZE ROUNDS`: the same on the thread that measures
-//! - `row WORKLOAD SIZE`: the table's rows of one workload
-//! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
-//! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
-//! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
+//! - no arguments: all workloads on Pirn, raw tokio and the other sides of the program; prints the table
+//! - `once WORKLOAD SIZE ROUNDS`: a workload on Pirn only, for a profiler; 0 rounds only prepares
+//! - `count WORKLOAD SIZE ROUNDS`: like `once`, on one thread under a virtual clock, for counting instructions
+//! - `local WORKLOAD SIZE ROUNDS`: like `once`, on the measuring thread
+//! - `row WORKLOAD SIZE`: the table rows of one workload
+//! - `memory threads|runs COUNT`: size of a waiting thread or run in bytes
+//! - `command PIRN FOLDER`: the binary PIRN as a process: cold start, and validation of a large file
+//! - `peer`: the workloads of the peers in other languages on Pirn, as JSON lines in the peers' format
 //! - `others FILE`: a table of such lines
 //!
-//! `memory` and `command` print rows of a Markdown table: what, measured, at most.
+//! `memory` and `command` print rows of a Markdown table: name, measured value, limit.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn::Bench};
 use crate::{Side, Workload, command, memory, others, report};
 
-/// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
+/// Executes the command line. `beside` are sides other than Pirn and raw tokio.
 ///
 /// # Errors
 /// Fails if the arguments are invalid, or something cannot be measured or written.
@@ -123,15 +123,15 @@ fn named(name: &str, size: usize) -> std::io::Result<Workload> {
     })
 }
 
-/// A size, or a number of rounds.
+/// Parses a size or a number of rounds.
 ///
 /// # Errors
-/// Fails if it is no whole number.
+/// Fails if the text is not a whole number.
 pub fn number(text: &str) -> std::io::Result<usize> {
     text.parse().map_err(|_| usage("sizes and rounds are whole numbers"))
 }
 
-/// What a program says of arguments that it does not understand.
+/// Creates the error for invalid arguments.
 pub fn usage(what: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, what)
 }

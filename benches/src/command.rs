@@ -1,4 +1,4 @@
-//! The `pirn` command from outside: how long it takes to start, and to read a large file.
+//! The `pirn` command as a process: time to start, and to read a large file.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ use crate::compare::Times;
 use crate::sides::workflows;
 
 const ROUNDS: usize = 31;
-/// Nodes of the file that is validated.
+/// Number of nodes in the file that is validated.
 pub const NODES: usize = 10_000;
 
-/// Starts the binary `pirn` over and over; its files are written to `folder`. With each what it may take in milliseconds.
+/// Measures the binary `pirn` on files that it writes to `folder`. Returns the times, each with its limit in milliseconds.
 ///
 /// # Errors
 /// Fails if a file cannot be written, or the binary cannot be started or fails.
@@ -48,7 +48,7 @@ pub fn measure(pirn: &Path, folder: &Path) -> std::io::Result<Vec<(Times, f64)>>
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
 fn often(name: &str, pirn: &Path, words: &[&str]) -> std::io::Result<Times> {
     let mut us = Vec::new();
-    // The first one fills the file cache.
+    // The first round fills the file cache.
     for round in 0..=ROUNDS {
         let start = Instant::now();
         let status = Command::new(pirn)

@@ -1,29 +1,29 @@
-//! Measures the sides in turns, round by round, so that what disturbs the machine disturbs them all.
+//! Alternating measurement of the sides, round by round, so that disturbances of the machine affect all of them.
 
 use crate::{Side, Workload};
 
-/// The times of one side.
+/// Times of one side.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// The side's name.
+    /// Name of the side.
     pub side: String,
-    /// In microseconds, sorted.
+    /// Microseconds, sorted.
     pub us: Vec<f64>,
 }
 
-/// One line of the table.
+/// Row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The workload.
+    /// Measured workload.
     pub workload: Workload,
-    /// The part of it that was measured; empty: all of it.
+    /// Measured part of the workload; empty for all of it.
     pub part: &'static str,
-    /// The times of the sides, raw tokio first and Pirn second.
+    /// Times of the sides: raw tokio first, Pirn second.
     pub times: Vec<Times>,
 }
 
 impl Row {
-    /// The name of the row, for people.
+    /// Returns the label of the row.
     pub fn label(&self) -> String {
         match self.part {
             "" => self.workload.label(),
@@ -33,26 +33,26 @@ impl Row {
 }
 
 impl Times {
-    /// The fastest round.
+    /// Returns the time of the fastest round.
     pub fn min(&self) -> f64 {
         self.us.first().copied().unwrap_or(f64::NAN)
     }
 
-    /// The middle round.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.us.get(self.us.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
-    /// The slowest round.
+    /// Returns the time of the slowest round.
     pub fn max(&self) -> f64 {
         self.us.last().copied().unwrap_or(f64::NAN)
     }
 }
 
-/// Does all of a workload's rounds on every side.
+/// Measures all rounds of a workload on every side.
 pub async fn measure(workload: Workload, sides: &[&Side]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    // The first round of each warms up.
+    // The first round of each is a warm-up.
     for round in 0..=workload.rounds() {
         for side in sides {
             let Some(sample) = (side.run)(workload).await else {

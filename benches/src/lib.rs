@@ -1,5 +1,5 @@
-//! The peers' workloads on Pirn, each beside raw tokio, and beside graph-flow where that is built (`benches/run`).
-//! Only ratios of one run on one machine mean anything.
+//! Workloads of the peers on Pirn, compared with raw tokio, and with graph-flow if that is built (`benches/run`).
+//! Only ratios of one execution on one machine are meaningful.
 
 pub mod cli;
 pub mod command;
@@ -18,21 +18,21 @@ use std::pin::Pin;
 
 pub use workload::Workload;
 
-/// The times of one round of a workload, by what was measured, in microseconds; none where a side has no such thing.
+/// Times of one round of a workload in microseconds, by part; none if the side does not support the workload.
 pub type Sample = Option<Vec<(&'static str, f64)>>;
 
-/// A round under way.
+/// Future of a round.
 pub type Round = Pin<Box<dyn Future<Output = Sample> + Send>>;
 
-/// Something that can do the workloads.
+/// Implementation of the workloads.
 pub struct Side {
-    /// Its name and version.
+    /// Name and version.
     pub name: String,
-    /// Does one round. What it needs is made before the clock starts.
+    /// Executes one round. Preparation is not included in the time.
     pub run: Box<dyn Fn(Workload) -> Round + Send + Sync>,
 }
 
-/// The time that `work` takes, in microseconds, and its output.
+/// Measures a future. Returns microseconds and its output.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
 pub async fn timed<T>(work: impl Future<Output = T>) -> (f64, T) {
     let start = std::time::Instant::now();
@@ -40,7 +40,7 @@ pub async fn timed<T>(work: impl Future<Output = T>) -> (f64, T) {
     (start.elapsed().as_secs_f64() * 1e6, value)
 }
 
-/// The time a round took.
+/// Returns a sample without parts.
 pub fn took(us: f64) -> Sample {
     Some(vec![("", us)])
 }

@@ -1,28 +1,28 @@
-//! The most that Pirn may take, and whether it takes less.
+//! Limits of Pirn's times, and checks of them.
 
 use crate::compare::{Row, Times};
 use crate::sides;
 use crate::workload::Workload;
 
-/// The most that one side may take.
+/// Maximum time of a side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// As much as graph-flow, by the fastest round.
+    /// Time of graph-flow, by the fastest round.
     GraphFlow,
-    /// So many times what raw tokio takes, by the fastest round.
+    /// Multiple of the time of raw tokio, by the fastest round.
     TimesRaw(f64),
-    /// So many times what Pirn takes without a subscriber, by the fastest round.
+    /// Multiple of Pirn's time without a subscriber, by the fastest round.
     TimesUnheard(f64),
-    /// So many microseconds in the middle round.
+    /// Microseconds, by the median.
     Us(f64),
 }
 
 impl Limit {
-    /// The limits of a side for a workload, or for the `part` of it that was measured.
+    /// Returns the limits of a side for a workload, or for a `part` of it.
     pub fn of(workload: Workload, part: &str, side: &str) -> &'static [Self] {
         match (side, workload) {
             (sides::HEARD, Workload::Chain(_) | Workload::Fork(_)) => &[Self::TimesUnheard(3.0)],
-            // The way to an arbiter and back costs two wakes, however small the fork is.
+            // No limit: the way to an arbiter and back costs two wakes, which dominate a small fork.
             (sides::PIRN, Workload::Fork(8)) => &[],
             (sides::LOCAL, Workload::Fork(8)) => &[Self::GraphFlow],
             (sides::PIRN | sides::LOCAL, _) => match workload {
@@ -41,7 +41,7 @@ impl Limit {
         }
     }
 
-    /// True if `times` keeps it; none where the side to compare with was not measured.
+    /// Returns whether `times` is within the limit; none if the reference side was not measured.
     pub fn is_kept(self, row: &Row, times: &Times) -> Option<bool> {
         let side = |name: &str| row.times.iter().find(|times| times.side.starts_with(name));
         let most = match self {

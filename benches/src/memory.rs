@@ -1,4 +1,4 @@
-//! Memory of a thread and a run while they wait. One measurement a process: memory that was given back is used again.
+//! Memory of a waiting thread and a waiting run. One measurement for each process, because freed memory is reused.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::sides::workflows;
 
-/// Resident bytes a thread of one run whose `threads` branches all wait.
+/// Measures the resident bytes of one of `threads` waiting branches of a run.
 ///
 /// # Errors
-/// Fails if the system does not say how much memory the process has.
+/// Fails if the system does not report the memory of the process.
 pub async fn a_thread(threads: usize) -> std::io::Result<f64> {
     let workflow = workflows::fork_of_idle(threads).to_string();
     waiting(&workflow, "idle-fork", 1)
@@ -18,10 +18,10 @@ pub async fn a_thread(threads: usize) -> std::io::Result<f64> {
         .map(|bytes| bytes / threads as f64)
 }
 
-/// Resident bytes a run of `runs` that all wait.
+/// Measures the resident bytes of one of `runs` waiting runs.
 ///
 /// # Errors
-/// As [`a_thread`].
+/// Those of [`a_thread`].
 pub async fn a_run(runs: usize) -> std::io::Result<f64> {
     let workflow = workflows::idle().to_string();
     waiting(&workflow, "idle", runs).await.map(|bytes| bytes / runs as f64)
@@ -37,7 +37,7 @@ async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> 
         let started = engine.start(id, json!(0));
         started.map_err(|error| std::io::Error::other(error.to_string()))
     };
-    // What is made once is no part of it.
+    // Warm-up: excludes what is allocated once.
     start("waits")?.outcome().await;
     let before = at_rest().await?;
     let handles = (0..runs).map(|_| start(id)).collect::<std::io::Result<Vec<_>>>()?;
@@ -46,10 +46,10 @@ async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> 
     Ok(bytes)
 }
 
-/// Resident bytes once they have ceased to change.
+/// Waits until the resident memory is stable. Returns it in bytes.
 ///
 /// # Errors
-/// As [`a_thread`].
+/// Those of [`a_thread`].
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 pub async fn at_rest() -> std::io::Result<f64> {
     let (mut last, mut same) = (resident()?, 0);

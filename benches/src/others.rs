@@ -1,7 +1,7 @@
-//! Beside the peers that are not Rust: each prints JSON lines, Pirn prints its own among them, and a table is made of all.
+//! Comparison with peers that are not written in Rust: each prints JSON lines, Pirn adds its lines, and a table is made of all.
 //!
-//! A line has `peer`, `w` (the workload and how it was written), its size (`k`, `n` or `n_slow`), and milliseconds:
-//! `run_ms_med`, or `sync_ms_med` and `async_ms_med`, of which the smaller counts, or `decision_ms`.
+//! A line has `peer`, `w` (the workload and its variant), a size (`k`, `n` or `n_slow`), and milliseconds:
+//! `run_ms_med`, or the smaller one of `sync_ms_med` and `async_ms_med`, or `decision_ms`.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::compare::{self, Times};
 use crate::sides::{Spin, pirn};
 use crate::{Side, Workload};
 
-/// The workloads of the peers' programs.
+/// Workloads of the peers' programs.
 const WORKLOADS: [Workload; 6] = [
     Workload::Chain(1_000),
     Workload::Fork(8),
@@ -21,7 +21,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload::Talk(100),
 ];
 
-/// Measures Pirn on what the others do, once all of its rounds.
+/// Measures Pirn on the peers' workloads, all rounds once.
 pub async fn own_lines() -> Vec<Value> {
     let mut lines = Vec::new();
     for workload in WORKLOADS {
@@ -34,7 +34,7 @@ pub async fn own_lines() -> Vec<Value> {
                     Some(json!({"peer": "pirn", "w": "W2_fork_all", "n": n, "run_ms_med": median}))
                 }
                 (Workload::Any(n), "decided") => Some(
-                    // The workload's own check: none runs on.
+                    // The workload asserts that all losers were stopped.
                     json!({"peer": "pirn", "w": "W3_any", "n_slow": n, "decision_ms": median, "slow_ran_to_end": 0}),
                 ),
                 (Workload::Talk(n), _) => {
@@ -55,7 +55,7 @@ pub async fn own_lines() -> Vec<Value> {
     lines
 }
 
-/// The times of one side for a workload, over all rounds.
+/// Fastest times of one side on a workload.
 struct Measured {
     workload: Workload,
     side: String,
@@ -63,10 +63,10 @@ struct Measured {
     ran_on: Option<u64>,
 }
 
-/// The table of what `lines` say, one JSON object each: workload by workload, Pirn first.
+/// Returns the table of JSON lines: workload by workload, Pirn first.
 ///
 /// # Errors
-/// A line that is none of the peers', with its number.
+/// Message with the number of the first line that is malformed.
 pub fn table(lines: &str) -> Result<String, String> {
     let mut measured: Vec<Measured> = Vec::new();
     for (number, line) in lines.lines().enumerate() {
@@ -90,7 +90,7 @@ pub fn table(lines: &str) -> Result<String, String> {
         for side in std::iter::once(pirn).chain(others) {
             let ratio = side.least_ms / pirn.least_ms;
             let ran_on = side.ran_on.map(|losers| losers.to_string()).unwrap_or_default();
-            // Writing to a text never fails.
+            // Writing to a `String` cannot fail.
             let _: std::fmt::Result = writeln!(
                 text,
                 "| {} | {} | {:.3} | {ratio:.1} | {ran_on} |",

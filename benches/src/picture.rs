@@ -1,4 +1,4 @@
-//! The results as a picture: for each workload one bar a side, as multiples of raw tokio on a logarithmic scale.
+//! Bar chart of the results: for each workload one bar for each side, as multiples of raw tokio on a logarithmic scale.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const WIDTH: f64 = 420.0;
 const BAR: f64 = 13.0;
 const COLOURS: [&str; 5] = ["#9aa0a6", "#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e"];
 
-/// An SVG of the ratios by the fastest round.
+/// Returns an SVG of the ratios by the fastest round.
 pub fn svg(rows: &[Row]) -> String {
     let mut sides: Vec<&str> = Vec::new();
     for times in rows.iter().flat_map(|row| &row.times) {
@@ -87,13 +87,13 @@ pub fn svg(rows: &[Row]) -> String {
     )
 }
 
-/// Pixels of a bar; raw tokio itself is the line at 1.
+/// Returns the length of a bar in pixels. Raw tokio is the line at 1.
 fn length_of(ratio: f64, widest: f64) -> f64 {
     let shortest = 0.2_f64;
     (ratio.max(shortest).log10() - shortest.log10()) / (widest - shortest.log10()) * WIDTH
 }
 
-/// The most that Pirn may take, where that is said in multiples of raw tokio.
+/// Returns the limit of Pirn, if it is a multiple of raw tokio.
 fn times_raw(row: &Row) -> Option<f64> {
     Limit::of(row.workload, row.part, crate::sides::LOCAL)
         .iter()
@@ -108,6 +108,6 @@ fn ratio(row: &Row, times: &Times) -> f64 {
 }
 
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a text never fails.
+    // Writing to a `String` cannot fail.
     let _: std::fmt::Result = writeln!(text, "{line}");
 }

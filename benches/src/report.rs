@@ -1,11 +1,11 @@
-//! A whole run: workload by workload on every side, the table to stdout, the picture to the file that `PIRN_BENCH_PICTURE` names.
+//! Complete benchmark: all workloads on every side, the table on stdout, the chart in the file named by `PIRN_BENCH_PICTURE`.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn, raw};
 use crate::{Side, Workload, compare, picture, table};
 
-/// Measures Pirn and raw tokio, and `others`, on `workloads`.
+/// Measures Pirn, raw tokio and `others` on `workloads`.
 ///
 /// # Errors
 /// Fails if the results cannot be written.
@@ -15,7 +15,7 @@ pub async fn run(workloads: Vec<Workload>, others: Vec<Side>) -> std::io::Result
     let mut rows = Vec::new();
     let others = &others;
     for workload in workloads {
-        // An engine of its own for each: 100,000 triggers are no part of a chain.
+        // A separate engine for each workload, so that 100,000 triggers do not slow a chain down.
         let sides = [raw::side(workload, spin), pirn::side(&[workload], spin, false)];
         let heard = matches!(workload, Workload::Chain(_) | Workload::Fork(_));
         let heard = heard.then(|| pirn::side(&[workload], spin, true));

@@ -1,11 +1,11 @@
-//! The results for people: a Markdown table.
+//! Results as a Markdown table.
 
 use std::fmt::Write as _;
 
 use crate::compare::{Row, Times};
 use crate::limit::Limit;
 
-/// min / median / max of every side, and their ratios to the first side by the fastest and by the middle round.
+/// Formats min, median and max of every side, and their ratios to the first side by the fastest and by the median round.
 pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::from(
         "| workload | side | min us | median us | max us | x raw, by min | x raw, by median | at most |\n|---|---|---:|---:|---:|---:|---:|---|\n",
@@ -14,7 +14,7 @@ pub fn markdown(rows: &[Row]) -> String {
         let Some(raw) = row.times.first() else { continue };
         for times in &row.times {
             let limit = limits(row, times);
-            // Writing to a text never fails.
+            // Writing to a `String` cannot fail.
             let _: std::fmt::Result = writeln!(
                 text,
                 "| {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {:.2} | {limit} |",

@@ -1,37 +1,37 @@
-//! The workloads and their sizes.
+//! Workloads and their sizes.
 
-/// A workload and its size.
+/// Workload with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Workload {
-    /// W1: so many trivial nodes in a row.
+    /// W1: chain of trivial nodes.
     Chain(usize),
-    /// W2: so many branches that do next to nothing, joined when all have ended.
+    /// W2: fork into trivial branches, joined when all have ended.
     Fork(usize),
-    /// W2 as a MAP: a list of so many items, each the same little work.
+    /// W2 as a MAP: list of items with trivial work.
     Map(usize),
-    /// W3: one branch that an event ends, and so many that sleep and are stopped for it.
+    /// W3: one branch that an event ends, and sleeping branches that the join stops.
     Any(usize),
-    /// W4: a conversation of 10,000 messages forked to so many branches, each appends one.
+    /// W4: conversation of 10,000 messages, forked to branches that append one message each.
     Talk(usize),
-    /// W4 the other way round: so many messages forked to ten branches.
+    /// W4 by the number of messages, forked to ten branches.
     History(usize),
-    /// W6: 20,000 events into so many triggers, of which each event concerns one.
+    /// W6: 20,000 events with a number of triggers, one of which matches each event.
     Events(usize),
-    /// W8: so many branches of 20 ms of computing.
+    /// W8: branches with 20 ms of computation each.
     Cpu(usize),
-    /// W10: so many runs at once, each ten waits of a millisecond.
+    /// W10: concurrent runs, each with ten waits of a millisecond.
     Runs(usize),
 }
 
-/// Messages of W4's conversation.
+/// Number of messages in W4's conversation.
 pub const MESSAGES: usize = 10_000;
-/// Events of W6.
+/// Number of events in W6.
 pub const EVENTS: usize = 20_000;
-/// Waits of a W10 run.
+/// Number of waits in a run of W10.
 pub const WAITS: usize = 10;
 
 impl Workload {
-    /// Everything, in the order of the table.
+    /// All workloads, in the order of the table.
     pub const ALL: [Self; 15] = [
         Self::Chain(1_000),
         Self::Fork(8),
@@ -50,7 +50,7 @@ impl Workload {
         Self::History(100_000),
     ];
 
-    /// Its name, for people.
+    /// Returns the label.
     pub fn label(self) -> String {
         match self {
             Self::Chain(nodes) => format!("W1 chain of {nodes} nodes"),
@@ -65,7 +65,7 @@ impl Workload {
         }
     }
 
-    /// Number of rounds it is measured for.
+    /// Returns the number of measured rounds.
     pub fn rounds(self) -> usize {
         match self {
             Self::Chain(_) | Self::Fork(8..=1_000) => 101,

@@ -1,5 +1,5 @@
-//! Ten times the work costs at most twelve times, and a waiting thread and a waiting run stay small: counted in allocations and bytes,
-//! which a busy machine does not change. One test: the counts are the whole process's.
+//! Ten times the work costs at most twelve times, and a waiting thread and a waiting run stay small. Counts allocations and bytes,
+//! which do not depend on the load of the machine. One test, because the counters are global to the process.
 
 use std::alloc::System;
 
@@ -12,7 +12,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Allocations and bytes of one round, once everything has been done before.
+/// Returns the allocations and bytes of a round, after a warm-up round.
 async fn cost(workload: Workload) -> (f64, f64) {
     let bench = Bench::new(&[workload], Spin::none());
     bench.round(workload).await;

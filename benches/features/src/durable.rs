@@ -1,4 +1,4 @@
-//! Durable runs beside raw SQLite that commits in groups, and beside a bare `fdatasync`, in turns and on the same disk.
+//! Durable runs compared with raw SQLite with group commit and with a bare `fdatasync`, alternating, on one disk.
 
 use std::io::{Error, Result, Write as _};
 use std::path::Path;
@@ -20,27 +20,27 @@ use pirn_benches::timed;
 
 const ROUNDS: usize = 7;
 
-/// Steps of all runs together, about.
+/// Approximate number of steps of all runs together.
 const STEPS: usize = 4_000;
 
-/// Bytes of a step's answer, and of what Pirn writes beside it.
+/// Size of a step's answer, and of the data that Pirn writes with it, in bytes.
 pub(crate) const ANSWER: usize = 100;
 const RECORD: usize = 190;
 
-/// Steps of the run that is rebuilt.
+/// Number of steps of the run that is rebuilt.
 const LONG: usize = 10_000;
 
-/// Runs of the store that is opened, and those of them that are live.
+/// Number of runs in the store that is opened, and of live runs among them.
 const RUNS: usize = 100_000;
 const LIVE: usize = 1_000;
 
-/// A row: what, what was measured, at most.
+/// Table row: name, measured value, limit.
 pub(crate) type Line = (String, String, String);
 
-/// The parts of what is measured, each by itself where it is named.
+/// Names of the measurements.
 pub(crate) const PARTS: [&str; 5] = ["steps", "alone", "syncs", "rebuilt", "ready"];
 
-/// One of [`PARTS`], in `folder`, on whose disk it is measured; `tell` hears each row as soon as it is there.
+/// Runs one of [`PARTS`] in `folder`, on its disk. Passes each row to `tell` as soon as it is measured.
 pub(crate) async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     match part {
         "steps" => {
@@ -65,14 +65,14 @@ pub(crate) async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line
     }
 }
 
-/// Steps a second of so many runs at once, each step a call whose outcome is durable before the next begins.
+/// Measures the steps per second of concurrent runs. Each step is a call whose outcome is durable before the next step.
 async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
     let steps = (STEPS / runs).max(20);
     let engine = engine(open(folder, &format!("steps-{runs}.db"))?, steps)?;
     let kept_nowhere = row(Engine::builder(), steps, &call())?;
     let raw = Raw::open(&folder.join(format!("raw-{runs}.db")))?;
     let (mut own, mut beside, mut in_memory) = (Vec::new(), Vec::new(), Vec::new());
-    // The first round of each warms up.
+    // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
         let (us, raw_us) = (play(&engine, runs).await?, raw.play(runs, steps).await?);
         let memory_us = play(&kept_nowhere, runs).await?;
@@ -100,7 +100,7 @@ async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
     ))
 }
 
-/// The time of a step of one run alone, beside that of a write and its sync.
+/// Measures a step of a single run, compared with a write and its sync.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
 async fn lone_step(folder: &Path) -> Result<Line> {
     const STEPS: usize = 300;
@@ -111,7 +111,7 @@ async fn lone_step(folder: &Path) -> Result<Line> {
         let us = play(&engine, 1).await? / STEPS as f64;
         let start = std::time::Instant::now();
         for _ in 0..STEPS {
-            // As a commit: two pages of the log.
+            // Size of a commit: two pages of the log.
             file.write_all(&[7; 2 * 4_120])?;
             file.sync_data()?;
         }
@@ -136,7 +136,7 @@ async fn lone_step(folder: &Path) -> Result<Line> {
     ))
 }
 
-/// Syncs a step, on a disk in memory whose syncs take a millisecond.
+/// Measures the syncs per step, on a disk in memory with syncs of one millisecond.
 async fn syncs(runs: usize, calls: bool) -> Result<Line> {
     const STEPS: usize = 20;
     let of = async |steps: usize| -> Result<usize> {
@@ -159,7 +159,7 @@ async fn syncs(runs: usize, calls: bool) -> Result<Line> {
         close(engine).await;
         Ok(took)
     };
-    // What a run's start and end cost is no part of it.
+    // Subtracts the cost of the start and the end of a run.
     let (none, all) = (of(0).await?, of(STEPS).await?);
     let each = all.saturating_sub(none) as f64 / (runs * STEPS) as f64;
     let (what, most) = match (runs, calls) {
@@ -174,7 +174,7 @@ async fn syncs(runs: usize, calls: bool) -> Result<Line> {
     ))
 }
 
-/// Every sync of a disk in memory takes about a millisecond, while this is there.
+/// While this value exists, every sync of a disk in memory takes about a millisecond.
 struct SlowSyncs {
     over: Sender<()>,
     thread: Option<JoinHandle<()>>,
@@ -206,14 +206,14 @@ impl Drop for SlowSyncs {
     fn drop(&mut self) {
         self.over.send(()).unwrap_or(());
         if let Some(thread) = self.thread.take() {
-            // Where it broke off, the syncs go on all the same.
+            // After a panic of the thread the syncs must still be released.
             let _ended = thread.join();
         }
         self.disk.let_syncs_go();
     }
 }
 
-/// The time until a run of many steps that waits is there again in a new process.
+/// Measures the time until a waiting run of many steps is rebuilt in a new process.
 async fn rebuilt(folder: &Path) -> Result<Line> {
     let mut workflow = line("main", LONG, &call());
     let at = LONG + 1;
@@ -258,7 +258,7 @@ async fn rebuilt(folder: &Path) -> Result<Line> {
     ))
 }
 
-/// The time until a store of many runs is open and its live ones are under way again.
+/// Measures the time until a store of many runs is open and its live runs are resumed.
 async fn opened(folder: &Path) -> Result<Line> {
     let workflows = json!({"workflows": [asks(), line("short", 0, &call())]});
     let engine = built(Engine::builder().store(open(folder, "many.db")?), &workflows)?;
@@ -297,7 +297,7 @@ async fn opened(folder: &Path) -> Result<Line> {
     ))
 }
 
-/// Raw SQLite as durable as Pirn's: one thread writes whatever has come in one transaction, and answers when it is synced.
+/// Raw SQLite with equal durability: one thread writes all waiting rows in one transaction, and answers after the sync.
 struct Raw {
     commands: Sender<(Vec<u8>, oneshot::Sender<()>)>,
 }
@@ -310,13 +310,13 @@ impl Raw {
         sql.execute_batch(set).map_err(Error::other)?;
         let (commands, waiting) = channel();
         std::thread::spawn(move || {
-            // Whoever waits is told by the dropped answer.
+            // After an error the answers are dropped, which ends the waiting tasks.
             let _failed = write(&sql, &waiting);
         });
         Ok(Self { commands })
     }
 
-    /// Microseconds that so many writers take, each for so many rows one after the other.
+    /// Measures concurrent writers, each of which writes its rows sequentially. Returns microseconds.
     #[allow(clippy::disallowed_methods)] // a benchmark has no host port
     async fn play(&self, writers: usize, rows: usize) -> Result<f64> {
         let writer = || {
@@ -353,7 +353,7 @@ fn write(sql: &Connection, waiting: &Receiver<(Vec<u8>, oneshot::Sender<()>)>) -
         }
         sql.prepare_cached("COMMIT")?.execute([])?;
         for (_, answer) in rows {
-            // Nobody waits for it where the benchmark was broken off.
+            // The receiver is gone if the benchmark was aborted.
             answer.send(()).unwrap_or(());
         }
     }
@@ -364,7 +364,7 @@ fn call() -> Value {
     json!({"type": "CODE", "config": {"function": "work"}})
 }
 
-/// An engine whose workflow `main` is so many calls.
+/// Creates an engine with a workflow `main` of `steps` calls.
 pub(crate) fn engine(store: impl Store, steps: usize) -> Result<Engine> {
     row(Engine::builder().store(store), steps, &call())
 }
@@ -394,7 +394,7 @@ pub(crate) fn open(folder: &Path, name: &str) -> Result<SqliteStore> {
     SqliteStore::open(folder.join(name)).map_err(Error::other)
 }
 
-/// Microseconds that so many runs take at once.
+/// Measures concurrent runs. Returns microseconds.
 async fn play(engine: &Engine, runs: usize) -> Result<f64> {
     let (us, ended) = timed(async {
         let started = (0..runs).map(|_| engine.start("main", json!(0)));
@@ -411,7 +411,7 @@ async fn play(engine: &Engine, runs: usize) -> Result<f64> {
     ended.map(|()| us)
 }
 
-/// Lets go of its file, too; whatever still waits goes on from there.
+/// Shuts the engine down and closes its store. Waiting runs can be resumed from it.
 pub(crate) async fn close(engine: Engine) {
     engine.shutdown(Duration::ZERO).await;
 }

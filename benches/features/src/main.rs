@@ -1,14 +1,14 @@
-//! The cost of what cargo features bring: durable runs, runs that processes share, scripts.
+//! Benchmarks of optional features: durable runs, shared stores, scripts.
 //!
-//! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`; `durable PART ...`: of `steps`, `alone`, `syncs`, `rebuilt` and
-//!   `ready` those
-//! - `parked COUNT`: bytes of a durable run that has left memory, and the time until one is back
-//! - `shared`: runs in PostgreSQL that 1, 2 and 4 workers carry, beside absurd's own functions and embedded SQLite; it starts a server of
-//!   its own, and says so where none is installed; `shared restate`: the same in Restate, beside a bare service
-//! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
+//! - `durable`: durable runs compared with raw SQLite and a bare `fdatasync`; `durable PART ...`: only these of `steps`, `alone`,
+//!   `syncs`, `rebuilt` and `ready`
+//! - `parked COUNT`: size of a parked durable run in bytes, and the time until it is rebuilt
+//! - `shared`: runs in PostgreSQL on 1, 2 and 4 workers, compared with absurd's functions and embedded SQLite; starts a
+//!   server, and reports if none is installed; `shared restate`: runs in Restate, compared with a bare service
+//! - `scripts`: microseconds of a step that evaluates an expression or a script, inline and on each script level
 //!
-//! All print rows of a Markdown table: what, measured, at most. What is durable lies in a folder of the system's for temporary files
-//! (`TMPDIR`): on that disk it is measured.
+//! All print rows of a Markdown table: name, measured value, limit. Durable data is written to the system's folder for temporary
+//! files (`TMPDIR`), whose disk is measured.
 
 mod durable;
 mod parked;
@@ -25,7 +25,7 @@ use pirn_benches::cli::{number, usage};
 
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 fn main() -> std::io::Result<()> {
-    // This program is the worker of its own scripts.
+    // The program is also the worker process of its scripts.
     if pirn::script::serve_worker().is_some() {
         return Ok(());
     }

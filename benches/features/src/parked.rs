@@ -1,4 +1,4 @@
-//! Memory of a durable run that waits and has left memory.
+//! Memory of a parked durable run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use pirn_benches::sides::workflows;
 use pirn_benches::timed;
 use serde_json::json;
 
-/// Resident bytes a durable run of `runs` that wait for a person and have left memory; and the microseconds until one is back, by
-/// asking a hundred of them for their questions. The store lies in `folder`; the pages of its file that are kept in memory, the
-/// same number whatever the number of runs, are there before.
+/// Measures the resident bytes of one of `runs` parked runs that wait for a person, and the microseconds until one is rebuilt,
+/// by querying the questions of a hundred runs. The store is in `folder`. Its page cache, which does not grow with the number of
+/// runs, is filled before.
 ///
 /// # Errors
-/// Fails if the store does, or the system does not say how much memory the process has.
+/// Fails if the store does, or if the system does not report the memory of the process.
 pub(crate) async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<(f64, Times)> {
     const WOKEN: usize = 100;
     const FIRST: usize = 20_000;
@@ -50,7 +50,7 @@ pub(crate) async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<
     Ok((bytes, times))
 }
 
-/// So many runs, a few at a time: what is made for one that has left memory is there for the next.
+/// Starts runs in groups: allocations for a run that is parked are reused for the next ones.
 async fn parked(runs: usize, start: &impl Fn() -> std::io::Result<RunHandle>) -> std::io::Result<Vec<RunHandle>> {
     let mut handles = Vec::with_capacity(runs);
     while handles.len() < runs {

@@ -1,4 +1,4 @@
-//! A step that evaluates something: in place, on script threads and in worker processes, in turns.
+//! Steps that evaluate an expression or a script: inline, on script threads and in worker processes, alternating.
 
 use pirn::script::{ScriptLevel, ScriptSettings, WorkerProgram};
 use pirn::{Engine, ThreadStatus};
@@ -10,7 +10,7 @@ use pirn_benches::timed;
 const ROUNDS: usize = 31;
 const STEPS: usize = 200;
 
-/// The microseconds a step of one run takes, by what it evaluates and where.
+/// Measures the microseconds of a step, by the kind of code and its script level.
 pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
     let in_place = workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}}));
     let expression =
@@ -42,7 +42,7 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
         };
         measured.push((engine, times));
     }
-    // The first round of each warms up.
+    // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
         for (engine, times) in &mut measured {
             let (us, report) = timed(async {
@@ -67,7 +67,7 @@ pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
     Ok(sorted.collect())
 }
 
-/// The same step many times in a row.
+/// Returns a workflow that repeats a step.
 fn workflow(step: &Value) -> Value {
     let mut nodes = vec![
         json!({"id": "start", "type": "START"}),

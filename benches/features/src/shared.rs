@@ -1,5 +1,5 @@
-//! Runs in PostgreSQL that several workers share, beside absurd's own functions called for as many steps, and embedded SQLite: in
-//! turns, on one server and one disk. Every worker is a process of its own.
+//! Runs in PostgreSQL on several workers, compared with an equal number of steps by absurd's functions, and with embedded SQLite:
+//! alternating, on one server and one disk. Every worker is a separate process.
 #![allow(clippy::disallowed_methods)] // a benchmark has no host port
 
 pub(crate) mod restate;
@@ -22,23 +22,23 @@ use crate::server::Server;
 
 const ROUNDS: usize = 7;
 
-/// Steps of a run, runs of a round, and runs that a worker has at once.
+/// Number of steps of a run, of runs in a round, and of concurrent runs of a worker.
 const STEPS: usize = 10;
 const RUNS: usize = 200;
 const AT_ONCE: usize = 16;
 
-/// Steps of the run that is alone.
+/// Number of steps of the single run.
 const LONG: usize = 200;
 
 const WORKERS: [usize; 3] = [1, 2, 4];
 
-/// The most that a run or a step may take, in times of what absurd's own functions take.
+/// Maximum time of a run or a step, as a multiple of the time with absurd's functions.
 const MOST: f64 = 1.3;
 
-/// `tell` hears each row as soon as it is there; none where no server is installed.
+/// Passes each row to `tell` as soon as it is measured. No rows if no server is installed.
 ///
 /// # Errors
-/// Fails if the server or a worker does, or `tell`.
+/// Fails if the server, a worker or `tell` does.
 pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     let Some(server) = Server::start() else { return Ok(()) };
     let url = server.database();
@@ -53,7 +53,7 @@ pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> 
     rows("PostgreSQL", "absurd's functions", played, tell).await
 }
 
-/// The rows of runs that workers share within a server, beside its bare use; `played` has the times of both.
+/// Measures runs on workers of a server, compared with its bare use. `played` returns the times of both.
 async fn rows<P: Future<Output = Result<(Times, Times)>>>(
     within: &str,
     bare_side: &str,
@@ -91,7 +91,7 @@ async fn rows<P: Future<Output = Result<(Times, Times)>>>(
     ))
 }
 
-/// The microseconds of each round of so many workers, which have so many runs of so many steps at once, on Pirn and on absurd's functions.
+/// Measures rounds of several workers with concurrent runs, on Pirn and on absurd's functions. Returns microseconds.
 async fn in_turns(
     looks: &Client,
     url: &str,
@@ -111,7 +111,7 @@ async fn in_turns(
         worker.expect("ready").await?;
     }
     let (mut own_us, mut bare_us) = (Vec::new(), Vec::new());
-    // The first round of each warms up.
+    // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
         for _ in 0..runs {
             puts.run("main").start_elsewhere().await.map_err(Error::other)?;
@@ -133,7 +133,7 @@ async fn in_turns(
     Ok((sorted("pirn", own_us), sorted("absurd", bare_us)))
 }
 
-/// Microseconds until nothing is left.
+/// Starts the workers and returns the microseconds until no work remains.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
 async fn play(looks: &Client, workers: &mut [Worker], left: &str) -> Result<f64> {
     let left = looks.prepare(left).await.map_err(Error::other)?;
@@ -156,7 +156,7 @@ async fn play(looks: &Client, workers: &mut [Worker], left: &str) -> Result<f64>
     Ok(took)
 }
 
-/// The fastest round of the same runs in embedded SQLite, in microseconds.
+/// Returns the microseconds of the fastest round of equal runs in embedded SQLite.
 async fn embedded() -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let engine = engine(open(folder.path(), "runs.db")?, STEPS)?;
@@ -186,7 +186,7 @@ async fn embedded() -> Result<f64> {
     Ok(sorted("embedded", times).min())
 }
 
-/// A process of this program that works when it is told to.
+/// Child process of this program that works on command.
 struct Worker {
     _process: Child,
     say: ChildStdin,
@@ -221,7 +221,7 @@ impl Worker {
     }
 }
 
-/// What a worker process does: it works from `go` to `stop`, until its input ends.
+/// Main function of a worker process: works from `go` to `stop`, until its input ends.
 ///
 /// # Errors
 /// Fails if the server does.
@@ -262,7 +262,7 @@ pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) ->
     }
 }
 
-/// The words that a worker is told.
+/// Returns the commands that a worker receives.
 fn words() -> Lines<BufReader<Stdin>> {
     BufReader::new(tokio::io::stdin()).lines()
 }
@@ -281,8 +281,8 @@ async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-/// A worker by absurd's functions alone, as its clients for other languages go about it: one connection that claims, and one for each
-/// run at once, each step a checkpoint that extends the claim.
+/// Worker that uses only absurd's functions, as its clients for other languages do: one connection for claims, and one
+/// for each concurrent run. Each step is a checkpoint that extends the claim.
 struct Bare {
     claims: Client,
     claim: Statement,
@@ -337,7 +337,7 @@ impl Bare {
     }
 }
 
-/// A connection for one run at a time.
+/// Connection for one run at a time.
 struct BareRun {
     on: Client,
     known: Statement,

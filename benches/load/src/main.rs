@@ -1,9 +1,9 @@
-//! Requests and readers for a service of workflows, Pirn's or LangGraph's, by the clock of a client on the same machine.
+//! Load generator for a workflow service, Pirn's or LangGraph's, measured by a client on the same machine.
 //!
-//! `pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS`: `CLIENTS` at once start runs of the workflow `echo` and
-//! wait for each one's end, until `RUNS` have ended or `SECONDS` are over; `READERS` read the events of one run of the workflow
-//! `gated` meanwhile, from before the first run to after the last (Pirn alone). `PID` is the server's process, whose memory is
-//! looked at. Prints a row of a Markdown table; ends with 1 where any answer or stream was not what it should be.
+//! `pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS`: `CLIENTS` concurrent clients start runs of the workflow
+//! `echo` and wait for their ends, until `RUNS` have ended or `SECONDS` are over. During the load, `READERS` clients read the
+//! events of one run of the workflow `gated` (Pirn only). `PID` is the server's process, whose memory is
+//! measured. Prints a row of a Markdown table. Exits with 1 if any answer or stream was wrong.
 #![allow(clippy::disallowed_methods)] // a benchmark measures real time
 
 mod readers;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use server::Server;
 
-/// Any failure, which ends the program.
+/// Any error, which ends the program.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
@@ -38,7 +38,7 @@ fn main() -> Result<(), Failure> {
 }
 
 async fn measure(server: &Server, load: &runs::Load, readers: usize, pid: u32) -> Result<String, Failure> {
-    // What is made at the first runs, and what is kept of the last, is no part of it.
+    // Warm-up: excludes the cost of the first runs, and memory that is retained for ended runs.
     let first = runs::Load {
         runs: load.runs / 5,
         most: load.most / 10,

@@ -1,4 +1,4 @@
-//! Readers of one run's events.
+//! Clients that read the events of one run.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::Response;
@@ -7,16 +7,16 @@ use serde_json::json;
 use crate::Failure;
 use crate::server::{Server, answer};
 
-/// Connections that are made at once.
+/// Number of connections that are opened concurrently.
 const AT_ONCE: usize = 64;
 
-/// Streams of the events of a run that waits.
+/// Open event streams of a waiting run.
 pub(crate) struct Readers {
     run: String,
     streams: Vec<Response>,
 }
 
-/// Starts a run that waits, and opens so many streams of its events.
+/// Starts a waiting run and opens `readers` streams of its events.
 pub(crate) async fn open(server: &Server, readers: usize) -> Result<Readers, Failure> {
     if readers > 0 && !server.has_readers() {
         return Err(format!("{} has no run for readers", server.name()).into());
@@ -40,7 +40,7 @@ pub(crate) async fn open(server: &Server, readers: usize) -> Result<Readers, Fai
 }
 
 impl Readers {
-    /// Has the run end, and reads every stream to its end; how many there were.
+    /// Ends the run and reads every stream to its end. Returns the number of streams.
     pub(crate) async fn end(self, server: &Server) -> Result<usize, Failure> {
         let readers = self.streams.len();
         if readers == 0 {

@@ -1,4 +1,4 @@
-//! Runs that many clients start and wait for, and how long each took.
+//! Runs that concurrent clients start and wait for, with their durations.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,25 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::Failure;
 use crate::server::Server;
 
-/// A load.
+/// Parameters of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    /// Runs that are started.
+    /// Number of runs to start.
     pub(crate) runs: usize,
-    /// Time after which no more are started.
+    /// Time after which no more runs are started.
     pub(crate) most: Duration,
-    /// Runs that are waited for at once.
+    /// Number of concurrent clients.
     pub(crate) clients: usize,
 }
 
-/// The times of the runs of a load.
+/// Durations of the runs of a load.
 pub(crate) struct Times {
     sorted: Vec<Duration>,
     whole: Duration,
 }
 
 impl Load {
-    /// Puts it on a server.
+    /// Executes the load on a server.
     pub(crate) async fn put_on(&self, server: &Server) -> Result<Times, Failure> {
         let begun = Instant::now();
         let ended = stream::iter(0..self.runs)
@@ -50,7 +50,7 @@ impl Times {
         self.count() as f64 / self.whole.as_secs_f64()
     }
 
-    /// Milliseconds that so many of a hundred took at most.
+    /// Returns a percentile in milliseconds.
     pub(crate) fn within(&self, percent: usize) -> f64 {
         let place = (self.count() * percent / 100).min(self.count().saturating_sub(1));
         self.sorted.get(place).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)

@@ -1,11 +1,11 @@
-//! The servers that a load is put on: how each is asked for a run.
+//! Servers under load, and the requests that start their runs.
 
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::Failure;
 
-/// A server at an address.
+/// Address and kind of a server.
 pub(crate) struct Server {
     kind: Kind,
     url: String,
@@ -39,12 +39,12 @@ impl Server {
         }
     }
 
-    /// True if it has a run whose events readers are given.
+    /// Returns true if the server has a run with events to read.
     pub(crate) fn has_readers(&self) -> bool {
         self.kind == Kind::Pirn
     }
 
-    /// Has a run give a number back.
+    /// Executes a run that returns a number.
     pub(crate) async fn echo(&self, n: usize) -> Result<(), Failure> {
         let (path, body) = match self.kind {
             Kind::Pirn => ("/v1/runs?wait=600", json!({"workflow": "echo", "input": {"n": n}})),
@@ -74,13 +74,13 @@ impl Server {
     }
 }
 
-/// The JSON of an answer that is none of a failure.
+/// Returns the JSON of a successful response.
 pub(crate) async fn answer(request: RequestBuilder) -> Result<Value, Failure> {
     let text = request.send().await?.error_for_status()?.text().await?;
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Memory of a process, MiB; 0 where nothing says.
+/// Returns the resident memory of a process in MiB; 0 if it is not available.
 pub(crate) fn resident_mib(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,5 +1,5 @@
-//! The workloads on an engine whose actors live on the thread that measures: an embedding program's way where that has
-//! one thread for all. Models, tools and async functions would leave the thread, so what is about them is not done here.
+//! Workloads on an engine whose actors run on the measuring thread, as in a single-threaded embedding program.
+//! Workloads with models, tools or async functions are left out, because those run on other threads.
 
 #![allow(clippy::disallowed_methods)] // a benchmark has no host port
 
@@ -13,7 +13,7 @@ use super::Spin;
 use super::pirn::Bench;
 use crate::{Round, Sample, Side, Workload};
 
-/// The side: a thread of its own that runs local tasks, and measures there.
+/// Creates the side: a thread that executes local tasks, and measures there.
 ///
 /// # Errors
 /// Fails if no thread can be started.
@@ -24,7 +24,7 @@ pub fn side(workload: Workload) -> std::io::Result<Side> {
         on_a_local_thread(async move {
             let bench = bench(workload);
             while let Some((workload, answer)) = asked.recv().await {
-                // Who asked waits for as long as it takes.
+                // The requester waits without a timeout.
                 answer.send(bench.round(workload).await).unwrap_or(());
             }
         })
@@ -45,7 +45,7 @@ pub fn side(workload: Workload) -> std::io::Result<Side> {
     })
 }
 
-/// So many rounds on the calling thread, for a profiler.
+/// Executes rounds on the calling thread, for a profiler.
 ///
 /// # Errors
 /// Fails if no runtime can be built.
@@ -60,8 +60,8 @@ pub fn rounds(workload: Workload, rounds: usize) -> std::io::Result<Vec<Sample>>
     })
 }
 
-/// Has the calling thread do it as one of its local tasks, as an arbiter or a server does what it is asked for: what wakes
-/// the future of `block_on` itself goes through the operating system.
+/// Executes a future as a local task of the calling thread, as arbiters and servers do. The future of `block_on` itself would be
+/// woken through the operating system.
 fn on_a_local_thread<T: 'static>(work: impl Future<Output = T> + 'static) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = LocalSet::new();

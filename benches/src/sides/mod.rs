@@ -1,4 +1,4 @@
-//! The sides that are measured beside each other.
+//! Sides of the comparison.
 
 pub mod local;
 pub mod pirn;
@@ -8,9 +8,9 @@ pub mod workflows;
 
 pub use spin::Spin;
 
-/// Pirn on arbiters of its own.
+/// Pirn on separate arbiters.
 pub const PIRN: &str = "pirn";
-/// The same, with a subscriber to every event.
+/// Pirn on separate arbiters, with a subscriber to every event.
 pub const HEARD: &str = "pirn, heard";
-/// Pirn on the thread that measures.
+/// Pirn on the measuring thread.
 pub const LOCAL: &str = "pirn, local";

@@ -1,4 +1,4 @@
-//! The workloads on the real engine, features on: isolation, containment, supervision.
+//! Workloads on the real engine, with isolation, containment and supervision.
 
 #![allow(clippy::missing_panics_doc)] // a workload that fails is no measurement
 
@@ -15,18 +15,18 @@ use super::{Spin, workflows};
 use crate::workload::{EVENTS, MESSAGES};
 use crate::{Round, Sample, Side, Workload, timed, took};
 
-/// An engine, and what its functions report.
+/// Engine, and the state that its functions update.
 #[derive(Clone)]
 pub struct Bench {
     engine: Engine,
     stamps: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Instant>>>,
     hits: Arc<AtomicUsize>,
     all_hit: Arc<Notify>,
-    /// By the number of messages.
+    /// Conversations by number of messages.
     bases: Arc<BTreeMap<usize, History>>,
 }
 
-/// The side, with an engine that knows all of `workloads`; with a subscriber to every event where `is_heard`.
+/// Creates the side, with an engine for all of `workloads`, and a subscriber to every event if `is_heard`.
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 pub fn side(workloads: &[Workload], spin: Spin, is_heard: bool) -> Side {
     let bench = Bench::new(workloads, spin);
@@ -44,12 +44,12 @@ pub fn side(workloads: &[Workload], spin: Spin, is_heard: bool) -> Side {
 }
 
 impl Bench {
-    /// An engine that knows all of these.
+    /// Creates an engine for these workloads.
     pub fn new(workloads: &[Workload], spin: Spin) -> Self {
         Self::on(Engine::builder(), workloads, spin)
     }
 
-    /// The same on one thread under a virtual clock, where nothing depends on how threads meet: for counting.
+    /// Creates an engine on one thread under a virtual clock, where counts do not depend on thread scheduling.
     pub fn counted(workloads: &[Workload]) -> Self {
         Self::on(Engine::builder().virtual_time(None), workloads, Spin::none())
     }
@@ -92,7 +92,7 @@ impl Bench {
             builder = builder.workflows(workflow.to_string());
         }
         let engine = builder.build().expect("the workloads are valid");
-        // Made with the engine and not in the first round: what is counted is rounds less none.
+        // Created here and not in the first round: an instruction count is a process with rounds minus one without.
         let bases = workloads.iter().filter_map(|workload| {
             let (workflow, count) = match workload {
                 Workload::Talk(branches) => (format!("talk-{branches}"), MESSAGES),
@@ -116,7 +116,7 @@ impl Bench {
         }
     }
 
-    /// One round.
+    /// Executes one round.
     pub async fn round(&self, workload: Workload) -> Sample {
         match workload {
             Workload::Chain(nodes) => took(self.run(&format!("chain-{nodes}"), None).await),
@@ -141,11 +141,11 @@ impl Bench {
         us
     }
 
-    /// From the event on: until what follows the join runs, and until every loser has ended.
+    /// Measures from the event until the node after the join runs, and until every loser has ended.
     #[allow(clippy::disallowed_methods)] // a benchmark measures real time
     async fn any(&self, losers: usize) -> Sample {
         let run = self.engine.start(format!("any-{losers}"), json!(0)).expect("admitted");
-        // The winner is the first branch: without it the event would find nobody.
+        // The winner is the first branch and must wait already: an event without a waiter is discarded.
         stand(&run, losers + 2, 2).await;
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let start = Instant::now();
@@ -197,13 +197,13 @@ impl Bench {
     }
 }
 
-/// Waits until a run has so many threads, its main one included, and the first `turns` of them have had their first turn.
+/// Waits until a run has `threads` threads, including the main thread, and the first `turns` of them have had their first turn.
 pub async fn stand(run: &RunHandle, threads: usize, turns: usize) {
     let started = |status: RunStatus| status.threads.len() == threads;
     while !run.status().await.is_some_and(started) {
         tokio::task::yield_now().await;
     }
-    // Asked again, the supervisor answers after those turns: they are taken 32 at a time, in their order.
+    // Turns are taken in order, 32 at a time, and a status request is answered after them.
     for _ in 0..turns.div_ceil(32) {
         run.status().await;
     }

@@ -1,4 +1,4 @@
-//! Raw tokio: what the machine allows, with no graph and no isolation.
+//! Raw tokio: the lower bound of the machine, without a graph and without isolation.
 #![allow(clippy::disallowed_methods)] // this is the side without a host port
 #![allow(clippy::missing_panics_doc)] // a workload that fails is no measurement
 
@@ -14,7 +14,7 @@ use super::Spin;
 use crate::workload::{EVENTS, MESSAGES, WAITS};
 use crate::{Round, Sample, Side, Workload, timed, took};
 
-/// The side, with what `workload` starts from.
+/// Creates the side, with the initial data of `workload`.
 pub fn side(workload: Workload, spin: Spin) -> Side {
     let base = texts(match workload {
         Workload::Talk(_) => MESSAGES,
@@ -51,7 +51,7 @@ fn texts(count: usize) -> Arc<Vec<String>> {
     Arc::new((0..count).map(|n| format!("{n} {}", "x".repeat(200))).collect())
 }
 
-/// Requests to one actor over a channel, one after another.
+/// Sends sequential requests to one actor over a channel.
 async fn chain(nodes: u64) -> f64 {
     let (ask, mut asked) = mpsc::channel::<(u64, oneshot::Sender<u64>)>(64);
     tokio::spawn(async move {
@@ -91,7 +91,7 @@ async fn fork(branches: usize) -> f64 {
     us
 }
 
-/// From the event on: until the winner is known, and until the losers are gone.
+/// Measures from the event until the winner is known, and until the losers are dropped.
 async fn any(losers: usize) -> Sample {
     let (event, happened) = oneshot::channel::<()>();
     let mut set = JoinSet::new();
@@ -113,7 +113,7 @@ async fn any(losers: usize) -> Sample {
     Some(vec![("decided", decided), ("all stopped", stopped)])
 }
 
-/// Tasks share a base of messages, each adds one of its own.
+/// Tasks share a base of messages, and each adds one message.
 async fn talk(base: &Arc<Vec<String>>, branches: usize) -> f64 {
     let (us, tails) = timed(async {
         let mut set = JoinSet::new();
@@ -135,7 +135,7 @@ async fn talk(base: &Arc<Vec<String>>, branches: usize) -> f64 {
     us
 }
 
-/// A matcher actor with an index: ten triggers a name, each compares a number.
+/// Matcher actor with an index: ten triggers for each name, each of which compares a number.
 async fn events(triggers: usize) -> f64 {
     let names: Vec<Arc<str>> = (0..triggers / 10).map(|n| Arc::from(format!("E{n}"))).collect();
     let mut index: HashMap<Arc<str>, Vec<u64>> = HashMap::new();

@@ -1,23 +1,23 @@
-//! Computing that takes 20 ms of a core.
+//! Computation that takes 20 ms of a core.
 
-/// So many rounds of arithmetic, the same on every side.
+/// Number of arithmetic rounds, equal on every side.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin(u64);
 
 impl Spin {
-    /// No computing.
+    /// Creates a computation of no rounds.
     pub fn none() -> Self {
         Self(0)
     }
 
-    /// Finds out how much this machine does in 20 ms, with nothing else running.
+    /// Measures how many rounds take 20 ms. The machine should be idle.
     pub fn calibrated() -> Self {
         let probe = Self(2_000_000);
         let best = (0..5).map(|_| probe.timed()).fold(f64::MAX, f64::min);
         Self((probe.0 as f64 * 20_000.0 / best) as u64)
     }
 
-    /// Computes.
+    /// Executes the computation.
     pub fn work(self) -> u64 {
         (0..self.0).fold(0, |sum, n| std::hint::black_box(sum ^ n).wrapping_mul(31))
     }

@@ -1,10 +1,10 @@
-//! The workloads as workflows.
+//! Workflow definitions of the workloads.
 
 use serde_json::{Value, json};
 
 use crate::workload::WAITS;
 
-/// So many calls of the function `next` in a row, each with what the one before gave.
+/// Chain of calls of the function `next`, each with the output of the previous one.
 pub fn chain(nodes: usize) -> Value {
     let node = json!({"type": "CODE", "config": {"function": "next", "input": "output"}});
     let mut workflow = line(&format!("chain-{nodes}"), nodes, &node);
@@ -12,7 +12,7 @@ pub fn chain(nodes: usize) -> Value {
     workflow
 }
 
-/// So many nodes in a row of which every third is an expression, a prompt, a script: a large file as people write them.
+/// Chain of expressions, prompts and scripts in turn: a large file like those that people write.
 pub fn mixed(nodes: usize) -> Value {
     let kinds = [
         json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "(variables.n || 0) + 1"}}),
@@ -31,7 +31,7 @@ pub fn mixed(nodes: usize) -> Value {
     linked("mixed", list)
 }
 
-/// As [`mixed`], where no two texts are the same: nothing of what one node says can be known from another.
+/// Like [`mixed`], but with distinct texts, so that no result for one node can be reused for another.
 pub fn varied(nodes: usize) -> Value {
     let list = (0..nodes.saturating_sub(2)).map(|n| {
         let node = match n % 3 {
@@ -45,17 +45,17 @@ pub fn varied(nodes: usize) -> Value {
     linked("varied", std::iter::once(start).chain(list).collect())
 }
 
-/// Ten waits of a millisecond in a row.
+/// Ten sequential waits of a millisecond.
 pub fn waits() -> Value {
     line("waits", WAITS, &json!({"type": "WAIT", "config": {"seconds": 0.001}}))
 }
 
-/// One wait for an event that never comes.
+/// Wait that does not end during the benchmark.
 pub fn idle() -> Value {
     line("idle", 1, &json!({"type": "WAIT", "config": {"seconds": 100_000}}))
 }
 
-/// One question to a person.
+/// Question to a person.
 pub fn asks() -> Value {
     line(
         "asks",
@@ -64,7 +64,7 @@ pub fn asks() -> Value {
     )
 }
 
-/// So many branches that call `next` once.
+/// Fork into branches that call `next` once.
 pub fn fork(branches: usize) -> Value {
     let node = json!({"type": "CODE", "config": {"function": "next"}});
     forked(
@@ -75,7 +75,7 @@ pub fn fork(branches: usize) -> Value {
     )
 }
 
-/// A MAP over a list of so many items, whose workflow calls `next` once.
+/// MAP over a list of items, whose workflow calls `next` once.
 pub fn map(items: usize) -> Value {
     let id = format!("map-{items}");
     let config = json!({"items": vec![1; items], "subgraphId": "map-each", "maxItems": items});
@@ -90,20 +90,20 @@ pub fn map(items: usize) -> Value {
     json!({"workflows": [over, each]})
 }
 
-/// So many branches that wait for ever.
+/// Fork into branches that wait for the whole benchmark.
 pub fn fork_of_idle(branches: usize) -> Value {
     let node = json!({"type": "WAIT", "config": {"seconds": 100_000}});
     forked("idle-fork", &vec![node; branches], "ALL_COMPLETED", None)
 }
 
-/// One branch that waits for the event `go`, so many that sleep; `stamp` is called as soon as the join is decided.
+/// Fork into one branch that waits for the event `go` and `losers` that sleep. Calls `stamp` when the join is decided.
 pub fn any(losers: usize) -> Value {
     let mut nodes = vec![json!({"type": "WAIT", "config": {"event": "go"}})];
     nodes.resize(losers + 1, json!({"type": "WAIT", "config": {"seconds": 1_000}}));
     forked(&format!("any-{losers}"), &nodes, "ANY_COMPLETED", Some("stamp"))
 }
 
-/// So many branches that each add a message.
+/// Fork into branches that each add a message.
 pub fn talk(branches: usize) -> Value {
     let message = json!([{"role": "user", "content": "mine"}]);
     let node = json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "insert", "messages": message}});
@@ -115,18 +115,18 @@ pub fn talk(branches: usize) -> Value {
     )
 }
 
-/// So many branches that compute on the work threads.
+/// Fork into branches that compute on the work threads.
 pub fn cpu(branches: usize) -> Value {
     let node = json!({"type": "CODE", "config": {"function": "spin"}});
     forked(&format!("cpu-{branches}"), &vec![node; branches], "ALL_COMPLETED", None)
 }
 
-/// Waits for the event `over`.
+/// Wait for the event `over`.
 pub fn source() -> Value {
     line("source", 1, &json!({"type": "WAIT", "config": {"event": "over"}}))
 }
 
-/// Ten triggers an event name, each for one value of `v`, that call the function `hit`.
+/// Ten triggers for each event name, each for one value of `v`, that call the function `hit`.
 pub fn triggers(count: usize) -> Value {
     let names = count / 10;
     let list: Vec<Value> = (0..count)
@@ -139,14 +139,14 @@ pub fn triggers(count: usize) -> Value {
     json!({"workflows": [source()], "triggers": list})
 }
 
-/// So many of a node in a row.
+/// Chain of copies of a node.
 pub fn line(id: &str, count: usize, node: &Value) -> Value {
     let mut nodes = vec![json!({"id": "start", "type": "START"})];
     nodes.extend((0..count).map(|n| named(node, &format!("n{n}"))));
     linked(id, nodes)
 }
 
-/// The nodes one after another, and an END.
+/// Connects nodes in a chain, and appends an END.
 fn linked(id: &str, mut nodes: Vec<Value>) -> Value {
     nodes.push(json!({"id": "end", "type": "END"}));
     let edges: Vec<Value> = nodes

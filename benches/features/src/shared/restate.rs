@@ -1,7 +1,7 @@
-//! The same in Restate, beside a service that does a run's steps in one call, as Restate's users write it.
+//! Runs in Restate, compared with a service that executes the steps of a run in one call, as users of Restate write it.
 //!
-//! A run counts from the moment at which it is given to the server, until whoever gave it hears of its end: of a bare call by its answer,
-//! of a run by the server's promise. All runs of a round are given, and may be carried, at once, as the bare calls are.
+//! The time of a run starts when it is sent to the server, and ends when the starter receives its end: the answer of a bare call,
+//! or the server's promise for a run. All runs of a round are sent, and may be executed, concurrently, like the bare calls.
 #![allow(missing_docs, reason = "the macro writes the client beside it")]
 
 use std::io::{Error, Result};
@@ -25,13 +25,14 @@ use super::{ROUNDS, Worker, rows, say};
 use crate::durable::{ANSWER, Line, close, engine, sorted};
 use crate::restate_server::{Server, free_port};
 
-/// Calls at once on one connection, as Pirn's workers have it: the server opens another for more, so that workers share the calls.
+/// Concurrent calls on one connection, like those of Pirn's workers. For more calls the server opens more connections, which
+/// spreads them over workers.
 const CALLS: u32 = 16;
 
-/// `tell` hears each row as soon as it is there; none where the server cannot be had.
+/// Passes each row to `tell` as soon as it is measured. No rows if no server can be installed.
 ///
 /// # Errors
-/// Fails if the server or a worker does, or `tell`.
+/// Fails if the server, a worker or `tell` does.
 pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     if Server::start().is_none() {
         return Ok(());
@@ -39,7 +40,7 @@ pub(crate) async fn measure(tell: impl FnMut(Line) -> Result<()>) -> Result<()> 
     rows("Restate", "a bare service", in_turns, tell).await
 }
 
-/// The microseconds of each round of so many workers, which have so many runs of so many steps at once, on Pirn and on the bare service.
+/// Measures rounds of several workers with concurrent runs, on Pirn and on the bare service. Returns microseconds.
 async fn in_turns(workers: usize, (_, steps, runs): (usize, usize, usize)) -> Result<(Times, Times)> {
     let server = Server::start().ok_or_else(|| Error::other("the server does not start"))?;
     let crowd = |side: &'static str| {
@@ -77,7 +78,7 @@ async fn in_turns(workers: usize, (_, steps, runs): (usize, usize, usize)) -> Re
     for (worker, _) in &mut crowds {
         worker.tell("go").await?;
     }
-    // The first round of each warms up.
+    // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
         let (us, put) = timed(async {
             let put = (0..runs).map(|_| puts.run("main").start_elsewhere());
@@ -105,7 +106,7 @@ async fn in_turns(workers: usize, (_, steps, runs): (usize, usize, usize)) -> Re
     Ok((sorted("pirn", own_us), sorted("bare", bare_us)))
 }
 
-/// A worker process: it works from `go` to `stop`, until its input ends.
+/// Main function of a worker process: works from `go` to `stop`, until its input ends.
 ///
 /// # Errors
 /// Fails if the server does.
@@ -143,7 +144,7 @@ pub(crate) async fn work(side: &str, [url, admin]: [&str; 2], port: u16, at_once
                         stream.set_nodelay(true).unwrap_or(());
                         let mut builder = Builder::new(TokioExecutor::new());
                         builder.http2().max_concurrent_streams(CALLS);
-                        // The server connects again.
+                        // After an error the server reconnects.
                         drop(builder.serve_connection(TokioIo::new(stream), service).await);
                     });
                 }
@@ -175,7 +176,7 @@ impl BareRun {
     }
 }
 
-/// The server, as whoever starts bare runs sees it.
+/// Client that starts bare runs.
 struct Bare {
     http: reqwest::Client,
     url: String,

@@ -1,6 +1,7 @@
-//! The benchmarks with graph-flow 0.8.1 beside Pirn and raw tokio, round by round in one process.
+//! Benchmarks of graph-flow 0.8.1, compared with Pirn and raw tokio, alternating in one process.
 //!
-//! Its branches share one mutable context: no isolation. It has neither events nor a join that ends before all have.
+//! Branches of graph-flow share one mutable context, without isolation. It has no events, and no join that ends before all
+//! branches.
 
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ fn side() -> Side {
     }
 }
 
-/// One session, from its first task to its end.
+/// Runs one session from its first task to its end.
 async fn run(graph: Graph, first: &str, context: Context) -> f64 {
     let storage = Arc::new(InMemorySessionStorage::new());
     let runner = FlowRunner::new(Arc::new(graph), Arc::clone(&storage) as Arc<dyn SessionStorage>);
