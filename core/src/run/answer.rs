@@ -1,4 +1,4 @@
-//! Answers of people: checked against what was asked, and taken once.
+//! Answers of people: validated against the question, and accepted once.
 
 use std::fmt;
 
@@ -9,30 +9,30 @@ use super::message::{Message, ToThread};
 use crate::thread::{ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
 use crate::value::{TOO_DEEP, is_too_deep};
 
-/// Checks a value (the second) against a JSON Schema (the first); one sentence where it does not fit.
+/// Validates a value (second) against a JSON Schema (first). Returns one sentence if it is invalid.
 pub type Fits = fn(&Value, &Value) -> Result<(), String>;
 
-/// Why an answer was not taken. The question, where there is one, stays open.
+/// Reason that an answer was rejected. An open question stays open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnswerRefused {
-    /// No question of that id waits: it was answered, withdrawn, or never asked.
+    /// No question with this id is open: it was answered, withdrawn, or never raised.
     NotOpen,
-    /// The answer is not what the question asks for.
+    /// The answer does not fit the question.
     Invalid {
-        /// One sentence.
+        /// Explanation, one sentence.
         reason: String,
     },
-    /// The run's store failed, or the run left this process, before the answer was durable. Whether it counts shows when the
-    /// run goes on.
+    /// The run's store failed, or the run left this process, before the answer was durable. The answer may or may not have been
+    /// stored: the resumed run shows whether the question is still open.
     NotKept {
-        /// One sentence.
+        /// Explanation, one sentence.
         reason: String,
     },
 }
 
 impl AnswerRefused {
-    /// A stable code: `INTERACTION_CLOSED`, `INVALID_ANSWER` or `STORE_ERROR`.
+    /// Returns a stable code: `INTERACTION_CLOSED`, `INVALID_ANSWER` or `STORE_ERROR`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotOpen => "INTERACTION_CLOSED",
@@ -55,10 +55,10 @@ impl fmt::Display for AnswerRefused {
 impl std::error::Error for AnswerRefused {}
 
 impl RunMachine {
-    /// The message that a person's answer to the question of this id is.
+    /// Converts a person's answer to the message for the run.
     ///
     /// # Errors
-    /// The question does not wait, or the answer is not what it asks for.
+    /// Returns an error if the question is not open or the answer does not fit it.
     pub fn accept_answer(&self, id: &str, answer: PersonsAnswer, fits: Fits) -> Result<Message, AnswerRefused> {
         let (thread, effect, interaction) = self.interaction(id).ok_or(AnswerRefused::NotOpen)?;
         check(&interaction, &answer.answer, fits).map_err(|reason| AnswerRefused::Invalid { reason })?;

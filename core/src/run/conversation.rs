@@ -1,6 +1,6 @@
-//! A conversation of the run: answers its thread, and whoever shares it.
+//! Conversations of a run. A conversation serves the thread that owns it, and the threads that share it.
 //!
-//! It is told things by messages alone, so all that a thread has said in it is in it when the thread says something later.
+//! All requests arrive as messages in FIFO order. A later message of a thread therefore sees everything that it added before.
 
 use std::sync::Arc;
 
@@ -30,25 +30,25 @@ use crate::graph::{Graph, LlmNode, NodeKind};
 use crate::message::Message as ChatMessage;
 use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, variable_fields};
 
-/// A thread's conversation.
+/// Conversation of a thread.
 #[allow(clippy::large_enum_variant)] // most threads have one of their own: it is where they are
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Speech {
-    /// It belongs to the thread.
+    /// Owned by the thread.
     Own(OwnConversation),
-    /// It belongs to this one.
+    /// Owned by another thread.
     Shared(ThreadNo),
-    /// It belonged to the thread, and its actor panicked.
+    /// Was owned by the thread; its actor panicked.
     Lost,
 }
 
-/// A conversation, and what it needs to know beside its messages.
+/// A conversation with its compression and request state.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OwnConversation {
     pub(super) machine: ConversationMachine,
-    /// A model writes it.
+    /// Plan and version of a summary that a model is writing.
     pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
-    /// The requests that its model got.
+    /// Requests sent to the conversation's model.
     #[serde(default)]
     pub(super) requests: Option<Box<Requests>>,
 }
@@ -66,15 +66,15 @@ impl OwnConversation {
 /// A turn of a conversation.
 pub(super) struct ConversationTurn<'t, 'a> {
     pub(super) owner: ThreadNo,
-    /// In whose name it speaks.
+    /// Thread in whose name events are raised.
     pub(super) thread: &'t ThreadMachine,
     pub(super) own: &'t mut OwnConversation,
     pub(super) globals: &'t mut Globals,
-    /// The run's large tool results; none while there are none.
+    /// Large tool results of the run; `None` until there is one.
     pub(super) results: &'t mut Option<Box<LargeResults>>,
     pub(super) mailbox: &'t mut Mailbox,
     pub(super) memory: &'t mut Memory,
-    /// Triggers between the run's own steps and what it does just now.
+    /// Number of triggers between the run's steps and the current change.
     pub(super) trigger_depth: u32,
     pub(super) step: &'t mut Step<'a>,
 }
@@ -140,9 +140,9 @@ impl ConversationTurn<'_, '_> {
         self.step.world.tokenizer(self.graph())
     }
 
-    /// A compression of it has ended, well or not.
+    /// Enables the token limit check again after a compression, successful or not.
     fn compression_ended(&mut self) {
-        // Never refused: it only re-arms the limit.
+        // Cannot fail: the input only enables the check.
         let _: Result<Vec<TokenSignal>, RunError> = self.tell(ConversationInput::CompressionEnded);
     }
 
@@ -160,7 +160,7 @@ impl ConversationTurn<'_, '_> {
             .emit(&self.thread.graph().workflow_id, self.thread.thread_id(), event);
     }
 
-    /// Steps the machine and tells what came of it; the error where it refused.
+    /// Steps the conversation's machine and raises its events. Returns an error if the machine rejects the input.
     pub(super) fn tell(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
         let mut effects = Vec::new();
         let before = self.own.machine.conversation().memory_total();
@@ -172,7 +172,7 @@ impl ConversationTurn<'_, '_> {
             match effect {
                 ConversationEffect::MessageAdded { index, message } => {
                     if self.step.listens(EventType::MessageAdded) {
-                        // A message is made JSON where somebody reads the event.
+                        // Converted to JSON only if a subscriber reads the event: messages may be large.
                         let shown = message.message.shown_later();
                         self.emit(RaisedEvent::of(
                             EventType::MessageAdded,
@@ -301,7 +301,7 @@ impl ConversationTurn<'_, '_> {
         if self.step.listens(EventType::RequestPrepared) {
             events.push(self.prepared(request.built(), parts.tool_tokens, asked_by, recheck));
         } else if let Some(requests) = &mut self.own.requests {
-            // What is sent now is not known to a later one.
+            // Without a subscriber this request is not recorded. A comparison with an older one would be wrong.
             requests.prefix = None;
         }
         if !request.repairs().is_empty() {
@@ -347,7 +347,7 @@ impl ConversationTurn<'_, '_> {
         })
     }
 
-    /// REQUEST_PREPARED. `recheck`: the request that was put together last is not sent.
+    /// Builds the REQUEST_PREPARED event. `recheck` means that this request replaces the previous one, which was not sent.
     fn prepared(
         &mut self,
         request: &ModelRequest,
@@ -383,6 +383,7 @@ impl ConversationTurn<'_, '_> {
 
     fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
         let globals = std::mem::take(&mut merge.globals);
+        // Dry run on a copy: the variables and the messages change together or not at all.
         if let Err(error) = (**self.globals).clone().assign_all(&globals) {
             if merge.is_compression {
                 self.compression_ended();
@@ -427,7 +428,7 @@ impl ConversationTurn<'_, '_> {
             Change::Compressed { basis, result } => return self.take_result(basis, &result),
         };
         if merge.is_compression {
-            // The watch re-arms whatever came of it.
+            // Enable the token limit check again, whether the change succeeded or not.
             self.compression_ended();
             if matches!(outcome, Outcome::Done) && self.step.listens(EventType::CompressionCompleted) {
                 let event = self.compressed(changed, before);
@@ -438,7 +439,7 @@ impl ConversationTurn<'_, '_> {
     }
 }
 
-/// Answers a thread, where it awaits that.
+/// Answers a thread, unless it expects no answer (effect 0).
 pub(super) fn answer(mailbox: &mut Mailbox, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
     if effect > 0 {
         mailbox.send(Message::Thread(
@@ -448,7 +449,7 @@ pub(super) fn answer(mailbox: &mut Mailbox, thread: ThreadNo, effect: EffectId, 
     }
 }
 
-/// The answer of a conversation that is lost, or has ended with its thread, to a message: nobody waits for it.
+/// Handles a message to a conversation that was lost or has ended with its thread, so that no sender waits for ever.
 pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversation) {
     match message {
         ToConversation::Serve { thread, effect, .. } => answer(mailbox, thread, effect, Outcome::Failed(lost())),
@@ -460,8 +461,8 @@ pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversa
     }
 }
 
-/// Forwards a thread's message to its supervisor, with the current conversation. Without that the thread ends, and asks
-/// for nothing more.
+/// Forwards a thread's message to the supervisor with a snapshot of the conversation. Without a conversation the thread has
+/// ended or is about to end, so that messages which need one are dropped.
 fn forward(
     mailbox: &mut Mailbox,
     thread: ThreadNo,
@@ -523,17 +524,17 @@ fn forward(
     mailbox.send(Message::Supervisor(message));
 }
 
-/// The error of what a conversation refused.
+/// Converts the rejection of an input.
 pub(super) fn refused(error: &ConversationError) -> RunError {
     RunError::new(RunErrorCode::NodeFailed, error.to_string()).with_details(json!({ "code": error.code() }))
 }
 
-/// The error of a conversation whose actor is gone.
+/// Returns the error for a conversation whose actor panicked.
 pub(super) fn lost() -> RunError {
     RunError::new(RunErrorCode::ActorPanicked, "the conversation's actor has panicked")
 }
 
-/// The error of a join whose main path's conversation is not to be had.
+/// Returns the error for a join that cannot restore the main path's conversation.
 pub(super) fn not_restored() -> RunError {
     RunError::new(
         RunErrorCode::ConversationManagerMergeFailed,

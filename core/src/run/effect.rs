@@ -1,4 +1,4 @@
-//! The effects a run wants done outside.
+//! Effects of a run, which the host performs.
 
 use std::sync::Arc;
 
@@ -14,112 +14,111 @@ use crate::event::RaisedEvent;
 use crate::message::Message as ChatMessage;
 use crate::thread::{self, EffectId, FiringId};
 
-/// Something to be done outside of a run. What comes of it is told the run as a [`super::Message`].
+/// An effect to be performed outside of the run machine. Results return as a [`super::Message`].
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A thread may take its first step: it is told [`thread::Input::Start`]. Asked where
-    /// [`super::RunSeed::picks_starts`] alone.
+    /// A thread may take its first step: the host sends [`thread::Input::Start`]. Used only with [`super::RunSeed::picks_starts`].
     Begin {
-        /// Which.
+        /// Thread to start.
         thread: ThreadNo,
     },
-    /// The run waits for its turn in its session: it is told [`super::ToSupervisor::Session`]. The first effect of such a run.
+    /// The run waits for its turn in its session: the host sends [`super::ToSupervisor::Session`]. First effect of such a run.
     AwaitSession,
-    /// The run is done with its session, and leaves this; none: the session stays as it was. Told before the outcome.
+    /// The run ends its turn in its session, with this update; `None` leaves the session unchanged. Precedes the outcome.
     LeaveSession(Option<Box<SessionLeft>>),
-    /// A thread wants something that comes from outside: a model, a tool, a script, texts that the world does not evaluate in
-    /// place, a function that takes its time, a timer, an event. It is answered with [`thread::Input::Answer`].
+    /// A thread needs a model, a tool, a script, an evaluation that the world does not perform inline, a slow function, a timer or
+    /// an event. The host answers with [`thread::Input::Answer`].
     Thread {
-        /// Which.
+        /// Requesting thread.
         thread: ThreadNo,
         /// One of [`thread::Effect`]'s `Model`, `Tool`, `Script`, `Evaluate`, `Function`, `Timer`, `WaitEvent`.
         effect: thread::Effect,
     },
-    /// A thread no longer awaits something of that: it is to be stopped.
+    /// Cancels an effect of a thread.
     Drop {
-        /// Which.
+        /// Thread that requested the effect.
         thread: ThreadNo,
-        /// The effect that it awaited.
+        /// Effect to cancel.
         effect: EffectId,
     },
-    /// A thread asks which firings hold it, once every trigger of what was raised has been matched: it is answered with
+    /// A thread waits until every trigger of the raised events has been matched. The host then answers with
     /// [`thread::Outcome::HeldByFiring`].
     AwaitTriggers {
-        /// Which.
+        /// Waiting thread.
         thread: ThreadNo,
-        /// The effect that it awaits.
+        /// Effect that the thread awaits.
         effect: EffectId,
     },
-    /// A thread has ended: whatever is under way for it is to be stopped.
+    /// A thread has ended: the host cancels everything that still executes for it.
     ThreadEnded {
-        /// Which.
+        /// Thread that ended.
         thread: ThreadNo,
     },
-    /// Something happened.
+    /// Publishes an event.
     Emit {
-        /// The event's place among those of the run, from 1. Complete where each event of the run is raised by the run: where it
-        /// is kept.
+        /// Sequence number among the events of the run, from 1. Without gaps if every event is raised by the run machine, as in a
+        /// durable run.
         sequence: u64,
-        /// The workflow of the thread it happened in.
+        /// Workflow of the thread that raised the event.
         workflow_id: Arc<str>,
-        /// The thread.
+        /// Id of the thread.
         thread_id: Arc<str>,
-        /// The event.
+        /// Published event.
         event: RaisedEvent,
     },
-    /// Events came together from outside, in the main thread's name.
+    /// Publishes events that arrived together from outside, in the main thread's name.
     EmitAll {
-        /// The place of the first of them, as for [`Self::Emit`].
+        /// Sequence number of the first event.
         first: u64,
-        /// The main thread's workflow.
+        /// Workflow of the main thread.
         workflow_id: Arc<str>,
-        /// The main thread.
+        /// Id of the main thread.
         thread_id: Arc<str>,
-        /// The events.
+        /// Published events.
         events: Vec<RaisedEvent>,
     },
-    /// Tell [`super::ToSupervisor::Elapsed`] after a while.
+    /// Sets a timer: the host sends [`super::ToSupervisor::Elapsed`].
     SetTimer {
-        /// Names it.
+        /// Identity of the timer.
         timer: Timer,
-        /// When, milliseconds from now.
+        /// Delay in milliseconds.
         after_ms: Millis,
     },
-    /// That is no longer needed.
+    /// Cancels a timer.
     StopTimer {
-        /// Which.
+        /// Timer to cancel.
         timer: Timer,
     },
-    /// Start a run that nobody of this one waits for; its end is told as [`super::ToSupervisor::DetachedEnded`].
+    /// Starts a run for which no thread of this run waits. The host reports its end as [`super::ToSupervisor::DetachedEnded`].
     StartRun(Box<DetachedStart>),
-    /// Call what a trigger calls; its end is told as [`super::ToSupervisor::TriggerCalled`].
+    /// Performs the call of a trigger. The host reports its end as [`super::ToSupervisor::TriggerCalled`].
     CallTrigger {
-        /// Names the call.
+        /// Number of the call.
         call: CallNo,
-        /// The call.
+        /// Call to perform.
         what: Arc<TriggerCall>,
     },
-    /// Tell [`super::ToSupervisor::TriggersQuiet`] once the triggers of all that was raised have acted.
+    /// Requests [`super::ToSupervisor::TriggersQuiet`] when the triggers of all raised events have acted.
     QuiesceTriggers,
-    /// The outcome. Detached threads may still run.
+    /// Sends the outcome. Detached threads may still run.
     Report(Box<RunReport>),
-    /// Nothing of the run is left. Nothing follows.
+    /// The run has settled. No effect follows.
     Settled,
 }
 
-/// A run that a trigger starts.
+/// A run started by a trigger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetachedStart {
-    /// The firing.
+    /// Firing that starts it.
     pub firing: FiringId,
-    /// The workflow.
+    /// Id of its workflow.
     pub workflow_id: String,
-    /// Its input.
+    /// Input of the workflow.
     pub input: Value,
-    /// The messages that its conversation starts with.
+    /// Initial messages of its conversation.
     pub messages: Vec<ChatMessage>,
-    /// Inside what a token event started: the token limit is not checked.
+    /// True if a token event started it: the token limit is not checked.
     pub is_unlimited: bool,
-    /// Triggers between the run's own steps and it.
+    /// Number of triggers between this run's steps and the started run.
     pub trigger_depth: u32,
 }

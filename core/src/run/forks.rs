@@ -1,5 +1,4 @@
-//! The forks of a run, those of a MAP among them: their branches' threads, their joins' verdicts, and what those give the
-//! parent.
+//! Forks of a run, including those of MAP nodes: threads of the branches, decisions of the joins, and their results for the parent.
 
 use std::sync::Arc;
 
@@ -32,10 +31,10 @@ use crate::thread::{
     thread_variables,
 };
 
-/// Losers that are told to stop at a time: other messages come in between.
+/// Size of a group of losers that are cancelled in one step. Other messages are processed between groups.
 const LOSERS_AT_A_TIME: usize = 32;
 
-/// One fork under way.
+/// An active fork.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ForkRun {
     pub(super) machine: ForkJoinMachine,
@@ -47,7 +46,7 @@ pub(super) struct ForkRun {
 }
 
 impl RunMachine {
-    /// A thread is at FORK, and waits at its JOIN.
+    /// Starts the paths of a FORK. The thread waits at its JOIN.
     pub(super) fn fork(
         &mut self,
         parent: ThreadNo,
@@ -78,7 +77,7 @@ impl RunMachine {
         );
     }
 
-    /// A thread is at MAP.
+    /// Starts a thread for each item of a MAP.
     pub(super) fn map(
         &mut self,
         parent: ThreadNo,
@@ -136,7 +135,7 @@ impl RunMachine {
     pub(super) fn step_fork(&mut self, no: ForkNo, input: join::Input, step: &mut Step<'_>) {
         let Some(run) = self.forks.get_mut(&no) else { return };
         let mut effects = Vec::new();
-        // Refused inputs are stale ones (a deadline that fired while it was being stopped): nothing to do.
+        // The machine rejects stale inputs only, such as a deadline that expired while it was being cancelled.
         if run.machine.step(input, &mut effects).is_err() {
             return;
         }
@@ -213,7 +212,7 @@ impl RunMachine {
         }
     }
 
-    /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
+    /// Creates a branch from the snapshots that were taken when its parent reached the FORK.
     pub(super) fn branch(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<(ThreadMachine, Conversation)> {
         let Branches::Paths { ix, start } = &self.forks.get(&no)?.branches else {
             return None;
@@ -238,7 +237,7 @@ impl RunMachine {
         }
     }
 
-    /// Stops threads that their join has no more use for.
+    /// Cancels the next group of threads that the join no longer needs.
     pub(super) fn stop_losers(&mut self, no: ForkNo, from: usize) {
         let Some(run) = self.forks.get(&no) else { return };
         let reason = run.machine.verdict().map_or(CancelReason::JoinDecided, reason_of);
@@ -260,8 +259,8 @@ impl RunMachine {
         }
     }
 
-    /// The news that its join has no more use for a thread, where that is still on its way: it takes no step more, lest it
-    /// completes when the verdict has said that it was cancelled.
+    /// Returns the cancel of a loser if it is still pending. The loser must take no further step: it could complete after the join
+    /// has reported it as cancelled.
     pub(super) fn stop_to_come(&self, thread: ThreadNo) -> Option<ToThread> {
         let Some(Origin::Branch { fork, path, .. } | Origin::Item { fork, index: path }) =
             self.tree.get(thread).map(|at| at.origin)
@@ -279,7 +278,7 @@ impl RunMachine {
         })
     }
 
-    /// The verdict goes to the parent now; the losers wind down on their own.
+    /// Sends a decision to the parent. The losers are cancelled afterwards, in groups.
     fn decided(&mut self, no: ForkNo, verdict: &Verdict, step: &mut Step<'_>) {
         let Some(run) = self.forks.get(&no) else { return };
         let (parent, effect, strategy) = (run.parent, run.effect, run.machine.rule().strategy);
@@ -317,7 +316,7 @@ impl RunMachine {
         );
     }
 
-    /// The verdict's outcome for the parent, and the thread whose conversation it takes.
+    /// Returns the parent's outcome, and the thread whose conversation replaces the parent's.
     fn verdict_outcome(&mut self, no: ForkNo, verdict: &Verdict) -> Result<(Outcome, Option<ThreadNo>), RunError> {
         let Some(run) = self.forks.get(&no) else {
             return Ok((Outcome::Done, None));
@@ -345,7 +344,7 @@ impl RunMachine {
         Ok((joined(output, merged), source))
     }
 
-    /// The variables of these branches, for their parent.
+    /// Merges the variables of the `merge` branches for the parent.
     fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, RunError> {
         let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
         let left = |path: &usize| Some((*path, left(*path)?.variables.iter()));
@@ -377,7 +376,7 @@ impl RunMachine {
                         .map(|(name, value)| (&**name, &**value))
                         .collect(),
                 });
-                // A variable that is as it was when the item's thread began was not set there.
+                // A variable with its initial value was not set in the item's thread.
                 let began = thread_variables(self.graphs.get(*called));
                 let snapshot = |name: &str| began.value(name).map(|value| &**value);
                 merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
@@ -385,8 +384,8 @@ impl RunMachine {
         }
     }
 
-    /// The state of a fork's paths just now, for an error: it names every thread. One that had ended, which the join
-    /// had not heard of yet, is what it has become, as in the report.
+    /// Returns the state of the fork's paths for an error, with every thread. A thread that ended before the join received its end
+    /// has its final state, as in the report.
     fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
@@ -406,8 +405,7 @@ impl RunMachine {
         .collect()
     }
 
-    /// The parts of a join's output, taken from those that have ended: nobody else wants them. Of the others nothing is
-    /// asked.
+    /// Takes the outputs of ended branches for the join's output. They are moved, not cloned: nothing reads them later.
     fn take_joined_paths(&mut self, no: ForkNo) -> Vec<JoinedPath> {
         let Self { forks, slots, .. } = self;
         let Some(run) = forks.get(&no) else { return Vec::new() };
@@ -456,7 +454,7 @@ impl RunMachine {
         }
     }
 
-    /// Every path that was started has ended.
+    /// Removes a fork after every started branch has ended.
     fn fork_over(&mut self, no: ForkNo, step: &mut Step<'_>) {
         let Some(run) = self.forks.remove(&no) else { return };
         self.tree.disown(run.parent, Owned::Fork(no));
@@ -464,13 +462,13 @@ impl RunMachine {
         self.emit(run.parent, EventType::ThreadForkCompleted, step, || {
             vec![("nodeId", json!(graph.node(run.branches.starts_at(&graph)).id))]
         });
-        // What the join has taken from its branches it has; a report needs no more than how they ended.
+        // The join has copied what it needs. A report needs only the outcomes.
         for thread in run.threads.into_iter().flatten() {
             self.release(thread);
         }
     }
 
-    /// The graph and node of a fork's JOIN, and the thread that waits there.
+    /// Returns the thread that waits at a fork's JOIN, and the id of that node.
     pub fn join_of(&self, fork: ForkNo) -> Option<(ThreadNo, &Arc<str>)> {
         let run = self.forks.get(&fork)?;
         let graph: &Graph = self.graph_of(run.parent);
@@ -478,7 +476,7 @@ impl RunMachine {
     }
 }
 
-/// The reason that a verdict stops threads for.
+/// Returns the reason with which a decision cancels the losers.
 fn reason_of(verdict: &Verdict) -> CancelReason {
     match verdict {
         Verdict::Cancelled => CancelReason::ParentEnded,
@@ -488,7 +486,7 @@ fn reason_of(verdict: &Verdict) -> CancelReason {
     }
 }
 
-/// The outcome that a join hands to its parent, apart from the conversation.
+/// Builds the parent's outcome, without the conversation.
 fn joined(output: Output, merged: MergedVariables) -> Outcome {
     Outcome::Joined(Joined {
         output,

@@ -1,10 +1,10 @@
-//! The variables that all threads of a run share, and the VARIABLE nodes whose values are evaluated on another thread.
+//! Global variables of a run, and the evaluation of VARIABLE nodes on other OS threads.
 //!
-//! The read and the write of one assignment are one step. A value that is evaluated inline is assigned in the same turn. A value
-//! that is evaluated elsewhere is requested by [`Globals::request`]: for each variable one evaluation is under way, and others
-//! wait in the order of their requests, so that N threads cost N evaluations. Where a variable that the expression may read is
-//! written meanwhile (inline, by a trigger, by the host, or by an assignment to another variable), the result is stale and the
-//! expression is evaluated again. Each repetition follows another thread's write, so threads cannot block each other.
+//! An assignment reads and writes in one step. An inline evaluation is assigned in the same turn. Other evaluations start with
+//! [`Globals::request`]: each variable has one active evaluation and a FIFO queue, so that N threads cost N evaluations. If a
+//! variable that the expression may read is written during the evaluation (inline, by a trigger, by the host, or by an assignment
+//! to another variable), the result is stale and the expression is evaluated again. Each repetition follows another thread's
+//! write, so threads cannot block each other.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -21,31 +21,31 @@ use crate::graph::{Graph, NodeIx, NodeKind};
 use crate::script::{Names, Used};
 use crate::thread::{Effect, EffectId, Evaluation, Variable, Variables};
 
-/// The variables of a run.
+/// Global variables with their pending assignments.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Globals {
     variables: Variables,
-    /// None while no assignment is evaluated elsewhere, as in most runs.
+    /// Pending evaluations; `None` in most runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Box<Pending>>,
 }
 
-/// Assignments whose values are evaluated elsewhere.
+/// Assignments that wait for an evaluation on another OS thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Pending {
-    /// By variable, in the order of the requests. The first is under way or about to start. No queue is empty.
+    /// Requests by variable, in FIFO order. The first is active or about to start. No queue is empty.
     queues: BTreeMap<Arc<str>, BTreeMap<Ticket, Request>>,
-    /// The place of a thread's request; a thread has one at a time.
+    /// Variable and ticket of each thread's request; a thread has at most one.
     places: BTreeMap<ThreadNo, (Arc<str>, Ticket)>,
     /// The last ticket.
     tickets: Ticket,
     /// Number of writes since the first request.
     writes: u64,
-    /// By variable, the number of its last write.
+    /// Number of the last write, by variable.
     written: BTreeMap<Arc<str>, u64>,
 }
 
-/// The number of a request, in the order of requests.
+/// Number of a request, in FIFO order.
 pub(super) type Ticket = u64;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,18 +54,18 @@ struct Request {
     effect: EffectId,
     node: NodeIx,
     what: Evaluation,
-    /// The number of writes before its evaluation started; none: it waits.
+    /// Number of writes before its evaluation started; `None` while it is queued.
     started: Option<u64>,
 }
 
-/// An evaluation that has ended.
+/// State of an evaluation that has ended.
 #[derive(Debug)]
 pub(super) enum Evaluated {
-    /// Its variables are as it read them. The next thread of its queue goes on.
+    /// Current: no variable that it may have read was written since. Contains the next thread of the queue.
     Fresh(Option<ThreadNo>),
-    /// A variable that it may have read was written meanwhile: this is done again.
+    /// Stale: a variable that it may have read was written. Contains the repeated effect.
     Stale(Effect),
-    /// No assignment waits for it.
+    /// Not the evaluation of a global assignment.
     Other,
 }
 
@@ -78,7 +78,7 @@ impl Deref for Globals {
 }
 
 impl Globals {
-    /// Assigns a variable of the run: every thread sees it from then on. Returns the value as its type has it.
+    /// Assigns a global variable; every thread sees the value at once. Returns the value converted to the variable's type.
     pub(super) fn assign(
         &mut self,
         step: &mut Step<'_>,
@@ -92,13 +92,13 @@ impl Globals {
         Ok(value)
     }
 
-    /// Sets a variable as its definition has it.
+    /// Defines a variable of a workflow.
     pub(super) fn define(&mut self, name: &Arc<str>, variable: Variable) {
         self.variables.define(Arc::clone(name), variable);
         self.note_write(name);
     }
 
-    /// The variable is handed on to the next run of the session from now on.
+    /// Marks a variable to be passed to the next run of the session.
     pub(super) fn hand_on(&mut self, name: &str) {
         self.variables.hand_on(name);
     }
@@ -110,7 +110,7 @@ impl Globals {
         }
     }
 
-    /// Requests the evaluation of a node's value elsewhere. Returns the ticket of one that waits; none where it starts at once.
+    /// Requests an evaluation on another OS thread. Returns its ticket if it is queued, `None` if it may start at once.
     pub(super) fn request(
         &mut self,
         thread: ThreadNo,
@@ -136,7 +136,7 @@ impl Globals {
         (!starts).then_some(ticket)
     }
 
-    /// Starts the evaluation of a thread that has waited and is the first now.
+    /// Starts the evaluation of a thread that reached the front of its queue.
     pub(super) fn start(&mut self, thread: ThreadNo) -> Option<Effect> {
         let pending = self.pending.as_mut()?;
         let (name, ticket) = pending.places.get(&thread)?;
@@ -150,7 +150,7 @@ impl Globals {
         Some(request.evaluate())
     }
 
-    /// An evaluation of a thread has ended.
+    /// Handles the end of a thread's evaluation.
     pub(super) fn evaluated(&mut self, graph: &Graph, thread: ThreadNo, effect: EffectId) -> Evaluated {
         let Some(pending) = &mut self.pending else {
             return Evaluated::Other;
@@ -169,13 +169,13 @@ impl Globals {
         Evaluated::Fresh(self.withdraw(thread).and_then(|(_, next)| next))
     }
 
-    /// True if a thread has requested this evaluation.
+    /// Returns true if this evaluation belongs to a request of the thread.
     pub(super) fn has_requested(&mut self, thread: ThreadNo, effect: EffectId) -> bool {
         let request = self.pending.as_mut().and_then(|pending| pending.request(thread));
         request.is_some_and(|request| request.effect == effect)
     }
 
-    /// Removes a thread's request. Returns whether it was under way, and the thread that goes on instead.
+    /// Removes a thread's request. Returns whether it was active, and the next thread of the queue.
     pub(super) fn withdraw(&mut self, thread: ThreadNo) -> Option<(bool, Option<ThreadNo>)> {
         let pending = self.pending.as_mut()?;
         let (name, ticket) = pending.places.remove(&thread)?;
@@ -199,7 +199,7 @@ impl Pending {
         self.queues.get_mut(name)?.get_mut(ticket)
     }
 
-    /// True if a variable that a node's expression can name was written after so many writes.
+    /// Returns true if a global variable that the node's expression may read was written after write number `after`.
     fn may_have_read(&self, graph: &Graph, node: NodeIx, after: u64) -> bool {
         let NodeKind::Variable { expression, .. } = &graph.node(node).kind else {
             return true;
@@ -224,7 +224,7 @@ impl Request {
     }
 }
 
-/// The variable of the run that a node assigns the result of an evaluation to.
+/// Returns the global variable to which a node assigns an evaluation.
 pub(super) fn assigned(graph: &Graph, node: NodeIx, what: &Evaluation) -> Option<Arc<str>> {
     match (&graph.node(node).kind, what) {
         (NodeKind::Variable { name, scope, .. }, Evaluation::Value(_)) if *scope != VariableScope::Thread => {

@@ -1,14 +1,14 @@
 //! The memory that a run holds, and its limit.
 //!
-//! The bytes that a run makes are added up as they arrive: a value once, where it is made or received; nothing is subtracted.
-//! Only when that sum could pass the limit is the run measured, each shared value once, and the sum starts again from there. So a
-//! step costs an addition, and a measurement is paid for by the bytes that were made since the last one: at least an eighth of
-//! the limit, by which a run may pass it. The sum and the measurement follow from the messages that the run has taken: a
+//! The bytes that a run allocates are summed as they arrive, each value once, when it is created or received. Nothing is
+//! subtracted. Only when the sum could exceed the limit is the run measured, each shared value once, and the sum restarts from the
+//! result. A step therefore costs one addition. A measurement is amortized over the bytes allocated since the last one: at least an
+//! eighth of the limit, which is also the maximum overshoot. Sum and measurement depend only on the messages taken, so that a
 //! rebuilt run fails at the same step.
 //!
-//! Counted are variables, outputs, inputs and loops of threads, what forks hold for theirs, conversations, firings, large tool
-//! results, and what is left of threads that have ended. Not counted is what the run does not hold: the values of a script while it
-//! runs, requests on their way to a model, events that wait for a subscriber.
+//! Counted: variables, outputs, inputs and loops of threads, the state that forks hold, conversations, firings, large tool results,
+//! and the remaining state of ended threads. Not counted, because the run does not hold them: values of a running script, requests
+//! in transit to a model, events queued for a subscriber.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,29 +26,29 @@ use crate::error::{RunError, RunErrorCode};
 use crate::thread::{Input, NodeRecord, Outcome, Output, Outputs, ThreadMachine, Variables};
 use crate::value::memory;
 
-/// Bytes that a run may hold where neither its workflow nor its engine says how many.
+/// Default limit of a run in bytes, if neither the workflow nor the engine sets one.
 pub const DEFAULT_RUN_BYTES: u64 = 256 << 20;
 
-/// Bytes of a thread that was started, its own values aside.
+/// Bytes of a started thread without its values.
 const THREAD: u64 = 1_024;
 
-/// Bytes that stay of a thread when it has ended.
+/// Bytes that remain of an ended thread.
 const ENDED: u64 = 384;
 
-/// Bytes of a firing, its event aside.
+/// Bytes of a firing without its event.
 const FIRING: u64 = 1_024;
 
-/// Bytes of a step of a thread that has entered a node.
+/// Bytes of a thread's step into a node.
 pub(super) const STEP: u64 = size_of::<NodeRecord>() as u64;
 
-/// The bytes that a run has made since it was measured.
+/// Bytes that a run has allocated since its last measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Memory {
     limit: u64,
     made: u64,
-    /// The run is measured when it has made so many.
+    /// Sum at which the run is measured.
     most: u64,
-    /// The last event that a thread was waiting for, by its sequence.
+    /// Last event received by a waiting thread, with its sequence number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<(u64, Arc<Value>)>,
 }
@@ -63,18 +63,18 @@ impl Memory {
         }
     }
 
-    /// The run has made, or was given, so many bytes.
+    /// Adds bytes that the run allocated or received.
     pub(super) fn made(&mut self, bytes: u64) {
         self.made = self.made.saturating_add(bytes);
     }
 
-    /// True if the run may hold more than it may.
+    /// Returns true if a measurement is due.
     pub(super) fn is_due(&self) -> bool {
         self.made > self.most
     }
 
-    /// An answer from outside of the thread. Threads that hear of one event share it: by its sequence, because other processes
-    /// read it once for each of them.
+    /// Adds the bytes of an external answer. Threads that receive the same event share one value. Values are matched by sequence
+    /// number, because another process parses the event once for each thread.
     pub(super) fn arrived(&mut self, outcome: &mut Outcome) {
         if let Outcome::Event { sequence, event } = outcome {
             let known = self.event.as_ref().filter(|(known, _)| known == sequence);
@@ -88,7 +88,7 @@ impl Memory {
         self.made(of_outcome(outcome));
     }
 
-    /// The bytes of an answer that was made inline: a value that others hold too was made before.
+    /// Adds the bytes of an inline answer. A value that has other owners was counted before.
     pub(super) fn evaluated(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Value(value) if Arc::strong_count(value) > 1 => {}
@@ -96,17 +96,17 @@ impl Memory {
         }
     }
 
-    /// A thread was started.
+    /// Adds the bytes of a started thread.
     pub(super) fn started(&mut self) {
         self.made(THREAD);
     }
 
-    /// A trigger fired.
+    /// Adds the bytes of a firing.
     pub(super) fn fired(&mut self) {
         self.made(FIRING);
     }
 
-    /// A value was given to the run, or copied.
+    /// Adds the bytes of a value that the run received or copied.
     pub(super) fn took(&mut self, value: &Value) {
         self.made(memory(value));
     }
@@ -117,7 +117,7 @@ fn of_outcome(outcome: &Outcome) -> u64 {
         Outcome::Value(value) => memory(value),
         Outcome::Logged(logged) => of_outcome(&logged.outcome),
         Outcome::Texts(texts) => texts.iter().flatten().map(|text| text.len() as u64).sum(),
-        // Its text becomes a message, and the node's output.
+        // The text is stored twice: in a message, and in the node's output.
         Outcome::Reply(reply) => 2 * reply.content.len() as u64,
         Outcome::Tool(result) => 2 * result.content.len() as u64,
         Outcome::Answered(answer) => 2 * memory(&answer.answer),
@@ -143,16 +143,16 @@ fn of_outcome(outcome: &Outcome) -> u64 {
     }
 }
 
-/// A measurement under way.
+/// State of a measurement.
 #[derive(Default)]
 struct Measure<'r> {
-    /// Addresses of what was counted. Only asked whether one is in it: an address decides nothing but that.
+    /// Addresses of counted values. Used for membership only: addresses differ between processes and must not affect the result.
     counted: HashSet<usize, FixedState>,
     total: u64,
     largest: Option<(u64, Holder<'r>)>,
 }
 
-/// The place that holds something.
+/// Owner of a counted value.
 #[derive(Clone, Copy)]
 enum Holder<'r> {
     Variable(&'r str),
@@ -224,7 +224,7 @@ impl<'r> Measure<'r> {
 }
 
 impl RunMachine {
-    /// Measures the run where it may hold more than it may, and ends it where it does.
+    /// Measures the run if that is due, and ends it if it exceeds the limit.
     pub(super) fn check_memory(&mut self) {
         let limit = self.memory.limit;
         let measure = self.measure();
@@ -235,7 +235,7 @@ impl RunMachine {
             self.memory.most = (limit - total).max(limit / 8);
             return;
         };
-        // Once is enough.
+        // Fail the run once only.
         self.memory.most = u64::MAX;
         for thread in 0..self.tree.len() as ThreadNo {
             self.send(thread, ToThread::Input(Input::Fail(error.clone())));

@@ -1,4 +1,5 @@
-//! Effects that wait until what they follow from is durable: only then may they begin, and be told of.
+//! Effects that are held back until the inputs from which they follow are durable. Until then they must not be performed or
+//! published.
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,7 @@ use super::Effect;
 use crate::Millis;
 use crate::thread;
 
-/// Effects in their order, each with the step it follows from and the time of that; 0 is the run's beginning.
+/// FIFO queue of effects, each with its step and the time of that step. Step 0 is the start of the run.
 #[derive(Debug, Default)]
 pub struct Outbox {
     held: VecDeque<Held>,
@@ -21,7 +22,7 @@ struct Held {
 }
 
 impl Outbox {
-    /// Of a run whose steps up to this one are durable.
+    /// Creates an outbox for a run whose steps up to this one are durable.
     pub fn after(step: u64) -> Self {
         Self {
             held: VecDeque::new(),
@@ -29,18 +30,18 @@ impl Outbox {
         }
     }
 
-    /// True if the run's steps up to this one are known to be durable.
+    /// Returns true if the steps up to this one are durable.
     pub fn is_durable(&self, step: u64) -> bool {
         Some(step) <= self.durable
     }
 
-    /// Takes effects that follow from what the run was told up to `step`.
+    /// Queues effects that follow from the inputs up to `step`.
     pub fn put(&mut self, step: u64, at: Millis, effects: impl IntoIterator<Item = Effect>) {
         let held = effects.into_iter().map(|effect| Held { step, at, effect });
         self.held.extend(held);
     }
 
-    /// As [`Self::put`] for one effect, which is given back at once where it need not wait.
+    /// Queues one effect, or returns it if it can be performed at once.
     pub fn pass(&mut self, step: u64, at: Millis, effect: Effect) -> Option<Effect> {
         if self.held.is_empty() && self.is_durable(step) {
             return Some(effect);
@@ -49,13 +50,13 @@ impl Outbox {
         None
     }
 
-    /// The run's steps up to this one are durable.
+    /// Records that the steps up to this one are durable.
     pub fn durable(&mut self, step: u64) {
         self.durable = self.durable.max(Some(step));
     }
 
-    /// The next effect that need not wait any more, and the time that it follows from. A timer keeps its deadline: what it
-    /// has waited here is taken off.
+    /// Takes the next effect that can be performed, with the time of its step. The delay of a timer is reduced by its time in the
+    /// queue, so that its deadline does not move.
     pub fn release(&mut self, now: Millis) -> Option<(Millis, Effect)> {
         if Some(self.held.front()?.step) > self.durable {
             return None;
@@ -72,18 +73,18 @@ impl Outbox {
         Some((at, effect))
     }
 
-    /// True if the run settles with what need not wait any more.
+    /// Returns true if the run settles with an effect that can be performed now.
     pub fn settles(&self) -> bool {
         let mut released = self.held.iter().take_while(|held| Some(held.step) <= self.durable);
         released.any(|held| matches!(held.effect, Effect::Settled))
     }
 
-    /// True if something waits: the steps it follows from are to be made durable now.
+    /// Returns true if effects are held back, so that the store should commit.
     pub fn waits(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Forgets what waits: it is never done.
+    /// Drops the held effects. They are never performed.
     pub fn clear(&mut self) {
         self.held.clear();
     }

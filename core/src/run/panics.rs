@@ -1,4 +1,4 @@
-//! The panics of actors, which a run is told of like of anything else from outside.
+//! Panics of actors, which a run receives as external inputs.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,33 +14,33 @@ use crate::thread::{EffectId, Outcome, Output, Spending, ThreadEnd};
 /// An actor panicked while it handled the message that was taken last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panic {
-    /// The actor.
+    /// Actor that panicked.
     pub of: Panicked,
-    /// The panic's text.
+    /// Panic message.
     pub message: String,
 }
 
 /// The actor that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Panicked {
-    /// A thread. It ends FAILED with what it had gathered, or, where that is not to be had, with nothing.
+    /// A thread. It ends with status FAILED, with the state so far if that was saved.
     Thread {
-        /// The thread.
+        /// Number of the thread.
         thread: ThreadNo,
-        /// True if what it had gathered can be salvaged.
+        /// True if the state so far can be saved.
         is_known: bool,
     },
-    /// A conversation. Whoever asks it hears so, and the thread that it belongs to ends.
+    /// A conversation. The thread that awaits its answer receives an error, and the thread that owns it ends.
     Conversation {
-        /// The thread that it belongs to.
+        /// Owner of the conversation.
         owner: ThreadNo,
-        /// The thread that awaits its answer, and which.
+        /// Thread that awaits its answer, with the effect.
         asker: Option<(ThreadNo, EffectId)>,
     },
 }
 
 impl RunMachine {
-    /// Takes effect at once: what had been told the actor before is for nobody.
+    /// Handles a panic at once, before queued messages: those to the dead actor have no receiver.
     pub(super) fn panicked(&mut self, panic: &Panic) {
         match panic.of {
             Panicked::Thread { thread, is_known } => self.thread_panicked(thread, &panic.message, is_known),

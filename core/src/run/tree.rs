@@ -1,13 +1,15 @@
-//! The tree of a run's threads: who started whom, how deep, and what ends with whom.
+//! Tree of a run's threads: parents, depths and ownership.
 //!
-//! | what happens | to the thread | to what it started |
+//! | event | the thread | what it started |
 //! |---|---|---|
-//! | it ends, whyever | ended, once | is given up: forks, called workflows and firings end with it |
-//! | it is detached | no longer attached to the run's outcome | is detached too |
-//! | somebody else ends | nothing, unless that had started it | nothing |
+//! | its end, for any reason | ended, once | cancelled: forks, called workflows and firings |
+//! | its detachment | no longer attached to the run's outcome | detached too |
+//! | the end of another thread | unchanged, unless that is an ancestor | unchanged |
 //!
-//! Invariants: numbers ascend from 0 without a gap and no thread is forgotten; a thread ends once; what it owns is given
-//! up once; of those that have not ended it is known how many there are, and how many of them are detached.
+//! Invariants:
+//! - Thread numbers ascend from 0 without gaps, and no entry is removed.
+//! - A thread ends once, and what it owns is cancelled once.
+//! - The counts of live threads and of live detached threads are exact.
 
 use std::sync::Arc;
 
@@ -18,43 +20,43 @@ use super::{ForkNo, ThreadNo};
 use crate::graph::{ForkIx, Graph};
 use crate::thread::{EffectId, FiringId, ThreadKind};
 
-/// The origin of a thread, for its end.
+/// Origin of a thread, which determines who receives its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// It is the run's first.
+    /// The main thread.
     Main,
     /// A path of a fork.
     Branch {
-        /// The fork's instance.
+        /// Number of the fork instance.
         fork: ForkNo,
-        /// The fork's place in its graph.
+        /// Index of the fork in its graph.
         ix: ForkIx,
-        /// The path's place in the fork.
+        /// Index of the path in the fork.
         path: u32,
     },
     /// An item of a MAP.
     Item {
-        /// The fork's instance.
+        /// Number of the fork instance.
         fork: ForkNo,
-        /// The item's place in the list.
+        /// Index of the item in the list.
         index: u32,
     },
     /// A SUBGRAPH node called it.
     Called {
-        /// The thread of the node.
+        /// Thread of the SUBGRAPH node.
         parent: ThreadNo,
-        /// The effect that the parent awaits.
+        /// Effect that the parent awaits.
         effect: EffectId,
     },
     /// A trigger started it.
     Triggered {
-        /// The firing.
+        /// Firing that started it.
         firing: FiringId,
     },
 }
 
 impl Origin {
-    /// The name of a branch among those of its fork, where the thread walks `graph`: its path's id, or its item's index.
+    /// Returns the name of a branch in its fork: the id of its path, or the index of its item. `graph` is the thread's workflow.
     pub fn path_id(&self, graph: &Graph) -> Option<Arc<str>> {
         match self {
             Self::Branch { ix, path, .. } => Some(Arc::clone(&graph.fork(*ix).paths[*path as usize].id)),
@@ -64,26 +66,26 @@ impl Origin {
     }
 }
 
-/// Something that a thread started and that ends with it. Its firings do too: they are [`super::firing`]'s.
+/// Work that a thread owns and that ends with it. [`super::firing`] tracks its firings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Owned {
     Fork(ForkNo),
     Child { effect: EffectId, thread: ThreadNo },
 }
 
-/// A thread's place in the tree.
+/// Node of the tree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Branching {
     pub(super) kind: ThreadKind,
     pub(super) graph: GraphNo,
     pub(super) origin: Origin,
-    /// The thread that it runs for; none of the main one.
+    /// Thread for which it runs; `None` for the main thread.
     #[serde(default)]
     pub(super) parent: Option<ThreadNo>,
     pub(super) depth: u32,
-    /// Triggers between the run's own steps and what the thread does.
+    /// Number of triggers between the run's steps and the actions of the thread.
     pub(super) trigger_depth: u32,
-    /// Inside what a token event started: the token limit is not checked.
+    /// True if a token event started the thread or an ancestor: the token limit is not checked.
     pub(super) is_unlimited: bool,
     pub(super) is_detached: bool,
 }
@@ -95,7 +97,7 @@ struct Node {
     has_ended: bool,
 }
 
-/// Every thread of a run.
+/// All threads of a run, by number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
@@ -110,7 +112,7 @@ impl Tree {
 
     pub(super) fn add(&mut self, at: Branching) -> ThreadNo {
         if self.nodes.is_empty() {
-            // Most runs have one thread.
+            // Most runs have one thread: allocate for one.
             self.nodes.reserve_exact(1);
         }
         self.live += 1;
@@ -135,22 +137,22 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// True if the thread lives: it was started and has not ended.
+    /// Returns true if the thread was started and has not ended.
     pub(super) fn is_live(&self, thread: ThreadNo) -> bool {
         self.nodes.get(thread as usize).is_some_and(|node| !node.has_ended)
     }
 
-    /// Threads that have not ended.
+    /// Returns the number of threads that have not ended.
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// Those of them that the run's outcome waits for.
+    /// Returns the number of live threads for which the run's outcome waits.
     pub(super) fn attached(&self) -> usize {
         self.live - self.live_detached
     }
 
-    /// The depth of a thread that `parent` starts; none where that is deeper than `limit`.
+    /// Returns the depth of a thread that `parent` starts; `None` if it exceeds `limit`.
     pub(super) fn deeper(&self, parent: ThreadNo, limit: u32) -> Option<u32> {
         match self.get(parent) {
             Some(parent) => (parent.depth < limit).then_some(parent.depth + 1),
@@ -162,8 +164,8 @@ impl Tree {
         self.get(thread).map_or(0, |at| at.trigger_depth)
     }
 
-    /// Something that stands `trigger_depth` triggers away from the run's own steps acts on the thread: so does what it
-    /// does from then on.
+    /// Raises the trigger depth of a thread on which something with this depth acts. All further actions of the thread have it too,
+    /// so that chains of triggers that lead through a thread are bounded.
     pub(super) fn raise_depth(&mut self, thread: ThreadNo, trigger_depth: u32) {
         if let Some(node) = self.nodes.get_mut(thread as usize) {
             node.at.trigger_depth = node.at.trigger_depth.max(trigger_depth);
@@ -186,7 +188,7 @@ impl Tree {
         self.nodes.get(thread as usize).map_or(&[], |node| &node.owned)
     }
 
-    /// The thread ends: what it started and has to be given up. None where it had ended, or never was.
+    /// Ends a thread and returns the work to cancel. Returns `None` if the thread had ended or never existed.
     pub(super) fn end(&mut self, thread: ThreadNo) -> Option<Vec<Owned>> {
         let node = self.nodes.get_mut(thread as usize).filter(|node| !node.has_ended)?;
         node.has_ended = true;
@@ -195,8 +197,8 @@ impl Tree {
         Some(std::mem::take(&mut node.owned))
     }
 
-    /// The run's outcome no longer waits for the thread, nor for what that started. `below` names the threads that one
-    /// has started by a fork or a firing; what it called, the tree knows.
+    /// Detaches a thread and everything that it started from the run's outcome. `below` returns the threads of its forks and
+    /// firings; the tree itself knows only called threads.
     pub(super) fn detach(&mut self, thread: ThreadNo, below: impl Fn(ThreadNo, &[Owned]) -> Vec<ThreadNo>) {
         let mut marked = vec![thread];
         while let Some(thread) = marked.pop() {
@@ -233,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A tree of called threads: each after the first is called by one before it.
+    /// Builds a tree of called threads; each parent precedes its children.
     fn tree(parents: &[usize]) -> Tree {
         let mut tree = Tree::default();
         tree.add(at(Origin::Main, 0, false));
