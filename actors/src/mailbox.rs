@@ -694,6 +694,7 @@ fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -
     let place = thread as usize;
     if threads.len() <= place {
         if threads.is_empty() {
+            // Exact, because most runs have one thread.
             threads.reserve_exact(place + 1);
         }
         threads.resize_with(place + 1, || None);

@@ -27,6 +27,7 @@ pub(crate) struct Parked {
 
 impl Parked {
     pub(crate) fn new(supervisor: SupervisorActor, mut threads: Vec<Option<Box<ThreadActor>>>) -> Self {
+        // There may be many parked runs, so spare capacity is released.
         threads.shrink_to_fit();
         Self {
             supervisor,

@@ -208,6 +208,7 @@ impl Seen {
             }
             Effect::Thread { thread, effect } => self.asked(at, thread, &effect),
             Effect::ThreadEnded { thread } => {
+                // An ended thread calls no model, so its sessions need not be restored.
                 self.answered.remove(&thread);
             }
             Effect::Begin { .. }

@@ -48,6 +48,7 @@ impl Spans {
 
     /// Drops the span of an ended thread.
     pub(crate) fn ended(&self, thread: ThreadNo) {
+        // The entry stays, so that a late message does not create the span again.
         self.threads.borrow_mut().insert(thread, None);
     }
 

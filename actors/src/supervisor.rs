@@ -123,7 +123,7 @@ pub(crate) struct SupervisorActor {
     calls: Option<Box<UnderWay>>,
     outcome: Option<Setter<Arc<RunReport>>>,
     on_end: Option<OnEnd>,
-    /// Completed when the run has left memory.
+    /// Completed once the run and everything that it started have ended.
     settled: Option<Setter<()>>,
     /// The run's slot in the engine's admission limit.
     permit: Option<Permit>,
@@ -206,6 +206,7 @@ impl SupervisorActor {
                 turn.run.bus().do_send(BusMsg::Quiesce {
                     run_id: Arc::clone(&turn.run.run_id),
                     rounds: MAX_QUIESCE_ROUNDS,
+                    // Sent also if the matcher is gone and drops the answer: the run must not wait for it.
                     answer: Answer::new(move |_| supervisor.do_send(tell(ToSupervisor::TriggersQuiet))),
                 });
             }

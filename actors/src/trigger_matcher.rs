@@ -652,6 +652,7 @@ impl TriggerMatcherActor {
             };
             bus.do_send(raise(&event, failure(&trigger.id, &message)));
         });
+        // Detached, because the function may outlive the run.
         self.host
             .work(None, Box::pin(async move { failed.give(future.await) }))
             .detach();
@@ -733,6 +734,7 @@ impl Actor for TriggerMatcherActor {
 
 impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
     fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
+        // Ahead of the queued messages, so that a limit takes effect however many events are queued.
         for (run_id, limit) in self.interest.take_trigger_limits() {
             match limit {
                 TriggerLimit::AtMost(most) => self.machine.set_budget(&run_id, most),
@@ -798,6 +800,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
             MatcherMsg::Stop(done) => self.stopping = Some(done),
         }
+        // The stop is delayed while a run waits for an evaluation: its queued work would be lost.
         if self.held.is_empty()
             && let Some(done) = self.stopping.take()
         {

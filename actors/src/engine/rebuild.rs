@@ -98,8 +98,8 @@ impl EngineShared {
         )
     }
 
-    /// Returns the earliest run before this one in its session that has no owner. Loads the unfinished runs of earlier processes
-    /// first.
+    /// Returns a run without an owner that precedes this one in its session; it must be resumed or cancelled first. Loads the
+    /// unfinished runs of earlier processes.
     ///
     /// # Errors
     /// The store of the sessions could not be read.

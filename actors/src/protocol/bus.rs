@@ -216,8 +216,8 @@ impl RunInterest {
     }
 }
 
-/// The event types with subscribers to all runs or with triggers, and messages from runs about their triggers. Runs read it
-/// before building an event, so that events without listeners cost nothing.
+/// The event types with subscribers to all runs or with triggers, and the limits and waits of runs that concern their triggers.
+/// Runs read it before building an event, so that events without listeners cost nothing.
 pub(crate) struct Interest {
     /// Types of the subscribers that the bus has.
     subscribers: Cell<EventMask>,

@@ -187,7 +187,7 @@ pub(crate) struct SupervisorHandle {
     raised: OnceLock<Batches<RaisedEvent>>,
     /// Metadata from the caller that started the run.
     metadata: Option<Arc<Map<String, Value>>>,
-    /// Resolve with the run's outcome, and when the run has left memory.
+    /// Resolve with the run's outcome, and once the run and everything that it started have ended.
     pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
 }
 

@@ -221,6 +221,7 @@ impl SessionSeat {
         host: Host,
         tokenizer: Arc<dyn Tokenizer>,
     ) -> impl Future<Output = Option<Result<SessionState, RunError>>> + use<> {
+        // From here on an unfinished durable run retains its position.
         self.has_begun = true;
         let (sessions, place, is_new) = (Arc::clone(&self.sessions), self.place(), self.is_new);
         async move {

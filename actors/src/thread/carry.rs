@@ -39,6 +39,7 @@ impl ThreadActor {
                 choice,
                 goes_on,
             } => {
+                // Streamed only if someone receives the pieces: each is an event.
                 let streams = turn.machine.awaits(EventType::LlmToken)
                     || turn.run.listening().interest.contains(EventType::LlmToken);
                 Some((

@@ -37,6 +37,7 @@ impl ThreadActor {
         if let ToThread::Input(Input::Answer { effect, outcome }) = &message
             && let (Some(InFlight::Wait(wait)), Outcome::Event { .. }) = (self.in_flight.remove(*effect), outcome)
         {
+            // The bus removed the wait when it answered, so dropping the handle would send a needless message.
             wait.answered();
         }
         turn.step(Message::Thread(self.no, message));

@@ -4,7 +4,7 @@
 //!    idle or the grace period ends, and drop their tasks on their own thread.
 //! 2. Joining a thread has a timeout. A stuck thread is reported and left behind.
 //! 3. Only `stop` blocks a thread of a tokio runtime, and it never waits for its own thread.
-//! 4. No global state except thread-locals on threads started here: several runtimes in one process are independent.
+//! 4. No global state except a counter of runtimes and thread-locals: several runtimes in one process are independent.
 
 // This file starts the threads and runtimes that the rest of the crate must not start.
 #![allow(clippy::disallowed_methods)]
@@ -452,7 +452,7 @@ impl Inner {
         report
     }
 
-    /// Ends the threads for work. Uses a helper thread, because the caller may be a tokio worker, which must not drop a runtime.
+    /// Ends the threads for work. Uses a helper thread, because the caller may be a tokio worker, which must not block on it.
     fn close_pool(&self) {
         if self.pool.own_handle().is_none() {
             return self.pool.close(Duration::ZERO);

@@ -63,6 +63,7 @@ impl WorkPool {
                 let own = tokio::runtime::Builder::new_multi_thread()
                     .worker_threads(self.threads)
                     .thread_name(&self.name)
+                    // A stop of the runtime on such a thread must not wait for itself.
                     .on_thread_start(move || THREAD_OF.set(Some(id)))
                     .enable_all()
                     .build()?;
