@@ -8,7 +8,7 @@ pub(crate) struct ConversationActor;
 
 impl ConversationActor {
     /// Handles a message for the conversation of `owner`.
-    #[allow(clippy::unused_self)] // as every actor
+    #[allow(clippy::unused_self)] // the signature of every actor
     pub(crate) fn handle(&mut self, owner: ThreadNo, message: ToConversation, turn: &mut Turn<'_>) {
         turn.step(Message::Conversation(owner, message));
     }

@@ -76,7 +76,7 @@ impl<'a> Input<'a> {
     }
 
     /// Returns a copy of the JSON.
-    #[allow(clippy::should_implement_trait)] // as a `Value` behind a reference has it: what is cloned is the JSON
+    #[allow(clippy::should_implement_trait)] // mirrors `Value::clone`: the JSON is cloned, not the input
     #[must_use]
     pub fn clone(&self) -> Value {
         self.value().clone()

@@ -225,7 +225,7 @@ impl SupervisorActor {
     }
 
     /// Reports the end of a thread to the host, which stops holding its first step.
-    #[allow(clippy::unused_self)] // as what else it does
+    #[allow(clippy::unused_self)] // a method like its siblings
     pub(crate) fn thread_ended(&self, thread: ThreadNo, turn: &Turn<'_>) {
         turn.run.host.observe(|| Observation::Ended {
             run: Arc::clone(&turn.run.run_id),

@@ -161,7 +161,7 @@ impl EngineShared {
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
         let metadata = request.metadata.clone();
-        // Before admission, because the seat is part of the run's seed. If admission fails, dropping the seat releases the position.
+        // Before admission, because the seat is part of the run's seed. If admission fails, dropping the seat releases it.
         let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
         let from_trigger = (from.is_unlimited, from.trigger_depth);

@@ -37,7 +37,7 @@ pub(super) fn mix(word: u64) -> u64 {
 
 /// Derives a seed from `seed` and a name; equal in every process.
 pub fn named_seed(seed: u64, name: &str) -> u64 {
-    // FNV-1a, spread.
+    // FNV-1a, followed by the mixer because FNV distributes high bits poorly.
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
     });

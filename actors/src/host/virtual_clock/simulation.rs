@@ -217,7 +217,7 @@ impl Simulation {
     }
 
     /// Returns the virtual time while external work binds it to the real clock.
-    #[allow(clippy::disallowed_methods)] // The one place where the virtual clock looks at the real one.
+    #[allow(clippy::disallowed_methods)] // The only place where the virtual clock reads the real one.
     fn bound_now(&self) -> Millis {
         let (since, began) = self
             .bound_since
