@@ -21,7 +21,7 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Paths without access checks, for health probes: their answers reveal nothing about the runs.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// The access rules.
+/// Access rules of a service.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Bearer tokens, each of which gives access; if empty, no token is needed.
@@ -34,7 +34,7 @@ pub struct Access {
 }
 
 impl Default for Access {
-    /// Without a token, from the loopback interface.
+    /// Allows requests without a token, to names of the loopback interface only.
     fn default() -> Self {
         Self {
             tokens: Vec::new(),
@@ -52,10 +52,9 @@ impl Access {
         self
     }
 
-    /// Checks a name that [`host`](Self::host) is to be given.
+    /// Checks a name for [`host`](Self::host).
     ///
-    /// # Errors
-    /// A sentence: no request names a host so.
+    /// # Errors Returns a message if no request can name a host in this form.
     pub fn check_host(name: &str) -> Result<(), String> {
         let is_v6 = name.starts_with('[') && name.ends_with(']');
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (is_v6 && "[]:%".contains(c));
@@ -79,8 +78,7 @@ impl Access {
 
     /// Checks one of the [`origins`](Self::origins).
     ///
-    /// # Errors
-    /// A sentence: no browser sends such an origin.
+    /// # Errors Returns a message if no browser sends such an origin.
     pub fn check_origin(origin: &str) -> Result<(), String> {
         let example = "write `https://app.example.com`, or with its port `http://localhost:3000`";
         if origin.contains('*') {
@@ -180,7 +178,7 @@ impl Access {
     }
 }
 
-/// The host with its port, as the client named it.
+/// Returns the requested host with its port, as the client wrote it.
 fn asked_host(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let mut named = headers.get_all(HOST).iter();
     let host = match (uri.authority(), named.next(), named.next()) {
@@ -199,11 +197,11 @@ fn is_one_of(hosts: &[String], asked: &str) -> bool {
     hosts.iter().any(|host| host == without_port)
 }
 
-/// The bytes of a request's line and headers. The server's own buffer is larger than its limit while it is read into.
+/// Returns the bytes of a request's line and headers. The limit must be checked here: the server's read buffer may exceed it.
 fn header_bytes(request: &Request) -> usize {
-    /// The spaces, the version and the line break.
+    /// Bytes of the spaces, the version and the line break in the request line.
     const LINE: usize = " ".len() + " HTTP/1.1\r\n".len();
-    /// The colon, the space and the line break.
+    /// Bytes of the colon, the space and the line break in a header field.
     const FIELD: usize = ": \r\n".len();
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     let fields = request.headers().iter();
@@ -211,7 +209,7 @@ fn header_bytes(request: &Request) -> usize {
     request.method().as_str().len() + target + LINE + fields.sum::<usize>()
 }
 
-/// Lets a request through, or answers it.
+/// Checks a request: forwards it to the next layer, or answers with a problem.
 pub(super) async fn check(State(service): State<Service>, request: Request, next: Next) -> Response {
     service.enter_runtime();
     if header_bytes(&request) > service.limits().header_bytes {
@@ -350,7 +348,7 @@ mod tests {
             origins: vec!["*".to_owned(), "https://a.example".to_owned()],
             ..Access::default()
         };
-        // The layer panics at a wildcard in its list.
+        // Must not panic: `cors` filters out the wildcard, which the layer rejects by a panic.
         drop(access.cors());
     }
 

@@ -1,4 +1,4 @@
-//! The runs of an AG-UI thread, and its rule that a thread with open interrupts takes their answers alone.
+//! The runs of an AG-UI thread. While a thread has open interrupts, it accepts only their answers.
 //!
 //! Run ids start with a prefix that is derived from the thread, so the thread's runs are found again after a restart.
 
@@ -20,9 +20,9 @@ const MAX_NAMED: usize = 20;
 /// Digits of the hash in the ids of a thread's runs.
 const DIGITS: usize = 32;
 
-/// A client's thread with one workflow.
+/// An AG-UI client's thread with one workflow.
 pub(super) struct AgUiThread {
-    /// The beginning of its runs' ids, and of no others.
+    /// Prefix of the ids of the thread's runs; no other run has it.
     prefix: String,
 }
 
@@ -42,7 +42,7 @@ impl AgUiThread {
         run.id().starts_with(&self.prefix)
     }
 
-    /// Checks that no question of the thread's runs waits.
+    /// Checks that no question of the thread's runs is open.
     pub(super) async fn check_none_waits(&self, service: &Service) -> Result<(), Problem> {
         let mut waiting = Vec::new();
         for run in service.runs().with_prefix(&self.prefix) {

@@ -1,4 +1,4 @@
-//! Runs beyond those that the process remembers: the one place where a store of runs joins the service.
+//! Access to runs that are not in memory: the only module that connects the service to a store of runs.
 
 use std::io;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::Event;
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSummary {
-    /// Names it.
+    /// Id of the run.
     pub run_id: String,
-    /// Its workflow.
+    /// Id of its workflow.
     pub workflow_id: String,
     /// The session that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,11 +32,11 @@ pub struct RunSummary {
     pub started_at: u64,
     /// Time of its last change, milliseconds since the Unix epoch.
     pub updated_at: u64,
-    /// The sequence of its last event so far; 0 where none has come.
+    /// The sequence of its last event; 0 if it has none.
     pub last_sequence: u64,
 }
 
-/// Which runs a list has.
+/// Filter and page of a list of runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunQuery {
     /// Only runs of this status.
@@ -45,7 +45,7 @@ pub struct RunQuery {
     pub workflow: Option<String>,
     /// Only runs of this session.
     pub session: Option<String>,
-    /// Only runs before this one, as (`started_at`, `run_id`): lists begin with the youngest.
+    /// Only runs before this one, as (`started_at`, `run_id`): lists are ordered from the youngest to the oldest.
     pub before: Option<(u64, String)>,
     /// Maximum number of runs.
     pub limit: usize,
@@ -57,14 +57,14 @@ pub trait RunArchive: Send + Sync + 'static {
     /// Returns a run's events after a sequence number, oldest first, at most `limit`; empty if no event follows.
     fn events<'a>(&'a self, run_id: &'a str, after: u64, limit: usize) -> BoxFuture<'a, io::Result<Vec<Event>>>;
 
-    /// Runs, youngest first.
+    /// Returns runs, youngest first.
     fn runs<'a>(&'a self, query: &'a RunQuery) -> BoxFuture<'a, io::Result<Vec<RunSummary>>>;
 
     /// Returns a run's report so far; `None` if the archive has no such run.
     fn report<'a>(&'a self, run_id: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>>;
 }
 
-/// No runs but those of the process.
+/// An archive without runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoArchive;
 
@@ -84,14 +84,14 @@ impl RunArchive for NoArchive {
 
 /// Source of the runs that are not in the memory of the service.
 pub(super) enum Archive {
-    /// In the engine's store.
+    /// The engine's store.
     Stored(StoredRuns),
-    /// In another archive.
+    /// An archive of the embedding program.
     Other(Arc<dyn RunArchive>),
 }
 
 impl Archive {
-    /// The next events of a run, oldest first: at most `limit`, and `bytes` of them unless the first has more.
+    /// Returns the next events of a run, oldest first: at most `limit`, and at most `bytes` unless the first event is larger.
     pub(super) async fn page(
         &self,
         run_id: &str,

@@ -1,4 +1,4 @@
-//! JSON bodies: limited in size and time, and every fault with its place.
+//! JSON bodies with limits on size and time; every error contains its location.
 
 use axum::body::Body;
 use axum::body::HttpBody as _;
@@ -15,14 +15,14 @@ use super::problem::{Problem, ProblemCode};
 use super::state::Service;
 use crate::store::ContentHash;
 
-/// Levels of lists and objects that are read.
+/// Maximum nesting of lists and objects.
 const MOST_LEVELS: usize = 128;
 
 /// A parsed body with a fingerprint of its bytes. An absent body is parsed as an empty object.
 pub(super) struct JsonBody<T> {
     pub(super) value: T,
     pub(super) fingerprint: ContentHash,
-    /// The memory of the value.
+    /// Memory reserved for the value.
     pub(super) memory: Reserved,
 }
 
@@ -33,7 +33,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> 
         let is_json = is_json(&request);
         let (bytes, memory) = arrived(request.into_body(), service).await?;
         if !bytes.is_empty() && !is_json {
-            // A page of another origin can send a body of another type without asking first.
+            // Require the header: without it, a page of another origin could send the request without a CORS preflight.
             let detail = "the body must be sent with Content-Type: application/json";
             return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
         }
@@ -68,7 +68,7 @@ impl<T: DeserializeOwned> JsonBody<T> {
     }
 }
 
-/// A body, within its time.
+/// Reads a body within its time limit.
 async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), Problem> {
     let limits = service.limits();
     let body = read(body, limits.body_bytes, service.inputs());
@@ -78,7 +78,7 @@ async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), P
     })?
 }
 
-/// A body that others parse, with the memory of its values.
+/// Reads a body that is parsed by another component, and reserves the memory of its values.
 #[cfg(feature = "mcp")]
 pub(super) async fn received(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), Problem> {
     let (bytes, mut memory) = arrived(body, service).await?;
@@ -106,15 +106,16 @@ fn no_room(needed: usize, inputs: &Budget) -> Problem {
     Problem::new(ProblemCode::TooManyBytes, detail).retry_after(1)
 }
 
-/// Memory of a JSON text's values once it is parsed, and a little more: a list of lists of one number takes some hundred times its text.
+/// Estimates the memory of a JSON text's values after parsing, from above. The values of nested lists with one number each take
+/// some hundred times the memory of their text.
 fn parsed_bytes(text: &[u8]) -> usize {
     /// A value in its container. The factor 2 covers the spare capacity of a list that grows.
     const VALUE: usize = 2 * size_of::<Value>();
-    /// The least room of a list or an object, and its allocation.
+    /// Minimum capacity of a non-empty list or object, and its allocation.
     const LEAST: usize = 4 * size_of::<Value>() + 32;
-    /// A field: its name's place and allocation, its hash, its place in the index.
+    /// A field: its name's slot and allocation, its hash, its slot in the index.
     const FIELD: usize = 2 * (size_of::<String>() + 8) + 48;
-    /// A text's allocation.
+    /// Allocation of a string.
     const TEXT: usize = 16;
     let (mut bytes, mut depth) = (VALUE, 0_usize);
     let mut places = 0..text.len();
@@ -127,7 +128,7 @@ fn parsed_bytes(text: &[u8]) -> usize {
                     last = next;
                     match text[next] {
                         b'"' => break,
-                        // Whatever is escaped ends nothing.
+                        // An escaped quote does not end the string.
                         b'\\' => drop(places.next()),
                         _ => {}
                     }
@@ -137,10 +138,10 @@ fn parsed_bytes(text: &[u8]) -> usize {
             b'[' | b'{' => {
                 depth += 1;
                 if depth > MOST_LEVELS {
-                    // No parser reads on.
+                    // The parser stops at this depth, so the rest needs no memory.
                     return bytes;
                 }
-                // An empty one has no room.
+                // An empty list or object has no allocation.
                 let is_empty = text[place + 1..].trim_ascii_start().first() == Some(&(text[place] + 2));
                 if is_empty { 0 } else { LEAST + VALUE }
             }
@@ -187,7 +188,7 @@ async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Res
         if length > limit {
             return Err(too_large());
         }
-        // A vector that grows has room for twice as many.
+        // The factor 2 covers the spare capacity of a vector that grows.
         if !memory.grow_to(2 * length) {
             return Err(no_room(2 * length, inputs));
         }

@@ -8,7 +8,7 @@ use jsonschema::Validator;
 use super::problem::{Problem, ProblemCode};
 use crate::{Engine, WorkflowInfo};
 
-/// Workflows by id, as they were when it was made.
+/// Workflows by id, as registered with the engine when the catalogue was built.
 #[derive(Default)]
 pub(super) struct Catalogue {
     offers: BTreeMap<String, Arc<Offer>>,
@@ -20,7 +20,7 @@ pub(super) struct Offer {
 }
 
 impl Catalogue {
-    /// Every workflow of the engine that a run can start with and that `is_offered`.
+    /// Builds a catalogue of the engine's workflows that can be started and that `is_offered` accepts.
     pub(super) fn of(engine: &Engine, is_offered: impl Fn(&str) -> bool) -> Self {
         let workflows = engine.workflows().into_iter();
         let workflows = workflows.filter(|info| !info.is_triggered && is_offered(&info.id));

@@ -1,9 +1,9 @@
 //! Bounded log of one run's events, for streams; it counts the events that it has dropped.
 //!
-//! 1. Events are in the order of their positions; a sequence that is not there was lost, never reordered.
+//! 1. Events are in the order of their positions; a missing sequence was lost, never reordered.
 //! 2. The log stores no state for a reader: the reader has its position. So no reader can delay another, or the run.
-//! 3. A log that is closed gets nothing more.
-//! 4. Events are retained as JSON: their values go with the run that raised them.
+//! 3. A closed log accepts no events.
+//! 4. Events are retained as JSON, so the values of an ended run can be freed.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -23,10 +23,10 @@ use super::position::Position;
 /// Estimated memory of an event in addition to its JSON.
 const OVERHEAD: usize = 200;
 
-/// Time after which a stream that waits for memory looks again whether another one sends the same.
+/// Interval at which a stream that waits for memory checks for a reservation of another stream to share.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// An event as its JSON, which is written once for every reader.
+/// An event as JSON, which is serialized once for all readers.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded(Arc<Record>);
 
@@ -35,7 +35,7 @@ struct Record {
     position: Position,
     event_type: EventType,
     pieces: Box<[Piece]>,
-    /// The memory that streams have reserved for it: once for all that send it now.
+    /// Reservation of the streams that send this event at present; they share one.
     held: Mutex<Weak<Reserved>>,
 }
 
@@ -48,22 +48,23 @@ impl Recorded {
         self.0.event_type
     }
 
-    /// Its JSON, in pieces of at most [`MOST`](super::pieces::MOST) bytes.
+    /// Returns its JSON, in pieces of at most [`MOST`](super::pieces::MOST) bytes.
     pub(super) fn pieces(&self) -> &[Piece] {
         &self.0.pieces
     }
 
-    /// Bytes of its JSON.
+    /// Returns the length of its JSON in bytes.
     pub(super) fn len(&self) -> usize {
         self.0.pieces.iter().map(|piece| piece.bytes().len()).sum()
     }
 
-    /// The memory that other streams have reserved for it, which they send now.
+    /// Returns the reservation of the streams that send this event at present.
     fn held(&self) -> Option<Arc<Reserved>> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    /// Shares what was reserved for it with other streams; what they have is taken where they were faster.
+    /// Shares a reservation with other streams. If another stream has stored one first, that one is returned and this one is
+    /// dropped.
     fn share(&self, reserved: Reserved) -> Arc<Reserved> {
         let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -73,7 +74,7 @@ impl Recorded {
         })
     }
 
-    /// The event itself: its values are made again.
+    /// Parses the event from its JSON.
     pub(super) fn read(&self) -> Option<ReadEvent> {
         let read = match &*self.0.pieces {
             [whole] => serde_json::from_slice(whole.bytes()),
@@ -90,8 +91,8 @@ impl Recorded {
     }
 }
 
-/// Reserves the memory of events for as long as a stream sends them; none where there is not so much. Streams that send one event, which
-/// may be large, have the same bytes.
+/// Reserves the memory of events while a stream sends them; `None` if the budget is exhausted. Streams that send one event, which
+/// may be large, share one reservation.
 pub(super) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>> {
     if let [one] = events {
         return one.held().or_else(|| Some(one.share(budget.reserve(one.len())?)));
@@ -99,7 +100,8 @@ pub(super) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>
     budget.reserve(bytes_of(events)).map(Arc::new)
 }
 
-/// As [`hold`], waiting so long for other streams to be done; none at once where there will never be so much.
+/// Reserves memory like [`hold`], but waits up to `at_most` for other streams to release theirs. `None` at once if the events
+/// exceed the budget's limit.
 pub(super) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: Duration) -> Option<Arc<Reserved>> {
     if let Some(held) = hold(events, budget) {
         return Some(held);
@@ -110,7 +112,7 @@ pub(super) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: D
         match (timeout(LOOKS, &mut waits).await, events) {
             (Ok(reserved), [one]) => return reserved.map(|reserved| one.share(reserved)),
             (Ok(reserved), _) => return reserved.map(Arc::new),
-            // Another stream may have begun to send it.
+            // Another stream may have reserved the event's memory in between.
             (Err(_), [one]) => {
                 if let Some(held) = one.held() {
                     return Some(held);
@@ -126,7 +128,7 @@ fn bytes_of(events: &[Recorded]) -> usize {
     events.iter().map(Recorded::len).sum()
 }
 
-/// An event that was read again from its JSON.
+/// An event parsed from its JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReadEvent {
     pub(super) position: Position,
@@ -151,7 +153,7 @@ struct State {
     pieces: Pieces,
     /// The last sequence number that arrived or was counted as lost.
     last: u64,
-    /// The position of the last event that came.
+    /// The position of the last event that was pushed.
     pushed: Position,
     last_at: Option<u64>,
     is_closed: bool,
@@ -171,23 +173,23 @@ impl State {
     }
 }
 
-/// The events after a sequence.
+/// A page of events.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The next events, oldest first; empty where none has come yet.
+    /// The next events, oldest first; empty if none has arrived yet.
     pub(super) events: Vec<Recorded>,
     /// The last sequence of the log.
     pub(super) last: u64,
-    /// Nothing comes after the last.
+    /// True if no event can follow the last.
     pub(super) is_closed: bool,
-    /// No event follows these by now.
+    /// True if the log has no event after these yet.
     pub(super) is_all: bool,
 }
 
 impl EventLog {
-    /// `first_piece` numbers the first piece of a reply after each event: 1, or for a run that an earlier process had begun more
-    /// than that process has numbered. So a client that comes back from there gets every piece of the reply that starts anew.
-    /// `total` counts the memory of all logs.
+    /// Creates an empty log. `first_piece` numbers the first piece of a reply after each event: 1 for a new run, and for a resumed
+    /// run a number above those that earlier processes have used. So a client that reconnects with an older position receives every
+    /// piece of the restarted reply. `total` counts the memory of all logs.
     pub(super) fn new((max_events, max_bytes): (usize, usize), first_piece: u64, total: Arc<AtomicUsize>) -> Self {
         Self {
             state: Mutex::default(),
@@ -208,7 +210,7 @@ impl EventLog {
         self.take(event, &serde_json::to_vec(event).unwrap_or_default());
     }
 
-    /// As [`Self::push`], where the event's JSON is short. False if it is not: nothing was taken.
+    /// Appends an event if its JSON is short. Returns false, without appending it, if the JSON is long.
     pub(super) fn push_short(&self, event: &Event) -> bool {
         let json = short_json(event);
         if let Some(json) = &json {
@@ -271,7 +273,7 @@ impl EventLog {
         self.changed.send_replace(());
     }
 
-    /// At most `limit` events after a position, and `bytes` of them unless the first has more.
+    /// Returns at most `limit` events after a position, and at most `bytes` unless the first event is larger.
     pub(super) fn after(&self, position: Position, limit: usize, bytes: usize) -> Page {
         let state = self.state();
         let first = state.events.partition_point(|recorded| recorded.position() <= position);
@@ -292,13 +294,13 @@ impl EventLog {
         }
     }
 
-    /// The last position, and the time of the last event.
+    /// Returns the last position, and the time of the last event.
     pub(super) fn last(&self) -> (Position, Option<u64>) {
         let state = self.state();
         (state.pushed.max(Position::of(state.last)), state.last_at)
     }
 
-    /// Memory of its events.
+    /// Returns the memory of its events.
     pub(super) fn bytes(&self) -> usize {
         self.state().bytes()
     }

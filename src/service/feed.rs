@@ -1,4 +1,4 @@
-//! A run's events as one stream reads them: from a sequence on, at the reader's own pace, to the end.
+//! A run's events as one stream reads them: from a position on, at the reader's pace, to the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::problem::Problem;
 use super::runs::Run;
 use super::state::Service;
 
-/// Events that are read at once.
+/// Maximum number of events per read.
 pub(super) const PAGE: usize = 64;
 
-/// Bytes that are read at once, unless one event has more.
+/// Maximum bytes per read, unless the first event is larger.
 pub(super) const PAGE_BYTES: usize = 16 << 10;
 
 /// An item for a reader.
@@ -32,7 +32,7 @@ pub(super) enum Fed {
     End,
 }
 
-/// A place in a run's events.
+/// A reader of one run's events.
 pub(super) struct Feed {
     run: Arc<Run>,
     service: Service,
@@ -42,7 +42,7 @@ pub(super) struct Feed {
     keep_alive: Duration,
     /// Time of the last item that the reader was sent.
     spoke_at: Instant,
-    /// Each event becomes another text: it is not sent as the log has it.
+    /// True if each event is converted before it is sent, so the log's bytes are not sent.
     is_rewritten: bool,
     /// Memory reserved for the events that are being sent.
     sends: Option<Arc<Reserved>>,
@@ -50,7 +50,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Opens one after a position.
+    /// Opens a feed after a position.
     pub(super) fn open(service: &Service, run: &Arc<Run>, after: Position) -> Result<Self, Problem> {
         Ok(Self {
             service: service.clone(),
@@ -76,12 +76,12 @@ impl Feed {
         &self.run
     }
 
-    /// The position of the last event that was read.
+    /// Returns the position of the last event that was read.
     pub(super) fn read_to(&self) -> Position {
         self.read_to
     }
 
-    /// True once everything has been read.
+    /// True if the log is closed and every event was read.
     pub(super) fn is_over(&self) -> bool {
         let page = self.run.log.after(self.read_to, 1, 0);
         page.is_closed && page.events.is_empty() && page.last <= self.read_to.sequence
@@ -108,15 +108,15 @@ impl Feed {
             self.changed.mark_unchanged();
             let page = self.run.log.after(self.read_to, PAGE, PAGE_BYTES);
             let mut fed = Vec::with_capacity(page.events.len());
-            // The event before a piece is to be read too.
+            // Read the event that precedes a piece first.
             let is_piece = |position: Position| u64::from(position.piece > 0);
             let next = page.events.first().map(Recorded::position);
             let next = next.map_or(page.last.saturating_add(1), |next| next.sequence + is_piece(next));
-            // A client may name any position: nothing comes after the last one.
+            // A client may name any position, even one beyond the last event: no event follows it.
             if next > self.read_to.sequence.saturating_add(1) {
                 self.read_archive(&mut fed, next).await;
                 if !fed.is_empty() {
-                    // There may be more of it, before what the log has.
+                    // The archive may have more events before those in the log.
                     return fed;
                 }
             }
@@ -167,7 +167,7 @@ impl Feed {
         self.take(fed, events);
     }
 
-    /// Takes events to be sent; they are missed where the memory of what streams send is in use.
+    /// Returns events to the reader; if the memory for sending is exhausted, reports them as missed.
     fn take(&mut self, fed: &mut Vec<Fed>, events: Vec<Recorded>) {
         let Some(last) = events.last().map(Recorded::position) else {
             return;
@@ -188,7 +188,7 @@ impl Feed {
         }
     }
 
-    /// Everything up to an event is missed, and it too.
+    /// Reports all unread events up to `last`, inclusive, as missed.
     fn miss(&mut self, fed: &mut Vec<Fed>, last: Position) {
         match last.piece {
             0 => self.read_up_to(fed, last.sequence),
@@ -202,13 +202,13 @@ impl Feed {
         }
     }
 
-    /// Everything before the next event that was not read is missed.
+    /// Reports all unread events before `next` as missed.
     fn read_before(&mut self, fed: &mut Vec<Fed>, next: Position) {
         match next.piece.checked_sub(1) {
             None => self.read_up_to(fed, next.sequence.saturating_sub(1)),
             Some(before) => {
                 self.read_up_to(fed, next.sequence);
-                // An earlier process may have numbered the pieces before the first one of this.
+                // Pieces below this number belong to an earlier process, and are not missed.
                 let first = self.run.log.first_piece();
                 let read = self.read_to.piece.max(first.saturating_sub(1));
                 if before > read {
@@ -226,7 +226,7 @@ impl Feed {
         }
     }
 
-    /// Every event up to a sequence that was not read is missed.
+    /// Reports all unread events up to a sequence as missed.
     fn read_up_to(&mut self, fed: &mut Vec<Fed>, sequence: u64) {
         if sequence > self.read_to.sequence {
             fed.push(Fed::Missed {

@@ -1,7 +1,7 @@
-//! The handle of a run: the engine's while the run is active, the outcome in bytes afterwards.
+//! Handle of a run: the engine's handle while the run is active, the outcome as bytes afterwards.
 //!
-//! The engine's handle retains the run's report, with every value in it. The values take several times the memory of their JSON, and
-//! an ended run is remembered long after it ended.
+//! The engine's handle retains the run's report with all of its values, which take several times the memory of their JSON. An ended
+//! run is remembered for a long time, so the handle is replaced.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -41,7 +41,7 @@ impl Handle {
         &self.id
     }
 
-    /// The engine's handle; none once the run's values are released.
+    /// Returns the engine's handle; `None` after the run's values were released.
     pub(super) fn active(&self) -> Option<RunHandle> {
         match &*self.stage() {
             Stage::Active(handle) => Some(handle.clone()),
@@ -59,7 +59,7 @@ impl Handle {
         let mut stage = self.stage.write().unwrap_or_else(PoisonError::into_inner);
         let active = std::mem::replace(&mut *stage, ended);
         drop(stage);
-        // Large values take their time to be freed.
+        // Dropping large values takes time, so it happens outside of the lock.
         drop(active);
     }
 
@@ -70,7 +70,7 @@ impl Handle {
         }
     }
 
-    /// The report of a run that has ended.
+    /// Returns the report of a run that has ended.
     pub(super) fn try_outcome(&self) -> Option<Arc<RunReport>> {
         match self.active() {
             Some(handle) => handle.try_outcome(),
@@ -78,7 +78,7 @@ impl Handle {
         }
     }
 
-    /// The report as JSON, where the run's values are released.
+    /// Returns the report as JSON, if the run's values were released.
     pub(super) fn report(&self) -> Option<Bytes> {
         match &*self.stage() {
             Stage::Active(_) => None,
@@ -86,7 +86,7 @@ impl Handle {
         }
     }
 
-    /// How a run ended; none while it has not.
+    /// Returns how a run ended; `None` if it has not ended.
     pub(super) fn ended(&self) -> Option<(ThreadStatus, Option<RunError>)> {
         match &*self.stage() {
             Stage::Active(handle) => handle.try_outcome().map(|report| (report.status, report.error.clone())),

@@ -15,7 +15,7 @@ use super::problem::{Problem, ProblemCode};
 use super::start::now;
 use crate::store::{ContentHash, Store, StoreError};
 
-/// Bytes that a key may have.
+/// Maximum length of a key in bytes.
 const MAX_KEY: usize = 255;
 
 #[derive(Clone)]
@@ -32,7 +32,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     keys: BTreeMap<String, Known>,
-    /// The keys that have a run, in the order of their runs.
+    /// Keys with a run, in the order in which the runs were started.
     order: VecDeque<String>,
     /// The number of the next key that is stored.
     next: u64,
@@ -40,11 +40,11 @@ struct State {
 
 struct Known {
     fingerprint: String,
-    /// None while the first request with the key is being handled.
+    /// `None` while the first request with the key is being handled.
     run_id: Option<String>,
 }
 
-/// A key as a store has it.
+/// A key as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
@@ -56,7 +56,7 @@ struct Kept {
 
 /// The result of a claim on a key.
 pub(super) enum Claim {
-    /// The request is the first with it.
+    /// The request is the first with this key.
     First(Claimed),
     /// An equal request has started this run.
     Same(String),
@@ -67,20 +67,20 @@ pub(super) struct Claimed {
     keys: IdempotencyKeys,
     key: String,
     fingerprint: String,
-    /// The place in the store.
+    /// Location of the key in the store.
     place: Option<Place>,
     is_known: bool,
     is_kept: bool,
 }
 
 enum Place {
-    /// One of the places of keys, by the store's name for it.
+    /// A numbered slot, by its name in the store.
     Numbered(String),
-    /// Of a store that several processes share: the key's own, which has this value.
+    /// An entry for this key only, with this value, in a store that several processes share.
     Own(String),
 }
 
-/// A key as a store has it that several processes share.
+/// A key as it is stored in a store that several processes share.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Settled {
@@ -137,9 +137,9 @@ impl IdempotencyKeys {
         }
     }
 
-    /// The keys that the store has.
+    /// Loads the keys of the store.
     async fn read(&self) -> Result<(), StoreError> {
-        // Where several processes share it, each key is looked for when it comes.
+        // In a shared store other processes add keys, so each key is looked up when a request has it.
         let Some(store) = self.0.store.as_ref().filter(|store| store.claims().is_none()) else {
             return Ok(());
         };
@@ -148,7 +148,7 @@ impl IdempotencyKeys {
             let Some(text) = store.meta(&name(place)).await? else {
                 break;
             };
-            // Free, or of a later version.
+            // The slot is free, or was written by a later version.
             let kept: Option<Kept> = serde_json::from_str(&text).unwrap_or_default();
             found.extend(kept);
         }
@@ -229,15 +229,15 @@ impl Claimed {
         Ok(run_id.to_owned())
     }
 
-    /// Another process has handled an equal request, or is about to.
+    /// True if another process has handled an equal request, or is about to.
     pub(super) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// That run was refused: the key is free.
+    /// Frees the key after its run was refused.
     pub(super) async fn refused(self) {
         let Some(store) = &self.keys.0.store else { return };
-        // Where the store fails now, no run has the id, unless it was taken before.
+        // Ignore errors of the store: no run has the id, unless it was taken before.
         match (&self.place, store.claims()) {
             (Some(Place::Numbered(place)), _) => drop(store.set_meta(place, Some("null".to_owned())).await),
             (Some(Place::Own(value)), Some(claims)) if !self.is_known => {
@@ -247,7 +247,7 @@ impl Claimed {
         }
     }
 
-    /// The request has started this run.
+    /// Records that the request has started this run.
     pub(super) fn keep(mut self, run_id: &str) {
         self.is_kept = true;
         let limit = self.keys.0.limit;
@@ -271,7 +271,7 @@ impl Drop for Claimed {
     }
 }
 
-/// The name of a key in a store that several processes share.
+/// Returns the name of a key's entry in a store that several processes share.
 fn own_name(key: &str) -> String {
     format!("idempotency key {key}")
 }
@@ -286,7 +286,7 @@ fn reused() -> Problem {
     Problem::new(ProblemCode::IdempotencyKeyReused, detail)
 }
 
-/// The store's name for one of the places of keys.
+/// Returns the name of a numbered slot in the store.
 fn name(place: u64) -> String {
     format!("idempotency key {place}")
 }

@@ -1,4 +1,4 @@
-//! Answers of JSON.
+//! JSON responses.
 //!
 //! Replaces axum's `Json`, whose cargo feature turns on serde_json's `raw_value` for the whole program.
 
@@ -6,7 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// A value as the body of an answer.
+/// A value that is serialized as the body of a response.
 #[derive(Clone)]
 pub(super) struct Json<T>(pub(super) T);
 

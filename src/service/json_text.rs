@@ -6,10 +6,10 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use serde::Serialize;
 
-/// Texts up to this length are written in place.
+/// Maximum length of JSON that is written on the calling thread.
 pub(super) const SHORT: usize = 32 << 10;
 
-/// A text that refuses what makes it long.
+/// A writer that fails once the text exceeds [`SHORT`].
 struct ShortText(Vec<u8>);
 
 impl io::Write for ShortText {
@@ -32,15 +32,15 @@ pub(super) fn short_json(value: &impl Serialize) -> Option<Vec<u8>> {
     serde_json::to_writer(&mut text, value).ok().map(|()| text.0)
 }
 
-/// The JSON of a value.
+/// Returns the JSON of a value.
 pub(super) fn json(value: &impl Serialize) -> Bytes {
     let mut text = serde_json::to_vec(value).unwrap_or_default();
-    // It is retained.
+    // The text is retained, so release its spare capacity.
     text.shrink_to_fit();
     text.into()
 }
 
-/// The JSON of a value that may be large.
+/// Returns the JSON of a value that may be large; writes long JSON on a blocking thread.
 pub(super) async fn json_of<T: Serialize + Send + Sync + 'static>(value: Arc<T>) -> Bytes {
     if short_json(&*value).is_some() {
         return json(&*value);

@@ -37,16 +37,16 @@ pub struct Limits {
     /// Memory of the retained events of all runs (default 256 MiB): those of ended runs are dropped first, then the oldest of the
     /// run that raises more.
     pub event_bytes: usize,
-    /// Memory of bodies that are read, and of the inputs of runs that are under way (default 256 MiB); more is 429, and 413 where one
-    /// body alone needs more.
+    /// Memory of request bodies and of the inputs of unfinished runs (default 256 MiB); more is 429, and 413 if one body alone
+    /// needs more.
     pub input_bytes: usize,
-    /// Memory of events that streams are sending (default 128 MiB): a stream misses what does not fit.
+    /// Memory of events that streams are sending (default 128 MiB): a stream misses events that exceed it.
     pub stream_bytes: usize,
     /// Time in which a client must read some of the data that is sent to it (default 30 s); then the connection is closed.
     pub write_time: Duration,
     /// Memory of events and reports that were read from a store (default 128 MiB).
     pub stored_bytes: usize,
-    /// Stored runs that are replayed at once (default 2).
+    /// Maximum number of concurrent replays of stored runs (default 2).
     pub replays: usize,
     /// Requests that wait for a stored run to be replayed (default 64); more is 503.
     pub replays_waiting: usize,
@@ -90,7 +90,7 @@ impl Default for Limits {
     }
 }
 
-/// Streams that may still be opened: of a run, or of all.
+/// Limits the number of open streams, of a run or of the whole service.
 #[derive(Clone, Debug)]
 pub(super) struct StreamGate {
     free: Arc<Semaphore>,
@@ -106,12 +106,12 @@ impl StreamGate {
         }
     }
 
-    /// Streams that are open.
+    /// Returns the number of open streams.
     pub(super) fn open(&self) -> usize {
         self.limit - self.free.available_permits()
     }
 
-    /// A place, given back when it is dropped.
+    /// Reserves a stream; dropping the permit releases it.
     pub(super) fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let permit = Arc::clone(&self.free).try_acquire_owned();
         permit.map_err(|_| {

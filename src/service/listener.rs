@@ -16,18 +16,17 @@ use tokio_util::task::TaskTracker;
 use super::Limits;
 use super::taken::Taken;
 
-/// The least that hyper takes for a buffer of headers.
+/// Minimum size of hyper's header buffer.
 const MIN_HEADER_BYTES: usize = 8 << 10;
 
-/// Time to wait after the system refused a connection: it mostly lacks file descriptors, and has them again when others
-/// end.
+/// Delay after a failed `accept`: the usual reason is a lack of file descriptors, which are free again when connections end.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
-/// Time for requests that are still being answered when the service stops.
+/// Time for unfinished answers when the service stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Answers connections over HTTP/1.1 until `stop` is ready; then takes no more, and waits up to five seconds for the answers
-/// that are under way. HTTP/2 and TLS are for a proxy before it.
+/// Answers connections over HTTP/1.1 until `stop` is ready. Then accepts no more connections, and waits up to five seconds for
+/// unfinished answers. HTTP/2 and TLS are the task of a proxy in front of the service.
 pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits, stop: impl Future<Output = ()>) {
     let free = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
     let service = TowerToHyperService::new(router);

@@ -39,27 +39,27 @@ use super::wire::output_text;
 use crate::store::ContentHash;
 use crate::{AnswerRefused, Event, EventType, Interaction, ThreadStatus};
 
-/// Characters that the name of a tool may have.
+/// Maximum length of a tool's name.
 const MAX_NAME: usize = 128;
 
 /// Maximum number of times that a client is asked one question while its answers are invalid.
 const MAX_ASKED: usize = 10;
 
-/// The argument that holds an input that is no object.
+/// The argument that contains an input that is not an object.
 const INPUT: &str = "input";
 
-/// A server of MCP over a service.
+/// An MCP server over a service.
 #[derive(Clone)]
 pub(super) struct McpServer {
     service: Service,
 }
 
-/// The server as a route.
+/// Returns the server as a route.
 pub(super) fn route(service: &Service) -> Router<Service> {
     let server = McpServer {
         service: service.clone(),
     };
-    // Hosts and origins were checked before the request comes here.
+    // Hosts and origins are checked by the middleware before the request arrives here.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_sse_keep_alive(Some(service.limits().keep_alive))
@@ -126,7 +126,7 @@ impl ServerHandler for McpServer {
             ));
         };
         let (run, after) = if let Some(state) = request.request_state.as_deref() {
-            // The arguments come again and are not read: the run has its input.
+            // The client repeats the arguments. Ignore them: the run has its input.
             self.answered(offer, state, request.input_responses.unwrap_or_default())
                 .await?
         } else {
@@ -138,7 +138,7 @@ impl ServerHandler for McpServer {
             };
             match self.service.start(start).await {
                 Ok(run) => (run, Position::START),
-                // The model that calls may mend it.
+                // A tool error, not a protocol error: the calling model can correct its arguments.
                 Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
             }
         };
@@ -193,7 +193,7 @@ impl McpServer {
                 let event = match item {
                     Fed::Event(recorded) => recorded,
                     Fed::End => return None,
-                    // There may have been a question among them.
+                    // A question may be among the missed events.
                     Fed::Missed { .. } => {
                         has_asked = true;
                         continue;
@@ -272,9 +272,9 @@ impl McpServer {
 enum Asks {
     /// The client does not support elicitation.
     Nobody,
-    /// By requests of the server.
+    /// The server sends a request.
     ByRequest(Peer<RoleServer>),
-    /// By the result of the call.
+    /// The result of the call contains the question.
     ByResult,
 }
 
@@ -400,7 +400,7 @@ fn tools(catalogue: &Catalogue) -> BTreeMap<String, &Offer> {
     tools
 }
 
-/// A name that the id of no other workflow gives.
+/// Returns a name with a part of the id's hash, which no other workflow's id gives.
 fn hashed_name(id: &str) -> String {
     const DIGITS: usize = 16;
     let hash = ContentHash::of(id).to_string();
@@ -408,7 +408,7 @@ fn hashed_name(id: &str) -> String {
     format!("{beginning}_{}", &hash[..DIGITS])
 }
 
-/// A workflow's id as the name of a tool: what names may not have becomes `_`.
+/// Converts a workflow's id to a tool name: invalid characters become `_`.
 fn tool_name(id: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     id.chars()
@@ -417,7 +417,7 @@ fn tool_name(id: &str) -> String {
         .collect()
 }
 
-/// True if the workflow takes an object, which the arguments are.
+/// True if the workflow's input is an object: the arguments are the input then.
 fn takes_object(offer: &Offer) -> bool {
     match &offer.info.input_schema {
         None => true,

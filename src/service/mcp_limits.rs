@@ -1,4 +1,4 @@
-//! Limits on what MCP clients make grow: bodies, and sessions.
+//! Limits for MCP clients: on bodies, and on sessions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use super::state::Service;
 
 const SESSION: &str = "mcp-session-id";
 
-/// The memory of a request's values, for the run that it starts.
+/// Memory reserved for a request's values, which passes to the run that the request starts.
 #[derive(Clone)]
 pub(super) struct InputMemory(Arc<Mutex<Option<Reserved>>>);
 
@@ -27,7 +27,7 @@ impl InputMemory {
     }
 }
 
-/// The sessions of a service.
+/// The MCP sessions of a service.
 #[derive(Clone)]
 pub(super) struct Sessions {
     pub(super) service: Service,

@@ -1,17 +1,17 @@
-//! Budgets of memory: what several clients make grow is reserved before it grows.
+//! Memory budgets: memory that several clients can make grow is reserved before it is allocated.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that several parts of the service may reserve.
+/// A number of bytes that several parts of the service can reserve.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     free: Arc<Semaphore>,
     limit: usize,
 }
 
-/// A part of a budget, released when it is dropped.
+/// A reservation of a budget's bytes, released on drop.
 #[derive(Debug)]
 pub(super) struct Reserved {
     budget: Budget,
@@ -20,7 +20,7 @@ pub(super) struct Reserved {
 
 impl Budget {
     pub(super) fn new(limit: usize) -> Self {
-        // A permit is a byte, and a reservation has 32 bits.
+        // The semaphore has one permit per byte; a reservation is limited to 32 bits.
         let limit = limit.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
         Self {
             free: Arc::new(Semaphore::new(limit)),
@@ -39,7 +39,7 @@ impl Budget {
         Some(self.reserved(permit))
     }
 
-    /// Reserves bytes once there are so many, in the order asked; none where there will never be.
+    /// Waits until `bytes` are free, and reserves them, in FIFO order. `None` if they exceed the budget's limit.
     pub(super) async fn wait(&self, bytes: usize) -> Option<Reserved> {
         let bytes = u32::try_from(bytes).ok().filter(|_| bytes <= self.limit)?;
         let permit = Arc::clone(&self.free).acquire_many_owned(bytes).await.ok()?;

@@ -18,7 +18,7 @@ use crate::telemetry::resource;
 /// Default time between two messages.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Time that the collector may take for a message.
+/// Time limit of one message to the collector.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Options of the metrics export. Absent options are read from OpenTelemetry's environment variables.
@@ -33,7 +33,7 @@ pub struct MetricsOptions {
     pub interval: Option<Duration>,
 }
 
-/// A service's figures on their way to a collector, until [`MetricsExport::finish`]; dropped, it ends by itself.
+/// A running export of a service's metrics. Call [`MetricsExport::finish`] to stop it; dropping it stops it as well.
 #[derive(Debug)]
 pub struct MetricsExport {
     stop: oneshot::Sender<()>,
@@ -41,11 +41,10 @@ pub struct MetricsExport {
 }
 
 impl Service {
-    /// Sends the figures of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time when it is finished. A
-    /// message that the collector does not take is logged, and made up for by the next.
+    /// Sends the metrics of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time in
+    /// [`MetricsExport::finish`]. A message that fails is logged; the next one contains its values, since sums are cumulative.
     ///
-    /// # Errors
-    /// A sentence where the options make no exporter.
+    /// # Errors Returns a message if the options are invalid.
     pub fn export_metrics(&self, options: &MetricsOptions) -> Result<MetricsExport, String> {
         let exporter = Exporter::new(options, |name| std::env::var(name).ok())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -61,7 +60,7 @@ impl Service {
 }
 
 impl MetricsExport {
-    /// Sends the figures a last time, and waits until they are sent.
+    /// Sends the metrics a last time, and waits until they are sent.
     pub fn finish(self) {
         drop(self.stop);
         if self.thread.join().is_err() {
@@ -101,7 +100,7 @@ impl Exporter {
         while tokio::time::timeout(self.interval, &mut stopped).await.is_err() {
             tokio::select! {
                 () = self.tell(service) => {}
-                // What the collector does not take now is in the last message too.
+                // Abandon the message: the last one contains its values.
                 _ = &mut stopped => break,
             }
         }
@@ -120,7 +119,7 @@ impl Exporter {
         let request = self.client.post(self.endpoint.clone());
         let request = request.header(CONTENT_TYPE, "application/x-protobuf");
         let answer = request.body(message.encode_to_vec()).send().await;
-        // A URL may have a secret in it.
+        // Remove the URL from the error: it may contain a secret.
         let answer = answer.map_err(|error| with_causes(&error.without_url()))?;
         if answer.status().is_success() {
             Ok(())
@@ -156,7 +155,7 @@ fn interval(variable: impl Fn(&str) -> Option<String>) -> Result<Duration, Strin
         .ok_or_else(|| "OTEL_METRIC_EXPORT_INTERVAL is a number of milliseconds, 1 or more".to_owned())
 }
 
-/// `NAME=VALUE,NAME=VALUE`, values as in a URL.
+/// Parses headers from `NAME=VALUE,NAME=VALUE`, with percent-encoded values.
 fn headers(variable: impl Fn(&str) -> Option<String>) -> Result<HeaderMap, String> {
     let names = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"];
     let mut headers = HeaderMap::new();

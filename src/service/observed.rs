@@ -9,7 +9,7 @@ use super::state::Service;
 const ASKED_FOR: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// The figures by now.
+    /// Returns the present values of all metrics.
     pub(super) async fn figures(&self) -> Series {
         let mut series = self.metrics().series();
         let engine = self.engine();
@@ -34,7 +34,7 @@ impl Service {
     }
 }
 
-/// The tokens and their cost, of each profile.
+/// Sets the tokens and the cost of each profile.
 fn set_usage(series: &mut Series, service: &Service) {
     for (profile, spent) in service.engine().usage_by_profile() {
         let kinds = [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Access, Limits, RunArchive};
 
-/// A service's settings. Every one has a default.
+/// Settings of a service. Every field has a default.
 #[derive(Clone, Default)]
 pub struct Options {
     /// Access rules: tokens, hosts, origins.

@@ -1,4 +1,4 @@
-//! JSON in pieces: what several events of a run have in common is retained once.
+//! JSON in pieces: equal parts of several events of a run are stored once.
 //!
 //! A rolling hash of the content decides where the text is cut, so equal values give equal pieces wherever they are in an event. A
 //! list that grows shares all pieces except its last ones.
@@ -8,16 +8,16 @@ use std::hash::{DefaultHasher, Hasher};
 
 use axum::body::Bytes;
 
-/// Texts up to this length are one piece, which is shared with no other text: looking for others would cost more than it saves.
+/// Maximum length of a text that is stored as one unshared piece: sharing it would cost more memory than it saves.
 const WHOLE: usize = 2 << 10;
 
-/// Least bytes of a piece; only the last one of a text is shorter.
+/// Minimum length of a piece, in bytes; only the last piece of a text is shorter.
 const LEAST: usize = 1 << 10;
 
-/// Most bytes of a piece: a connection buffers one or two.
+/// Maximum length of a piece, in bytes: a connection buffers one or two.
 pub(super) const MOST: usize = 16 << 10;
 
-/// A piece ends where these bits of the rolling hash are 0: 4 KiB after `LEAST` on average.
+/// A piece ends where these bits of the rolling hash are 0: on average 4 KiB after `LEAST`.
 const END: u64 = 0xFFF << 52;
 
 /// Estimated memory of a piece in addition to its bytes: its entries in the list and the table, and two allocations.
@@ -55,10 +55,10 @@ impl Piece {
     }
 }
 
-/// A text that was cut and is not retained yet.
+/// A text that was cut and is not stored yet.
 pub(super) struct Cut<'a>(Vec<(u64, &'a [u8])>);
 
-/// Cuts a text.
+/// Cuts a text into pieces.
 pub(super) fn cut(text: &[u8]) -> Cut<'_> {
     if text.len() <= WHOLE {
         return Cut(vec![(0, text)]);
@@ -75,7 +75,7 @@ pub(super) fn cut(text: &[u8]) -> Cut<'_> {
     Cut(parts)
 }
 
-/// Length of the first piece.
+/// Returns the length of the first piece.
 fn length(text: &[u8]) -> usize {
     let most = text.len().min(MOST);
     let mut rolling = 0_u64;
@@ -91,7 +91,7 @@ fn length(text: &[u8]) -> usize {
 /// The pieces of one run's texts.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// The shared ones by hash, with the number of places that they are in.
+    /// Shared pieces by hash, with their reference counts.
     shared: HashMap<u64, (Bytes, usize)>,
     bytes: usize,
 }
@@ -102,7 +102,7 @@ impl Pieces {
         let is_whole = cut.0.len() == 1;
         let pieces = cut.0.iter().map(|(hash, part)| {
             if !is_whole && let Some((known, places)) = self.shared.get_mut(hash)
-                // Two parts with one hash: the later one is not shared.
+                // On a hash collision the later piece is not shared.
                 && **known == **part
             {
                 *places += 1;
@@ -111,7 +111,7 @@ impl Pieces {
                     bytes: known.clone(),
                 };
             }
-            // A copy, or the whole text would stay for a part of it.
+            // Copy: a slice would keep the whole text allocated.
             let bytes = Bytes::copy_from_slice(part);
             self.bytes += bytes.len() + OVERHEAD;
             if !is_whole {
@@ -122,7 +122,7 @@ impl Pieces {
         pieces.collect()
     }
 
-    /// Releases a text.
+    /// Releases the pieces of a text.
     pub(super) fn remove(&mut self, pieces: &[Piece]) {
         for piece in pieces {
             let shared = self.shared.get_mut(&piece.hash);
@@ -138,7 +138,7 @@ impl Pieces {
         }
     }
 
-    /// Memory of all pieces.
+    /// Returns the memory of all pieces.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) sequence: u64,
-    /// 0: the event itself.
+    /// Number of the piece; 0 is the event itself.
     pub(super) piece: u64,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A text that is no position.
+/// The error for a text that is not a position.
 #[derive(Debug, PartialEq)]
 pub(super) struct NotAPosition;
 
@@ -43,7 +43,7 @@ impl FromStr for Position {
     fn from_str(text: &str) -> Result<Self, NotAPosition> {
         let (sequence, piece) = text.split_once('.').unwrap_or((text, "0"));
         let number = |digits: &str| {
-            // `u64::from_str` accepts a sign.
+            // Check the digits: `u64::from_str` accepts a sign.
             let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
             digits.parse().ok().filter(|_| is_plain).ok_or(NotAPosition)
         };

@@ -1,4 +1,4 @@
-//! Errors as `application/problem+json` (RFC 9457), with a stable code and, for a body, the place in it.
+//! Errors as `application/problem+json` (RFC 9457), with a stable code and, for a body, the location of the error.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $status:ident, $title:literal;)*) => {
-        /// A problem, as a stable code.
+        /// Stable code of a problem.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ProblemCode {
             $($(#[doc = $doc])* $name,)*
@@ -27,7 +27,7 @@ macro_rules! problem_codes {
                 match self { $(ProblemCode::$name => StatusCode::$status,)* }
             }
 
-            /// A few words for people.
+            /// A short title for people.
             pub fn title(self) -> &'static str {
                 match self { $(ProblemCode::$name => $title,)* }
             }
@@ -38,13 +38,13 @@ macro_rules! problem_codes {
 problem_codes! {
     /// The body is not JSON.
     InvalidJson = "INVALID_JSON", BAD_REQUEST, "The body is not JSON";
-    /// The query or a header has a value that it cannot have.
+    /// The query or a header has an invalid value.
     InvalidRequest = "INVALID_REQUEST", BAD_REQUEST, "The request is invalid";
     /// The request has no token, or a token that is not one of the service's.
     Unauthorized = "UNAUTHORIZED", UNAUTHORIZED, "A token is needed";
     /// The page that sent the request has an origin that is not allowed.
     WrongOrigin = "WRONG_ORIGIN", FORBIDDEN, "The origin is not allowed";
-    /// No such path.
+    /// No route has this path.
     NotFound = "NOT_FOUND", NOT_FOUND, "There is no such path";
     /// No workflow has this id.
     UnknownWorkflow = "UNKNOWN_WORKFLOW", NOT_FOUND, "There is no such workflow";
@@ -54,7 +54,7 @@ problem_codes! {
     MethodNotAllowed = "METHOD_NOT_ALLOWED", METHOD_NOT_ALLOWED, "The method is not allowed here";
     /// The body did not arrive in time.
     BodyTimeout = "BODY_TIMEOUT", REQUEST_TIMEOUT, "The body did not arrive in time";
-    /// No run has left anything in a session of this id.
+    /// No run has saved anything in a session of this id.
     UnknownSession = "UNKNOWN_SESSION", NOT_FOUND, "There is no such session";
     /// The service has no store: it cannot fork, park or resume runs.
     NoStore = "NO_STORE", CONFLICT, "The service has no store";
@@ -64,21 +64,21 @@ problem_codes! {
     NotCarried = "NOT_CARRIED", CONFLICT, "The service does not carry the run";
     /// The queue of the session is full, or an earlier run of the session has no owner.
     SessionBusy = "SESSION_BUSY", CONFLICT, "The session is busy";
-    /// The store can not be read or written.
+    /// The store cannot be read or written.
     StoreFailed = "STORE_FAILED", INTERNAL_SERVER_ERROR, "The store failed";
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered or withdrawn, or has never existed.
     InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question waits no longer";
-    /// Open interrupts of an AG-UI thread that its next input does not answer.
+    /// An AG-UI thread has open interrupts that its next input does not answer.
     InterruptsOpen = "INTERRUPTS_OPEN", CONFLICT, "Interrupts wait for answers";
     /// Another run has this id.
     RunIdTaken = "RUN_ID_TAKEN", CONFLICT, "The run's id is taken";
     /// A request with this idempotency key is being handled.
     IdempotencyKeyInUse = "IDEMPOTENCY_KEY_IN_USE", CONFLICT, "A request with this key is being handled";
-    /// The body is larger than the service takes.
+    /// The body exceeds the limit of the service.
     BodyTooLarge = "BODY_TOO_LARGE", PAYLOAD_TOO_LARGE, "The body is too large";
-    /// The request's line and headers are larger than the service takes.
+    /// The request's line and headers exceed the limit of the service.
     HeadersTooLarge = "HEADERS_TOO_LARGE", REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large";
     /// The body is not declared as JSON.
     UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", UNSUPPORTED_MEDIA_TYPE, "The body must be JSON";
@@ -86,27 +86,27 @@ problem_codes! {
     WrongHost = "WRONG_HOST", MISDIRECTED_REQUEST, "The host is not this service";
     /// A field that the format does not define.
     UnknownField = "UNKNOWN_FIELD", UNPROCESSABLE_ENTITY, "A field is not known";
-    /// A field that must be there is missing.
+    /// A required field is missing.
     MissingField = "MISSING_FIELD", UNPROCESSABLE_ENTITY, "A field is missing";
-    /// A value of the wrong type, or out of its range.
+    /// A value has the wrong type, or is out of range.
     InvalidValue = "INVALID_VALUE", UNPROCESSABLE_ENTITY, "A value is invalid";
     /// The input does not fit the workflow's `inputSchema`.
     InvalidInput = "INVALID_INPUT", UNPROCESSABLE_ENTITY, "The input does not fit the workflow";
     /// The answer does not match the question's schema.
     InvalidAnswer = "INVALID_ANSWER", UNPROCESSABLE_ENTITY, "The answer does not fit the question";
-    /// The idempotency key came with another body before.
+    /// An earlier request had this idempotency key and a different body.
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", UNPROCESSABLE_ENTITY, "The key belongs to another request";
-    /// Something went wrong in the service.
+    /// An internal error of the service.
     Internal = "INTERNAL", INTERNAL_SERVER_ERROR, "Something went wrong here";
-    /// As many runs as the engine takes are under way.
+    /// The engine's maximum number of runs is reached.
     Overloaded = "OVERLOADED", SERVICE_UNAVAILABLE, "Too many runs are under way";
-    /// As many streams as the service takes are open.
+    /// The service's maximum number of streams is reached.
     TooManyStreams = "TOO_MANY_STREAMS", SERVICE_UNAVAILABLE, "Too many streams are open";
-    /// As many stored runs as the service replays are being replayed, and as many requests wait as may.
+    /// The maximum numbers of concurrent replays and of waiting requests are reached.
     TooManyReplays = "TOO_MANY_REPLAYS", SERVICE_UNAVAILABLE, "Too many stored runs are being read";
-    /// The requests and inputs that are under way take all the memory that they may.
+    /// The memory limit for requests and inputs is reached.
     TooManyBytes = "TOO_MANY_BYTES", TOO_MANY_REQUESTS, "Too much memory is in use";
-    /// As many MCP clients as the service takes have a session.
+    /// The service's maximum number of MCP sessions is reached.
     TooManySessions = "TOO_MANY_SESSIONS", SERVICE_UNAVAILABLE, "Too many MCP sessions are open";
     /// The service is being shut down.
     Draining = "DRAINING", SERVICE_UNAVAILABLE, "The service is shutting down";
@@ -122,9 +122,9 @@ pub struct Problem {
     /// A stable code.
     #[schema(value_type = String, example = "UNKNOWN_WORKFLOW")]
     code: &'static str,
-    /// One sentence for a person.
+    /// A message for people, one sentence.
     detail: String,
-    /// JSON pointer to the place in the body.
+    /// JSON pointer to the location in the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pointer: Option<String>,
     /// Line of the body, from 1.
@@ -133,13 +133,13 @@ pub struct Problem {
     /// Column of that line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,
-    /// Seconds after which the request may be sent again.
+    /// Seconds after which the client may retry.
     #[serde(rename = "retryAfter", skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }
 
 impl Problem {
-    /// A problem with a sentence.
+    /// Creates a problem with a message.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {
             title: code.title(),
@@ -174,12 +174,12 @@ impl Problem {
         self
     }
 
-    /// Its stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         self.code
     }
 
-    /// Its sentence.
+    /// Returns the message.
     pub fn detail(&self) -> &str {
         &self.detail
     }

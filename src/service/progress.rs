@@ -1,4 +1,4 @@
-//! The progress of a run, from its events: the report of a run that has not ended.
+//! Progress of an unfinished run, computed from its events, for its report.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Maximum number of nodes that are retained; the oldest are dropped.
 const MAX_NODES: usize = 10_000;
 
-/// A node that the main thread entered.
+/// A node that the main thread has entered.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeProgress {
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Progress {
-    /// Takes in an event of the main thread.
+    /// Processes an event of the main thread.
     pub(super) fn observe(&self, event: &Event) {
         let data = &event.raised.fields;
         match event.raised.event_type {
@@ -67,12 +67,12 @@ impl Progress {
         }
     }
 
-    /// The status of a run that has not ended.
+    /// Returns the status of an unfinished run.
     pub(super) fn status(&self) -> &'static str {
         if self.state().is_paused { "PAUSED" } else { "RUNNING" }
     }
 
-    /// Releases the nodes: the report of the ended run has them.
+    /// Frees the nodes: the report of the ended run contains them.
     pub(super) fn forget(&self) {
         self.state().nodes = VecDeque::new();
     }

@@ -1,11 +1,11 @@
-//! The moments at which the open questions of a run were put, from its events.
+//! Times and positions of a run's open questions, from its events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pirn_core::event::{Event, EventType};
 
-/// A question's INTERACTION_REQUESTED event.
+/// Position and time of a question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Put {
     pub(super) sequence: u64,
@@ -15,7 +15,7 @@ pub(super) struct Put {
 
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// By id; those alone that have not ended.
+    /// Open questions by id.
     put: Mutex<BTreeMap<String, Put>>,
 }
 
@@ -39,7 +39,7 @@ impl Questions {
         }
     }
 
-    /// The moment at which an open question was put; none where its event has not come.
+    /// Returns the position and time of an open question; `None` if its event has not arrived.
     pub(super) fn put(&self, id: &str) -> Option<Put> {
         self.state().get(id).copied()
     }

@@ -1,4 +1,4 @@
-//! Takes the events of a run into its log, until nothing more can come.
+//! Records the events of a run in its log, until the event stream ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::state::Service;
 use crate::store::RunStatus;
 use crate::{Event, EventType, Events, Heard};
 
-/// Events that may wait to be taken into the log.
+/// Capacity of the channel of events that wait to be recorded.
 pub(super) const BUFFER: usize = 65_536;
 
 pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) {
@@ -56,7 +56,7 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     run.decided();
 }
 
-/// Takes an event into the log. JSON that is long is written where other requests do not wait for it.
+/// Appends an event to the log. Long JSON is written on a blocking thread, so that it does not delay requests.
 async fn push(run: &Arc<Run>, event: Arc<Event>) {
     if run.log.push_short(&event) {
         return;

@@ -1,4 +1,4 @@
-//! Replays of stored runs: a few at once, on threads that may block.
+//! Replays of stored runs: a limited number at a time, on blocking threads.
 //!
 //! A replay takes time proportional to the run's steps, and rebuilds all of the run's values in memory.
 
@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::limits::Limits;
 use super::problem::{Problem, ProblemCode};
 
-/// See the module.
+/// Limits concurrent replays.
 #[derive(Clone)]
 pub(super) struct Replays {
     places: Arc<Semaphore>,
@@ -29,7 +29,7 @@ impl Replays {
         }
     }
 
-    /// Does what may replay a run. Refused where too many wait already.
+    /// Runs `work`, which may replay a run, under the limit. Fails if too many requests wait already.
     pub(super) async fn run<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T, Problem>
     where
         T: Send + 'static,

@@ -1,4 +1,4 @@
-//! The runs that the process remembers: those under way, and the last that ended.
+//! The runs in memory: unfinished ones, and the last that ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -20,7 +20,7 @@ use super::progress::Progress;
 use super::questions::Questions;
 use crate::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
-/// A run that was started here.
+/// A run that was started or resumed by this service.
 pub(super) struct Run {
     pub(super) handle: Handle,
     pub(super) about: About,
@@ -32,11 +32,11 @@ pub(super) struct Run {
     pub(super) progress: Progress,
     pub(super) questions: Questions,
     pub(super) streams: StreamGate,
-    /// The memory of its input, until the run ends.
+    /// Memory reserved for its input, until the run ends.
     input: Mutex<Option<Reserved>>,
 }
 
-/// The facts of a run that never change.
+/// Immutable facts about a run.
 pub(super) struct About {
     pub(super) workflow_id: String,
     pub(super) session: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct About {
 }
 
 impl Run {
-    /// `first_piece`: see [`EventLog::new`].
+    /// Creates a run; for `first_piece`, see [`EventLog::new`].
     pub(super) fn new(
         handle: RunHandle,
         about: About,
@@ -67,7 +67,7 @@ impl Run {
         }
     }
 
-    /// The run with the memory that its input needs.
+    /// Adds the memory reservation of the run's input.
     pub(super) fn holding(mut self, input: Option<Reserved>) -> Self {
         self.input = Mutex::new(input);
         self
@@ -77,12 +77,12 @@ impl Run {
         self.handle.run_id()
     }
 
-    /// The id of its main thread.
+    /// Returns the id of the main thread.
     pub(super) fn main_thread(&self) -> String {
         format!("{}.0", self.id())
     }
 
-    /// The report of one that has ended.
+    /// Returns the report of a run that has ended.
     pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
         self.told()?;
         self.handle.try_outcome()
@@ -123,12 +123,12 @@ impl Run {
         told.map_or_else(|| self.progress.status(), |(status, _)| status.as_str())
     }
 
-    /// True once there is a report.
+    /// True if the final report is available.
     pub(super) fn has_ended(&self) -> bool {
         self.told().is_some()
     }
 
-    /// Why a run that has ended did not complete.
+    /// Returns the reason why a run that has ended did not complete.
     pub(super) fn error(&self) -> Option<RunError> {
         self.told().and_then(|(_, error)| error)
     }
@@ -193,7 +193,7 @@ impl Run {
             return self.handle.release(&report, json);
         }
         let run = Arc::clone(self);
-        // Large values take their time to be freed.
+        // Dropping large values takes time, so it happens on a blocking thread.
         let freed = tokio::task::spawn_blocking(move || {
             run.handle.release(&report, json);
             drop((report, input));
@@ -203,19 +203,19 @@ impl Run {
             .unwrap_or_else(|error| tracing::error!(%error, "a run is not released"));
     }
 
-    /// Memory of a run that has ended.
+    /// Returns the memory of a run that has ended.
     fn bytes(&self) -> usize {
         self.log.bytes() + self.handle.report().map_or(0, |report| report.len()) + OVERHEAD
     }
 
-    /// The run, to be steered.
+    /// Returns the handle of an active run, for steering.
     pub(super) fn live(&self) -> Result<RunHandle, Problem> {
         let active = self.handle.active().filter(|_| !self.has_ended());
         active.ok_or_else(|| ended(self.id()))
     }
 }
 
-/// True if an end may be that of a run in this process alone: its engine shut down, it was parked, or its store failed.
+/// True if this outcome may be local to this process: the engine was shut down, the run was parked, or its store failed.
 fn may_go_on_elsewhere(status: ThreadStatus, error: Option<&RunError>) -> bool {
     let code = error.map(|error| error.code);
     status == ThreadStatus::Failed && matches!(code, Some(RunErrorCode::Cancelled | RunErrorCode::StoreError))
@@ -228,7 +228,7 @@ pub(super) fn ended(id: &str) -> Problem {
     Problem::new(ProblemCode::RunEnded, format!("run {id} has ended"))
 }
 
-/// By (start, id): the order of lists.
+/// Sort key of lists: (start, id).
 type Place = (u64, Arc<str>);
 
 pub(super) struct Runs {
@@ -244,9 +244,9 @@ pub(super) struct Runs {
 struct State {
     by_id: BTreeMap<Arc<str>, Arc<Run>>,
     by_place: BTreeMap<Place, Arc<Run>>,
-    /// Ids of runs that are being started.
+    /// Ids of runs whose start is in progress.
     starting: BTreeSet<String>,
-    /// In the order of their ends, with their memory.
+    /// Ended runs with their memory, in the order of their ends.
     ended: VecDeque<(Place, usize)>,
     ended_bytes: usize,
 }
@@ -303,7 +303,7 @@ impl Runs {
         }
     }
 
-    /// Memory of the events of all runs.
+    /// Returns the counter of the memory of all runs' events.
     pub(super) fn event_bytes(&self) -> &Arc<AtomicUsize> {
         &self.event_bytes
     }
@@ -324,7 +324,7 @@ impl Runs {
                 return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
             }
         }
-        // Outside of the lock: every request looks for runs.
+        // Start outside of the lock, which every request takes.
         let _starting = Starting { runs: self, id };
         Ok(self.adopt(start()?))
     }
@@ -361,13 +361,13 @@ impl Runs {
             .collect()
     }
 
-    /// The youngest run that `is_asked`.
+    /// Returns the youngest run for which `is_asked` is true.
     pub(super) fn youngest(&self, is_asked: impl Fn(&Run) -> bool) -> Option<Arc<Run>> {
         let state = self.state();
         state.by_place.values().rev().find(|run| is_asked(run)).cloned()
     }
 
-    /// A run has ended and its log is closed: it stays until too many have ended after it.
+    /// Records that a run has ended and its log is closed. The run is retained until the limits on ended runs are exceeded.
     pub(super) fn ended(&self, run: &Run) {
         let mut forgotten = Vec::new();
         let mut state = self.state();
@@ -388,12 +388,12 @@ impl Runs {
             forgotten.extend(oldest);
         }
         drop(state);
-        // Many events take their time to be freed.
+        // Dropping many events takes time, so it happens outside of the lock.
         drop(forgotten);
     }
 
-    /// Makes room for an event of this run where the events of all runs take too much: those of ended runs go first, then the oldest of
-    /// the run itself.
+    /// Makes room for an event of this run if the events of all runs exceed their limit: drops those of ended runs first, then the
+    /// oldest of this run.
     pub(super) fn make_room(&self, run: &Run) {
         let excess = || {
             self.event_bytes
@@ -409,7 +409,7 @@ impl Runs {
         }
     }
 
-    /// Youngest first.
+    /// Lists runs, youngest first.
     pub(super) fn list(&self, query: &RunQuery) -> Vec<RunSummary> {
         let state = self.state();
         let runs: Box<dyn Iterator<Item = &Arc<Run>>> = match &query.before {

@@ -1,4 +1,4 @@
-//! Server-sent events: how a stream is written.
+//! Server-sent events: framing and streaming.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Shorter pieces are copied: a connection takes a limited number of pieces at once.
+    /// Pieces shorter than this are copied: a connection accepts a limited number of pieces per write.
     const COPIED: usize = 1 << 10;
 
     pub(super) fn write(&mut self, text: &[u8]) {
@@ -54,7 +54,7 @@ impl Frames {
         }
     }
 
-    /// The next piece to be sent: a connection buffers one or two of them.
+    /// Returns the next piece to send: a connection buffers one or two of them.
     fn next(&mut self) -> Option<Bytes> {
         self.finish();
         let mut piece = self.ready.pop_front()?;
@@ -68,10 +68,10 @@ impl Frames {
 
 /// Writes items of a feed as text on the wire.
 pub(super) trait Wire: Send + 'static {
-    /// Writes what one thing becomes, which may be nothing.
+    /// Writes the frames of one item; there may be none.
     fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames);
 
-    /// Called when all that has happened so far is written. True: the stream ends here, before the run.
+    /// Called after all items so far were written. Returning true ends the stream before the run ends.
     fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Frames) -> BoxFuture<'a, bool> {
         ready(false).boxed()
     }
@@ -145,7 +145,7 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
 
 /// A source of frames, page by page.
 pub(super) trait Pages: Send + 'static {
-    /// The next frames; none after the last.
+    /// Returns the next frames; `None` after the last.
     fn next(&mut self) -> impl Future<Output = Result<Option<Frames>, Problem>> + Send;
 }
 
@@ -160,7 +160,7 @@ pub(super) fn pages(pages: impl Pages) -> Response {
             match pages.next().await {
                 Ok(Some(next)) => frames = next,
                 Ok(None) => return None,
-                // The connection breaks, and the client comes back with the last id.
+                // Break the connection: the client reconnects with the last id that it read.
                 Err(problem) => return Some((Err(io::Error::other(problem.detail().to_owned())), None)),
             }
         }
@@ -188,19 +188,19 @@ fn streamed(body: Body) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // A proxy that buffers would hold events back.
+    // Disables buffering in proxies, which would delay events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// One event with JSON, which has no line breaks.
+/// Writes one event with JSON, which must not contain line breaks.
 pub(super) fn frame(out: &mut Frames, name: Option<&str>, id: Option<Position>, json: &[u8]) {
     head(out, name, id);
     out.write(json);
     out.write(b"\n\n");
 }
 
-/// An event of a run, as its log has it.
+/// Writes an event of a run with the bytes of its log.
 pub(super) fn event(out: &mut Frames, recorded: &Recorded) {
     head(out, None, Some(recorded.position()));
     for piece in recorded.pieces() {
@@ -219,8 +219,8 @@ fn head(out: &mut Frames, name: Option<&str>, id: Option<Position>) {
     out.write(b"data: ");
 }
 
-/// The events without names that one event of a run becomes. The last has the id: a client that has not read all of them gets all
-/// of them again.
+/// Writes the unnamed events that one event of a run is converted to. Only the last has the id, so a client that has not read all
+/// of them receives all of them again.
 pub(super) fn all(out: &mut Frames, events: &[Value], id: Position) {
     if let Some((last, before)) = events.split_last() {
         for event in before {
@@ -230,7 +230,7 @@ pub(super) fn all(out: &mut Frames, events: &[Value], id: Position) {
     }
 }
 
-/// An event without a name and id.
+/// Writes an event without a name and an id.
 pub(super) fn data(out: &mut Frames, json: &Value) {
     frame(out, None, None, json.to_string().as_bytes());
 }

@@ -17,7 +17,7 @@ use crate::engine::{check_name, stream};
 use crate::store::StoreError;
 use crate::{AnswerRefused, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode, RunHandle};
 
-/// Characters that a run's id may have.
+/// Maximum length of a run's id.
 const MAX_ID: usize = 128;
 
 /// A request to start a run.
@@ -30,11 +30,11 @@ pub(super) struct Start {
     pub(super) metadata: Map<String, Value>,
     pub(super) session: Option<String>,
     pub(super) keep_on_failure: bool,
-    /// The memory of its input, which is reserved until the run ends.
+    /// Memory reserved for its input, until the run ends.
     pub(super) memory: Option<Reserved>,
 }
 
-/// A run that was started.
+/// A run that was started, by the process that executes it.
 pub(super) enum Begun {
     /// This service executes the run.
     Here(Arc<Run>),
@@ -43,7 +43,7 @@ pub(super) enum Begun {
 }
 
 impl Service {
-    /// Starts a run, here and with its events recorded from the first one on, or elsewhere: its id.
+    /// Starts a run: here, with its events recorded from the first one on, or through the store for another process.
     pub(super) async fn begin(&self, start: Start) -> Result<Begun, Problem> {
         if !self.starts_elsewhere() {
             return self.start(start).await.map(Begun::Here);
@@ -88,7 +88,7 @@ impl Service {
             && let Err(error) = run.handle.kept().await
         {
             match error.code {
-                // Of another process, which was faster.
+                // Another process has registered this id first.
                 RunErrorCode::RunIdTaken => return Err(taken(run.id())),
                 RunErrorCode::StoreError => return Err(Problem::new(ProblemCode::StoreFailed, error.to_string())),
                 _has_ended => {}
@@ -97,7 +97,7 @@ impl Service {
         Ok(run)
     }
 
-    /// Refuses a run that can not start.
+    /// Checks that a run can start.
     async fn check(&self, start: &Start) -> Result<(), Problem> {
         if self.is_draining() {
             return Err(draining());
@@ -138,7 +138,7 @@ impl Service {
         Run::new(handle, about, self.limits(), first_piece, event_bytes)
     }
 
-    /// Takes in the runs that triggers and schedules of the engine start, with their events from the first one on.
+    /// Registers and records the runs that triggers and schedules of the engine start, from their first event on.
     pub(super) fn watch_started(&self) {
         let service = self.weak();
         self.engine().watch_started(move || {
@@ -176,7 +176,8 @@ impl Service {
             session: stored.session,
             started_at: stored.started_at,
         };
-        // More than any process before has numbered: no run sends a piece each millisecond for years.
+        // Must exceed the piece numbers of all earlier processes: the time does, unless a run sends a piece every millisecond for
+        // years.
         let first_piece = now();
         let run = self.runs().adopt(self.new_run(handle, about, first_piece));
         self.metrics().started(&run.about.workflow_id);
@@ -188,7 +189,7 @@ impl Service {
     /// requests. Returns the runs that cannot be resumed, each with the reason.
     ///
     /// # Errors
-    /// The store can not be read.
+    /// Fails if the store cannot be read.
     pub async fn recover(&self) -> Result<Vec<(String, ResumeError)>, ResumeError> {
         self.enter_runtime();
         let engine = self.engine().clone();
@@ -208,7 +209,7 @@ impl Service {
     /// service registers the runs that it takes over.
     ///
     /// # Errors
-    /// The store has failed.
+    /// Fails if the store has failed.
     pub async fn work(&self, at_most: usize) -> Result<(), ResumeError> {
         let engine = self.engine().clone();
         if engine.store().is_none() {
@@ -225,7 +226,7 @@ impl Service {
         let durable = self.engine().durable()?;
         match durable.store.run(&run_id).await? {
             Some(run) => self.adopt(run, self.engine().resume(run_id)).await.map(drop),
-            // It was removed.
+            // The run was removed from the store.
             None => Ok(()),
         }
     }
@@ -264,14 +265,14 @@ impl Service {
         self.replays().run(adopt).await?
     }
 
-    /// An id that no other run has.
+    /// Returns a new run id.
     pub(super) fn new_run_id(&self) -> String {
         self.engine().shared().next_run_id().to_string()
     }
 
-    /// The run, as the engine's store has it.
+    /// Returns the run's entry in the engine's store.
     pub(super) async fn in_store(&self, id: &str) -> Result<Option<crate::store::Run>, Problem> {
-        // No store has a run of another name, and some refuse to look for one.
+        // A store contains no run with an invalid id, and some stores return an error for one.
         let Some(store) = self.engine().store().filter(|_| check_name("run", id).is_ok()) else {
             return Ok(None);
         };
@@ -323,7 +324,7 @@ pub(super) fn not_resumed(error: &ResumeError) -> Problem {
     Problem::new(code, error.to_string())
 }
 
-/// Why an answer was not taken.
+/// Converts the refusal of an answer.
 pub(super) fn not_taken(refused: &AnswerRefused) -> Problem {
     match refused {
         AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason.clone()).at("/answer"),
@@ -362,7 +363,7 @@ fn check_id(id: &str) -> Result<(), Problem> {
     Err(Problem::new(ProblemCode::InvalidValue, detail).at("/runId"))
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since the Unix epoch.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! A service: what its requests share.
+//! A service: the state that its requests share.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use super::stored::StoredRuns;
 use super::{Access, NoArchive, Options, api};
 use crate::{Engine, Events, ShutdownReport};
 
-/// A service over an engine. A cheap handle: clones share it.
+/// A service over an engine. Cheap to clone: clones share the state.
 ///
 /// ```
 /// # use pirn::Engine;
@@ -59,7 +59,7 @@ struct Shared {
     streams: StreamGate,
     metrics: Metrics,
     tasks: TaskTracker,
-    /// The runtime that serves requests: runs that the engine itself starts come on threads of the engine.
+    /// The runtime that serves requests. Needed for runs that the engine starts itself: they are announced on engine threads.
     runtime: OnceLock<Handle>,
     /// Runs that started before the runtime was set, with their events. Their recorders are spawned when it is set.
     early: Mutex<Vec<(Arc<Run>, Events)>>,
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 impl Service {
-    /// A service of every workflow that the engine has now.
+    /// Creates a service for every workflow that the engine has at present.
     pub fn new(engine: Engine, options: Options) -> Self {
         let catalogue = Catalogue::of(&engine, |_| true);
         let replays = Replays::new(&options.limits);
@@ -115,7 +115,7 @@ impl Service {
         }
     }
 
-    /// Records the events of a run.
+    /// Spawns the recorder of a run's events.
     pub(super) fn record(&self, run: &Arc<Run>, events: Events) {
         let run = Arc::clone(run);
         let mut early = self.early();
@@ -124,7 +124,7 @@ impl Service {
                 drop(early);
                 self.record_on(runtime, run, events);
             }
-            // Under the lock, so that `enter_runtime` finds it.
+            // Push while the lock is held, so that `enter_runtime` cannot miss the entry.
             None => early.push((run, events)),
         }
     }
@@ -150,12 +150,12 @@ impl Service {
         }
     }
 
-    /// Its routes.
+    /// Returns the routes.
     pub fn router(&self) -> axum::Router {
         api::router(self)
     }
 
-    /// Offers these workflows of the engine from now on, as they are registered now; runs under way are left alone.
+    /// Replaces the offered workflows by these, as registered with the engine at present. Running runs are not affected.
     ///
     /// # Errors
     /// Returns one message for each workflow whose `inputSchema` is not a JSON Schema; the offer is unchanged then.
@@ -169,7 +169,7 @@ impl Service {
         Ok(())
     }
 
-    /// Lets in by these tokens from now on; none: no token is needed.
+    /// Replaces the accepted tokens; if empty, no token is needed.
     pub fn set_tokens(&self, tokens: Vec<String>) {
         let mut access = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut access).tokens = tokens;
@@ -180,8 +180,8 @@ impl Service {
         self.shared.is_draining.store(true, Ordering::SeqCst);
     }
 
-    /// Drains, waits `grace` for the runs under way, cancels the rest (durable ones are left to their store), and waits until every stream can be read to its end.
-    /// The engine has stopped then.
+    /// Drains the service, waits `grace` for unfinished runs, cancels the rest (durable ones remain in their store, unfinished), and
+    /// stops the engine. Then waits until every stream can be read to its end.
     pub async fn shut_down(&self, grace: Duration) -> ShutdownReport {
         self.drain();
         let report = self.shared.engine.shutdown(grace).await;
@@ -214,12 +214,12 @@ impl Service {
         &self.shared.replays
     }
 
-    /// The memory of bodies that are read, and of the inputs of runs that are under way.
+    /// Returns the memory budget of request bodies and of the inputs of unfinished runs.
     pub(super) fn inputs(&self) -> &Budget {
         &self.shared.inputs
     }
 
-    /// The memory of events that streams are sending.
+    /// Returns the memory budget of events that streams are sending.
     pub(super) fn stream_bytes(&self) -> &Budget {
         &self.shared.stream_bytes
     }

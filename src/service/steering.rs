@@ -86,13 +86,13 @@ impl Service {
         })
     }
 
-    /// The questions of a run that wait for a person.
+    /// Returns the open questions of a run.
     pub(super) async fn questions(&self, id: &str) -> Result<Vec<Interaction>, Problem> {
         if let Some(run) = self.engine().find(id) {
             return Ok(run.interactions().await);
         }
         if self.engine().store().is_none() {
-            // Of a run that has ended no question is open.
+            // A run that has ended has no open question.
             return self.runs().find(id).map(|_| Vec::new()).ok_or_else(|| unknown(id));
         }
         let stored = self.engine().resume(id);

@@ -25,29 +25,29 @@ use crate::{Engine, RunView};
 /// Number of runs that one query of the store returns.
 const PAGE: usize = 1_000;
 
-/// Least bytes of a part of a run's events.
+/// Minimum budget for the cached events of a run, in bytes.
 const LEAST: usize = 1 << 20;
 
-/// Locks under which runs are replayed: requests for one run wait for one replay.
+/// Number of locks for replays: requests for one run share a lock, so they wait for one replay.
 const LOCKS: usize = 16;
 
-/// See the module.
+/// Cache of replayed runs; see the module.
 #[derive(Clone)]
 pub(super) struct StoredRuns {
     engine: Engine,
     replays: Replays,
     memory: Budget,
-    /// Those that were made last, the last one at the end.
+    /// Cached parts, the most recently used last.
     parts: Arc<Mutex<VecDeque<Arc<Part>>>>,
     locks: Arc<[tokio::sync::Mutex<()>; LOCKS]>,
 }
 
-/// A run as it was after a step, and a part of its events.
+/// State of a run after a step, and a part of its events.
 struct Part {
-    /// As the store had it.
+    /// The run's entry in the store at that time.
     run: Run,
     report: StoredReport,
-    /// The events after this one.
+    /// The part contains the events after this one.
     after: u64,
     events: EventLog,
     /// The run's last event at the time of the replay.
@@ -68,7 +68,7 @@ impl Part {
         (&self.run.id, self.run.steps, self.run.status) == (&run.id, run.steps, run.status)
     }
 
-    /// True if it has the event after this one, or there is none.
+    /// True if the part contains the event after this one, or the run has none.
     fn reads_on(&self, after: u64) -> bool {
         self.after <= after && (after < self.events.last().0.sequence || after >= self.last)
     }
@@ -120,7 +120,7 @@ impl StoredRuns {
         run.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))
     }
 
-    /// The part of a run that has the event after this one, as the run is now.
+    /// Replays the run, and caches the part that contains the event after this one.
     async fn part(&self, run_id: &str, after: u64) -> Result<Option<Arc<Part>>, Problem> {
         let mut hasher = DefaultHasher::new();
         run_id.hash(&mut hasher);
@@ -148,7 +148,7 @@ impl StoredRuns {
             ..
         } = view;
         let last = events.last().map_or(0, |event| event.sequence);
-        // A sequence that the run does not have yet: nothing comes after it.
+        // The sequence may be beyond the run's last event, which no event follows.
         let after = after.min(last);
         let mut shown = json!(report);
         drop(report);

@@ -1,4 +1,4 @@
-//! AG-UI: a workflow as an agent that an AG-UI client talks to.
+//! AG-UI: workflows as agents for AG-UI clients.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::interactions::run_of;
 use super::query::{Parameters, Path, last_event_id};
 use crate::{AnswerRefused, EventType};
 
-/// AG-UI's `RunAgentInput`, as far as it is read.
+/// The fields of AG-UI's `RunAgentInput` that the service reads.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunAgentInput {
@@ -107,10 +107,10 @@ pub(crate) struct AgUiParameters {
     run_id: String,
 }
 
-/// Gives the stream of a thread's last run again, to a client that lost its connection.
+/// Streams a thread's last run again, for a client that lost its connection.
 ///
-/// Without `Last-Event-ID` the stream of a run that is under way comes from its beginning; with the last `id` that was read the rest
-/// of the last run comes.
+/// Without `Last-Event-ID`, the stream of an unfinished run starts at its first event; with the last `id` that was read, it
+/// contains the rest of the last run.
 #[utoipa::path(
     get, operation_id = "resumeForAgUi", path = "/v1/agui/{workflow}", tag = "front ends",
     params(("workflow" = String, Path, description = "The workflow"), AgUiParameters),
@@ -160,7 +160,7 @@ fn refusal(problem: &Problem) -> Response {
     sse::whole(out)
 }
 
-/// Answers the questions of a run; its events from where the stream ended.
+/// Answers the questions of a run; returns a feed that starts at the end of the previous stream.
 async fn resumed(
     service: &Service,
     thread: &AgUiThread,
@@ -188,7 +188,7 @@ async fn resumed(
     let first = entries.iter().map(|(id, _)| told(id)).min().unwrap_or_default();
     let last = entries.iter().map(|(id, _)| told(id)).max().unwrap_or_default();
     let answered: BTreeSet<&str> = entries.iter().map(|(id, _)| id.interaction).collect();
-    // None is answered where one is left out.
+    // Check first: if an answer is missing, none of the others may take effect.
     check_all_answered(&run, &answered, last).await?;
     for (id, entry) in &entries {
         answer(&run, id, entry).await?;
@@ -219,7 +219,7 @@ async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), P
     Ok(())
 }
 
-/// True if the question was answered by one of these.
+/// True if one of these answers was given to the question.
 fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> bool {
     let later = run.log.after(id.after, usize::MAX, usize::MAX).events;
     let answers_given = later

@@ -1,4 +1,4 @@
-//! Chats: a workflow behind a page that uses the AI SDK's `useChat`.
+//! Chats: workflows for pages that use the AI SDK's `useChat`.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use super::super::wire::ui_messages::UiMessages;
 use super::query::{Path, last_event_id};
 use crate::{Message, Role};
 
-/// The body that `DefaultChatTransport` sends, as far as it is read.
+/// The fields of `DefaultChatTransport`'s body that the service reads.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Chat {
-    /// The chat.
+    /// Id of the chat.
     #[serde(default)]
     id: Option<String>,
-    /// Its UI messages, the new one last.
+    /// UI messages of the chat, the new one last.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Value>,
 }
@@ -71,10 +71,10 @@ fn stream(feed: Feed, wire: impl Wire) -> Response {
     response
 }
 
-/// Gives the stream of a chat's last turn again, to a page that lost its connection.
+/// Streams a chat's last turn again, for a page that lost its connection.
 ///
-/// Without `Last-Event-ID` the stream of a turn that is under way comes from its beginning, as `useChat({resume: true})` expects; with
-/// the last `id` that was read the rest of the last turn comes.
+/// Without `Last-Event-ID`, the stream of an unfinished turn starts at its first event, as `useChat({resume: true})` expects; with
+/// the last `id` that was read, it contains the rest of the last turn.
 #[utoipa::path(
     get, operation_id = "resumeChat", path = "/v1/chat/{workflow}/{chat}/stream", tag = "front ends",
     params(("workflow" = String, Path, description = "The workflow"), ("chat" = String, Path, description = "The chat")),
@@ -123,8 +123,8 @@ pub(super) struct Turn {
     pub(super) before: Vec<Message>,
 }
 
-/// The turn that messages of a front end end with. Texts alone are read; a role that is not a conversation's (developer,
-/// activity, reasoning), and a result of a front end's own tool, is passed over.
+/// Extracts the last turn from the messages of a front end. Only texts are read; messages with roles outside a conversation
+/// (developer, activity, reasoning) and results of a front end's own tools are skipped.
 pub(super) fn turn(messages: &[Value]) -> Result<Turn, Problem> {
     let mut before = Vec::with_capacity(messages.len());
     for (place, message) in messages.iter().enumerate() {
@@ -153,7 +153,7 @@ pub(super) fn turn(messages: &[Value]) -> Result<Turn, Problem> {
     }
 }
 
-/// The texts of a message's `content`, or of its `parts`.
+/// Returns the texts of a message's `content` or `parts`, concatenated.
 fn text_of(message: &Value) -> String {
     let parts = message["parts"].as_array().or_else(|| message["content"].as_array());
     let Some(parts) = parts else {

@@ -35,7 +35,7 @@ async fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Res
     Ok(Json(Told::done()))
 }
 
-/// Why a run is cancelled.
+/// Request to cancel a run.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cancel {
@@ -43,7 +43,7 @@ pub(crate) struct Cancel {
     reason: Option<String>,
 }
 
-/// Nothing but the request itself.
+/// An empty body.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
@@ -129,21 +129,21 @@ fn needs_store(service: &Service) -> Result<(), Problem> {
         .ok_or_else(|| Problem::new(ProblemCode::NoStore, detail))
 }
 
-/// A new run that shares what another went through.
+/// Request for a new run that shares the first steps of another run.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fork {
-    /// The last step that both share.
+    /// The last shared step.
     step: u64,
     /// Names the new run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_.-]*$")]
     run_id: Option<String>,
-    /// Variables of the main thread to be assigned there.
+    /// Variables of the main thread that are set in the new run.
     #[serde(default)]
     #[schema(value_type = Object)]
     set: Map<String, Value>,
-    /// Another input.
+    /// An input that replaces the other run's.
     #[serde(default)]
     input: Option<Value>,
 }
@@ -182,13 +182,13 @@ pub(crate) async fn fork(
     Ok((StatusCode::CREATED, location, Json(run.summary())).into_response())
 }
 
-/// A CUSTOM event.
+/// A CUSTOM event to raise.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Emit {
     /// Its `eventName`.
     name: String,
-    /// Its fields.
+    /// Fields of the event.
     #[serde(default)]
     #[schema(value_type = Object)]
     data: Map<String, Value>,
@@ -221,7 +221,7 @@ pub(crate) struct Pin {
     /// role, todo, usefulInfo or folderNotes.
     #[schema(value_type = String, pattern = "^(role|todo|usefulInfo|folderNotes)$")]
     section: PinSection,
-    /// Its value; null takes it away.
+    /// The new value; null removes the section.
     value: Value,
 }
 

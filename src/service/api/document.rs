@@ -1,11 +1,11 @@
-//! The parts of the OpenAPI document that every call has.
+//! Parts of the OpenAPI document that all routes share.
 
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, PathItem, Ref, Response};
 
-/// The name of the tokens' scheme.
+/// Name of the bearer token's security scheme.
 const TOKEN: &str = "token";
 
 /// Adds the parts that every route has: the optional bearer token, and the errors that every route may return.

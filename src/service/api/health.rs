@@ -1,4 +1,4 @@
-//! The health of the process: alive, ready for runs, and its figures.
+//! Health of the process: liveness, readiness, and metrics.
 
 use axum::extract::State;
 use axum::http::header;
@@ -9,13 +9,13 @@ use super::super::problem::Problem;
 use super::super::start::draining;
 use super::super::state::Service;
 
-/// The process answers.
+/// Answers while the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It answers", body = String)))]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// New runs are taken.
+/// Answers 200 while new runs are accepted.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
@@ -31,7 +31,7 @@ pub(crate) async fn readyz(State(service): State<Service>) -> Result<&'static st
     }
 }
 
-/// Figures in Prometheus' text format.
+/// Returns the metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, description = "Figures", body = String)))]
 pub(crate) async fn metrics(State(service): State<Service>) -> impl IntoResponse {
     let text = prometheus::text(&service.figures().await);

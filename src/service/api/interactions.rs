@@ -1,4 +1,4 @@
-//! Questions to people: which wait, and their answers.
+//! Questions to people: the list of open ones, and answers to them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{AnswerRefused, Interaction, Steering, ToolConsent};
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OpenInteraction {
-    /// Names it.
+    /// Id of the question.
     id: String,
     /// The node that raised the question.
     node_id: String,
@@ -30,7 +30,7 @@ pub(crate) struct OpenInteraction {
     thread_id: String,
     /// The question.
     question: String,
-    /// Whom it is for.
+    /// The person or role that should answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     assignee: Option<String>,
     /// JSON Schema of the answer.
@@ -41,10 +41,10 @@ pub(crate) struct OpenInteraction {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     choices: Option<Vec<Value>>,
-    /// Time that the thread waits from the question on, milliseconds.
+    /// Time limit from the question on, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
-    /// The tool call that may run or not by the answer.
+    /// The tool call that waits for consent.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<CallToConsent>,
 }
@@ -103,14 +103,14 @@ impl From<Interaction> for OpenInteraction {
     }
 }
 
-/// The questions of a run.
+/// The open questions of a run.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Interactions {
-    /// Those that wait, by thread.
+    /// Open questions, ordered by thread.
     interactions: Vec<OpenInteraction>,
 }
 
-/// The questions of a run that wait for a person.
+/// Lists the open questions of a run.
 #[utoipa::path(
     get, operation_id = "listInteractions", path = "/v1/runs/{id}/interactions", tag = "interactions", params(("id" = String, Path, description = "The run")),
     responses(
@@ -134,7 +134,7 @@ pub(crate) async fn list(
 pub(crate) struct GivenAnswer {
     /// An answer that matches the question's choices and schema.
     answer: Value,
-    /// The author of the answer.
+    /// Author of the answer.
     by: Option<String>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) async fn answer(
         answer,
         by,
     };
-    // Of a run that has ended no question is open.
+    // A run that has ended has no open question.
     let closed = |problem: Problem| {
         if problem.code() == ProblemCode::RunEnded.as_str() {
             not_taken(&AnswerRefused::NotOpen)
@@ -183,7 +183,7 @@ pub(super) fn run_of(service: &Service, interaction: &str) -> Result<Arc<Run>, P
     find(service, run_id_of(interaction))
 }
 
-/// A question is called RUN.THREAD.NUMBER.
+/// Returns the run's id: the id of a question is RUN.THREAD.NUMBER.
 fn run_id_of(interaction: &str) -> &str {
     interaction.rsplitn(3, '.').nth(2).unwrap_or_default()
 }

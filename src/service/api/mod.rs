@@ -25,7 +25,7 @@ use super::access;
 use super::problem::{Problem, ProblemCode, Refusal};
 use super::state::Service;
 
-/// The document that `/openapi.json` gives: the routes add themselves.
+/// The document served at `/openapi.json`; the routes register themselves.
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Pirn",

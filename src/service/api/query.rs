@@ -1,4 +1,4 @@
-//! Query parameters: unknown ones are refused.
+//! Query parameters; unknown parameters are refused.
 
 use axum::extract::{self, FromRequestParts, Query};
 use axum::http::HeaderMap;
@@ -12,7 +12,7 @@ use super::super::state::Service;
 use crate::store::RunStatus;
 use crate::{EventType, ThreadStatus};
 
-/// Parameters in the path.
+/// Parameters of the path.
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Service> for Path<T> {
@@ -26,14 +26,14 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Service> for Path<T> {
     }
 }
 
-/// The last event that a client has read, by the header `Last-Event-ID`.
+/// Parses the header `Last-Event-ID`: the last event that the client has read.
 pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Problem> {
     let value = headers.get("last-event-id");
     let read = value.map(|value| position(value.to_str().unwrap_or_default(), "Last-Event-ID"));
     read.transpose()
 }
 
-/// A position in a run's events.
+/// Parses a position in a run's events.
 pub(super) fn position(text: &str, name: &str) -> Result<Position, Problem> {
     text.parse().map_err(|_| {
         let detail =
@@ -42,7 +42,7 @@ pub(super) fn position(text: &str, name: &str) -> Result<Position, Problem> {
     })
 }
 
-/// Parameters that were read.
+/// Parsed query parameters.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Service> for Parameters<T> {
@@ -56,7 +56,7 @@ impl<T: DeserializeOwned> FromRequestParts<Service> for Parameters<T> {
     }
 }
 
-/// Types of events, separated by commas.
+/// Parses a list of event types, separated by commas.
 pub(super) fn event_types(list: Option<&str>) -> Result<Vec<EventType>, Problem> {
     let words = list.into_iter().flat_map(|list| list.split(',')).map(str::trim);
     words.filter(|word| !word.is_empty()).map(event_type).collect()
@@ -74,7 +74,7 @@ fn event_type(word: &str) -> Result<EventType, Problem> {
         })
 }
 
-/// The status of a run in a list, as it is written there.
+/// Parses the status of a run, for a list.
 pub(super) fn run_status(word: &str) -> Result<String, Problem> {
     // Statuses of live runs, and statuses of stored runs.
     let carried = [ThreadStatus::Running, ThreadStatus::Paused].map(ThreadStatus::as_str);

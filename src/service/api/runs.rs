@@ -32,13 +32,13 @@ use crate::{EventType, Message};
 /// Default number of runs per page of a list.
 const PAGE: usize = 100;
 
-/// The most runs of a list.
+/// Maximum number of runs per page of a list.
 const MAX_PAGE: usize = 1_000;
 
 /// Reason in the report of a run that is cancelled because its client disconnected.
 const CLIENT_GONE: &str = "the client that started the run went away";
 
-/// A run to be started.
+/// Request to start a run.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct StartRun {
@@ -57,7 +57,7 @@ pub(crate) struct StartRun {
     /// Saves the run's conversation and variables to the session even if the run does not complete.
     #[serde(default)]
     keep_on_failure: bool,
-    /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
+    /// Id of the run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_.-]*$")]
     run_id: Option<String>,
@@ -168,7 +168,7 @@ pub(crate) async fn start(
     Ok((StatusCode::CREATED, location, report).into_response())
 }
 
-/// Starts the run of the first request with a key, or finds the one that another service has started for an equal request.
+/// Starts the run of a key's first request, or finds the run that another service has started for an equal request.
 async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Result<Begun, Problem> {
     let run_id = start.run_id.get_or_insert_with(|| service.new_run_id());
     *run_id = claimed.starts(run_id).await?;
@@ -182,7 +182,7 @@ async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Res
             claimed.keep(&run_id);
             Ok(begun)
         }
-        // The other service was just about to start it.
+        // The other service is about to start the run.
         Err(problem) if claimed.is_known() && problem.code() == ProblemCode::RunIdTaken.as_str() => {
             claimed.keep(&run_id);
             Ok(started_before(service, run_id))
@@ -194,7 +194,7 @@ async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Res
     }
 }
 
-/// The run that an equal request has started.
+/// Returns the run that an equal request has started.
 fn started_before(service: &Service, run_id: String) -> Begun {
     let here = service.runs().find(&run_id);
     here.map_or_else(|| Begun::Elsewhere(run_id.into()), Begun::Here)
@@ -278,19 +278,19 @@ pub(crate) struct ListParameters {
     workflow: Option<String>,
     /// Only runs of this session.
     session: Option<String>,
-    /// The `next` of the list before.
+    /// The `next` of the previous page.
     after: Option<String>,
     /// Maximum number of runs: 1 to 1,000, by default 100.
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<usize>,
 }
 
-/// A part of the list of runs.
+/// A page of the list of runs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunList {
     /// Youngest first.
     runs: Vec<RunSummary>,
-    /// The `after` of the runs that follow; absent at the end.
+    /// The `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -342,7 +342,7 @@ pub(crate) async fn list(
     Ok(Json(RunList { runs, next }))
 }
 
-/// The place in the list that a cursor names.
+/// Parses a cursor to a position in the list.
 fn place(cursor: &str) -> Result<(u64, String), Problem> {
     let parts = cursor
         .split_once('~')
@@ -366,7 +366,7 @@ pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String
     json_response(&service, &report.ok_or_else(|| unknown(&id))?.json)
 }
 
-/// An answer of JSON that is written already. Its memory is reserved until it is sent.
+/// Answers with JSON that is serialized already. Its memory is reserved until it is sent.
 fn json_response(service: &Service, json: &Bytes) -> Result<Response, Problem> {
     let Some(sends) = service.stream_bytes().reserve(json.len()) else {
         let detail = format!(
@@ -393,13 +393,12 @@ pub(crate) struct EventParameters {
     types: Option<String>,
 }
 
-/// A run's events as they come, until nothing more can.
+/// Streams a run's events until its end.
 ///
 /// An event's `id` is its sequence; pieces of a reply (LLM_TOKEN) of a durable run have the sequence of the event before them and a
-/// number, such as `6.2`. A client that comes back with the last one as `Last-Event-ID` gets every later event once; an id beyond the
-/// last event gets those that come after it.
-/// `event: missed` reports events that are no longer retained, `event: end` the run's end. A client that reconnects after the end
-/// gets 204.
+/// number, such as `6.2`. A client that reconnects with the last one as `Last-Event-ID` receives every later event once; an id
+/// beyond the last event receives the events after it. `event: missed` reports events that are no longer retained, `event: end` the
+/// run's end. A client that reconnects after the end gets 204.
 #[utoipa::path(
     get, operation_id = "streamRunEvents", path = "/v1/runs/{id}/events", tag = "runs",
     params(("id" = String, Path, description = "The run"), EventParameters),
@@ -430,7 +429,7 @@ pub(crate) async fn events(
     Ok(sse::response(feed, EventWire { types }, ()))
 }
 
-/// Streams the events of a run that another process owns or that has ended, page by page.
+/// Streams the events of a run that this process does not execute, page by page.
 async fn archived(
     service: &Service,
     id: &str,
@@ -467,12 +466,12 @@ async fn archived(
 struct ArchiveReader {
     service: Service,
     id: String,
-    /// Empty: all.
+    /// Requested types; empty for all.
     types: Vec<EventType>,
     read_to: u64,
     first: Option<Vec<Recorded>>,
     end: Option<Value>,
-    /// The memory of what is being sent.
+    /// Memory reserved for the page that is being sent.
     sends: Option<Arc<Reserved>>,
     _place: OwnedSemaphorePermit,
 }
@@ -499,7 +498,8 @@ impl sse::Pages for ArchiveReader {
             self.read_to = last;
             let is_asked = |event: &&Recorded| self.types.is_empty() || self.types.contains(&event.event_type());
             let asked: Vec<Recorded> = events.iter().filter(is_asked).cloned().collect();
-            // Nothing is lost meanwhile: what others do not take, their connections are closed for.
+            // Wait for memory, so that no event is dropped. The wait is bounded: connections of clients that do not read are closed
+            // within `write_time`.
             let (budget, at_most) = (self.service.stream_bytes(), self.service.limits().write_time);
             self.sends = hold_within(&asked, budget, at_most).await;
             if self.sends.is_none() {
@@ -526,9 +526,9 @@ fn missed(out: &mut Frames, after: Position, count: u64) {
     frame(out, Some("missed"), Some(last), json.to_string().as_bytes());
 }
 
-/// Events as they are.
+/// Writes events unchanged.
 struct EventWire {
-    /// Empty: all.
+    /// Requested types; empty for all.
     types: Vec<EventType>,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: what their last runs left.
+//! Sessions: the state that their runs have saved.
 
 use axum::extract::State;
 use serde_json::Value;

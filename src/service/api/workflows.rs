@@ -19,7 +19,7 @@ pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
     Json(json!({ "workflows": workflows }))
 }
 
-/// One of them.
+/// Returns one workflow that can be started.
 #[utoipa::path(
     get, operation_id = "getWorkflow", path = "/v1/workflows/{id}", tag = "workflows", params(("id" = String, Path, description = "The workflow")),
     responses(

@@ -1,4 +1,4 @@
-//! The figures that a service has: one list for every way that they leave it.
+//! The metrics of a service: one list for all export formats.
 
 /// A metric's OpenTelemetry name; its unit, where `s` is seconds and braces contain the counted thing; its kind, and a description.
 /// The Prometheus name is derived from the name, the unit and the kind.
@@ -9,19 +9,19 @@ pub(super) struct About {
     pub(super) kind: Kind,
 }
 
-/// The way that a figure changes.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
-    /// Grows.
+    /// Only increases.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
-    /// Counts values by these upper bounds.
+    /// Counts values in buckets with these upper bounds.
     Histogram(&'static [f64]),
 }
 
 impl About {
-    /// The name as OpenTelemetry's conventions translate it for Prometheus.
+    /// Returns the Prometheus name, translated by OpenTelemetry's conventions.
     pub(super) fn prometheus(&self) -> String {
         let unit = if self.unit == "s" { "_seconds" } else { "" };
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
@@ -31,7 +31,7 @@ impl About {
 
 macro_rules! figures {
     ($($figure:ident = $kind:expr, $name:literal, $unit:literal, $text:literal;)*) => {
-        /// A figure.
+        /// A metric.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(in crate::service) enum Figure {
             $($figure,)*
@@ -75,10 +75,10 @@ figures! {
     Refusals = Counter, "pirn.http.refusals", "{request}", "HTTP requests refused, by code";
 }
 
-/// Bounds of times, seconds.
+/// Bucket bounds of durations, in seconds.
 const SECONDS: &[f64] = &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 3_600.0];
 
-/// Bounds of batches, as stores count them.
+/// Bucket bounds of batch sizes, as stores count them.
 const BATCH_BOUNDS: [f64; crate::store::BATCH_BOUNDS.len()] = {
     let mut bounds = [0.0; crate::store::BATCH_BOUNDS.len()];
     let mut place = 0;

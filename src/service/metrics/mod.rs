@@ -19,7 +19,7 @@ pub(super) use series::Series;
 /// Maximum number of pending JOINs of a run whose decision time is measured.
 const MAX_OPEN_JOINS: usize = 10_000;
 
-/// The figures that a service counts as things happen.
+/// Metrics that the service counts when events happen.
 #[derive(Default)]
 pub(super) struct Metrics {
     series: Mutex<Series>,
@@ -39,7 +39,7 @@ impl Metrics {
         }
     }
 
-    /// Measures one run.
+    /// Returns a meter for one run.
     pub(super) fn of_run<'a>(&'a self, workflow: &'a str) -> RunMeter<'a> {
         RunMeter {
             metrics: self,
@@ -48,7 +48,7 @@ impl Metrics {
         }
     }
 
-    /// The values by now.
+    /// Returns the present values.
     pub(super) fn series(&self) -> Series {
         self.lock().clone()
     }
@@ -73,11 +73,11 @@ pub(super) fn owned<const N: usize>(labels: [(&'static str, &str); N]) -> Vec<(&
     labels.map(|(name, value)| (name, value.to_owned())).to_vec()
 }
 
-/// The figures that one run adds.
+/// The metrics of one run.
 pub(super) struct RunMeter<'a> {
     metrics: &'a Metrics,
     workflow: &'a str,
-    /// When a JOIN began to wait, by the thread that waits: it waits for one at a time.
+    /// Start times of JOINs that wait, by thread: a thread waits for one JOIN at a time.
     joins: BTreeMap<Arc<str>, u64>,
 }
 
@@ -138,7 +138,7 @@ impl RunMeter<'_> {
         let labels = [("workflow", self.workflow), ("status", report.status.as_str())];
         self.metrics.count(Figure::RunsEnded, labels, 1);
         self.metrics.time(Figure::RunDuration, self.workflow, report.elapsed_ms);
-        // Whatever kinds of tokens are reported are counted by the names that the report gives them; money is none.
+        // Count all token kinds of the report by their field names; fields that are no integers, such as the cost, are skipped.
         if let Value::Object(kinds) = json!(report.tokens.spent) {
             for (kind, tokens) in &kinds {
                 if let Some(tokens) = tokens.as_u64().filter(|tokens| *tokens > 0) {

@@ -1,4 +1,4 @@
-//! Figures as a message of OTLP.
+//! Metrics as an OTLP message.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,7 +54,7 @@ pub(in crate::service) fn message(
 }
 
 fn nanos(time: SystemTime) -> Nanos {
-    // A clock set before 1970 is taken as 1970.
+    // A clock before 1970 is treated as 1970.
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

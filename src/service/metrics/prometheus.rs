@@ -1,4 +1,4 @@
-//! Figures in Prometheus' text format.
+//! Metrics in Prometheus' text format.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::series::{Histogram, Labels, Sample, Series};
 /// The format's media type.
 pub(in crate::service) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All of them, each family with its help and type.
+/// Formats all metrics, each family with its help and type.
 pub(in crate::service) fn text(series: &Series) -> String {
     let mut text = String::new();
-    // Nothing that is written into memory fails.
+    // Writing to a string does not fail.
     let _written = write(&mut text, series);
     text
 }
@@ -46,7 +46,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Each bucket counts those before it too.
+/// Writes a histogram. Prometheus buckets are cumulative: each includes the buckets before it.
 fn write_histogram(
     text: &mut String,
     name: &str,

@@ -1,4 +1,4 @@
-//! The values of figures, by their labels.
+//! The values of metrics, by their labels.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ pub(super) enum Sample {
     Counted(Histogram),
 }
 
-/// Values counted by upper bounds.
+/// Counts of values by upper bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Histogram {
-    /// Number of values up to each bound and above the one before it; the last: of those above all bounds.
+    /// Number of values above the previous bound and up to each bound; the last entry counts the values above all bounds.
     pub(super) counts: Vec<u64>,
     pub(super) sum: f64,
 }
 
-/// Values of figures.
+/// Values of all metrics.
 #[derive(Clone, Debug, Default)]
 pub(in crate::service) struct Series(BTreeMap<Figure, BTreeMap<Labels, Sample>>);
 
@@ -39,12 +39,12 @@ impl Series {
         }
     }
 
-    /// A counter or gauge has this value.
+    /// Sets the value of a counter or gauge.
     pub(in crate::service) fn set(&mut self, figure: Figure, labels: Labels, value: f64) {
         *self.sample(figure, labels) = Sample::Number(value);
     }
 
-    /// Counts a value.
+    /// Adds a value to a histogram.
     pub(super) fn record(&mut self, figure: Figure, labels: Labels, value: f64) {
         let Kind::Histogram(bounds) = figure.about().kind else {
             return;
@@ -56,7 +56,7 @@ impl Series {
         }
     }
 
-    /// The values that were counted elsewhere: how many up to each bound and above the one before it.
+    /// Sets a histogram that was counted elsewhere, in the form of [`Histogram`]'s counts.
     pub(in crate::service) fn set_counted(&mut self, figure: Figure, counts: &[u64], sum: f64) {
         if let Sample::Counted(histogram) = self.sample(figure, Vec::new()) {
             for (count, value) in histogram.counts.iter_mut().zip(counts) {
@@ -66,7 +66,7 @@ impl Series {
         }
     }
 
-    /// All of them, by figure and labels.
+    /// Iterates over all series, by metric and labels.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Figure, &BTreeMap<Labels, Sample>)> {
         self.0.iter().map(|(figure, series)| (*figure, series))
     }

@@ -28,7 +28,7 @@ use crate::{Interaction, RunReport, ThreadStatus};
 
 /// State of the conversion of one run to AG-UI.
 pub(in super::super) struct AgUi {
-    /// The client's own ids for the conversation and this run of it.
+    /// The client's ids for the conversation and for this run.
     thread_id: String,
     run_id: String,
     main_thread: String,
@@ -36,12 +36,12 @@ pub(in super::super) struct AgUi {
     /// True if a question may be open that the client has not received.
     has_asked: bool,
     speech: Speech,
-    /// Steps that are open, by thread and node; no two have one name.
+    /// Open steps by thread and node; their names are unique.
     steps: BTreeMap<(Arc<str>, String), String>,
 }
 
 impl AgUi {
-    /// A run from its beginning; `resumed`: from where an earlier stream of it ended with its questions.
+    /// Starts a conversion at the run's first event; with `resumed`, at the end of an earlier stream that ended with questions.
     pub(in super::super) fn new((thread_id, run_id): (String, String), main_thread: String, resumed: bool) -> Self {
         Self {
             thread_id,
@@ -54,7 +54,7 @@ impl AgUi {
         }
     }
 
-    /// An earlier stream of the run has sent this event.
+    /// Updates the state by an event that an earlier stream has sent.
     pub(in super::super) fn was_sent(&mut self, event: &Event) {
         self.speech.was_said(event);
     }
@@ -129,7 +129,7 @@ impl AgUi {
         out
     }
 
-    /// A node that two threads are in at once has the thread in its step's name.
+    /// Starts a step. If two threads are in one node, the step's name includes the thread, since names must be unique.
     fn step_started(&mut self, event: &Event, node_id: &str, out: &mut Vec<Value>) {
         let key = (Arc::clone(&event.thread_id), node_id.to_owned());
         if self.steps.contains_key(&key) {
@@ -155,7 +155,7 @@ impl AgUi {
         out
     }
 
-    /// The stream ends, and the run waits for these answers.
+    /// Returns the events that end the stream while the run waits for these answers.
     fn interrupted(&mut self, questions: &[Interaction], feed: &Feed) -> Vec<Value> {
         let mut out = self.close();
         let put_at = |asked: &Interaction| feed.run().questions.put(&asked.id).map(|put| put.at);

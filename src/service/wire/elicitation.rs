@@ -17,12 +17,12 @@ use crate::Interaction;
 
 const ANSWER: &str = "answer";
 
-/// The end of an elicitation.
+/// Outcome of an elicitation.
 #[derive(Debug, PartialEq)]
 pub(in super::super) enum Elicited {
     /// The answer.
     Answer(Value),
-    /// There is none: the person gives the whole up.
+    /// The person cancelled the elicitation, or declined a question that is not about a tool call. The run is cancelled.
     GivenUp,
 }
 
@@ -73,12 +73,12 @@ fn fields(properties: &Value, required: &str) -> Option<ElicitationSchema> {
     serde_json::from_value(schema).ok()
 }
 
-/// A choice as it is shown.
+/// Returns a choice as displayed text.
 fn name(choice: &Value) -> String {
     choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)
 }
 
-/// The end of a question's elicitation, from a client's result.
+/// Converts a client's result to the outcome of a question's elicitation.
 pub(in super::super) fn elicited(asked: &Interaction, sent: ElicitResult) -> Elicited {
     let content = match (sent.action, sent.content) {
         (ElicitationAction::Accept, Some(content)) => content,

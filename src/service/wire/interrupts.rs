@@ -1,4 +1,4 @@
-//! The table question to AG-UI interrupt, and the way back.
+//! Conversion of questions to AG-UI interrupts, and of their answers back.
 //!
 //! | question | interrupt | answer |
 //! |---|---|---|
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::super::position::Position;
 use crate::{Interaction, ToolConsent};
 
-/// An interrupt's id: the question's, and the position of the last event that was sent before the stream ended.
+/// Id of an interrupt: the question's id, and the position of the last event that was sent before the stream ended.
 pub(in super::super) struct InterruptId<'a> {
     pub(in super::super) interaction: &'a str,
     pub(in super::super) after: Position,
@@ -37,7 +37,7 @@ impl fmt::Display for InterruptId<'_> {
     }
 }
 
-/// A question as an interrupt; it was put at a time in milliseconds since the Unix epoch.
+/// Converts a question to an interrupt; `put_at` is the question's time in milliseconds since the Unix epoch.
 pub(super) fn interrupt(asked: &Interaction, after: Position, put_at: Option<u64>) -> Value {
     let id = InterruptId {
         interaction: &asked.id,
@@ -69,7 +69,7 @@ pub(super) fn interrupt(asked: &Interaction, after: Position, put_at: Option<u64
     interrupt
 }
 
-/// The end of a time limit, as ISO 8601 has it.
+/// Returns the end of a time limit in ISO 8601.
 fn expiry(put_at: u64, timeout_ms: u64) -> Option<String> {
     let at = i64::try_from(put_at.checked_add(timeout_ms)?).ok()?;
     let at = DateTime::from_timestamp_millis(at)?;

@@ -1,4 +1,4 @@
-//! Other people's protocols as tables: what each event of a run becomes on their wire. Nothing is decided here.
+//! Conversions of events to the wire formats of front ends. They contain no other logic.
 
 pub(super) mod agui;
 #[cfg(feature = "mcp")]

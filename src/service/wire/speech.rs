@@ -1,4 +1,5 @@
-//! The assistant's words in a run, as messages that begin, grow and end: both tables speak of messages, events of pieces.
+//! The assistant's replies in a run, as messages that start, grow and end: the front ends' formats have messages, events have
+//! pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Speech {
         }
     }
 
-    /// An earlier stream has sent this event.
+    /// Updates the state by an event that an earlier stream has sent.
     pub(super) fn was_said(&mut self, event: &Event) {
         let has_text = || event.raised.fields.get("text").is_some_and(|text| text != "");
         match event.raised.event_type {
@@ -87,7 +88,7 @@ impl Speech {
         open.into_values().map(|id| Said::End { id }).collect()
     }
 
-    /// A message that nothing was streamed of.
+    /// Sends a complete message of which no piece was streamed.
     fn whole(&mut self, event: &Event, position: Position, text: &str) -> Vec<Said> {
         let mut said = self.piece(event, position, text);
         said.extend(self.end(&event.thread_id));
@@ -115,7 +116,7 @@ impl Speech {
     }
 }
 
-/// The text of a message's content: a text, or the texts of its parts.
+/// Returns the text of a message's content: a string, or the texts of its parts.
 pub(super) fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

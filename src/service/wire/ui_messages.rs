@@ -19,7 +19,7 @@ use super::super::sse::{Frames, Wire, all, data, frame};
 use super::speech::{Said, Speech, output_text};
 use crate::{RunReport, ThreadStatus};
 
-/// A run as a UI message.
+/// State of the conversion of one run to a UI message.
 #[derive(Default)]
 pub(in super::super) struct UiMessages {
     has_begun: bool,
