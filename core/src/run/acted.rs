@@ -1,4 +1,4 @@
-//! Progress of the triggers of a run over its events, as far as it was recorded: after a crash it decides the work that is left.
+//! Recorded progress of a run's triggers over its events. After a crash it determines which events have yet to be matched.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,31 +7,31 @@ use super::effect::Effect;
 use super::message::{Message, ToSupervisor};
 use super::record::Replayed;
 
-/// See the module.
+/// Progress of the triggers.
 #[derive(Clone, Debug, Default)]
 pub struct TriggersActed {
-    /// The triggers that have fired, each by the sequence of the event.
+    /// Triggers that have fired, each with the sequence number of the event.
     fired: BTreeSet<(u64, Arc<str>)>,
-    /// All triggers were matched with the events up to this sequence.
+    /// All triggers were matched with the events up to this sequence number.
     matched: u64,
-    /// The last event, and the last one when the triggers were asked to act.
+    /// Sequence number of the last event, and of the last event before the latest [`super::ToSupervisor::TriggersQuiet`] request.
     raised: u64,
     asked: u64,
 }
 
-/// Work left for an event and a trigger that watches it.
+/// Remaining work for an event and a trigger that watches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// It has fired: that counts, and nothing is done again.
+    /// The trigger has fired. Its action is recorded and not repeated.
     Fired,
-    /// It has not fired, and does not.
+    /// The trigger has not fired on this event and will not.
     Over,
-    /// Nobody knows: the trigger meets the event now.
+    /// Unknown: the trigger must be matched with the event now.
     Open,
 }
 
 impl TriggersActed {
-    /// The run goes through this once more.
+    /// Applies one element of a replay.
     pub fn saw(&mut self, replayed: &Replayed<'_>) {
         match replayed {
             Replayed::Told(told) => match &told.message {
@@ -54,8 +54,8 @@ impl TriggersActed {
         }
     }
 
-    /// Returns the work left for an event and the trigger of this name. Triggers meet the events in their order, so all before the
-    /// last event that one fired on have been met; and a trigger that fired is recorded before anything follows from that.
+    /// Returns the remaining work for an event and the trigger of this name. Triggers match events in order, so that all events
+    /// before the last one with a firing have been matched. A firing is recorded before anything follows from it.
     pub fn about(&self, sequence: u64, trigger: &Arc<str>) -> Matching {
         let last = self.fired.last().map_or(0, |(sequence, _)| *sequence);
         if self.fired.contains(&(sequence, Arc::clone(trigger))) {

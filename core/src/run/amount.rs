@@ -1,14 +1,14 @@
-//! The figures that budgets limit, as amounts of all of them at once.
+//! Amounts of the figures that budgets limit.
 
 use serde::{Deserialize, Serialize};
 
 use crate::definition::Budget;
 
-/// Figures that are limited.
+/// Tokens, cost and number of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Amount {
     pub(super) tokens: u64,
-    /// Millionths of a millionth of the currency.
+    /// Cost in 1e-12 units of the currency.
     pub(super) pico: u64,
     pub(super) calls: u64,
 }
@@ -39,7 +39,7 @@ impl Amount {
     }
 }
 
-/// One of the figures.
+/// Kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FigureKind {
     Tokens,
@@ -50,7 +50,7 @@ pub(super) enum FigureKind {
 impl FigureKind {
     pub(super) const ALL: [Self; 3] = [Self::Tokens, Self::Cost, Self::ModelCalls];
 
-    /// The word used in JSON.
+    /// Returns the name in JSON.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Tokens => "tokens",
@@ -60,7 +60,7 @@ impl FigureKind {
     }
 }
 
-/// The most that one call may use; none: not known.
+/// Maximum usage of one call; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Most {
     pub(super) tokens: Option<u64>,
@@ -76,7 +76,7 @@ impl Most {
         }
     }
 
-    /// The most that both may use together.
+    /// Returns the maximum usage of both together.
     pub(super) fn and(self, other: Self) -> Self {
         let sum = |one: Option<u64>, other| one.zip(other).map(|(one, other): (u64, u64)| one.saturating_add(other));
         Self {
@@ -94,13 +94,13 @@ impl Most {
     }
 }
 
-/// The limits of an account.
+/// Limits of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Limits {
     tokens: Option<u64>,
     pico: Option<u64>,
     calls: Option<u64>,
-    /// The share from which on models are told.
+    /// Share of a limit at which models are warned.
     pub(super) warn_at: f64,
 }
 
@@ -122,7 +122,7 @@ impl Limits {
         }
     }
 
-    /// The figure that is too large.
+    /// Returns the first figure that exceeds its limit.
     pub(super) fn exceeded_by(&self, amount: Amount) -> Option<FigureKind> {
         let is_over = |kind: &FigureKind| self.of_kind(*kind).is_some_and(|limit| amount.of(*kind) > limit);
         FigureKind::ALL.into_iter().find(is_over)

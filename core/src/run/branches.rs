@@ -12,7 +12,7 @@ use crate::graph::{ForkIx, Graph, NodeIx};
 use crate::join::{JoinedPath, PathReport, item_reports, path_reports};
 use crate::thread::item_names;
 
-/// See the module.
+/// Branches of a fork.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Branches {
     Paths {
@@ -20,18 +20,18 @@ pub(super) enum Branches {
         start: Box<BranchStart>,
     },
     Items {
-        /// The MAP.
+        /// The MAP node.
         node: NodeIx,
-        /// The workflow that the threads walk.
+        /// Workflow that the threads walk.
         graph: GraphNo,
-        /// A list, in item order.
+        /// Inputs in item order.
         inputs: Arc<Value>,
         conversation: Conversation,
     },
 }
 
 impl Branches {
-    /// The node that starts the branches, in the parent's graph.
+    /// Returns the node that starts the branches, in the parent's graph.
     pub(super) fn starts_at(&self, graph: &Graph) -> NodeIx {
         match self {
             Self::Paths { ix, .. } => graph.fork(*ix).fork_node,
@@ -39,7 +39,7 @@ impl Branches {
         }
     }
 
-    /// The node that the parent waits in.
+    /// Returns the node at which the parent waits.
     pub(super) fn joins_at(&self, graph: &Graph) -> NodeIx {
         match self {
             Self::Paths { ix, .. } => graph.fork(*ix).join_node,
@@ -47,7 +47,7 @@ impl Branches {
         }
     }
 
-    /// Hands over the branches as a join's error shows them.
+    /// Passes the branches to `then`, in the form in which a join's error shows them.
     pub(super) fn reported<R>(
         &self,
         graph: &Graph,

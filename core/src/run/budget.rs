@@ -1,7 +1,7 @@
-//! Budgets: a model call that does not fit is not begun.
+//! Budgets: a model call that does not fit is not started.
 //!
-//! A thread that walks a workflow with a budget has an account, and so has each path of its forks where the budget says so. A
-//! call draws on the accounts of its thread and of every thread above that.
+//! A thread that walks a workflow with a budget has an account. If the budget has `perPath`, each path of its forks has one too. A
+//! call draws on the accounts of its thread and of all ancestors.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ use crate::graph::{Graph, NodeKind};
 use crate::model_call::{CallBound, ModelFailure};
 use crate::thread::{self, EffectId, Input, ModelChoice, Outcome};
 
-/// The share of a limit from which on models are told, where the budget does not say.
+/// Default share of a limit above which models are warned.
 const WARN_AT: f64 = 0.8;
 
-/// Tokens of the words about a reply that does not fit its format, beside the format.
+/// Tokens of the fixed text that asks a model to correct its reply, without the response format.
 const COMPLAINT: u64 = 500;
 
-/// Pico in one.
+/// Number of 1e-12 units in one unit of the currency.
 const ONE: f64 = 1e12;
 
-/// The threads of a run, and what they walk.
+/// Threads of a run with the workflows that they walk.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     pub(super) tree: &'a Tree,
@@ -51,7 +51,7 @@ impl<'a> Places<'a> {
         self.graph(thread)?.config.budget.as_deref()
     }
 
-    /// The limits of a thread as a path, and as one that walks a workflow of its own.
+    /// Returns the limits of a thread as a path of its fork, and of the workflow that it walks.
     fn limits(self, thread: ThreadNo) -> [Option<Limits>; 2] {
         let Some(at) = self.tree.get(thread) else {
             return [None, None];
@@ -75,7 +75,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The account that the calls of a thread draw on first. Those of the threads above it are opened first.
+    /// Returns the first account on which the thread's calls draw. Opens the accounts of its ancestors first, so that parents have
+    /// lower numbers.
     fn account(self, ledger: &mut Ledger, thread: ThreadNo) -> Option<AccountNo> {
         let mut above = Vec::new();
         let mut next = Some(thread);
@@ -100,7 +101,7 @@ impl<'a> Places<'a> {
         account
     }
 
-    /// The fields by which an event and an error name an account.
+    /// Returns the fields that identify an account in events and errors.
     fn fields(self, account: &Account) -> Vec<(&'static str, Value)> {
         let workflow = |thread| self.graph(thread).map(|graph| Arc::clone(&graph.workflow_id));
         let at = self.tree.get(account.thread).filter(|_| account.is_path);
@@ -187,7 +188,7 @@ impl<'a> Places<'a> {
         events
     }
 
-    /// Calls that waited go on, or are refused.
+    /// Starts or refuses waiting calls after budget was released.
     fn release(self, ledger: &mut Ledger, mailbox: &mut Mailbox, out: &mut Vec<Effect>) {
         for released in ledger.release() {
             match released {
@@ -204,7 +205,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A figure as users see it: a cost is a number of the currency.
+/// Converts a figure for users: a cost becomes an amount of the currency.
 fn shown(kind: FigureKind, figure: u64) -> Value {
     match kind {
         FigureKind::Cost => json!(figure as f64 / ONE),
@@ -228,7 +229,7 @@ fn amount(spent: &Spent) -> Amount {
     }
 }
 
-/// The most that one request uses.
+/// Returns the maximum usage of one request.
 fn most_of(bound: &CallBound, sent: u64) -> Most {
     Most {
         tokens: bound.output.map(|output| sent.saturating_add(output)),
@@ -236,7 +237,7 @@ fn most_of(bound: &CallBound, sent: u64) -> Most {
     }
 }
 
-/// The amount that a model call has used; none where nobody knows.
+/// Returns the usage of a model call; `None` if unknown.
 fn used(outcome: &Outcome) -> Option<Amount> {
     match outcome {
         Outcome::Reply(reply) => Some(amount(&reply.usage)),
@@ -250,7 +251,7 @@ fn used(outcome: &Outcome) -> Option<Amount> {
 }
 
 impl ThreadTurn<'_, '_> {
-    /// A model is to be called: it is, it waits, or its error is returned.
+    /// Starts a model call, queues it, or returns its refusal.
     pub(super) fn model(&mut self, effect: thread::Effect) -> Option<(EffectId, Outcome)> {
         let (
             Some(ledger),
@@ -284,7 +285,7 @@ impl ThreadTurn<'_, '_> {
             let Some(format) = &llm.response_format else {
                 return most;
             };
-            // A reply that does not fit is sent back with what is wrong with it.
+            // A reply that violates the format may be sent back with its errors: reserve budget for two requests.
             let tokenizer = world.tokenizer(graph);
             let complaint = tokenizer.count(&format.to_string()).saturating_add(COMPLAINT);
             let sent = request.tokens().saturating_add(bound.output.unwrap_or_default());
@@ -301,7 +302,7 @@ impl ThreadTurn<'_, '_> {
         None
     }
 
-    /// The answer of an effect draws on the budgets, if it is a model call's, or a tool's that has asked models.
+    /// Charges the outcome of a model call, or of a tool that called models.
     pub(super) fn settle(&mut self, effect: EffectId, outcome: &Outcome) {
         let Some(ledger) = self.budget.as_deref_mut() else {
             return;
@@ -322,7 +323,7 @@ impl ThreadTurn<'_, '_> {
         }
     }
 
-    /// A call is given up. True if it had waited, and never begun.
+    /// Cancels a model call. Returns true if it was still queued and never sent.
     pub(super) fn give_up_call(&mut self, effect: EffectId) -> bool {
         let Some(ledger) = self.budget.as_deref_mut() else {
             return false;
@@ -359,7 +360,7 @@ impl ThreadTurn<'_, '_> {
         }
     }
 
-    /// The text about budgets for the model that is asked next: of those of which enough is used.
+    /// Returns the budget note for the next model request: the figures above their warning threshold.
     pub(super) fn budget_note(&mut self) -> Option<String> {
         let ledger = self.budget.as_deref_mut()?;
         let account = self.places.account(ledger, self.no)?;
@@ -380,7 +381,7 @@ impl ThreadTurn<'_, '_> {
 }
 
 impl RunMachine {
-    /// The calls of a thread that has ended are over too.
+    /// Cancels the calls of an ended thread.
     pub(super) fn budget_of_ended(&mut self, thread: ThreadNo, step: &mut Step<'_>) {
         let Self {
             budget,
@@ -414,14 +415,13 @@ impl RunMachine {
         }
     }
 
-    /// The most of the model calls that budgets were asked for since the run was told something, where that is not recorded; for
-    /// its record.
+    /// Takes the maximum usages that were computed since the last input and that no record contains.
     pub fn take_calls(&mut self) -> Vec<Setting> {
         let calls = self.budget.as_deref_mut().map(Ledger::take_lately).unwrap_or_default();
         calls.into_iter().map(Setting::CallMost).collect()
     }
 
-    /// The calls in a record: until the run is told something they are asked for again.
+    /// Provides recorded maximum usages for the calls of a replayed step.
     pub(super) fn expect_calls(&mut self, recorded: &[Setting]) {
         let calls = recorded.iter().filter_map(|setting| match setting {
             Setting::CallMost(call) => Some(*call),
@@ -433,7 +433,7 @@ impl RunMachine {
         }
     }
 
-    /// The main thread's budget, for the report.
+    /// Returns the main thread's budget for the report.
     pub(super) fn budget_report(&self) -> Option<BudgetReport> {
         let ledger = self.budget.as_deref()?;
         let mut report = BudgetReport::default();

@@ -1,4 +1,4 @@
-//! The compression of a conversation: the built-in compressions, and how a result takes the place of what was visible.
+//! Compression of a conversation: built-in compressions, and applying a result.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::message::{Message, Role};
 use crate::thread::Outcome;
 
 impl ConversationTurn<'_, '_> {
-    /// The input of a built-in compression.
+    /// Returns the input of a built-in compression.
     fn context(&self, config: CompressionConfig) -> CompressionContext {
         let machine = &self.own.machine;
         CompressionContext {
@@ -47,7 +47,7 @@ impl ConversationTurn<'_, '_> {
             Ok(Compression::Summarize(plan)) => {
                 let transcript = Arc::new(summary_request(&plan, &*tokenizer));
                 let asked = self.own.requests.as_ref().and_then(|requests| requests.last.as_ref());
-                // The conversation's own model has read most of it before.
+                // Continue the conversation's last model request: the provider's cache then serves most of the summary request.
                 let asked = asked.filter(|asked| {
                     let world = &self.step.world;
                     writer.is_some() && world.profile(writer.as_deref()) == world.profile(asked.profile_id.as_deref())
@@ -75,7 +75,8 @@ impl ConversationTurn<'_, '_> {
         self.take_result(basis, &result)
     }
 
-    /// One atomic step, which COMPRESSION_COMPLETED tells, or none and an error: whoever asked for it tells of that.
+    /// Applies a compression result atomically and raises COMPRESSION_COMPLETED. On an error nothing changes, and the caller
+    /// reports it.
     pub(super) fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
         let before = self.size();
         let accepted = accept_result(self.own.machine.conversation(), basis, result, &*self.tokenizer());
@@ -98,7 +99,7 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    /// The number of visible messages, and their tokens.
+    /// Returns the number of visible messages, and their tokens.
     pub(super) fn size(&self) -> (usize, u64) {
         let conversation = self.own.machine.conversation();
         (conversation.visible().len(), conversation.visible_tokens())
@@ -119,7 +120,7 @@ impl ConversationTurn<'_, '_> {
     }
 }
 
-/// The request for a summary.
+/// Builds the request for a summary.
 fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
     const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
                        Answer with the summary alone.";

@@ -33,8 +33,7 @@ impl RunMachine {
         }
     }
 
-    /// Stops a thread for something that stands `trigger_depth` triggers away from the run's own steps: so does what
-    /// the thread still says.
+    /// Cancels a thread on behalf of something with this trigger depth. Later events of the thread have this depth too.
     pub(super) fn cancel(&mut self, thread: ThreadNo, reason: CancelReason, trigger_depth: u32) {
         self.tree.raise_depth(thread, trigger_depth);
         self.send(thread, ToThread::Input(Input::Cancel { reason, trigger_depth }));
@@ -58,7 +57,7 @@ impl RunMachine {
                     value,
                     trigger_depth,
                 };
-                // Also where the thread has ended: what comes to nothing is said.
+                // Send it even if the thread has ended: the failed assignment is then reported.
                 self.mailbox.send(Message::Thread(thread, ToThread::Input(input)));
             }
             VariableScope::Global | VariableScope::Session => match self.globals.assign(step, &name, value, false) {

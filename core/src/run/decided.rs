@@ -1,5 +1,7 @@
-//! What the triggers of a definition decide on the events of a run that is rebuilt. The run is told what its triggers did, so its
-//! rebuilding decides nothing of that again: here another definition's triggers meet the same events.
+//! Decisions of a definition's triggers on the events of a replayed run.
+//!
+//! A replay does not evaluate triggers: the record contains what they did. To compare two definitions, this module evaluates the
+//! triggers of another definition on the same events.
 
 use std::sync::Arc;
 
@@ -15,12 +17,12 @@ use crate::graph::{Evaluator, Graph, Unevaluated};
 use crate::script::ScopeValues;
 use crate::trigger::{Fire, Owner, TriggerMachine, Watcher};
 
-/// What a trigger decides on an event that it watches.
+/// Decision of a trigger on an event that it watches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TriggerDecision {
-    /// The event.
+    /// Sequence number of the event.
     pub sequence: u64,
-    /// The trigger, as [`TriggerMachine::name_of`] has it.
+    /// Name of the trigger, as in [`TriggerMachine::name_of`].
     pub trigger: Arc<str>,
     condition: Condition,
     does: Value,
@@ -29,13 +31,13 @@ pub struct TriggerDecision {
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {
     Holds,
-    /// A thread of scripts evaluates this text: the record alone says whether it held.
+    /// The condition needs a script thread, so that only the record shows its result.
     Unknown(Value),
 }
 
 impl TriggerDecision {
-    /// The decision, where it was made in a run whose triggers have `acted` so: two definitions under which this is the same for
-    /// all events have decided the same. None where the run is still to decide that.
+    /// Returns the decision as JSON, given what triggers did in the recorded run (`acted`). Two definitions for which this is equal
+    /// on all events have decided alike. Returns `None` if the run has yet to decide.
     pub fn made(&self, acted: &TriggersActed) -> Option<Value> {
         let matching = acted.about(self.sequence, &self.trigger);
         if matching == Matching::Open {
@@ -54,7 +56,7 @@ impl TriggerDecision {
     }
 }
 
-/// The triggers of a definition.
+/// Evaluator for the triggers of one definition.
 pub struct TriggersDecide {
     run_id: Arc<str>,
     machine: TriggerMachine,
@@ -71,7 +73,7 @@ impl std::fmt::Debug for TriggersDecide {
 }
 
 impl TriggersDecide {
-    /// The triggers of these workflows and those outside them, for a run of `main`.
+    /// Creates the evaluator for a run of `main`, with the triggers of these workflows and the standalone ones.
     pub fn new<'a>(
         run_id: &Arc<str>,
         main: &Graph,
@@ -91,7 +93,7 @@ impl TriggersDecide {
         let outside = outside.into_iter().map(|trigger| (Owner::Engine, trigger));
         for (owner, trigger) in inside.chain(outside) {
             if trigger.schedule.is_none() {
-                // Ids were checked with the definition.
+                // Cannot fail: the loader of the definition has checked the ids.
                 let _ = machine.add(owner, Arc::new(trigger));
             }
         }
@@ -102,7 +104,7 @@ impl TriggersDecide {
         }
     }
 
-    /// The decisions on the events of an effect, in the order in which they are made.
+    /// Returns the decisions on the events of an effect, in evaluation order.
     pub fn on(&mut self, at: Millis, effect: &Effect) -> Vec<TriggerDecision> {
         let (first, workflow_id, thread_id, events) = match effect {
             Effect::Emit {
@@ -159,7 +161,7 @@ impl TriggersDecide {
                 Fire::TooDeep => (Condition::Holds, json!("TOO_DEEP")),
                 Fire::Exhausted { .. } => (Condition::Holds, json!("EXHAUSTED")),
             },
-            // How often it may fire decides too, and it is not known how often it has.
+            // The number of allowed firings matters too, and the number so far is unknown.
             Err(Unevaluated::Later) => {
                 let condition = json!({"expression": expression, "maxTriggers": definition.max_triggers});
                 (Condition::Unknown(condition), self.does(&definition.action, &scope))
@@ -173,7 +175,7 @@ impl TriggersDecide {
         })
     }
 
-    /// The action with its texts evaluated; as it is written where that is for a thread of scripts.
+    /// Returns the action with evaluated templates. A template that needs a script thread is returned as source text.
     fn does(&mut self, action: &TriggerAction, scope: &ScopeValues) -> Value {
         let (field, evaluated) = match action {
             TriggerAction::SetVariable {

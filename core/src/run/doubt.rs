@@ -1,4 +1,4 @@
-//! Effects that had begun and had no outcome when their process ended.
+//! Effects in doubt: they had started and had no outcome when their process ended.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use super::trigger_calls::CallNo;
 use crate::definition::InDoubt;
 use crate::thread::{self, EffectId};
 
-/// An effect in doubt, as a run that goes on after a crash is told of it.
+/// An effect in doubt, as reported to a run that resumes after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// The thread that awaits it; of a trigger's call the one that raised the event.
+    /// Thread that awaits the effect. For a trigger's call: the thread that raised the event.
     pub thread: ThreadNo,
-    /// The effect; of a trigger's call its number.
+    /// Id of the effect. For a trigger's call: its number.
     pub effect: EffectId,
-    /// The effect that its idempotency key names, of the node's first attempt; none: its own.
+    /// Effect of the node's first attempt, which names the idempotency key; `None` if this is the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EffectId>,
-    /// The node; of a trigger's call the trigger.
+    /// Id of the node. For a trigger's call: id of the trigger.
     pub node_id: Arc<str>,
-    /// Its kind.
+    /// Kind of the effect.
     pub kind: DoubtKind,
-    /// Its policy.
+    /// Policy of the node or trigger.
     pub policy: InDoubt,
-    /// Its resolution.
+    /// Resolution of the doubt.
     pub resolution: Resolution,
 }
 
 impl Doubt {
-    /// The effect's idempotency key.
+    /// Returns the idempotency key of the effect.
     pub fn key(&self, run_id: &str) -> String {
         self.name_of(run_id, self.key.unwrap_or(self.effect))
     }
 
-    /// Names the effect itself: every attempt has a name of its own.
+    /// Returns the id of this attempt. Unlike the key, it differs between attempts.
     pub fn effect_id(&self, run_id: &str) -> String {
         self.name_of(run_id, self.effect)
     }
@@ -50,24 +50,24 @@ impl Doubt {
     }
 }
 
-/// An effect that is done outside, by what does it.
+/// Kind of an external effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DoubtKind {
-    /// A model.
+    /// A model call.
     Model,
-    /// A tool.
+    /// A tool call.
     Tool,
-    /// A registered function.
+    /// A call of a registered function.
     Function,
     /// JavaScript of a CODE node.
     Code,
-    /// A function or the notification hook that a trigger calls.
+    /// A trigger's call of a function or of the notification hook.
     Trigger,
 }
 
 impl DoubtKind {
-    /// The kind of an effect that may have begun; none for what is waited for, and for texts.
+    /// Returns the kind of an effect that may have side effects; `None` for waits and evaluations.
     pub fn of(effect: &thread::Effect) -> Option<Self> {
         match effect {
             thread::Effect::Model { .. } => Some(Self::Model),
@@ -93,52 +93,52 @@ impl DoubtKind {
     }
 }
 
-/// The resolution of a doubt.
+/// Resolution of an effect in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resolution {
-    /// It is done once more, with the same key.
+    /// Performed again with an equal key.
     Repeated,
-    /// It had been done: its outcome was found out.
+    /// Had been performed: its outcome was recovered.
     Done,
-    /// It counts as failed.
+    /// Treated as failed.
     Failed,
 }
 
-/// A doubt in a report.
+/// An effect in doubt, in a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DoubtReport {
-    /// The idempotency key of the call: run, thread, and number of the effect of its first attempt.
+    /// Idempotency key of the call: run, thread, and effect number of the first attempt.
     pub effect_id: String,
-    /// The node; of a trigger's call the trigger.
+    /// Id of the node. For a trigger's call: id of the trigger.
     pub node_id: Arc<str>,
-    /// Its kind.
+    /// Kind of the effect.
     pub kind: DoubtKind,
-    /// Its policy.
+    /// Policy of the node or trigger.
     pub policy: InDoubt,
-    /// Its resolution.
+    /// Resolution of the doubt.
     pub resolution: Resolution,
 }
 
-/// An effect that was done more than once, in a report.
+/// An effect that was performed more than once, in a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepeatReport {
-    /// The effect.
+    /// Idempotency key of the call.
     pub effect_id: String,
-    /// The node; of a trigger's call the trigger.
+    /// Id of the node. For a trigger's call: id of the trigger.
     pub node_id: Arc<str>,
-    /// Its kind.
+    /// Kind of the effect.
     pub kind: DoubtKind,
 }
 
-/// Names an effect, the same in every process; of a node's first attempt: the idempotency key of its call.
+/// Returns the name of an effect, equal in every process. For a node's first attempt it is the idempotency key of the call.
 pub fn effect_key(run_id: &str, thread: ThreadNo, effect: EffectId) -> String {
     format!("{run_id}.{thread}.{effect}")
 }
 
-/// The same for a call of a trigger.
+/// Returns the name of a trigger's call, equal in every process.
 pub fn trigger_key(run_id: &str, call: CallNo) -> String {
     format!("{run_id}.t{call}")
 }

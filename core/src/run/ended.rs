@@ -1,4 +1,4 @@
-//! The end of a thread: whatever it had started ends with it, and whoever it ran for hears of it.
+//! End of a thread: cancels what it started and notifies its starter.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::join;
 use crate::thread::{CancelReason, EffectId};
 
 impl RunMachine {
-    /// A thread has ended, by its own word or because its actor panicked.
+    /// Handles the end of a thread, after its end message or a panic.
     pub(super) fn ended(&mut self, thread: ThreadNo, mut ended: Box<Ended>, step: &mut Step<'_>) {
         if !self.tree.is_live(thread) {
             return;
@@ -74,7 +74,7 @@ impl RunMachine {
         self.look_for_the_end(step);
     }
 
-    /// Something has ended that the run's end may have waited for.
+    /// Checks whether the run can report or settle, after the end of a thread or a call.
     pub(super) fn look_for_the_end(&mut self, step: &mut Step<'_>) {
         let (main_ended, left) = (!self.tree.is_live(0), self.left());
         let attached = self.tree.attached() + self.calls_before_outcome();
@@ -82,13 +82,13 @@ impl RunMachine {
         self.quiet(quiet, step);
     }
 
-    /// Threads, and calls of triggers, that have not ended.
+    /// Returns the number of threads and trigger calls that have not ended.
     pub(super) fn left(&self) -> usize {
         self.tree.live() + self.open_calls()
     }
 
     pub(super) fn quiet(&mut self, mut quiet: Option<Quiet>, step: &mut Step<'_>) {
-        // What was raised in this very step counts.
+        // Include the events of this step, which are not counted yet.
         if std::mem::take(&mut step.raised_watched) {
             self.quiescence.raised();
         }
@@ -106,7 +106,7 @@ impl RunMachine {
         }
     }
 
-    /// True if what this thread leaves behind may be taken over, should it end now.
+    /// Returns true if the starter of this thread uses its remaining state.
     pub(super) fn keeps_artifacts(&self, thread: ThreadNo) -> bool {
         match self.tree.get(thread).map(|at| at.origin) {
             Some(Origin::Main | Origin::Triggered { .. }) => true,
@@ -122,7 +122,7 @@ impl RunMachine {
         }
     }
 
-    /// Ends with a thread what it started.
+    /// Cancels work that an ended thread owned.
     fn give_up(&mut self, owned: Owned, trigger_depth: u32, step: &mut Step<'_>) {
         match owned {
             Owned::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),

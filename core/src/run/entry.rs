@@ -1,4 +1,4 @@
-//! Limits on what enters a run: a value that is nested too deeply is refused before it is recorded.
+//! Validation of inputs: a value that is nested too deeply is rejected before it is recorded.
 
 use super::message::{Message, ToSupervisor, ToThread};
 use crate::error::RunError;
@@ -8,8 +8,8 @@ use crate::thread::{Input, Outcome};
 use crate::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
 
 impl Message {
-    /// The message, and what of it was refused: an outcome with a value beyond [`MAX_LEVELS`] is a failure instead, an event or
-    /// a pinned value beyond it is left out.
+    /// Enforces [`MAX_LEVELS`], and returns the name of the rejected part. An outcome with a deeper value becomes a failure; a
+    /// deeper event or pinned value is removed.
     pub fn within_limits(self) -> (Self, Option<&'static str>) {
         match self {
             Self::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) => {
@@ -36,14 +36,14 @@ impl Message {
 }
 
 impl RaisedEvent {
-    /// True if the event, as an object, is nested more than [`MAX_LEVELS`] deep.
+    /// Returns true if the event, as an object, is nested more than [`MAX_LEVELS`] deep.
     pub fn is_too_deep(&self) -> bool {
         self.fields.levels() >= MAX_LEVELS
     }
 }
 
 impl ChatMessage {
-    /// True if a value in the message is nested more than [`MAX_LEVELS`] deep.
+    /// Returns true if a value in the message is nested more than [`MAX_LEVELS`] deep.
     pub fn is_too_deep(&self) -> bool {
         self.tool_calls.iter().any(|call| is_too_deep(&call.arguments))
             || self.metadata.as_ref().is_some_and(has_too_deep)

@@ -1,4 +1,4 @@
-//! Events in the name of a run's threads.
+//! Events raised in the name of a run's threads.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::event::{EventMask, EventType, RaisedEvent};
 use crate::thread::Input;
 
 impl RunMachine {
-    /// Events were raised from outside, in the main thread's name.
+    /// Raises external events in the main thread's name.
     pub(super) fn raise(&mut self, events: Vec<RaisedEvent>, step: &mut Step<'_>) {
         let types = events.iter().fold(EventMask::NONE, |types, event| {
             types.union(EventMask::of(event.event_type))
@@ -29,7 +29,7 @@ impl RunMachine {
         self.tell_raised(0, types, step);
     }
 
-    /// An event follows from another, because of a trigger.
+    /// Raises an event that a trigger derived from another event.
     pub(super) fn follow_up(&mut self, follow_up: FollowUp, step: &mut Step<'_>) {
         let FollowUp { thread, event } = follow_up;
         let types = EventMask::of(event.event_type);
@@ -38,7 +38,7 @@ impl RunMachine {
         self.tell_raised(thread, types, step);
     }
 
-    /// The run goes on after a crash.
+    /// Raises the events of a recovery after a crash and records the effects in doubt.
     pub(super) fn recovered(&mut self, doubts: Vec<Doubt>, step: &mut Step<'_>) {
         let mut reports = std::mem::take(&mut self.doubts).into_vec();
         for doubt in doubts {
@@ -63,7 +63,7 @@ impl RunMachine {
         self.doubts = reports.into();
     }
 
-    /// Events were raised in a thread's name: where one may hold the thread, that asks at its next safe point.
+    /// Notifies a thread that events were raised in its name. If one of them may hold it, the thread checks at its next safe point.
     fn tell_raised(&mut self, thread: ThreadNo, types: EventMask, step: &Step<'_>) {
         if step.listening.holding.intersects(types) {
             self.send(thread, ToThread::Input(Input::Raised));
@@ -80,7 +80,7 @@ impl RunMachine {
         self.emit_caused(thread, 0, event_type, step, fields);
     }
 
-    /// As [`Self::emit`], for what a trigger brought about.
+    /// Raises an event like [`Self::emit`], with the trigger depth of its cause.
     pub(super) fn emit_caused(
         &mut self,
         thread: ThreadNo,

@@ -1,7 +1,7 @@
-//! The record of a trigger that fired: the event by its number alone, and what the trigger does.
+//! Record of a trigger's firing: the sequence number of the event, and the action.
 //!
-//! The run raises the event again when it is rebuilt, under whatever id it has then: an imported or forked run meets its own
-//! event, and the record holds each event's data once.
+//! The event is not copied into the record: a rebuilt run raises it again, under its current id. An imported or forked run thus
+//! uses its event, and the record stores each event's data once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::Millis;
 use crate::definition::{InDoubt, TriggerDefinition};
 use crate::event::Event;
 
-/// A trigger fired on an event of the run. What it does is told with it, so that neither is recorded without the other.
+/// A trigger fired on an event of the run. Firing and action are one message, so that they are recorded atomically.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fired {
-    /// The event.
+    /// Sequence number of the event.
     pub sequence: u64,
-    /// The trigger, and whose it is.
+    /// Name of the trigger, with its owner.
     pub trigger: Arc<str>,
-    /// The event itself. A record has none: it is raised again before this is told.
+    /// The event. Not serialized: a rebuilt run raises it again before this message is taken.
     #[serde(skip)]
     event: Option<Arc<Event>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     does: Option<Action>,
 }
 
-/// Action of a trigger in the run whose event it fired on.
+/// Action of a trigger in the run that raised the event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Action {
     Fire(Arc<TriggerDefinition>),
@@ -42,13 +42,12 @@ enum Action {
         in_doubt: InDoubt,
         holds_outcome: bool,
     },
-    /// Something that names no event.
+    /// A message that does not contain the event.
     Tell(Box<Message>),
 }
 
 impl Fired {
-    /// The trigger of this name fired on the event with this sequence, and the run is told this; none: the trigger does nothing
-    /// in the run.
+    /// Creates the record. `does` is the message to the run; `None` if the trigger does nothing in the run.
     pub fn new(sequence: u64, trigger: Arc<str>, does: Option<Message>) -> Self {
         let (event, does) = match does {
             None => (None, None),
@@ -84,7 +83,7 @@ impl Fired {
         }
     }
 
-    /// True if the record names its event, which is to be given back before this is told.
+    /// Returns true if the event must be attached before the message is taken.
     fn needs_event(&self) -> bool {
         match &self.does {
             Some(Action::Fire(_) | Action::FireAlone(_) | Action::Call { .. }) => self.event.is_none(),
@@ -92,7 +91,7 @@ impl Fired {
         }
     }
 
-    /// False if the trigger does not watch events of this type.
+    /// Returns false if the trigger does not watch events of this type.
     fn fits(&self, event: &Event) -> bool {
         match &self.does {
             Some(Action::Fire(trigger) | Action::FireAlone(trigger)) => {
@@ -102,7 +101,7 @@ impl Fired {
         }
     }
 
-    /// The message that the run takes; none where the trigger does nothing there.
+    /// Returns the message for the run; `None` if the trigger does nothing there.
     pub(super) fn message(self) -> Option<Message> {
         let message = match (self.does?, self.event) {
             (Action::Tell(message), _) => return Some(*message),
@@ -129,11 +128,11 @@ impl Fired {
     }
 }
 
-/// The events of a run that is rebuilt which its record names.
+/// Events of a replay that its records refer to.
 #[derive(Debug, Default)]
 pub(super) struct NamedEvents {
     run_id: Arc<str>,
-    /// How many records name each of them.
+    /// Number of records that refer to each event.
     named: BTreeMap<u64, usize>,
     raised: BTreeMap<u64, Arc<Event>>,
 }
@@ -155,7 +154,7 @@ impl NamedEvents {
         }
     }
 
-    /// The run wanted this done.
+    /// Collects the events among the effects of a step.
     pub(super) fn saw(&mut self, at: Millis, effects: &[Effect]) {
         if self.named.is_empty() {
             return;
@@ -192,7 +191,7 @@ impl NamedEvents {
         }
     }
 
-    /// Gives a record its event back; false where the run has raised none that fits.
+    /// Attaches the event to a record. Returns false if the run has raised no matching event.
     pub(super) fn complete(&mut self, told: &mut Told) -> bool {
         let Message::Supervisor(ToSupervisor::Fired(fired)) = &mut told.message else {
             return true;

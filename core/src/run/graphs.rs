@@ -1,4 +1,4 @@
-//! The workflows whose threads a run has: mostly one.
+//! Workflows that the threads of a run walk; usually one.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::world::World;
 use crate::conversation::TokenLimit;
 use crate::graph::Graph;
 
-/// A workflow's place among those of its run.
+/// Index of a workflow in its run.
 pub(super) type GraphNo = u32;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,13 +16,13 @@ struct Entry {
     workflow_id: Arc<str>,
     #[serde(skip)]
     graph: Option<Arc<Graph>>,
-    /// Looked up once a run: a fork of many branches does not ask for each.
+    /// Cached for the run, so that a fork of many branches does not look it up for each.
     token_limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     speculative_at: Option<f64>,
 }
 
-/// See the module.
+/// Workflows of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Graphs(Vec<Entry>);
 
@@ -38,7 +38,7 @@ impl Graphs {
                 token_limit,
                 speculative_at: (graph.config.compression.as_ref())
                     .and_then(|compression| compression.speculative_at)
-                    // Without a limit it says nothing.
+                    // Meaningless without a limit.
                     .or_else(|| token_limit.and_then(|_| world.speculative_at())),
             });
             self.0.len() - 1
@@ -47,7 +47,7 @@ impl Graphs {
     }
 
     /// # Panics
-    /// After deserialization, before [`Self::attach`].
+    /// Panics after deserialization until [`Self::attach`] is called.
     pub(super) fn get(&self, no: GraphNo) -> &Arc<Graph> {
         self.0[no as usize]
             .graph
@@ -63,7 +63,7 @@ impl Graphs {
         }
     }
 
-    /// Gives a deserialized run its workflows back; the id of one that is not there.
+    /// Attaches the workflows to a deserialized run. Returns the id of a missing one.
     pub(super) fn attach(&mut self, find: &dyn Fn(&str) -> Option<Arc<Graph>>) -> Result<(), Arc<str>> {
         for entry in &mut self.0 {
             entry.graph = Some(find(&entry.workflow_id).ok_or_else(|| Arc::clone(&entry.workflow_id))?);

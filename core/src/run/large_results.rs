@@ -1,4 +1,4 @@
-//! Large tool results of a run: kept as they join a conversation, and given back by built-in tools.
+//! Large tool results of a run: stored when they join a conversation, and returned by built-in tools.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::message::{Message, Role, ToolCall};
 use crate::thread::{Outcome, ToolResult};
 
 impl ConversationTurn<'_, '_> {
-    /// The messages as they join the conversation: results of more than `limit` tokens as previews.
+    /// Counts messages that join the conversation. Stores results of more than `limit` tokens and replaces them with previews.
     pub(super) fn count_and_keep(&mut self, messages: Vec<Message>, limit: u64) -> Vec<Counted> {
         let tokenizer = self.tokenizer();
         let max_bytes = self.graph().config.max_artifact_bytes.unwrap_or(DEFAULT_KEPT_BYTES);
@@ -67,7 +67,7 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    /// True if the result is a built-in tool's: the call stands before it in the conversation.
+    /// Returns true if the result belongs to a built-in tool, which its call in the conversation shows.
     fn answers_built_in(&self, result: &Message) -> bool {
         let visible = self.own.machine.conversation().visible();
         let asked = visible.iter().rev().find(|counted| counted.message.asks_for_tools());

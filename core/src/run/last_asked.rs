@@ -1,4 +1,4 @@
-//! The request that a conversation's model got last: what the next one is like, for a summary that goes on from it.
+//! Last request to a conversation's model. A summary request can continue it.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::definition::Pinned;
 use crate::message::{Message, Role};
 use crate::thread::GoesOn;
 
-/// The requests of a conversation.
+/// Request state of a conversation.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Requests {
-    /// The one that its model got last.
+    /// Last request to its model.
     pub(super) last: Option<LastAsked>,
-    /// The last ones as they are compared, while somebody listens to REQUEST_PREPARED.
+    /// Last requests in comparable form, while REQUEST_PREPARED has a subscriber.
     pub(super) prefix: Option<PrefixWatch>,
-    /// What the next one has of the conversation; found again from that.
+    /// Cached outline of the next request. Not serialized: it is computed from the conversation.
     #[serde(skip)]
     pub(super) outline: Outline,
 }
 
-/// Everything of a request that is not the conversation's.
+/// Parts of a request that do not come from the conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LastAsked {
     pub(super) thread_id: Arc<str>,
-    /// None: the default one.
+    /// Profile; `None` for the default one.
     pub(super) profile_id: Option<Arc<str>>,
     pub(super) tools: Vec<Arc<str>>,
     pub(super) parameters: Option<Arc<Map<String, Value>>>,
@@ -44,8 +44,8 @@ pub struct LastAsked {
 }
 
 impl LastAsked {
-    /// The next request of the conversation, and after it the order to summarize all but its last `kept` messages. None where the
-    /// model would not be shown everything that the summary is to stand for.
+    /// Builds the next request of the conversation, followed by the instruction to summarize all but its last `kept` messages.
+    /// Returns `None` if the model would not see every message that the summary replaces.
     pub(super) fn summary_request(
         &self,
         conversation: &Conversation,
@@ -76,7 +76,7 @@ impl LastAsked {
         Some(request)
     }
 
-    /// How that request is sent.
+    /// Returns the profile, tools and parameters with which the request is sent.
     pub(super) fn goes_on(&self, transcript: Arc<ModelRequest>) -> GoesOn {
         GoesOn {
             thread_id: Arc::clone(&self.thread_id),

@@ -1,10 +1,11 @@
-//! The queue of a run: every message of its actors, in the order sent.
+//! Message queue of a run, for all its actors.
 //!
-//! 1. Messages are served first come, first served, whoever they are for: an actor hears things in the order they were said.
-//! 2. What begins something new (a thread's first step, the rest of a long turn, losers that are to be stopped) waits until
-//!    nothing else does: what follows from a thread's step has happened before the next thread begins, and a join's answer
-//!    was heard before anybody looks at its losers.
-//! 3. That is no way to starve: after so many messages in a row one of those has its turn.
+//! 1. Messages are delivered in FIFO order across all actors.
+//! 2. Messages that start new work have low priority: a thread's first step, the rest of a long turn, the cancel of losers. They
+//!    are
+//!    delivered when the main queue is empty. All consequences of one thread's step are therefore processed before the next thread
+//!    starts, and a join's parent is answered before its losers are examined.
+//! 3. To prevent starvation, a low-priority message is delivered after 1,024 others in a row.
 
 use std::collections::VecDeque;
 
@@ -12,22 +13,22 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Message;
 
-/// Messages that are served before one that waits for a quiet moment is, if there is none.
+/// Maximum number of messages delivered in a row while a low-priority message waits.
 const IN_A_ROW: u32 = 1_024;
 
-/// See the module.
+/// The queue. The module documentation has the rules.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Mailbox {
-    /// Before all other mail: most runs that wake are told one thing.
+    /// First message, stored inline: most runs that wake receive one message, and then allocate no queue.
     first: Option<Message>,
     mail: VecDeque<Message>,
-    /// Waits until there is no mail.
+    /// Low-priority messages.
     later: VecDeque<Message>,
     in_a_row: u32,
 }
 
 impl Mailbox {
-    /// At the end of the queue.
+    /// Adds a message to the main queue.
     pub(super) fn send(&mut self, message: Message) {
         if self.first.is_none() && self.mail.is_empty() {
             self.first = Some(message);
@@ -36,17 +37,17 @@ impl Mailbox {
         }
     }
 
-    /// When nothing else waits, after what waits for that already.
+    /// Adds a low-priority message behind the others.
     pub(super) fn send_later(&mut self, message: Message) {
         self.later.push_back(message);
     }
 
-    /// When nothing else waits, before what waits for that already.
+    /// Adds a low-priority message before the others.
     pub(super) fn send_next(&mut self, message: Message) {
         self.later.push_front(message);
     }
 
-    /// True if a message like this waits.
+    /// Returns true if a queued message satisfies the predicate.
     pub(super) fn any(&self, is: impl FnMut(&Message) -> bool) -> bool {
         let mail = self.first.iter().chain(&self.mail).chain(&self.later);
         mail.into_iter().any(is)
@@ -66,7 +67,7 @@ impl Mailbox {
         self.in_a_row = 0;
         let next = self.later.pop_front().or_else(|| self.next_mail());
         if next.is_none() && self.mail.capacity() + self.later.capacity() > 0 {
-            // A run that waits has no room for those that do not.
+            // Free the buffers: a waiting run should take little memory.
             *self = Self::default();
         }
         next

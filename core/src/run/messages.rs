@@ -1,4 +1,4 @@
-//! A report's messages: a snapshot of the conversation, listed when somebody looks.
+//! Messages of a report: a snapshot of the conversation, converted on first access.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::conversation::Conversation;
 use crate::message::Message;
 
-/// Messages in order, archived ones too; a slice of them. A run's end does not pay for a history nobody reads.
+/// All messages in order, including archived ones; dereferences to a slice. The list is built on first access, so that the end of a
+/// run does not wait for a long history.
 ///
 /// ```
 /// # use pirn_core::run::Messages;
@@ -19,7 +20,7 @@ use crate::message::Message;
 #[derive(Clone, Default)]
 pub struct Messages {
     snapshot: Conversation,
-    /// The first of the snapshot's messages that is written as JSON.
+    /// Index of the first message in the JSON form.
     from: usize,
     list: OnceLock<Vec<Arc<Message>>>,
 }
@@ -35,7 +36,7 @@ impl Messages {
 }
 
 impl Messages {
-    /// The conversation that they are of.
+    /// Returns the conversation that contains them.
     pub(super) fn conversation(&self) -> &Conversation {
         &self.snapshot
     }

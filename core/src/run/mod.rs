@@ -1,8 +1,8 @@
-//! A whole run as one machine: its threads, forks, conversations, firings and end, decided without an actor.
+//! A whole run as one state machine: threads, forks, conversations, firings and termination, without actors or I/O.
 //!
-//! [`RunMachine`] is told [`Message`]s, takes them one at a time by [`RunMachine::step`], and says what is to be done outside
-//! as [`Effect`]s. What its actors tell each other goes through its own queue. It serialises, and is rebuilt by telling it the
-//! messages from outside once more, in their order:
+//! [`RunMachine`] receives a [`Message`] with [`RunMachine::tell`], processes queued messages one by one with [`RunMachine::step`],
+//! and returns [`Effect`]s for the host to perform. Messages between its actors use its internal queue. The machine can be
+//! serialized, and rebuilt by sending it all external messages again in their order:
 //!
 //! ```no_run
 //! # use pirn_core::run::{Effect, Message, RunMachine, World};
@@ -103,8 +103,8 @@ pub use typed::OutputError;
 pub use waiting::{Awaited, OpenWaits};
 pub use world::{Called, World};
 
-/// A thread's place in its run; 0 is the main thread.
+/// Number of a thread in its run; 0 is the main thread.
 pub type ThreadNo = u32;
 
-/// Names an instance of a fork in its run.
+/// Number of a fork instance in its run.
 pub type ForkNo = u32;

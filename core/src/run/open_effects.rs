@@ -1,4 +1,4 @@
-//! Effects a run has asked for that have no outcome yet: carried out again where its process ended in the middle.
+//! Effects without an outcome. They are performed again if the process terminates before their outcomes arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use super::trigger_calls::{CallNo, TriggerCall};
 use crate::Millis;
 use crate::thread::{self, EffectId, FiringId, Input};
 
-/// See the module.
+/// The effects of a run that have no outcome yet.
 #[derive(Clone, Debug, Default)]
 pub struct OpenEffects {
-    /// A thread's, each with the time it was asked at.
+    /// Effects of threads, each with the time of its request.
     pub threads: BTreeMap<(ThreadNo, EffectId), (Millis, thread::Effect)>,
-    /// With the time each falls due.
+    /// Timers with their deadlines.
     pub timers: BTreeMap<Timer, Millis>,
     /// Runs that triggers started.
     pub runs: BTreeMap<FiringId, DetachedStart>,
     /// Calls of triggers.
     pub calls: BTreeMap<CallNo, Arc<TriggerCall>>,
-    /// Threads that ask which firings hold them, and what awaits the answer.
+    /// Threads that wait for the firings that hold them, with the awaited effect.
     pub awaits_triggers: BTreeSet<(ThreadNo, EffectId)>,
-    /// Threads that wait for a host that picks who begins.
+    /// Threads that wait for their first step, if the host picks the order.
     pub begins: BTreeSet<ThreadNo>,
-    /// The run waits for its turn in its session.
+    /// True if the run waits for its turn in its session.
     pub awaits_session: bool,
-    /// The run's outcome for its session, where it has left one.
+    /// Update of the session, if the run has ended its turn.
     pub left: Option<Option<Box<SessionLeft>>>,
-    /// The run asks to be told when its triggers have acted.
+    /// True if the run requested [`super::ToSupervisor::TriggersQuiet`].
     pub quiesces: bool,
-    /// Events the run has raised.
+    /// Number of events that the run has raised.
     pub events: u64,
-    /// The outcome, where there is one.
+    /// Outcome, if there is one.
     pub report: Option<Box<RunReport>>,
-    /// Nothing of the run is left.
+    /// True if the run has settled.
     pub is_settled: bool,
 }
 
 impl OpenEffects {
-    /// Takes in what the run goes through, in order.
+    /// Applies one element of a replay.
     pub fn saw(&mut self, replayed: &Replayed<'_>) {
         match replayed {
             Replayed::Told(told) => self.told(&told.message),
@@ -51,7 +51,7 @@ impl OpenEffects {
         }
     }
 
-    /// The effects that whoever goes on with the run at this time carries out again. A timer keeps its deadline.
+    /// Returns the effects to perform again at this time. The deadlines of timers do not move.
     pub fn effects(&self, now: Millis) -> Vec<Effect> {
         let timers = self.timers.iter().map(|(timer, due)| Effect::SetTimer {
             timer: *timer,
@@ -169,7 +169,7 @@ impl OpenEffects {
     }
 }
 
-/// The id that awaits the outcome of an effect; none for one that is not done outside.
+/// Returns the id of an effect whose outcome is awaited; `None` for one that is not performed outside.
 pub(super) fn awaited(effect: &thread::Effect) -> Option<EffectId> {
     match effect {
         thread::Effect::Function { id, .. }

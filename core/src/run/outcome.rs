@@ -20,7 +20,7 @@ impl RunMachine {
         let salvaged = self.salvaged.take();
         let end = self.end_of(0);
         let left = self.artifacts(0);
-        // Of a conversation that was lost there is what had been said in it, and that it was lost.
+        // A lost conversation: report the saved messages, and that it was lost.
         let (conversation, lost) = match left.map(|left| left.conversation.clone()) {
             Some(Some(conversation)) => (conversation, None),
             Some(None) => (
@@ -66,7 +66,7 @@ impl RunMachine {
         }
     }
 
-    /// Nodes of firings with `mergeHistory: true`, marked.
+    /// Returns the nodes of firings with `mergeHistory: true`, each with its firing.
     fn merged_nodes(&self) -> impl Iterator<Item = NodeReport> {
         let merged = self
             .firings
@@ -80,7 +80,7 @@ impl RunMachine {
         })
     }
 
-    /// The status of the run.
+    /// Returns the status of the run.
     pub fn status(&self) -> RunStatus {
         RunStatus {
             status: self.status_of(0),
@@ -88,20 +88,20 @@ impl RunMachine {
         }
     }
 
-    /// The questions that wait for a person, by thread.
+    /// Returns the open questions to people, by thread.
     pub fn interactions(&self) -> Vec<Interaction> {
         let threads = 0..self.tree.len() as ThreadNo;
         let open = threads.filter_map(|thread| Some(self.live(thread)?.interactions()));
         open.flatten().map(|(_, interaction)| interaction).collect()
     }
 
-    /// The question of this id, while it waits, and what awaits its answer.
+    /// Returns an open question by its id, with the thread and effect that await the answer.
     pub fn interaction(&self, id: &str) -> Option<(ThreadNo, EffectId, Interaction)> {
         let (thread_id, _) = id.rsplit_once('.')?;
         let thread = self.thread_of(thread_id)?;
         let mut open = self.live(thread)?.interactions().into_iter();
         let (effect, interaction) = open.find(|(_, interaction)| interaction.id == id)?;
-        // One that was answered a moment ago is answered.
+        // An answer that is still queued closes the question, so that it is accepted once.
         let is_answered = self.mailbox.any(|message| match message {
             Message::Thread(no, ToThread::Input(Input::Answer { effect: of, .. })) => (*no, *of) == (thread, effect),
             _ => false,
@@ -109,7 +109,7 @@ impl RunMachine {
         (!is_answered).then_some((thread, effect, interaction))
     }
 
-    /// The report of the run as it is now: of one that has not ended too.
+    /// Returns the report of the run at this time, even if it has not ended.
     pub fn report_so_far(&self, now: Millis) -> RunReport {
         let own = self.live(0);
         let left = self.artifacts(0);
@@ -167,7 +167,7 @@ impl RunMachine {
     }
 }
 
-/// The doubt, where it was done once more.
+/// Converts a doubt whose effect was performed again.
 fn repeated(doubt: &DoubtReport) -> Option<RepeatReport> {
     match doubt.resolution {
         Resolution::Repeated => Some(RepeatReport {

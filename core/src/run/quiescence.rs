@@ -1,21 +1,23 @@
-//! The end of a run: when its outcome is told, and when nothing of it is left.
+//! Termination of a run: when its outcome is sent, and when the run has settled.
 //!
-//! | phase | main and all attached to it have ended | the triggers are quiet | nothing is left |
+//! | phase | main and everything attached have ended | triggers are quiet | nothing remains |
 //! |---|---|---|---|
-//! | Running | something was raised that a trigger watches: asks for quiet, **Quieting**; else reports, **Reported** | nothing | - |
-//! | Quieting | nothing | **Running** where a call has not ended that the outcome waits for; asks again where more was raised; else reports, **Reported** | nothing |
-//! | Reported | nothing | nothing | something was raised that a trigger watches: asks for quiet, **Settling**; else settles, **Settled** |
-//! | Settling | nothing | **Reported** where something is left again; asks again where more was raised; else settles, **Settled** | nothing |
-//! | Settled | nothing | nothing | nothing |
+//! | Running | a watched event was raised: request, **Quieting**; else report, **Reported** | - | - |
+//! | Quieting | - | a call holds the outcome: **Running**; new events: request again; else report, **Reported** | - |
+//! | Reported | - | - | a watched event was raised: request, **Settling**; else settle, **Settled** |
+//! | Settling | - | something remains: **Reported**; new events: request again; else settle, **Settled** | - |
+//! | Settled | - | - | - |
 //!
-//! Attached, and left, are threads, and calls of triggers: a run that is kept makes those itself. The effects of a run's last events, and what follows from them, belong to the run: its report waits for them. A run
-//! that raised nothing which a trigger watches waits for nobody. Detached threads may go on for ever: a report does not
-//! wait for them, nor for more links of what their events set off than a chain of triggers has.
+//! A `-` changes nothing. A request is answered when the triggers are quiet: they have acted on all events raised before it.
+//!
+//! "Attached" and "remaining" count threads and trigger calls; a durable run makes these calls itself. The effects of a run's last
+//! events belong to the run, so that its report waits for them. A run that raised no watched event does not wait. Detached threads
+//! may run for ever: the report waits neither for them nor for more trigger links of their events than a chain may have.
 
 use serde::{Deserialize, Serialize};
 
-/// Rounds in which triggers are asked, one after another, whether they have acted: more than a chain of triggers has links. The
-/// events of a detached thread could prolong them without end.
+/// Maximum number of consecutive requests for quiet. A chain of triggers has fewer links. Without a bound, the events of a detached
+/// thread could postpone the outcome for ever.
 pub const MAX_QUIESCE_ROUNDS: u32 = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,35 +30,35 @@ enum Phase {
     Settled,
 }
 
-/// The next step.
+/// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quiet {
-    /// Ask whether the triggers of what was raised have acted.
+    /// Request a message when the triggers of all raised events have acted.
     AskTriggers,
-    /// Tell the outcome.
+    /// Send the outcome.
     Report,
-    /// Nothing of the run is left.
+    /// Settle: nothing of the run remains.
     Settle,
 }
 
-/// See the module.
+/// State of the termination. The module documentation has the transition table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Quiescence {
     phase: Phase,
-    /// Rounds since a call of a trigger was last waited for.
+    /// Number of requests since the last wait for a trigger's call.
     rounds: u32,
-    /// Something was raised that a trigger watches, and whether they have acted was not asked since.
+    /// A watched event was raised after the last request.
     is_watched: bool,
 }
 
 impl Quiescence {
-    /// Something was raised that a trigger watches.
+    /// Records that a watched event was raised.
     pub(super) fn raised(&mut self) {
         self.is_watched = true;
     }
 
-    /// A thread or a call has ended. `main_ended`: the main thread has; `attached` and `left`: so many have not that are
-    /// attached to the outcome, and in all.
+    /// Handles the end of a thread or a call. `main_ended`: the main thread has ended; `attached`: number of open threads and calls
+    /// that the outcome waits for; `left`: number of all open threads and calls.
     pub(super) fn ended(&mut self, main_ended: bool, attached: usize, left: usize) -> Option<Quiet> {
         match self.phase {
             Phase::Running if main_ended && attached == 0 => Some(self.quiet()),
@@ -65,11 +67,11 @@ impl Quiescence {
         }
     }
 
-    /// The triggers have acted on what was raised before it was asked. `calls`: so many of theirs have not ended that are
-    /// attached to the outcome; `left`: as for [`Self::ended`].
+    /// Handles the answer that the triggers have acted on all events raised before the request. `calls`: number of open trigger
+    /// calls that the outcome waits for; `left`: see [`Self::ended`].
     pub(super) fn triggers_quiet(&mut self, calls: usize, left: usize) -> Option<Quiet> {
         match self.phase {
-            // The last of them asks again. Each call ends once and may start a chain of its own, so the rounds start over.
+            // The end of the last call makes a new request. A call ends once and may start a new chain, so that the count restarts.
             Phase::Quieting if calls > 0 => {
                 self.rounds = 0;
                 self.phase = Phase::Running;
@@ -85,7 +87,7 @@ impl Quiescence {
         }
     }
 
-    /// True once nothing is left.
+    /// Returns true if the run has settled.
     pub(super) fn is_settled(&self) -> bool {
         self.phase == Phase::Settled
     }
@@ -108,7 +110,7 @@ impl Quiescence {
         Quiet::Settle
     }
 
-    /// True if triggers are to be asked once more.
+    /// Returns true, and counts a round, if quiet must be requested again.
     fn asks(&mut self) -> bool {
         let asks = std::mem::take(&mut self.is_watched) && self.rounds < MAX_QUIESCE_ROUNDS;
         self.rounds += u32::from(asks);

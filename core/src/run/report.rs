@@ -1,4 +1,4 @@
-//! The report of a run that has ended.
+//! Report of a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,57 +16,57 @@ use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::thread::{NodeStatus, ThreadKind};
 
-/// A run's result: what `pirn run --output json` prints.
+/// Result of a run. `pirn run --output json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReport {
-    /// Names the run.
+    /// Id of the run.
     pub run_id: String,
-    /// The main thread.
+    /// Id of the main thread.
     pub thread_id: String,
-    /// Its workflow.
+    /// Id of the main thread's workflow.
     pub workflow_id: String,
-    /// The session that it belongs to.
+    /// Id of the run's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The status of the main thread.
+    /// Status of the main thread.
     pub status: ThreadStatus,
-    /// Its output; null where it did not complete.
+    /// Output of the main thread; null if it did not complete.
     pub output: Value,
-    /// Its variables, the run's global ones included.
+    /// Variables of the main thread, and the run's global ones.
     pub variables: BTreeMap<String, Value>,
-    /// Why it did not complete.
+    /// Error, if the main thread did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
-    /// Its conversation, complete.
+    /// Complete conversation of the main thread.
     pub conversation: ConversationReport,
-    /// The tokens that it costs and cost.
+    /// Tokens in the conversation, and tokens used.
     pub tokens: TokenReport,
-    /// The same tokens, by node and by path.
+    /// Used tokens by node and by path.
     #[serde(default, skip_serializing_if = "UsageReport::is_nothing")]
     pub usage: UsageReport,
-    /// The budget of its workflow, and how much of it is used.
+    /// Budget of the workflow, with the amounts used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetReport>,
-    /// The nodes the main thread entered, in order.
+    /// Nodes that the main thread entered, in order.
     pub nodes: Vec<NodeReport>,
-    /// Every thread of the run, in the order they were started.
+    /// All threads of the run, in start order.
     pub threads: ThreadList,
-    /// The firings of triggers, one record each.
+    /// Firings of triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firings: Vec<FiringReport>,
-    /// Effects that had begun and had no outcome when a process of the run ended.
+    /// Effects that had started and had no outcome when a process of the run ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<DoubtReport>,
-    /// Those of them that were done once more.
+    /// Effects in doubt that were performed again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<RepeatReport>,
-    /// From start to the main thread's end, on the host's clock.
+    /// Time from the start to the main thread's end, by the host's clock, in milliseconds.
     pub elapsed_ms: u64,
 }
 
 impl RunReport {
-    /// The report of a run that nothing is known of but how it stands, and why.
+    /// Creates the report of a run of which only the status and the error are available.
     pub fn unknown(run_id: &str, status: ThreadStatus, error: RunError) -> Self {
         Self {
             run_id: run_id.to_owned(),
@@ -93,22 +93,22 @@ impl RunReport {
 
 /// A conversation in a report.
 ///
-/// As JSON a run of a session has the messages that it added, and the marks of the current batch: what was said before is in the
-/// session, and a report does not grow with it.
+/// The JSON form of a run in a session has only the messages that the run added, and the marks of the current batch. The session
+/// has the earlier messages, so that the size of a report does not grow with the session.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationReport {
-    /// Place in the complete history of the first message that is written as JSON: so many came from the session.
+    /// Index in the complete history of the first message in the JSON form: the number of messages from the session.
     #[serde(default)]
     pub from: usize,
-    /// Every message, archived ones too.
+    /// Every message, including archived ones.
     pub messages: Messages,
-    /// Which are visible.
+    /// Marks, which determine the visible messages.
     pub mark_map: MarkMap,
 }
 
 impl ConversationReport {
-    /// `in_session`: the session has the messages that the run began with.
+    /// Creates the report of a conversation. `in_session`: the session has the initial messages of the run.
     pub(super) fn of(conversation: &Conversation, in_session: bool) -> Self {
         let from = if in_session { conversation.inherited() } else { 0 };
         Self {
@@ -146,25 +146,25 @@ impl Serialize for ConversationReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenReport {
-    /// The tokens of the visible messages.
+    /// Tokens of the visible messages.
     pub context: u64,
-    /// The tokens that providers reported, children included.
+    /// Tokens that providers reported, including those of children.
     pub spent: Spent,
 }
 
-/// The tokens of a run, taken apart. Each list but `paths` adds up to the whole.
+/// Token usage of a run by node and path. The sum over `nodes` is the total; `paths` overlap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageReport {
-    /// By the node that called the model, in whichever threads.
+    /// Usage by the node that called the model, over all threads.
     pub nodes: Vec<NodeUsage>,
-    /// By path of a fork, with everything that its threads started; nested paths count for the outer one too.
+    /// Usage by path of a fork, including everything that its threads started. Nested paths count for the outer path too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathUsage>,
 }
 
 impl UsageReport {
-    /// True if no call has cost anything.
+    /// Returns true if no call used any tokens.
     pub fn is_nothing(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -174,11 +174,11 @@ impl UsageReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeUsage {
-    /// The node's workflow.
+    /// Id of the node's workflow.
     pub workflow_id: Arc<str>,
-    /// The user's id.
+    /// Id of the node.
     pub node_id: Arc<str>,
-    /// Its tokens.
+    /// Usage of the node.
     pub usage: Spent,
 }
 
@@ -186,11 +186,11 @@ pub struct NodeUsage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PathUsage {
-    /// The fork's workflow.
+    /// Id of the fork's workflow.
     pub workflow_id: Arc<str>,
-    /// The user's id.
+    /// Id of the path.
     pub path_id: Arc<str>,
-    /// Its tokens.
+    /// Usage of the path.
     pub usage: Spent,
 }
 
@@ -198,24 +198,24 @@ pub struct PathUsage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetReport {
-    /// Tokens.
+    /// Tokens, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<BudgetFigure>,
-    /// Money, in the currency of the profiles.
+    /// Cost in the currency of the profiles, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<BudgetFigure>,
-    /// Calls of models.
+    /// Number of model calls, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<BudgetFigure>,
 }
 
-/// A limit, and how much of it is used.
+/// A limit with the amount used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetFigure {
-    /// The limit.
+    /// Configured limit.
     pub limit: Value,
-    /// The part of it that calls have used, or may have.
+    /// Amount that calls used. A call without reported usage counts with its maximum.
     pub used: Value,
 }
 
@@ -223,16 +223,16 @@ pub struct BudgetFigure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeReport {
-    /// The user's id.
+    /// Id of the node.
     pub node_id: Arc<str>,
-    /// Its status.
+    /// Status of the node.
     pub status: NodeStatus,
-    /// The number of attempts.
+    /// Number of attempts.
     pub attempts: u32,
-    /// Why the last reply of an LLM node's model ended.
+    /// Reason that the last reply of an LLM node's model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
-    /// The firing whose sub-workflow it belongs to (`mergeHistory: true`).
+    /// Firing whose sub-workflow contains the node (`mergeHistory: true`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firing: Option<u64>,
 }
@@ -241,54 +241,54 @@ pub struct NodeReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadReport {
-    /// Unique in the run.
+    /// Id of the thread, unique in the run.
     pub thread_id: Arc<str>,
-    /// Its kind.
+    /// Kind of the thread.
     pub kind: ThreadKind,
-    /// Its workflow.
+    /// Id of the thread's workflow.
     pub workflow_id: Arc<str>,
-    /// The user's id of its fork path.
+    /// Id of the thread's fork path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<Arc<str>>,
-    /// Its final or present status.
+    /// Status at the time of the report.
     pub status: ThreadStatus,
-    /// The tokens of its own model calls.
+    /// Usage of the thread's model calls.
     #[serde(default, skip_serializing_if = "Spent::is_nothing")]
     pub usage: Spent,
-    /// Those and the tokens of everything it started, where that is more.
+    /// Usage including everything that the thread started, if that is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_with_started: Option<Spent>,
 }
 
-/// One firing of a trigger that started a sub-workflow.
+/// A firing of a trigger that started a sub-workflow or a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FiringReport {
-    /// Names it.
+    /// Number of the firing.
     pub firing: u64,
-    /// The trigger.
+    /// Id of the trigger.
     pub trigger_id: String,
-    /// The thread that raised the event.
+    /// Id of the thread that raised the event.
     pub main_thread_id: String,
-    /// The node it was in.
+    /// Id of that thread's node at the time.
     pub current_node_id: Option<String>,
-    /// The node after that, where it is known.
+    /// Id of the next node, if there is exactly one.
     pub next_node_id: Option<String>,
-    /// When, as in events.
+    /// Time of the event, in milliseconds.
     pub timestamp: u64,
-    /// The sub-workflow's thread.
+    /// Id of the sub-workflow's thread.
     pub thread_id: String,
-    /// The end of the sub-workflow or the detached run; none while it runs, and where it never began.
+    /// Final status of the sub-workflow or the detached run; `None` while it runs or if it never started.
     pub status: Option<ThreadStatus>,
-    /// The outcome of the firing.
+    /// Outcome of the firing.
     pub outcome: FiringOutcome,
-    /// Firings of the same trigger that were not started because this one was queued or running.
+    /// Number of further firings of this trigger that were dropped because this one was queued or running.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub coalesced: u64,
-    /// Why it failed or was refused.
+    /// Error, if the firing failed or was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
-    /// The nodes it entered; empty under `recordHistory: false`.
+    /// Nodes that the sub-workflow entered; empty with `recordHistory: false`.
     pub nodes: Vec<NodeReport>,
 }
 
@@ -296,13 +296,13 @@ pub struct FiringReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FiringOutcome {
-    /// It waits for its thread, or runs: a detached run may outlive the run that started it.
+    /// Queued or running. A detached run may outlive the run that started it.
     Open,
-    /// The result that it handed back has taken effect.
+    /// The result has taken effect.
     Completed,
-    /// It failed; the thread went on unchanged.
+    /// Failed; the thread continued unchanged.
     Failed,
-    /// It was never started: the thread had ended, or too many triggers waited for it.
+    /// Never started: the thread had ended, or too many firings were queued for it.
     Refused,
 }
 
@@ -311,11 +311,11 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The state of a run while it runs.
+/// Status of a run while it runs.
 #[derive(Clone, Debug)]
 pub struct RunStatus {
-    /// The main thread's status.
+    /// Status of the main thread.
     pub status: ThreadStatus,
-    /// Every thread so far.
+    /// All threads started so far.
     pub threads: Vec<ThreadReport>,
 }

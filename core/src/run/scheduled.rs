@@ -1,4 +1,4 @@
-//! The run that a time of a schedule starts.
+//! Run that a schedule starts.
 
 use serde_json::{Map, Value, json};
 
@@ -7,8 +7,8 @@ use crate::Millis;
 use crate::definition::{TriggerAction, TriggerDefinition};
 use crate::event::EventType;
 
-/// The run that a SCHEDULE trigger starts at a time that the clock on the wall shows as `scheduled_at`; none where its action starts
-/// none. Its input is the event SCHEDULE_DUE, or the fields of it that the action names.
+/// Returns the run that a SCHEDULE trigger starts at a time that local clocks show as `scheduled_at`; `None` if its action starts
+/// none. The input is the event SCHEDULE_DUE, or the fields of it that the action names.
 pub fn scheduled(trigger: &TriggerDefinition, due: Millis, scheduled_at: &str) -> Option<DetachedStart> {
     let TriggerAction::StartWorkflow { workflow_id, input } = &trigger.action else {
         return None;
@@ -31,7 +31,7 @@ pub fn scheduled(trigger: &TriggerDefinition, due: Millis, scheduled_at: &str) -
         input: Value::Object(fields),
         messages: Vec::new(),
         is_unlimited: false,
-        // The clock is no link of a chain of triggers.
+        // A schedule starts a new chain of triggers.
         trigger_depth: 0,
     })
 }

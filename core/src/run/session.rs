@@ -1,11 +1,11 @@
-//! The session of a run: what it begins with, and what it leaves.
+//! The session of a run: its initial state, and the state after it.
 //!
-//! | at | does |
+//! | at | action |
 //! |---|---|
-//! | the run's beginning | asks for its turn; the main thread waits |
-//! | its turn | the conversation and the session's variables are the main thread's and the run's; the main thread begins |
-//! | a refusal | the main thread fails |
-//! | the outcome | leaves what it came to, where it had its turn and completed, or keeps that on failure; else nothing |
+//! | start of the run | the run requests its turn; the main thread waits |
+//! | turn | the main thread gets the conversation, the run gets the session's variables; the main thread starts |
+//! | refusal | the main thread fails |
+//! | outcome | the session gets the new state if the run had its turn and completed, or keeps state on failure; else no change |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,51 +28,51 @@ use crate::thread::Input;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSeed {
-    /// Names it.
+    /// Id of the session.
     pub id: Arc<str>,
-    /// The run's place in the order of all that came to their sessions.
+    /// Sequence number among all runs that arrived at sessions: it determines the order of turns.
     pub number: u64,
-    /// The outcome is left in the session even where the run does not complete.
+    /// True if the run updates the session even if it does not complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_on_failure: bool,
-    /// The run goes on from one of the session's and leaves nothing in it: a fork.
+    /// True for a fork: the run starts from the session's state and never updates it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_aside: bool,
 }
 
-/// The state that a session's last run has left.
+/// State of a session after its last run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
-    /// How many runs have left something; 0: none, and the run begins with what it was started with.
+    /// Number of runs that have updated the session. 0: none, and the run starts with its seed's conversation.
     pub version: u64,
-    /// The tokenizer that counted the conversation.
+    /// Tokenizer that counted the conversation's tokens.
     pub tokenizer: Arc<str>,
-    /// The conversation.
+    /// Conversation of the session.
     pub conversation: Conversation,
-    /// The session's variables.
+    /// Variables of the session.
     pub variables: BTreeMap<Arc<str>, Arc<Value>>,
-    /// The stored form of the conversation; none where no store has it.
+    /// Reference to the stored conversation; `None` if no store has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredConversation>,
 }
 
-/// A reference to a conversation in a store, which a record has instead of its messages.
+/// Reference to a conversation in a store. A record contains it instead of the messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredConversation {
-    /// Name of its last part, as the store names it.
+    /// Key of the last part in the store.
     pub part: Arc<str>,
-    /// Number of its parts.
+    /// Number of parts.
     pub parts: u64,
-    /// Bytes of memory that its messages take.
+    /// Memory of the messages in bytes.
     pub memory: u64,
-    /// Cost of every message, where another tokenizer has counted them since; empty: as stored.
+    /// Tokens of each message, if another tokenizer has counted them since; empty: as stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<u64>,
 }
 
 impl SessionState {
-    /// The state as people see it: `{id, version, conversation: {messages, markMap}, variables}`.
+    /// Converts the state for users: `{id, version, conversation: {messages, markMap}, variables}`.
     pub fn shown(&self, id: &str) -> Value {
         json!({
             "id": id,
@@ -86,29 +86,29 @@ impl SessionState {
     }
 }
 
-/// The outcome of a run as its session keeps it.
+/// Update of a session by the outcome of a run.
 #[derive(Clone, Debug)]
 pub struct SessionLeft {
-    /// The session.
+    /// Id of the session.
     pub id: Arc<str>,
-    /// The state, of the version after the one that the run began with. The first [`Conversation::inherited`] messages are
-    /// those of the conversation before.
+    /// New state; its version is one higher than that with which the run started. The first [`Conversation::inherited`] messages
+    /// belong to the previous conversation.
     pub state: SessionState,
-    /// The conversation before, as a store has it.
+    /// Reference to the stored previous conversation.
     pub follows: Option<StoredConversation>,
-    /// The marks of the conversation before.
+    /// Marks of the previous conversation.
     pub marks: MarkMap,
 }
 
-/// See the module.
+/// Session state of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunSession {
     seed: SessionSeed,
-    /// Since its turn.
+    /// Set when the run has its turn.
     began: Option<SessionBegan>,
 }
 
-/// The state that a run began with, without its messages.
+/// Initial session state of the run, without its messages.
 #[derive(Debug, Serialize, Deserialize)]
 struct SessionBegan {
     version: u64,
@@ -124,28 +124,28 @@ impl RunSession {
 }
 
 impl RunMachine {
-    /// The session that the run belongs to.
+    /// Returns the session that the run belongs to.
     pub fn session(&self) -> Option<&SessionSeed> {
         self.session.as_ref().map(|session| &session.seed)
     }
 
-    /// The workflow of the main thread.
+    /// Returns the workflow of the main thread.
     pub fn graph_of_main(&self) -> &Arc<Graph> {
         self.graph_of(0)
     }
 
-    /// The session's id, for reports: not that of one that it leaves nothing in.
+    /// Returns the session's id for reports; `None` for a fork, which does not update the session.
     pub(super) fn session_id(&self) -> Option<String> {
         let session = self.session().filter(|session| !session.is_aside)?;
         Some(session.id.to_string())
     }
 
-    /// True while the main thread waits for the run's turn.
+    /// Returns true while the main thread waits for the run's turn.
     pub(super) fn awaits_session(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.began.is_none())
     }
 
-    /// The run has its turn, or will never have it.
+    /// Starts the main thread in its turn, or fails it.
     pub(super) fn session_turn(&mut self, turn: Result<SessionState, RunError>, step: &mut Step<'_>) {
         if !self.awaits_session() || !self.tree.is_live(0) {
             return;
@@ -161,7 +161,7 @@ impl RunMachine {
         self.memory.made(state.conversation.memory_total());
         for (name, value) in state.variables {
             self.memory.took(&value);
-            // A constant of the workflow stays what the workflow says.
+            // The workflow's readonly variables take precedence over the session's.
             if self.globals.variable(&name).is_none_or(|variable| !variable.readonly) {
                 self.globals.assign(step, &name, value, false)?;
                 self.globals.hand_on(&name);
@@ -184,14 +184,14 @@ impl RunMachine {
             Some(Slot::NotStarted(Some(start))) => {
                 start.conversation = HandedConversation::Snapshot(conversation);
             }
-            // It was told something before its turn.
+            // The thread received a message (such as a pause) before its turn, so that its state exists already.
             Some(Slot::Live(live)) => live.begin_with(conversation),
             Some(Slot::NotStarted(None) | Slot::Ended(_)) | None => {}
         }
         Ok(())
     }
 
-    /// The run's end, for its session; none where it has none.
+    /// Returns the effect that ends the run's turn, with the update of the session if there is one.
     pub(super) fn leave_session(&self, report: &RunReport) -> Option<Effect> {
         let session = self.session.as_ref()?;
         let is_kept = report.status == ThreadStatus::Completed || session.seed.keeps_on_failure;

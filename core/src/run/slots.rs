@@ -1,4 +1,4 @@
-//! The places of a run's threads: started, live, ended.
+//! Slots of a run's threads: not started, live or ended.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::conversation::TokenLimit;
 use crate::status::ThreadStatus;
 use crate::thread::{Input, Output, ThreadEnd, ThreadId, ThreadMachine};
 
-/// The place of a thread.
+/// State of a thread by its phase.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Slot {
-    /// It has heard nothing yet. What it starts with; a branch finds that in its fork.
+    /// No message received yet. Contains the initial state; that of a branch is stored in its fork.
     NotStarted(Option<Box<Start>>),
     Live(Box<LiveThread>),
     Ended(Box<Ended>),
 }
 
 impl RunMachine {
-    /// Takes a thread into the run; its first step is to come.
+    /// Adds a thread to the run and schedules its first step.
     pub(super) fn register(&mut self, at: Branching, start: Option<Box<Start>>, step: &mut Step<'_>) -> ThreadNo {
         let thread = self.tree.add(at);
         self.memory.started();
@@ -45,7 +45,7 @@ impl RunMachine {
         thread
     }
 
-    /// A thread may begin.
+    /// Schedules the first step of a thread.
     pub(super) fn takes_first_step(&mut self, thread: ThreadNo, step: &mut Step<'_>) {
         if self.picks_starts {
             step.out.push(Effect::Begin { thread });
@@ -54,7 +54,7 @@ impl RunMachine {
         }
     }
 
-    /// The thread hears something for the first time.
+    /// Creates the thread's machine when its first message arrives.
     pub(super) fn make(&mut self, no: ThreadNo) {
         let Some(at) = self.tree.get(no).cloned() else { return };
         let Some(slot) = self.slots.get_mut(no as usize) else {
@@ -104,8 +104,7 @@ impl RunMachine {
         }
     }
 
-    /// True if a thread still takes effect: one that has said its last word does not, though that may not have been
-    /// heard.
+    /// Returns true until the thread's machine has ended. Its end message may still be queued after that.
     pub(super) fn is_open(&self, thread: ThreadNo) -> bool {
         match self.slots.get(thread as usize) {
             Some(Slot::Live(live)) => !live.machine.status().is_final(),
@@ -114,7 +113,7 @@ impl RunMachine {
         }
     }
 
-    /// A thread that has begun and has not ended.
+    /// Returns the machine of a thread that has started and not ended.
     pub fn live(&self, thread: ThreadNo) -> Option<&ThreadMachine> {
         match self.slots.get(thread as usize)? {
             Slot::Live(live) => Some(&live.machine),
@@ -127,13 +126,13 @@ impl RunMachine {
             Some(Slot::Ended(ended)) => ended.end.status,
             Some(Slot::Live(live)) if live.machine.status() == ThreadStatus::Paused => ThreadStatus::Paused,
             Some(Slot::Live(live)) if live.machine.status() == ThreadStatus::Created => ThreadStatus::Created,
-            // Its last word has not been heard.
+            // The thread has ended, but its end message is still queued.
             Some(Slot::Live(_)) => ThreadStatus::Running,
             Some(Slot::NotStarted(_)) | None => ThreadStatus::Created,
         }
     }
 
-    /// The end of a thread.
+    /// Returns the outcome of an ended thread.
     pub(super) fn end_of(&self, thread: ThreadNo) -> Option<&ThreadEnd> {
         self.ended_thread(thread).map(|ended| &ended.end)
     }
@@ -142,7 +141,7 @@ impl RunMachine {
         self.ended_thread(thread)?.artifacts.as_deref()
     }
 
-    /// Forgets what a thread has left, once it was taken over.
+    /// Drops the output and the remaining state of an ended thread, after its starter has copied them.
     pub(super) fn release(&mut self, thread: ThreadNo) {
         if let Some(Slot::Ended(ended)) = self.slots.get_mut(thread as usize) {
             ended.end.output = Output::default();

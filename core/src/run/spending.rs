@@ -1,7 +1,7 @@
-//! The tokens of a run by thread, node and path; each is a sum over the same calls.
+//! Token usage of a run by thread, node and path. Each is a sum over all calls.
 //!
-//! A thread counts for its own node, for its own row, and for every path that it is in: its own if it is a branch, and those
-//! of the threads that it runs for.
+//! A call counts for its node, its thread, and every path around the thread: that of the thread if it is a branch, and those of its
+//! ancestors.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use super::{ForkNo, ThreadNo};
 use crate::conversation::Spent;
 use crate::thread::Spending;
 
-/// The tokens of a run so far.
+/// Token usage of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct RunSpending {
-    /// Over all threads.
+    /// Sum over all threads.
     pub(super) total: Spent,
-    /// By node and by path.
+    /// Sums by node and by path.
     pub(super) usage: UsageReport,
-    /// By thread, itself and with what it started; empty where nothing was spent.
+    /// Usage of each thread alone, and with everything that it started. Empty if nothing was spent.
     pub(super) threads: Vec<(Spent, Spent)>,
 }
 
@@ -42,7 +42,7 @@ impl RunMachine {
             total.add(sum);
             threads.push((sum, sum));
         }
-        // Whoever starts a thread has the lower number.
+        // In reverse order: a thread has a higher number than its starter, so that its sum is final when it is added there.
         for (thread, at) in self.tree.iter().enumerate().rev() {
             let below = threads.get(thread).map(|(_, with_started)| *with_started);
             let parent = at.parent.and_then(|parent| threads.get_mut(parent as usize));
@@ -70,7 +70,7 @@ impl RunMachine {
         }
     }
 
-    /// The paths of forks, by their ids; an item of a MAP is a row among the threads.
+    /// Returns the usage of fork paths by path id. Items of a MAP are listed among the threads only.
     fn paths(&self, threads: &[(Spent, Spent)]) -> Vec<PathUsage> {
         let mut paths: BTreeMap<_, Spent> = BTreeMap::new();
         for ((_, spent), at) in threads.iter().zip(self.tree.iter()) {
@@ -91,7 +91,7 @@ impl RunMachine {
         paths.into_iter().filter_map(row).collect()
     }
 
-    /// The thread that a thread of this origin runs for.
+    /// Returns the thread for which a thread of this origin runs.
     pub(super) fn parent_of(&self, origin: Origin) -> Option<ThreadNo> {
         let of_fork = |fork: ForkNo| self.forks.get(&fork).map(|run| run.parent);
         match origin {
@@ -103,7 +103,7 @@ impl RunMachine {
     }
 }
 
-/// The cost of a thread's own calls, by node.
+/// Returns the usage of a thread's calls by node.
 fn own(slot: &Slot) -> Option<&Spending> {
     match slot {
         Slot::Live(live) => Some(live.machine.spent()),

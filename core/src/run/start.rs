@@ -1,4 +1,4 @@
-//! Starting threads: the main one, called and triggered sub-workflows. Branches start with what their fork has.
+//! Start of threads: the main one, called and triggered sub-workflows. Branches start from the state stored in their fork.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::thread::{
     thread_variables,
 };
 
-/// Nesting limit of forks and sub-workflows where the workflow sets none.
+/// Default nesting limit of forks and sub-workflows.
 const DEFAULT_MAX_DEPTH: u32 = 10;
 
-/// The input that a thread which is no branch starts with.
+/// Initial state of a thread that is not a branch.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Start {
     #[serde(skip)]
@@ -40,13 +40,13 @@ pub(super) struct Start {
     pub(super) trigger_depth: u32,
     pub(super) is_unlimited: bool,
     pub(super) is_detached: bool,
-    /// The request that the conversation's model got last, where a conversation goes on here.
+    /// Last request to the conversation's model, if the thread continues an existing conversation.
     #[serde(default)]
     pub(super) asked: Option<Box<LastAsked>>,
 }
 
 impl Start {
-    /// A thread that walks `graph` from its start, with what the workflow defines.
+    /// Creates the initial state of a thread that walks `graph` from its start node, with the variables of the workflow.
     pub(super) fn of(graph: Arc<Graph>, kind: ThreadKind, origin: Origin, input: Arc<Value>) -> Self {
         Self {
             variables: thread_variables(&graph),
@@ -64,8 +64,7 @@ impl Start {
         }
     }
 
-    /// The thread as it is before its first step, and the conversation it starts with; none before it was attached to
-    /// its workflow.
+    /// Converts to the thread's machine and its conversation. Returns `None` if the workflow is not attached yet.
     pub(super) fn into_machine(self, thread_id: ThreadId) -> Option<(ThreadMachine, HandedConversation)> {
         let graph = self.graph?;
         let seed = ThreadSeed {
@@ -86,7 +85,7 @@ impl Start {
 }
 
 impl RunMachine {
-    /// Takes a thread into the run, with the global variables that its workflow defines and the run does not have yet.
+    /// Adds a thread to the run, with the global variables of its workflow that the run does not have yet.
     pub(super) fn start(&mut self, start: Start, step: &mut Step<'_>) -> ThreadNo {
         let Some(graph) = start.graph.clone() else {
             return 0;
@@ -118,14 +117,14 @@ impl RunMachine {
         thread
     }
 
-    /// The main thread begins, whose run has had to wait.
+    /// Starts the main thread of a run that waited for its session.
     pub(super) fn begin_main(&mut self, step: &mut Step<'_>) {
         let limit = self.tree.get(0).and_then(|at| self.time_limit(at));
         self.takes_first_step(0, step);
         limit_time(0, limit, step);
     }
 
-    /// The depth of a thread started by `parent`; OVERLOADED where that is too deep.
+    /// Returns the depth of a thread that `parent` starts, or an OVERLOADED error if it exceeds the limit.
     pub(super) fn deeper(&self, parent: ThreadNo) -> Result<u32, RunError> {
         let limit = self.graph_of(0).config.max_depth.unwrap_or(DEFAULT_MAX_DEPTH);
         self.tree
@@ -133,7 +132,7 @@ impl RunMachine {
             .ok_or_else(|| RunError::new(RunErrorCode::Overloaded, format!("threads nest deeper than {limit}")))
     }
 
-    /// A workflow that a thread calls, and how deep what walks it is.
+    /// Returns a called workflow, and the depth of the thread that walks it.
     pub(super) fn callee(
         &self,
         parent: ThreadNo,
@@ -147,7 +146,7 @@ impl RunMachine {
         Ok((called, depth))
     }
 
-    /// A SUBGRAPH node calls a workflow.
+    /// Starts the workflow that a SUBGRAPH node calls.
     pub(super) fn call(
         &mut self,
         parent: ThreadNo,
@@ -190,7 +189,7 @@ impl RunMachine {
         });
     }
 
-    /// A called workflow has ended: its caller goes on, or fails with it.
+    /// Handles the end of a called workflow: its caller continues or fails.
     pub(super) fn called_ended(&mut self, parent: ThreadNo, effect: EffectId, thread: ThreadNo, step: &mut Step<'_>) {
         self.tree.disown(parent, Owned::Child { effect, thread });
         let Some(end) = self.end_of(thread) else { return };
@@ -218,7 +217,7 @@ impl RunMachine {
         self.emit(parent, EventType::SubgraphCompleted, step, || {
             vec![("childThreadId", json!(thread_id)), ("status", json!(status))]
         });
-        // The caller has its output now: a report needs no more than how it ended.
+        // The caller has copied the output. A report needs only the child's outcome.
         self.release(thread);
         self.answer(parent, effect, outcome);
     }

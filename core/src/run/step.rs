@@ -1,4 +1,4 @@
-//! One step of a run under way: the time, the world, and where effects go.
+//! Context of one step of a run: time, environment and the list of effects.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub(super) struct Step<'a> {
     pub(super) world: &'a mut dyn World,
     pub(super) out: &'a mut Vec<Effect>,
     pub(super) listening: Listening,
-    /// Types that a WAIT node of the run has waited for.
+    /// Event types for which a WAIT node of the run has waited.
     pub(super) awaited: EventMask,
-    /// Something was raised that a trigger watches.
+    /// True if the step raised an event that a trigger watches.
     pub(super) raised_watched: bool,
     /// Number of events that the run has raised.
     pub(super) events: u64,
@@ -39,7 +39,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Event types that somebody listens to.
+    /// Returns the event types with subscribers, including WAIT nodes.
     pub(super) fn interest(&self) -> EventMask {
         self.listening.interest.union(self.awaited)
     }

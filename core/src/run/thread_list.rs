@@ -1,4 +1,4 @@
-//! A report's threads: what is known of each, listed when somebody looks.
+//! Threads of a report, converted on first access.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -12,8 +12,8 @@ use crate::graph::Graph;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
 
-/// Threads in the order they were started; a slice of them. The end of a run of many branches does not pay for the texts of
-/// a list nobody reads.
+/// Threads in start order; dereferences to a slice. The list is built on first access, so that the end of a run with thousands of
+/// branches does not wait for it.
 ///
 /// ```
 /// # use pirn_core::run::ThreadList;
@@ -28,23 +28,23 @@ pub struct ThreadList {
 #[derive(Clone)]
 struct Known {
     run_id: Arc<str>,
-    /// The graphs the threads walk: mostly one, and one after another the same.
+    /// Graphs of the threads. Consecutive threads usually share one, which is stored once.
     graphs: Vec<Arc<Graph>>,
     threads: Vec<Thread>,
-    /// By thread, itself and with what it started; empty where nothing was spent.
+    /// Usage of each thread alone, and with everything that it started. Empty if nothing was spent.
     spent: Vec<(Spent, Spent)>,
 }
 
 #[derive(Clone, Copy)]
 struct Thread {
-    /// Its place among the graphs.
+    /// Index of its graph.
     graph: u32,
     origin: Origin,
     kind: ThreadKind,
     status: ThreadStatus,
 }
 
-/// A thread, as far as it is known.
+/// Data of a thread before conversion.
 pub(super) struct KnownThread<'a> {
     pub(super) graph: &'a Arc<Graph>,
     pub(super) kind: ThreadKind,
@@ -53,7 +53,7 @@ pub(super) struct KnownThread<'a> {
 }
 
 impl ThreadList {
-    /// The threads of a run, all of them, in the order they were started.
+    /// Creates the list from all threads of a run, in start order.
     pub(super) fn of<'a>(
         run_id: Arc<str>,
         threads: impl Iterator<Item = KnownThread<'a>>,
@@ -87,7 +87,7 @@ impl ThreadList {
         }
     }
 
-    /// As a list of its own.
+    /// Converts into a vector.
     pub(super) fn into_vec(self) -> Vec<ThreadReport> {
         let Self { known, list } = self;
         list.into_inner()

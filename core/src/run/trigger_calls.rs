@@ -1,5 +1,5 @@
-//! Calls of triggers that fired: functions and notifications. A run that is kept has them made itself, as effects of its own:
-//! each is in its record before it begins, and its end is.
+//! Function calls and notifications of triggers. A durable run performs them as effects, so that start and end of each are
+//! journaled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,46 +14,46 @@ use crate::definition::InDoubt;
 use crate::error::RunError;
 use crate::event::{Event, EventType, RaisedEvent};
 
-/// Names a call of a trigger in its run.
+/// Number of a trigger's call in its run.
 pub type CallNo = u64;
 
-/// A call of a trigger that fired.
+/// A call by a trigger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerCall {
-    /// The trigger.
+    /// Id of the trigger.
     pub trigger_id: Arc<str>,
-    /// The event it fired on.
+    /// Event on which the trigger fired.
     pub event: Arc<Event>,
-    /// The function or the hook.
+    /// Function or hook to call.
     pub target: CallTarget,
-    /// The policy where the process ends meanwhile.
+    /// Policy for a call that is interrupted by the end of the process.
     pub in_doubt: InDoubt,
-    /// The run's outcome waits for its end; else what is left of the run does.
+    /// True if the run's outcome waits for the call; else only the run's settlement waits for it.
     pub holds_outcome: bool,
 }
 
-/// The function or the hook that a trigger calls.
+/// Target of a trigger's call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallTarget {
     /// A registered function.
     Function {
-        /// Its name.
+        /// Name of the function.
         name: String,
-        /// Passed to it, beside the event.
+        /// Parameters, passed together with the event.
         parameters: Map<String, Value>,
     },
     /// The engine's notification hook.
     Notification {
-        /// The text.
+        /// Text of the notification.
         message: String,
-        /// Free word for the hook.
+        /// Channel name, interpreted by the hook.
         channel: Option<String>,
     },
 }
 
-/// The calls of a run's triggers.
+/// Open calls of a run's triggers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TriggerCalls {
     last: CallNo,
@@ -61,7 +61,7 @@ pub(super) struct TriggerCalls {
 }
 
 impl RunMachine {
-    /// A trigger fired that calls something.
+    /// Starts a call for a trigger that fired.
     pub(super) fn call_trigger(&mut self, what: Arc<TriggerCall>, step: &mut Step<'_>) {
         let calls = self.trigger_calls.get_or_insert_default();
         calls.last += 1;
@@ -70,7 +70,7 @@ impl RunMachine {
         step.out.push(Effect::CallTrigger { call, what });
     }
 
-    /// A call has ended, well or not.
+    /// Handles the end of a call, successful or not.
     pub(super) fn trigger_called(&mut self, call: CallNo, error: Option<RunError>, step: &mut Step<'_>) {
         let open = self.trigger_calls.as_mut().map(|calls| &mut calls.open);
         let Some(called) = open.and_then(|open| open.remove(&call)) else {
@@ -96,12 +96,12 @@ impl RunMachine {
         self.look_for_the_end(step);
     }
 
-    /// Calls that have not ended.
+    /// Returns the number of open calls.
     pub(super) fn open_calls(&self) -> usize {
         self.trigger_calls.as_ref().map_or(0, |calls| calls.open.len())
     }
 
-    /// Those that the run's outcome waits for.
+    /// Returns the number of open calls for which the run's outcome waits.
     pub(super) fn calls_before_outcome(&self) -> usize {
         let calls = self.trigger_calls.iter().flat_map(|calls| calls.open.values());
         calls.filter(|call| call.holds_outcome).count()

@@ -1,4 +1,4 @@
-//! The output of a run as a type of the caller's.
+//! Conversion of a run's output to a type of the caller.
 
 use serde::Deserialize;
 
@@ -7,21 +7,21 @@ use crate::conversation::pointer_of;
 use crate::error::RunError;
 use crate::status::ThreadStatus;
 
-/// Why a run has no output of a type.
+/// Reason that an output cannot be converted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OutputError {
     /// The run did not complete, so it has no output.
     NotCompleted {
-        /// The status it has instead.
+        /// Status of the run.
         status: ThreadStatus,
-        /// The reason, where there is one.
+        /// Error of the run, if any.
         error: Option<RunError>,
     },
-    /// The output is another.
+    /// The output does not have the expected form.
     Mismatch {
-        /// The place in the output, as a JSON pointer; empty: the whole.
+        /// JSON pointer to the mismatch; empty for the whole output.
         pointer: String,
-        /// The value found and the type expected: ``invalid type: string "9", expected u32``.
+        /// Found value and expected type: ``invalid type: string "9", expected u32``.
         reason: String,
     },
 }
@@ -50,10 +50,10 @@ impl std::error::Error for OutputError {
 }
 
 impl RunReport {
-    /// The output of a completed run as a type, which may borrow its texts.
+    /// Converts the output of a completed run to a type, which may borrow from the report.
     ///
     /// # Errors
-    /// [`OutputError`]: the run did not complete, or its output is not of that form; then where, and what was expected.
+    /// Returns an [`OutputError`] if the run did not complete or the output does not have the form of the type.
     pub fn output_as<'report, T: Deserialize<'report>>(&'report self) -> Result<T, OutputError> {
         if self.status != ThreadStatus::Completed {
             return Err(OutputError::NotCompleted {

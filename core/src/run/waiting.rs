@@ -1,4 +1,4 @@
-//! The thing a run waits for while nothing of it is under way.
+//! Reason that a run waits while nothing in it executes.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::open_effects::{OpenEffects, awaited};
 use super::trigger_calls::CallNo;
 use crate::thread::{self, EffectId, FiringId, Input};
 
-/// The thing a run waits for; of several the first that stands here counts.
+/// Reason that a run waits. If there are several, the first variant in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Awaited {
     /// A person's answer.
     Interaction,
     /// An event.
     Event,
-    /// A time.
+    /// A timer.
     Timer,
 }
 
-/// The effects of a run that have no outcome yet, each by the thing that its outcome waits for; none: it is under way.
+/// Effects without an outcome, each with the reason that it waits; `None` while it executes.
 #[derive(Clone, Debug, Default)]
 pub struct OpenWaits(BTreeMap<Place, Option<Awaited>>);
 
@@ -34,7 +34,7 @@ enum Place {
 }
 
 impl OpenWaits {
-    /// Those of a run that goes on.
+    /// Creates the waits of a resumed run.
     pub fn of(open: &OpenEffects) -> Self {
         let mut waits = Self::default();
         for ((thread, effect), (_, wanted)) in &open.threads {
@@ -56,7 +56,7 @@ impl OpenWaits {
         waits
     }
 
-    /// The thing the run waits for; none where something is under way, or nothing is open.
+    /// Returns the reason that the run waits; `None` if an effect executes or none is open.
     pub fn waits_for(&self) -> Option<Awaited> {
         let mut first = None;
         for awaited in self.0.values() {
@@ -66,7 +66,7 @@ impl OpenWaits {
         first
     }
 
-    /// Takes in something that the run wants done.
+    /// Updates the waits with an effect of the run.
     pub fn did(&mut self, effect: &Effect) {
         match effect {
             Effect::Begin { thread } => self.open(Place::Begin(*thread), None),
@@ -95,7 +95,7 @@ impl OpenWaits {
         }
     }
 
-    /// Takes in something that the run is told.
+    /// Updates the waits with an input of the run.
     pub fn told(&mut self, message: &Message) {
         match message {
             Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {

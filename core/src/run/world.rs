@@ -1,4 +1,4 @@
-//! The world outside, as a run asks it while it takes a step: code that is called in place and answers at once.
+//! The environment of a run during a step: inline evaluation, inline calls and configuration.
 
 use std::sync::Arc;
 
@@ -12,49 +12,49 @@ use crate::graph::{Graph, NodeIx};
 use crate::model_call::CallBound;
 use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 
-/// The answer to a call of a registered function.
+/// Result of calling a registered function.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Called {
-    /// It was called in place.
+    /// Result of an inline call.
     Done(Result<Value, String>),
-    /// It takes its time: it is an effect.
+    /// The function is slow or asynchronous: call it by an effect.
     TakesTime,
-    /// There is none of that name.
+    /// No function of this name is registered.
     Unknown,
 }
 
-/// The world as a run sees it. What is evaluated and called is deterministic where the workflow is; who listens, and the
-/// configuration that is asked for, is recorded ([`Settings`](super::Settings)) to rebuild the run.
+/// Environment of a run. Evaluations and calls are as deterministic as the workflow. Subscriptions and configuration are recorded
+/// ([`Settings`](super::Settings)), so that a replay uses equal values.
 pub trait World {
-    /// The event types that are listened to just now.
+    /// Returns the event types with subscribers.
     fn listening(&self) -> Listening;
-    /// The workflow of this id.
+    /// Returns the workflow with this id.
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
-    /// The token limit of a workflow that names none: its profile's.
+    /// Returns the token limit of a workflow that sets none: that of its profile.
     fn token_limit(&self, graph: &Graph) -> Option<u64>;
-    /// The share of its token limit at which the compression of a workflow that names none begins early; none: not early.
+    /// Returns the share of the token limit at which early compression starts, if the workflow sets none; `None` disables it.
     fn speculative_at(&self) -> Option<f64> {
         None
     }
-    /// The tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
+    /// Returns the tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer>;
-    /// The order of messages that a profile's model takes; of the default one, where none is named.
+    /// Returns the message order that the model of a profile accepts. `None` means the default profile.
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules;
-    /// The profile that this names, or the default one; none where that is not known.
+    /// Resolves a profile name, or the default profile for `None`. Returns `None` if it is not registered.
     fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
         profile_id.map(Arc::from)
     }
-    /// The most that a model may write to this request, and what its tokens cost at most; asked where a budget limits them.
+    /// Returns the maximum reply length and token prices of a model call. Used for calls with a budget.
     fn call_bound(&self, _request: &ModelRequest, _chosen: &ModelChoice) -> CallBound {
         CallBound::default()
     }
-    /// Tokens of the definitions of these tools, as a workflow counts them.
+    /// Returns the tokens of these tool definitions, counted with the workflow's tokenizer.
     fn tool_tokens(&self, graph: &Graph, tools: &[Arc<str>]) -> u64;
-    /// A run that is rebuilt is told something.
+    /// During a rebuild: starts the step of the next recorded input.
     fn next_step(&mut self) {}
-    /// A run that is rebuilt has recorded this of the step that follows: it is asked for again.
+    /// During a rebuild: provides the recorded settings of the step that follows.
     fn expect(&mut self, _recorded: &[Setting]) {}
-    /// Evaluates texts of a node; `None` where that may take long: it is an effect then.
+    /// Evaluates expressions or templates of a node inline. Returns `None` if that may take long; the run then uses an effect.
     fn evaluate(
         &mut self,
         graph: &Arc<Graph>,
@@ -62,12 +62,12 @@ pub trait World {
         what: Evaluation,
         scope: &ThreadScope<'_>,
     ) -> Option<Outcome>;
-    /// Calls a registered function for the node that this thread is at, where that is done in place.
+    /// Calls a registered function for the current node of this thread, if it can run inline.
     fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called;
-    /// An input is delivered to a thread.
+    /// Called for each input that a thread receives.
     fn delivered(&mut self, _thread: ThreadNo, _input: &Input) {}
-    /// Something that is no input of a thread decides what it does later.
+    /// Called when something other than an input of the thread affects its later behaviour.
     fn noted(&mut self, _thread: ThreadNo, _what: std::fmt::Arguments<'_>) {}
-    /// Something that all threads of the run see has a new value.
+    /// Called when state that all threads share changes.
     fn shared(&mut self, _name: std::fmt::Arguments<'_>, _value: &Value) {}
 }
