@@ -19,7 +19,7 @@ impl Acknowledgements {
         self.0.push((step, acknowledge));
     }
 
-    /// Notifies the callers whose steps are durable.
+    /// Notifies the callers of all steps up to this one.
     pub(crate) fn kept(&mut self, step: u64) {
         let first_later = self.0.partition_point(|(of, _)| *of <= step);
         for (_, acknowledge) in self.0.drain(..first_later) {

@@ -71,6 +71,7 @@ impl EventBusActor {
 
     /// Raises an event. Durable runs number all of their events; events of other runs are numbered here.
     fn raise(&mut self, sequence: Option<u64>, source: Source, raised: RaisedEvent) {
+        // Looked up first, because `entry` needs a clone of the key.
         let last = match self.sequences.get_mut(&source.run_id) {
             Some(last) => last,
             None => self.sequences.entry(Arc::clone(&source.run_id)).or_insert(0),
@@ -274,6 +275,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::WaitEnded { run_id, waiter } => self.waiters.end(&run_id, waiter),
             BusMsg::Subscribe(subscriber) => self.subscribe(subscriber),
             BusMsg::Quiesce { run_id, rounds, answer } => self.quiesce(run_id, rounds, answer),
+            // No event was raised during the round: the triggers are quiet.
             BusMsg::Quiesced(round) if self.last_sequence(&round.run_id) == round.sequence => round.answer.give(()),
             BusMsg::Quiesced(round) => self.quiesce(round.run_id, round.rounds, round.answer),
             BusMsg::RunEnded(ended) => self.run_ended(ended),

@@ -128,6 +128,7 @@ impl Listener {
         if !mask.contains(event.raised.event_type) || event.sequence <= *after {
             return true;
         }
+        // The count comes before the event, at the position of the gap.
         let lagged = (self.missed > 0).then_some(Delivery::Lagged(self.missed));
         let told = lagged.map_or(Ok(()), |lagged| deliver.deliver(lagged));
         if told.is_ok() {

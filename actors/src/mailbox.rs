@@ -131,6 +131,7 @@ enum Served {
 
 impl LocalMailbox {
     fn new(run: Rc<RunContext>, mut spec: RunSpec) -> Rc<Self> {
+        // Before the first step, so that subscribers receive every event.
         for subscription in std::mem::take(&mut spec.subscriptions) {
             run.subscribe(subscription.mask(), subscription.after, subscription.deliver);
         }
@@ -328,6 +329,7 @@ impl Actors {
             seed: new.seed(&run.run_id, run.supervisor.metadata(), &run.host, run.ports().run_bytes),
             settings: Vec::new(),
         };
+        // Before the first event.
         limit_triggers(&begun.seed.graph, run);
         run.begun(&begun);
         let mut effects = Vec::new();
@@ -361,6 +363,7 @@ impl Actors {
             ..
         } = rebuilt;
         run.goes_on((steps, at), settings, journal);
+        // Answers to missed events come first: those events are older than the new messages.
         first.extend(told);
         if first.is_empty() && run.has_unrecorded(&mut machine) {
             // Inputs that arrived while the run had no owner are executed with this process's configuration. The configuration is
@@ -474,6 +477,7 @@ impl Actors {
         run: &Rc<RunContext>,
         inbox: &Weak<dyn LocalInbox>,
     ) -> Result<(), String> {
+        // A step that is not durable must not have effects.
         if let Err(error) = result {
             self.stop(error, run);
             return Ok(());
@@ -522,6 +526,7 @@ impl Actors {
             SupervisorMsg::AnswerInteraction(answer) => self.answer(*answer, run),
             SupervisorMsg::AwaitKept(kept) => self.acknowledge(run, kept),
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, 0, deliver),
+            // Unwinds in the actor's handler, where the panic is contained and reported.
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.shut_down(run),
             SupervisorMsg::Closing => run.close(),
@@ -597,6 +602,7 @@ impl Actors {
         if self.effects.is_empty() {
             return;
         }
+        // Taken out, because executing an effect borrows `self`; put back to reuse the allocation.
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             run.did(&effect);

@@ -293,6 +293,7 @@ impl Seen {
             steps,
             at,
         } = self;
+        // Only an open wait can have missed an event.
         waits.retain(|wait, _| open.threads.contains_key(wait));
         let answered = answered.into_iter().filter_map(|(thread, requests)| {
             let graph = Arc::clone(machine.live(thread)?.graph());

@@ -88,6 +88,7 @@ impl RunContext {
         in_place: InPlace,
         not_before: Millis,
     ) -> Self {
+        // Not before the last input of an earlier process: the wall clock may have been set back since.
         let epoch = host.wall_clock().max(not_before).saturating_sub(host.now());
         let is_durable = in_place.ports().is_durable();
         let promised = if is_durable { promised() } else { EventMask::NONE };
@@ -176,6 +177,7 @@ impl RunContext {
 
     /// Sends an external input to the run's machine, and records it in the journal.
     pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
+        // The time is fixed before the input is recorded, because a replay reads it from the record.
         if self.told_at.get().is_some() {
             self.told_at.set(Some(self.now()));
         }
@@ -337,6 +339,7 @@ impl RunContext {
     /// Notifies the bus of the run's end, if the bus received any message about the run.
     pub(crate) fn leave_bus(&self) {
         if self.is_on_bus.get() && !self.has_left_bus.replace(true) {
+            // Counted before the message is sent: a new run with this id waits until the bus has handled it.
             self.interest.ends(&self.run_id);
             self.bus.do_send(BusMsg::RunEnded(EndedRun {
                 run_id: Arc::clone(&self.run_id),
@@ -435,6 +438,7 @@ impl RunContext {
         (first, raised): (u64, Vec<RaisedEvent>),
         at: Millis,
     ) {
+        // External events may precede the WAIT node that needs them.
         self.keep_events();
         let source = self.source(workflow_id, thread_id, at);
         self.bus().do_send(BusMsg::RaiseAll {

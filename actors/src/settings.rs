@@ -16,7 +16,7 @@ impl SharedSettings {
         Self(Arc::new(Mutex::new(settings)))
     }
 
-    /// Locks the configuration. Poisoning is ignored: a panic of a tokenizer or profile leaves no partial change.
+    /// Locks the configuration. Poisoning is ignored: a panic of a tokenizer or profile cannot interrupt a change.
     pub(crate) fn get(&self) -> MutexGuard<'_, Settings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -232,6 +232,7 @@ impl TriggerMatcherActor {
         what: impl FnOnce(&mut Self) -> Considered,
     ) -> Option<Later> {
         let considered = contained(|| what(self)).unwrap_or_else(|_| {
+            // Its state is unknown after a panic. The next text creates a new evaluator.
             self.evaluator = None;
             Err(failed("the trigger panicked"))
         });
@@ -246,6 +247,7 @@ impl TriggerMatcherActor {
     /// Starts an evaluation on a script thread and queues all further work for the run. The time limit of scripts bounds the
     /// wait.
     fn hold(&mut self, watcher: Watcher, event: &Arc<Event>, later: Later) {
+        // Numbered, so that the result of an abandoned evaluation is ignored.
         self.evaluation += 1;
         let (evaluation, run_id) = (self.evaluation, Arc::clone(&event.run_id));
         let Later {
@@ -320,6 +322,7 @@ impl TriggerMatcherActor {
             let Some(held) = self.held.get_mut(run_id).filter(|held| held.then.is_none()) else {
                 return;
             };
+            // At half the limit, so that the run is not blocked and unblocked for each event.
             if held.rest.len() == MOST_WAITING / 2 {
                 for run in self.interest.caught_up(run_id) {
                     self.backlog.turn_later(run, &self.host);
@@ -339,6 +342,7 @@ impl TriggerMatcherActor {
                 Some(Rest::Quiesce(round)) => self.bus.do_send(BusMsg::Quiesced(round)),
             }
         }
+        // Yields, and continues with the next message.
         let run_id = Arc::clone(run_id);
         self.own.do_send(MatcherMsg::Proceed { run_id });
     }

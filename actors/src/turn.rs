@@ -8,7 +8,7 @@ use pirn_core::run::{Effect, Message, RunMachine};
 use crate::run_context::RunContext;
 use crate::world::RunWorld;
 
-/// The queue of a run, for messages from its own arbiter.
+/// The queue of a run, for messages from code on its arbiter.
 pub(crate) trait LocalInbox {
     /// Appends a message to the queue, and serves the queue.
     fn deliver(&self, message: Message);
@@ -30,7 +30,7 @@ impl Turn<'_> {
         self.machine.step(self.now, message, &mut world, self.effects);
     }
 
-    /// Returns a callback that delivers a message, unless the run has ended. The weak reference keeps timers from extending the
+    /// Returns a callback that delivers a message, unless the run has ended. The reference is weak, so that timers do not extend the
     /// run's lifetime.
     pub(crate) fn later(&self, message: impl FnOnce() -> Message + 'static) -> impl FnOnce() + 'static {
         let inbox = Weak::clone(self.inbox);

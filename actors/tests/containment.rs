@@ -211,7 +211,7 @@ fn a_panic_anywhere_ends_only_its_actor_on_an_arbiter() {
     assert_eq!(runtime.stop(10_000).tasks_left, 0);
 }
 
-/// Expected calls and exit of a running actor whose host is dropped.
+/// Expected calls and exit of a running actor after its host is dropped.
 fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
     let farewell = vec!["started", "stopping", "stopped", "drop"];
     vec![

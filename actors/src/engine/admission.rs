@@ -144,6 +144,7 @@ impl EngineShared {
         });
         let workflow_id = request.workflow_id.clone();
         let (started, admitted) = self.admit(run.run_id, request, subscriptions, from)?;
+        // Before the first step, so that watchers receive every event.
         for take in takers {
             take(started.clone(), &workflow_id);
         }
@@ -331,6 +332,7 @@ impl AdmittedRun {
         self.engine
             .spawner
             .start(self.job)
+            // The arbiters have stopped. Releases the run's id.
             .inspect_err(|_| self.engine.forget_run(&self.run_id, &self.supervisor))
     }
 }

@@ -176,6 +176,7 @@ impl EngineShared {
             let carried = Carried {
                 machine: if trigger.enabled { machine } else { machine.disabled() },
                 times,
+                // Otherwise the timers of schedules would advance virtual time for ever.
                 host: host.in_background(),
                 engine,
                 memory,

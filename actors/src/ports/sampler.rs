@@ -91,6 +91,7 @@ impl Sampler {
             goes_on_from: Arc::clone(&shared.context.thread_id),
             key_part: format!("-{asked}"),
             clock: shared.clock.clone(),
+            // Derived from the position in the run, so that virtual time reproduces it.
             chance: named_seed(0, &format!("{run_id} {thread_id} {asked}")),
             tokens: TokenSink::closed(),
         };
@@ -109,7 +110,7 @@ impl Sampler {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every critical section leaves the state consistent.
+        // Poisoning is ignored: the counters are valid after a panic too.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -174,6 +174,7 @@ impl Sessions {
         match turn {
             SessionTurn::Now(_) => Some(Ok(())),
             SessionTurn::Later => told.await.ok().map(Ok),
+            // An error, because no process executes that run and the wait would not end.
             SessionTurn::Behind(run) => {
                 let message = format!(
                     "run {run} of session {} comes first, and nobody carries it: resume or cancel it",
@@ -243,6 +244,7 @@ impl SessionSeat {
 
     /// Leaves the session and saves the run's state.
     pub(crate) fn leave(&mut self, left: Option<SessionLeft>) {
+        // Saved before the next run has its turn, because that one reads the state.
         if let Some(left) = left {
             self.sessions.keeper.left(left);
         }

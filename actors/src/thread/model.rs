@@ -108,7 +108,7 @@ fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenS
     let clock = run.host.work_clock();
     let (wall_clock, began) = (run.host.wall_clock(), clock.now());
     let trigger_depth = machine.trigger_depth();
-    // Pieces get no sequence in a durable run: a resumed run raises the same events, but different pieces.
+    // Pieces get no sequence in a durable run: a resumed run repeats its events, but receives different pieces.
     let is_durable = run.is_durable();
     let raise = move |text: &str, is_restart: bool| {
         let fields = [("nodeId", json!(node_id)), ("text", json!(text))];

@@ -167,6 +167,7 @@ impl Port for ArbiterPort {
         } else if deadline < self.slept_until.get()
             && let Some(driver) = self.driver.borrow().as_ref()
         {
+            // The driver sleeps until a later deadline, and must set its sleep again.
             driver.wake_by_ref();
         }
         key
@@ -183,6 +184,7 @@ impl Port for ArbiterPort {
             survive("work refused at shutdown", move || drop(work));
             return WorkHandle::inert();
         }
+        // Cached, because the pool's handle is behind a mutex.
         let handle = match self.work_handle.get() {
             Some(handle) => handle,
             None => match self.shared.pool.handle() {

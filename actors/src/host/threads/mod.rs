@@ -331,6 +331,7 @@ impl Inner {
         let alive: Arc<[TaskTracker]> = (0..count).map(|_| tracker()).chain([in_flight.clone()]).collect();
         let pool = Arc::new(WorkPool::new(id, &config.name, work_threads, config.work, in_flight));
         let origin = tokio::time::Instant::now();
+        // The keys of `RandomState` are random, which saves a dependency for seeds.
         let seeds = RandomState::new();
         let mut arbiters = Vec::with_capacity(count);
         let mut starts = Vec::with_capacity(count);
@@ -428,6 +429,7 @@ impl Inner {
         };
         let is_stuck = |arbiter: usize| !is_in_time && ended[arbiter].is_none();
         let mut report = StopReport {
+            // All arbiters count the same work, so the counts are not added.
             work_left: ended
                 .iter()
                 .flatten()
