@@ -15,7 +15,7 @@ pub enum Workload {
     Talk(usize),
     /// W4 by the number of messages, forked to ten branches.
     History(usize),
-    /// W6: 20,000 events with a number of triggers, one of which matches each event.
+    /// W6: 20,000 events with a number of triggers. Each event matches one trigger.
     Events(usize),
     /// W8: branches with 20 ms of computation each.
     Cpu(usize),

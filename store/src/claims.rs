@@ -10,7 +10,7 @@ use crate::pending::Pending;
 ///    a write to a run that another process has claimed
 ///    ([`StoreError::RunHeld`](crate::StoreError::RunHeld)).
 /// 3. A run that has ended has no claim.
-/// 4. Before it performs an effect, a process checks that its claim is still valid ([`Claims::stands`]): it may have been paused.
+/// 4. Before it performs an effect, a process checks its claim ([`Claims::stands`]): the process may have been paused.
 pub trait Claims: Send + Sync + 'static {
     /// Claims a run for this process, or fails with [`StoreError::RunHeld`](crate::StoreError::RunHeld).
     fn claim(&self, run: &str) -> Pending<()>;

@@ -95,7 +95,7 @@ struct ForkedFrom {
     step: u64,
 }
 
-/// Any line but the first. Its members tell whether it is a step, a content, a timer or the end.
+/// Any line but the first: a step, a content, a timer or the end, depending on its members.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Line {

@@ -82,6 +82,7 @@ impl Lanes {
                 state.last_of_all = Some(ended.shared());
                 Some(done)
             }
+            // Later commands do not wait for a read: a read that is late sees more, which is allowed.
             Extent::Reading => None,
         };
         Lane { before, _done: done }

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. An item is received once, with its batch, or dropped with it: a dropped batch retains no items.
-//! 2. A batch is open only while it is the last message of the queue, as far as the putting threads can tell: from when it has been
-//!    sent until it is received, full or sealed. A thread that sends another message to the queue must call
+//! 2. A batch is open only while it is the last message of the queue, to the knowledge of the putting threads: from the end of its
+//!    sending until it is received, full or sealed. A thread that sends another message to the queue must call
 //!    [`Batches::seal`] afterwards. So no item overtakes an earlier message of its thread.
 //! 3. If batches are sent concurrently, their order in the queue is unknown. Neither of them is opened.
 //!
@@ -90,6 +90,8 @@ impl<T> Batches<T> {
             shared: Arc::clone(&self.shared),
             number,
         });
+        // The batch opens only here, when it is in the queue: a thread that adds an item and then sends a message must have
+        // the item ahead of the message.
         drop(end);
     }
 

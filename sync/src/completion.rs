@@ -67,6 +67,7 @@ struct State<T> {
 
 impl<T> Cell<T> {
     fn resolve(&self, outcome: Result<T, Lost>) {
+        // Allocated before the lock; the wakers run after it (rule 2 of the crate).
         let outcome = Arc::new(outcome);
         let (wakers, has_threads) = {
             let mut state = lock(&self.state);
@@ -189,6 +190,7 @@ impl<T: Clone> Future for Wait<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        // Cloned before the lock, because a waker's clone is foreign code (rule 2 of the crate).
         let waker = context.waker().clone();
         let mut state = lock(&this.completion.cell.state);
         if let Some(outcome) = state.outcome.clone() {

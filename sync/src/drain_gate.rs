@@ -194,6 +194,7 @@ impl Future for Drained {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
+        // Cloned before the lock, because a waker's clone is foreign code (rule 2 of the crate).
         let waker = context.waker().clone();
         let mut state = lock(&this.gate.inner.state);
         if state.is_drained() {

@@ -40,7 +40,7 @@ pub(crate) type Line = (String, String, String);
 /// Names of the measurements.
 pub(crate) const PARTS: [&str; 5] = ["steps", "alone", "syncs", "rebuilt", "ready"];
 
-/// Runs one of [`PARTS`] in `folder`, on its disk. Passes each row to `tell` as soon as it is measured.
+/// Runs one of [`PARTS`] in `folder`, on its disk. Passes each row to `tell` at once.
 pub(crate) async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     match part {
         "steps" => {
@@ -65,7 +65,7 @@ pub(crate) async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line
     }
 }
 
-/// Measures the steps per second of concurrent runs. Each step is a call whose outcome is durable before the next step.
+/// Measures the steps per second of concurrent runs. Each step is a call, and its outcome is durable before the next step.
 async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
     let steps = (STEPS / runs).max(20);
     let engine = engine(open(folder, &format!("steps-{runs}.db"))?, steps)?;
@@ -316,7 +316,7 @@ impl Raw {
         Ok(Self { commands })
     }
 
-    /// Measures concurrent writers, each of which writes its rows sequentially. Returns microseconds.
+    /// Measures concurrent writers that write their rows sequentially. Returns microseconds.
     #[allow(clippy::disallowed_methods)] // a benchmark has no host port
     async fn play(&self, writers: usize, rows: usize) -> Result<f64> {
         let writer = || {

@@ -2,8 +2,8 @@
 //!
 //! `pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS`: `CLIENTS` concurrent clients start runs of the workflow
 //! `echo` and wait for their ends, until `RUNS` have ended or `SECONDS` are over. During the load, `READERS` clients read the
-//! events of one run of the workflow `gated` (Pirn only). `PID` is the server's process, whose memory is
-//! measured. Prints a row of a Markdown table. Exits with 1 if any answer or stream was wrong.
+//! events of one run of the workflow `gated` (Pirn only). `PID` is the server's process, for measuring its memory.
+//! Prints a row of a Markdown table. Exits with 1 if any answer or stream was wrong.
 #![allow(clippy::disallowed_methods)] // a benchmark measures real time
 
 mod readers;

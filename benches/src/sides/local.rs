@@ -1,4 +1,4 @@
-//! Workloads on an engine whose actors run on the measuring thread, as in a single-threaded embedding program.
+//! Workloads on an engine that runs its actors on the measuring thread, like a single-threaded embedding program.
 //! Workloads with models, tools or async functions are left out, because those run on other threads.
 
 #![allow(clippy::disallowed_methods)] // a benchmark has no host port

@@ -91,7 +91,7 @@ async fn fork(branches: usize) -> f64 {
     us
 }
 
-/// Measures from the event until the winner is known, and until the losers are dropped.
+/// Measures from the event until the winner is reported, and until the losers are dropped.
 async fn any(losers: usize) -> Sample {
     let (event, happened) = oneshot::channel::<()>();
     let mut set = JoinSet::new();
@@ -135,7 +135,7 @@ async fn talk(base: &Arc<Vec<String>>, branches: usize) -> f64 {
     us
 }
 
-/// Matcher actor with an index: ten triggers for each name, each of which compares a number.
+/// Matcher actor with an index: ten triggers for each name, and each trigger compares a number.
 async fn events(triggers: usize) -> f64 {
     let names: Vec<Arc<str>> = (0..triggers / 10).map(|n| Arc::from(format!("E{n}"))).collect();
     let mut index: HashMap<Arc<str>, Vec<u64>> = HashMap::new();

@@ -75,7 +75,7 @@ pub fn fork(branches: usize) -> Value {
     )
 }
 
-/// MAP over a list of items, whose workflow calls `next` once.
+/// MAP over a list of items. Its workflow calls `next` once.
 pub fn map(items: usize) -> Value {
     let id = format!("map-{items}");
     let config = json!({"items": vec![1; items], "subgraphId": "map-each", "maxItems": items});

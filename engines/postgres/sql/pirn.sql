@@ -105,6 +105,7 @@ declare
   settled text;
   last bigint;
 begin
+  -- The usual case, without the lock.
   select value into settled from pirn.names where name = of_name;
   if found then
     return settled;
@@ -325,6 +326,7 @@ begin
         on conflict (id) do nothing
         returning * into r;
       if not found then
+        -- A resent start, whose first answer was lost.
         select * into r from pirn.runs where id = p->>'run' and writer = writer_id and commit_number >= number;
         if found then
           steps := r.base_step + cardinality(bodies);

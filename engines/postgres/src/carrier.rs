@@ -140,6 +140,7 @@ impl Carrier {
                         self.meter.durable(kept as u64);
                         return commits.iter_mut().for_each(Committing::tell);
                     }
+                    // The outcome of the transaction is unknown. It is sent again as it is: numbered commits take effect once.
                     Err(fault @ Fault::Lost(_)) => {
                         if let Err(error) = self.again(fault, &mut tries).await {
                             for commit in &mut commits {

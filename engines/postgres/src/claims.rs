@@ -256,6 +256,7 @@ impl Keeper {
             (state.claims.len(), state.carries, waiting.0, waiting.1, waiting.2)
         };
         let is_idle = carried == 0 && turns == 0 && tells == 0 && ends == 0 && at_most == 0;
+        // Without claims and waiting calls the keeper opens no connection.
         if is_idle {
             return Ok(());
         }

@@ -153,6 +153,7 @@ impl Carriers {
                 Some(job) = waiting.next() => self.take(job),
                 job = given.recv() => match job {
                     Some(mut job) => {
+                        // The usual case, without a future in the set.
                         if job.lane().is_none_or(Lane::is_free) {
                             self.take(job);
                         } else {

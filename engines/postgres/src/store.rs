@@ -112,6 +112,7 @@ impl PostgresStore {
             last_heartbeat: Instant::now(),
         };
         let thread = thread::start(async move {
+            // The commands end when the last sender is dropped. That cancels the keeper, which never ends.
             tokio::select! {
                 () = carried => {}
                 () = keeper.live() => {}

@@ -263,7 +263,7 @@ fn lost(error: &reqwest::Error) -> Fault {
     Fault::Lost(why(error))
 }
 
-/// Returns the innermost cause: the outer ones say only that a request failed.
+/// Returns the innermost cause: the outer ones contain only that a request failed.
 fn why(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

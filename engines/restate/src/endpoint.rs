@@ -67,7 +67,7 @@ pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
     let service = HyperEndpoint::new(objects::endpoint());
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // The semaphore is never closed.
+        // Acquired before the accept, so that excess connections wait in the backlog. The semaphore is never closed.
         let Ok(place) = Arc::clone(&free).acquire_owned().await else {
             return;
         };

@@ -43,6 +43,7 @@ impl Keeper {
         }
         let process: Arc<str> = format!("{} {}", self.name, &random_name()[..12]).into();
         self.beat(&process, true).await?;
+        // A new process object has no request in the queue.
         self.held.begin_anew();
         *known = Some(Arc::clone(&process));
         self.is_known.notify_one();
@@ -82,6 +83,7 @@ impl Keeper {
             let process = self.process.lock().await.clone();
             match process {
                 Some(process) => {
+                    // Only `beats` ends: the process is dead for the server. That cancels the other two loops.
                     tokio::select! {
                         () = self.beats(&process) => self.died().await,
                         () = self.mail(&process) => {}
@@ -187,6 +189,7 @@ impl Keeper {
             };
             let mut given_back = Vec::new();
             for Numbered { number, mail } in mail {
+                // Delivered again: the object retains a message until a later call confirms its number.
                 if number <= taken {
                     continue;
                 }
@@ -264,6 +267,7 @@ impl Keeper {
 
     pub(crate) async fn release(&self, run: &str, call: &ReleaseCall) -> Result<(), StoreError> {
         self.server.call::<()>(&Target::run(run, "release"), None, call).await?;
+        // After the run object: until then its claim must stay listed, so that it expires with the process.
         self.held.left(run, call.ticket.epoch);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Dry run of a removal: computes what it would delete.
+//! Dry run of a removal: computes the runs and bytes that it would delete.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -193,6 +193,7 @@ fn start(work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<(
 
 impl Drop for RestateStore {
     fn drop(&mut self) {
+        // First, so that the queue assigns no more runs.
         self.inner.held.carry(0);
         for run in self.inner.held.runs() {
             Claims::release(self, &run, 0);
@@ -241,6 +242,7 @@ impl Inner {
 
     async fn commit(&self, commit: Commit) -> Result<u64, StoreError> {
         let run = commit.run.clone();
+        // The state received with the claim is outdated after this commit.
         self.held.forget_claimed(&run);
         let is_carried = matches!(&commit.follows, Follows::Start(new) if new.is_carried);
         let process = if is_carried {

@@ -319,7 +319,7 @@ fn lists(open: &Open) {
         ..RunFilter::default()
     };
     assert_eq!(ids(unknown, None, 100), Vec::<String>::new());
-    // A changed run moves between the lists, and a removed one leaves them.
+    // The lists are updated when a run changes, or is removed.
     done(store.commit(Commit::after("run-00", 0).status(RunStatus::Failed)));
     done(store.remove(vec!["run-03".into()], false));
     let of_live = ids(RunFilter::live(), None, 100);

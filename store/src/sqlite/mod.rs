@@ -73,6 +73,7 @@ impl SqliteStore {
     pub fn back_up(&self, to: impl AsRef<Path>) -> Pending<()> {
         let to = to.as_ref().to_string_lossy().into_owned();
         self.writer.read(move |tables| {
+            // A file without a log has no records in `recent`: see that module.
             tables.empty_recent()?;
             tables.sql.execute("VACUUM INTO ?1", [&to])?;
             Ok(())

@@ -203,6 +203,7 @@ fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
             }
             Command::Close(to) => {
                 let outcome = thread.close(hold.as_mut());
+                // Released before the answer, so that the caller can open the store again.
                 drop(hold);
                 let _gone = to.send(outcome);
                 return;

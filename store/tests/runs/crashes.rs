@@ -13,7 +13,7 @@ use crate::outside::Receiver;
 use crate::workflows;
 use crate::world::Workflows;
 
-/// Power cuts at operation `at`, with each way in which unsynced writes survive: lost, kept, torn, and in two random orders.
+/// Power cuts before and after operation `at`. Unsynced writes survive all, not at all, the last one torn, or in two random parts.
 fn leftovers(at: u64) -> [(Trouble, Survives); 6] {
     [
         (Trouble::PowerBefore, Survives::All),

@@ -70,7 +70,7 @@ fn fork(strategy: &Value, order: &str, paths: &[Value]) -> Value {
     json!({"id": "main", "nodes": nodes, "edges": edges})
 }
 
-/// Returns three branches with model calls, of which two fit into the budget at a time.
+/// Returns three branches with model calls. The budget suffices for two at a time.
 fn with_budget() -> Value {
     let bounded = |id: &str| {
         let mut node = speak(id);

@@ -64,7 +64,7 @@ fn a_flipped_bit_in_any_page_is_told_or_changes_nothing() {
     assert!(told > harmless / 4, "{told} told, {harmless} harmless");
 }
 
-/// Leaves out the line of existing contents: an unnamed content may be missing.
+/// Removes the line of existing contents: an unnamed content may be missing.
 fn named(contents: &str) -> Vec<&str> {
     contents
         .lines()
@@ -72,7 +72,7 @@ fn named(contents: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Copies the files of a store as a killed process leaves them, with the last changes only in the log.
+/// Copies the files of a store as they are after a kill, with the last changes only in the log.
 fn killed(folder: &Path) -> Vec<String> {
     let oracle = MemoryStore::new();
     let store = SqliteStore::open(folder.join("live.db")).expect("opens");

@@ -104,7 +104,7 @@ fn every_part_of_a_journal_is_read_wherever_its_steps_are() {
     }
 }
 
-/// Copies the files of a store as a killed process leaves them.
+/// Copies the files of a store as they are after a kill.
 fn killed(folder: &Path) -> PathBuf {
     let store = SqliteStore::open(folder.join("live.db")).expect("opens");
     for run in ["a", "b"] {

@@ -48,6 +48,7 @@ impl QueueObject {
     async fn want(&self, ctx: ObjectContext<'_>, call: Json<WantsCall>) -> Result<(), HandlerError> {
         let WantsCall { process, runs } = call.0;
         let mut line = line(&ctx).await?;
+        // A changed request moves to the end of the line.
         line.wanting.retain(|(known, _)| *known != process);
         if runs > 0 {
             line.wanting.push_back((process, runs));

@@ -157,6 +157,7 @@ impl RunObject {
 
 async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<CommitReply>, HandlerError> {
     let kept = head(ctx).await?;
+    // Resent because its answer was lost: answer again, change nothing.
     if let Some(made) = kept.as_ref().filter(|head| head.has_made(&call)) {
         let (steps, epoch) = (made.steps, None);
         return Ok(Json(CommitReply::Done { steps, epoch }));

@@ -1,4 +1,4 @@
-//! Commits whose invocations are killed or cancelled by the server's tools.
+//! Commits that are killed or cancelled by the server's tools while they run.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
