@@ -107,6 +107,7 @@ impl Rebuilt {
             let (_, thread::Effect::WaitEvent { event: wanted, .. }) = self.open.threads.get(&(*thread, *id))? else {
                 return None;
             };
+            // Only events after the start of the wait.
             let event = missed_event(wanted, events.get(*before..).unwrap_or_default())?;
             let outcome = Outcome::Event {
                 sequence: event.sequence,

@@ -396,6 +396,7 @@ impl Inner {
             // The send fails if the tasks of a local runtime were dropped already.
             arbiter.jobs.send(Job::End(End { grace, report })).unwrap_or(());
         }
+        // With this sender the channel would never disconnect.
         drop(report);
         if !waits {
             return left;

@@ -131,6 +131,7 @@ impl Simulation {
 
     fn run_task(&self, task: &Arc<TaskState>) {
         task.leave_queue();
+        // Taken out while it is polled, because the task may spawn others.
         let Some(mut future) = self.tasks.borrow_mut()[task.slot].take() else {
             return;
         };
