@@ -25,6 +25,63 @@ pub(crate) fn of_request(
     Ok(headers)
 }
 
+/// Minimum length of a header value that is treated as a secret: versions and plain words are shorter.
+const LEAST_SECRET: usize = 8;
+
+/// Secrets that are sent to a server and removed from its answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// Takes the secrets from the values of these headers. Scheme names such as `Bearer` are not secret.
+    pub(crate) fn of<'a>(headers: impl Iterator<Item = &'a HeaderValue>) -> Self {
+        let values = headers.filter_map(|value| value.to_str().ok());
+        let parts = values.flat_map(|value| value.split_whitespace().filter(|part| part.len() >= LEAST_SECRET));
+        let mut secrets: Vec<String> = parts.map(str::to_owned).collect();
+        // The longest first: a shorter one may be a part of it.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self(secrets)
+    }
+
+    /// Replaces each secret in the text with `***`.
+    pub(crate) fn redact(&self, mut text: String) -> String {
+        for secret in &self.0 {
+            if text.contains(secret.as_str()) {
+                text = text.replace(secret.as_str(), "***");
+            }
+        }
+        text
+    }
+
+    /// Iterates over the secrets, the longest first.
+    #[cfg(feature = "providers")]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// Returns the number of bytes at the end of `text` that may be the beginning of a secret.
+    #[cfg(feature = "tools")]
+    pub(crate) fn begun_in(&self, text: &str) -> usize {
+        self.0.iter().map(|secret| begun(secret, text)).max().unwrap_or(0)
+    }
+
+    /// Returns the length of the longest secret in bytes, 0 without any.
+    #[cfg(feature = "tools")]
+    pub(crate) fn longest(&self) -> usize {
+        self.0.first().map_or(0, String::len)
+    }
+}
+
+/// Returns the number of bytes at the end of `text` that are the beginning of `secret`, but not all of it.
+pub(crate) fn begun(secret: &str, text: &str) -> usize {
+    let longest = text.len().min(secret.len().saturating_sub(1));
+    let mut lengths = (1..=longest).rev();
+    let found = lengths.find(|length| text.as_bytes().ends_with(&secret.as_bytes()[..*length]));
+    found
+        .filter(|length| text.is_char_boundary(text.len() - length))
+        .unwrap_or(0)
+}
+
 /// Adds `Idempotency-Key`, which identifies an effect and is equal in all of its attempts. A configured header is not replaced.
 pub(crate) fn add_idempotency_key(headers: &mut HeaderMap, key: Option<String>) {
     if let Some(key) = key

@@ -18,6 +18,7 @@ use super::config::{Body, HttpConfig};
 use super::output::Head;
 use super::template::Template;
 use crate::causes::with_causes;
+use crate::headers::Secrets;
 
 /// Maximum number of redirects, each to the original host only.
 const MOST_REDIRECTS: usize = 5;
@@ -71,13 +72,13 @@ impl Tool for HttpTool {
     fn call(&self, arguments: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
         let (config, limit, shared) = (Arc::clone(&self.config), self.limit, self.shared.clone());
         async move {
-            let request = request(&config, &arguments)?;
+            let (request, secrets) = request(&config, &arguments)?;
             let host = request.url().host_str().unwrap_or_default().to_owned();
             // Without the URL, which may contain secrets.
             let broken =
                 |error: reqwest::Error| format!("{host} did not answer: {}", with_causes(&error.without_url()));
             let response = shared.client()?.execute(request).await.map_err(broken)?;
-            read(response, limit).await
+            read(response, limit, &secrets).await
         }
         .boxed()
     }
@@ -103,11 +104,12 @@ fn client() -> Result<Client, String> {
         .map_err(|error| format!("no HTTP client: {}", with_causes(&error)))
 }
 
-fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
+/// The request, and the secrets from the environment that it has: servers that show requests give them back.
+fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets), String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
-    for (name, value) in
-        crate::headers::of_request(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?
-    {
+    let headers = crate::headers::of_request(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?;
+    let secrets = Secrets::of(headers.iter().skip(config.headers.len()).map(|(_, value)| value));
+    for (name, value) in headers {
         request.headers_mut().insert(name, value);
     }
     crate::headers::add_idempotency_key(request.headers_mut(), idempotency_key());
@@ -116,7 +118,7 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
         request.headers_mut().entry(CONTENT_TYPE).or_insert(kind);
         *request.body_mut() = Some(bytes.into());
     }
-    Ok(request)
+    Ok((request, secrets))
 }
 
 /// Returns the URL. Values are percent-encoded completely, so they cannot add a segment, a parameter or a fragment, or climb to a
@@ -222,12 +224,12 @@ fn filled(shape: &super::config::Shape, arguments: &Value) -> Option<Value> {
     })
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<String, String> {
+async fn read(mut response: Response, limit: usize, secrets: &Secrets) -> Result<String, String> {
     let status = response.status();
     let limit = if status.is_success() { limit } else { limit.min(SHOWN) };
     let elsewhere = response.headers().get(LOCATION).filter(|_| status.is_redirection());
-    let elsewhere = elsewhere.map(|place| String::from_utf8_lossy(place.as_bytes()).into_owned());
-    let mut body = Head::new(limit);
+    let elsewhere = elsewhere.map(|place| secrets.redact(String::from_utf8_lossy(place.as_bytes()).into_owned()));
+    let mut body = Head::new(limit.saturating_add(secrets.longest()));
     let is_whole = loop {
         // Do not wait for data beyond the limit: dropping the response closes it.
         if body.is_cut() {
@@ -241,7 +243,7 @@ async fn read(mut response: Response, limit: usize) -> Result<String, String> {
             }
         }
     };
-    let text = body.into_text(is_whole);
+    let text = body.without(secrets, limit).into_text(is_whole);
     if status.is_success() {
         return Ok(if text.is_empty() { EMPTY.to_owned() } else { text });
     }

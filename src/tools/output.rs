@@ -2,6 +2,8 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::headers::Secrets;
+
 /// Number of bytes per read.
 const CHUNK: usize = 16 * 1024;
 
@@ -32,6 +34,27 @@ impl Head {
     /// Returns whether bytes were discarded.
     pub(super) fn is_cut(&self) -> bool {
         self.total > self.bytes.len() as u64
+    }
+
+    /// Returns the first `limit` bytes without the secrets. `self` must keep `secrets.longest()` bytes more than `limit`: a secret that
+    /// starts before the limit is then complete.
+    pub(super) fn without(self, secrets: &Secrets, limit: usize) -> Self {
+        if secrets.longest() == 0 {
+            return self;
+        }
+        let is_cut = self.is_cut();
+        let mut bytes = self.bytes;
+        if is_cut {
+            bytes.truncate(whole_characters(&bytes));
+        }
+        let mut text = secrets.redact(String::from_utf8_lossy(&bytes).into_owned());
+        if is_cut {
+            text.truncate(text.len() - secrets.begun_in(&text));
+        }
+        let mut head = Self::new(limit);
+        head.push(text.as_bytes());
+        head.total += u64::from(is_cut);
+        head
     }
 
     /// Reads until the end. Data beyond the limit is read and discarded, so that the writer is not blocked.
@@ -126,6 +149,24 @@ mod tests {
     fn bytes_that_are_no_text_are_shown_as_such() {
         let head = block_on(Head::new(9).read(&b"a\xffb"[..])).unwrap();
         assert_eq!(head.into_text(true), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn an_output_has_no_secret_and_no_part_of_one_wherever_it_is_cut() {
+        let secret = "s3cr3t-0123456789";
+        let value = reqwest::header::HeaderValue::from_static("Bearer s3cr3t-0123456789");
+        let secrets = Secrets::of([&value].into_iter());
+        let said = format!("a {secret} b {secret}{secret} c {secret}");
+        for limit in 1..said.len() + 2 {
+            let mut head = Head::new(limit + secrets.longest());
+            head.push(said.as_bytes());
+            let text = head.without(&secrets, limit).into_text(false);
+            assert!(!text.contains("s3c") && !text.contains("789"), "{limit}: {text}");
+            assert_eq!(text.starts_with("a *** b"), limit >= "a *** b".len(), "{limit}: {text}");
+        }
+        let mut whole = Head::new(100 + secrets.longest());
+        whole.push(said.as_bytes());
+        assert_eq!(whole.without(&secrets, 100).into_text(true), "a *** b ****** c ***");
     }
 
     #[test]

@@ -70,7 +70,10 @@ impl Exchange<'_> {
         let taken = self.take(request, &mut said).await;
         let spent = said.reported();
         let reply = match taken {
-            Ok(()) => said.reply(self.protocol.name(), self.model),
+            Ok(()) => {
+                self.hand_on(&mut said, true);
+                said.reply(self.protocol.name(), self.model, self.key)
+            }
             Err(failure) => Err(failure),
         };
         reply.map_err(|mut failure| {
@@ -103,7 +106,7 @@ impl Exchange<'_> {
             let body: Value = serde_json::from_slice(&body)
                 .map_err(|error| Failure::malformed(format!("the reply is not JSON: {error}")))?;
             self.protocol.whole(&body, said)?;
-            self.hand_on(said);
+            self.hand_on(said, false);
             return said.is_too_long().map_or(Ok(()), Err);
         }
         let mut frames = Frames::new(self.protocol.framing());
@@ -133,9 +136,13 @@ impl Exchange<'_> {
                 wait.begun(self.timeouts.idle);
             }
             for frame in new {
+                // Where the bytes were cut makes no difference: what follows the end is no part of the reply.
+                if said.is_over() {
+                    break;
+                }
                 self.protocol.hear(&frame, said)?;
             }
-            self.hand_on(said);
+            self.hand_on(said, false);
             if let Some(too_long) = said.is_too_long() {
                 return Err(too_long);
             }
@@ -151,8 +158,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    fn hand_on(&self, said: &mut Said) {
-        if let Some(text) = said.take_new_text() {
+    fn hand_on(&self, said: &mut Said, is_end: bool) {
+        if let Some(text) = said.take_new_text(self.key, is_end) {
             self.call.tokens.put(text);
         }
     }

@@ -12,10 +12,11 @@ use reqwest::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::headers::{Secrets, begun};
 use crate::models::ChooseKey;
 
-/// Minimum length of a header value that is treated as a secret: versions and plain words are shorter.
-const LEAST: usize = 8;
+/// Minimum length of a secret that is removed from replies: placeholder keys of local servers are words.
+const LEAST_IN_REPLIES: usize = 16;
 
 /// Looks up a key by the name of an environment variable.
 pub(super) type KeySource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -91,7 +92,7 @@ fn name_of(value: &Value) -> String {
 pub(super) struct Key {
     text: Option<String>,
     /// Other secrets that the request contains.
-    others: Vec<String>,
+    others: Secrets,
 }
 
 impl Key {
@@ -99,7 +100,7 @@ impl Key {
     pub(super) fn none() -> Self {
         Self {
             text: None,
-            others: Vec::new(),
+            others: Secrets::default(),
         }
     }
 
@@ -108,16 +109,13 @@ impl Key {
         let text = text.trim();
         (!text.is_empty()).then(|| Self {
             text: Some(text.to_owned()),
-            others: Vec::new(),
+            others: Secrets::default(),
         })
     }
 
     /// Adds the values of headers from the environment, which are also secret: a gateway may expect its key there.
     pub(super) fn and<'a>(mut self, headers: impl Iterator<Item = &'a HeaderValue>) -> Self {
-        let secrets = headers.filter_map(|value| value.to_str().ok());
-        // Scheme names such as `Bearer` are not secret.
-        let secrets = secrets.flat_map(|value| value.split_whitespace().filter(|part| part.len() >= LEAST));
-        self.others = secrets.map(str::to_owned).collect();
+        self.others = Secrets::of(headers);
         self
     }
 
@@ -128,8 +126,53 @@ impl Key {
 
     /// Removes the key from `text`: providers quote it in error messages.
     pub(super) fn redact(&self, text: &str) -> String {
-        let all = self.text.iter().chain(&self.others);
-        all.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+        let text = match &self.text {
+            Some(key) => text.replace(key.as_str(), "***"),
+            None => text.to_owned(),
+        };
+        self.others.redact(text)
+    }
+}
+
+/// Removes secrets from replies: a provider or gateway that quotes its request returns the key.
+impl Key {
+    fn of_replies(&self) -> impl Iterator<Item = &str> {
+        let all = self.text.as_deref().into_iter().chain(self.others.iter());
+        all.filter(|secret| secret.len() >= LEAST_IN_REPLIES)
+    }
+
+    /// Replaces each secret in `text` from the byte `from` on.
+    pub(super) fn hide_from(&self, text: &mut String, from: usize) {
+        for secret in self.of_replies() {
+            while let Some(at) = text.get(from..).and_then(|new| new.find(secret)) {
+                text.replace_range(from + at..from + at + secret.len(), "***");
+            }
+        }
+    }
+
+    /// Replaces each secret in the strings and the field names of `value`.
+    pub(super) fn hide_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.hide_from(text, 0),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
+            Value::Object(fields) => {
+                let is_shown = |name: &String| self.of_replies().any(|secret| name.contains(secret));
+                if fields.keys().any(is_shown) {
+                    let renamed = std::mem::take(fields).into_iter().map(|(mut name, value)| {
+                        self.hide_from(&mut name, 0);
+                        (name, value)
+                    });
+                    *fields = renamed.collect();
+                }
+                fields.values_mut().for_each(|value| self.hide_in(value));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Returns the number of bytes at the end of `text` that may be the beginning of a secret.
+    pub(super) fn begun_in(&self, text: &str) -> usize {
+        self.of_replies().map(|secret| begun(secret, text)).max().unwrap_or(0)
     }
 }
 
@@ -141,7 +184,31 @@ impl fmt::Debug for Key {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_key_is_hidden_wherever_a_reply_has_it() {
+        let key = Key::read("sk-0123456789abcdef").expect("it is one");
+        let mut value = json!({"a": ["my sk-0123456789abcdef", 1], "sk-0123456789abcdef": null});
+        key.hide_in(&mut value);
+        assert_eq!(value, json!({"a": ["my ***", 1], "***": null}));
+        for (text, begun) in [
+            ("ask", 2),
+            ("sk-0123", 7),
+            ("sk-0124", 0),
+            ("s s", 1),
+            ("", 0),
+            ("é", 0),
+        ] {
+            assert_eq!(key.begun_in(text), begun, "{text}");
+        }
+        let short = Key::read("lm-studio").expect("it is one");
+        let mut text = "lm-studio".to_owned();
+        short.hide_from(&mut text, 0);
+        assert_eq!((text.as_str(), short.begun_in("lm")), ("lm-studio", 0));
+    }
 
     #[test]
     fn a_key_is_in_no_debug_and_in_no_text() {

@@ -13,6 +13,7 @@ use pirn_core::thread::ModelReply;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, of_body};
+use super::key::Key;
 use crate::formats::gemini::OWN_ID;
 use crate::formats::openai::parsed;
 use crate::formats::reasoning::{self, Recalled, Thought};
@@ -124,11 +125,18 @@ impl Said {
         self.size += piece.len();
     }
 
-    /// Returns the text received since the last call.
-    pub(super) fn take_new_text(&mut self) -> Option<&str> {
-        let new = self.text.get(self.handed_on..).filter(|new| !new.is_empty());
-        self.handed_on = self.text.len();
-        new
+    /// Returns the text received since the last call, without the key. A possible beginning of the key is held back until more text
+    /// arrives or the reply ends.
+    pub(super) fn take_new_text(&mut self, key: &Key, is_end: bool) -> Option<&str> {
+        let from = self.handed_on;
+        key.hide_from(&mut self.text, from);
+        let begun = if is_end {
+            0
+        } else {
+            key.begun_in(self.text.get(from..)?)
+        };
+        self.handed_on = self.text.len() - begun;
+        self.text.get(from..self.handed_on).filter(|new| !new.is_empty())
     }
 
     /// Adds reasoning at `place`.
@@ -246,7 +254,7 @@ impl Said {
     ///
     /// # Errors
     /// Fails if the reply is incomplete or malformed.
-    pub(super) fn reply(self, provider: &str, model: &str) -> Result<ModelReply, Failure> {
+    pub(super) fn reply(mut self, provider: &str, model: &str, key: &Key) -> Result<ModelReply, Failure> {
         let Some(finish) = self.finish else {
             let message = "the connection ended before the reply did: the provider did not say that it is done";
             return Err(Failure::new(FailureKind::Dropped, message));
@@ -259,7 +267,16 @@ impl Said {
             return Err(malformed("the reply ends for tool calls and has none"));
         }
         let signatures: Vec<Option<String>> = self.calls.iter().map(|call| call.signature.clone()).collect();
-        let tool_calls = told_apart(self.calls.into_iter().map(Call::whole).collect());
+        let mut tool_calls = told_apart(self.calls.into_iter().map(Call::whole).collect());
+        for call in &mut tool_calls {
+            key.hide_from(&mut call.id, 0);
+            key.hide_from(&mut call.name, 0);
+            key.hide_in(&mut call.arguments);
+        }
+        for piece in &mut self.reasoning {
+            key.hide_from(&mut piece.text, 0);
+            piece.block.iter_mut().for_each(|block| key.hide_in(block));
+        }
         // Providers require the reasoning with the results of tools only.
         let metadata = if tool_calls.is_empty() {
             None
@@ -381,7 +398,7 @@ mod tests {
                 said.call(piece);
             }
             said.finished(FinishReason::ToolCalls);
-            let calls = said.reply("p", "m").expect("whole").tool_calls;
+            let calls = said.reply("p", "m", &Key::none()).expect("whole").tool_calls;
             calls
                 .into_iter()
                 .map(|call| (call.id, call.name, call.arguments))

@@ -146,6 +146,32 @@ fn headers_are_sent_and_those_of_the_environment_are_never_shown() {
 }
 
 #[test]
+fn a_secret_that_a_server_gives_back_is_in_no_result_and_in_no_error() {
+    // The licence of this package is a value with a long word that every test has in its environment.
+    let secret = "Apache-2.0";
+    for (status, more) in [
+        ("200 OK", ""),
+        ("400 Bad Request", ""),
+        ("302 Found", "location: http://h/Apache-2.0\r\n"),
+    ] {
+        for body in [
+            format!("{{\"sent\": \"{secret}\"}}"),
+            format!("12345678{secret}"),
+            secret.repeat(9),
+        ] {
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 {status}\r\n{more}content-length: {length}\r\nconnection: close\r\n\r\n{body}");
+            let http = |url: &str| json!({"url": url, "headersEnv": {"x-key": "Bearer ${CARGO_PKG_LICENSE}"}});
+            let (said, seen) = once(http, json!({}), vec![answer]);
+            assert!(seen[0].has("x-key: Bearer MIT OR Apache-2.0"), "{seen:?}");
+            let said = said.unwrap_or_else(|error| error);
+            assert!(said.contains('*') && !said.contains("Apach"), "{status}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_post_sends_the_arguments_that_stand_nowhere_else() {
     let http = |url: &str| json!({"method": "POST", "url": format!("{url}/{{{{a}}}}")});
     let (said, seen) = once(

@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "ten times the tool calls in a reply cost about ten times the work",
         many_calls,
     ),
+    ("a reply that gives the key back does not show it", given_back),
     ("a log at every level has no key", logs),
 ];
 
@@ -321,6 +322,35 @@ fn redirects() {
             "{status}"
         );
         assert!(!said.contains(KEY), "{said}");
+    }
+}
+
+/// Replies with the key: letter by letter, in one piece, and in a tool call.
+fn given_back() {
+    let frame = |delta: &Value, finish: &Value| {
+        let choice = json!({"delta": delta, "finish_reason": finish});
+        format!("data: {}\n\n", json!({"choices": [choice]}))
+    };
+    let text = |text: &str| frame(&json!({"content": text}), &Value::Null);
+    let letters: Vec<String> = format!("it is {KEY}!")
+        .chars()
+        .map(|letter| text(&letter.to_string()))
+        .collect();
+    let function = json!({"name": KEY, "arguments": json!({"a": [KEY], KEY: 1}).to_string()});
+    let calls = json!({"tool_calls": [{"index": 0, "id": KEY, "function": function}]});
+    for (name, reply, content) in [
+        ("by letters", letters.concat(), Some("it is ***!")),
+        ("whole", text(&format!("{KEY} and {KEY}")), Some("*** and ***")),
+        ("only its beginning", text(&KEY[..9]), Some(&KEY[..9])),
+        ("in a call", frame(&calls, &json!("tool_calls")), None),
+    ] {
+        let body = format!("{reply}{}data: [DONE]\n\n", frame(&json!({}), &json!("stop")));
+        let (address, _) = serve(whole(STREAM, "", body.into_bytes()));
+        let (report, said) = ask(&engine(address, &json!({})));
+        assert!(!said.contains(&KEY[3..]), "{name}: {said:.2000}");
+        if let Some(content) = content {
+            assert_eq!(report.output["content"], content, "{name}: {:?}", report.error);
+        }
     }
 }
 
