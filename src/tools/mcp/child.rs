@@ -78,7 +78,11 @@ impl Child {
     /// Why something went wrong: how it ended, or `otherwise` where it did not, and what it said last. Waits a little
     /// for the end.
     pub(super) async fn why(&self, otherwise: impl FnOnce() -> String) -> String {
-        let how = self.ended().await.unwrap_or_else(otherwise);
+        self.after(self.ended().await.unwrap_or_else(otherwise))
+    }
+
+    /// Returns what went wrong, and what it said last.
+    pub(super) fn after(&self, how: String) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = String::from_utf8_lossy(&said);
         let said = said.trim();

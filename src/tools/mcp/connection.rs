@@ -11,18 +11,20 @@ use rmcp::model::{
 };
 use rmcp::service::{RoleClient, RunningService, ServiceError, ServiceExt};
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::runtime::Handle;
 
 use super::authorized::Authorized;
 use super::child::Child;
 use super::door::{Door, Handler};
+use super::flow::Bounded;
 use super::pages::every_page;
 use super::tasks::{NeedTasks, Overheard};
-use super::text::{self, Said};
+use super::text::{self, Said, Shown};
 use super::token::Tokens;
 use super::within;
-use crate::headers;
+use crate::headers::{self, Secrets};
 use crate::tools::config::{McpServerConfig, Transport};
 
 /// A refusal for want of a key, with what to do about it; `is_refused`: the server has answered 401.
@@ -48,6 +50,8 @@ pub(super) struct Connection {
     has_oauth: bool,
     /// True while the server answers 401.
     is_refused: Arc<AtomicBool>,
+    /// Sent with each request, in headers.
+    secrets: Secrets,
 }
 
 /// Something that a server is asked.
@@ -85,21 +89,19 @@ impl Connection {
         match &config.transport {
             Transport::Stdio(stdio) => {
                 let (child, out, into) = Child::start(stdio, runtime)?;
-                match within(
-                    limit,
-                    Box::pin(about.serve((Overheard::new(out, need_tasks.clone()), into))),
-                )
-                .await
-                {
+                let transport = AsyncRwTransport::new(Overheard::new(out, need_tasks.clone()), into);
+                match within(limit, Box::pin(about.serve(Bounded::new(transport)))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: Some(child),
                         need_tasks,
                         has_oauth: false,
                         is_refused: Arc::default(),
+                        secrets: Secrets::default(),
                     }),
                     Some(Err(error)) => Err(child.why(|| error.to_string()).await),
-                    None => Err(child.why(late).await),
+                    // Its end would be told as the reason, and is what follows from a stdin that was closed.
+                    None => Err(child.after(late())),
                 }
             }
             Transport::Http {
@@ -108,9 +110,9 @@ impl Connection {
                 headers_env,
                 oauth,
             } => {
-                let all = headers::of_request(headers, headers_env, |name| std::env::var(name).ok())?
-                    .into_iter()
-                    .collect();
+                let all = headers::of_request(headers, headers_env, |name| std::env::var(name).ok())?;
+                let secrets = Secrets::of(all.iter().skip(headers.len()).map(|(_, value)| value));
+                let all = all.into_iter().collect();
                 let mut to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
                 // A server that was started again is given as long for a new session as for the first one.
                 to.session_recovery_timeout = limit;
@@ -128,17 +130,18 @@ impl Connection {
                 let client = Authorized::new(client, tokens);
                 let is_refused = client.is_refused();
                 let transport = StreamableHttpClientTransport::with_client(client, to);
-                match within(limit, Box::pin(about.serve(transport))).await {
+                match within(limit, Box::pin(about.serve(Bounded::new(transport)))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: None,
                         need_tasks,
                         has_oauth,
                         is_refused,
+                        secrets,
                     }),
                     Some(Err(error)) => {
                         let is_refused = is_refused.load(Ordering::Relaxed);
-                        Err(in_words(&error.to_string(), is_refused, has_oauth))
+                        Err(secrets.redact(in_words(&error.to_string(), is_refused, has_oauth)))
                     }
                     None => Err(late()),
                 }
@@ -191,6 +194,10 @@ impl Connection {
     /// nobody waits any more.
     pub(super) async fn ask(&self, request: Request, limit: usize) -> Result<Said, CallError> {
         let peer = self.service.peer();
+        let shown = Shown {
+            limit,
+            secrets: &self.secrets,
+        };
         let is_task = "the tool runs as a task, which is not known here".to_owned();
         let wants_more = "the server wants to go on in a way that is not known here".to_owned();
         let answered = match request {
@@ -201,21 +208,21 @@ impl Connection {
                     params.meta = Some(meta.into());
                 }
                 match peer.call_tool_once(params).await {
-                    Ok(CallToolResponse::Complete(result)) => Ok(text::of(result, limit)),
+                    Ok(CallToolResponse::Complete(result)) => Ok(text::of(result, &shown)),
                     Ok(CallToolResponse::Task(_)) => return Err(CallError::Refused(is_task)),
                     Ok(_more) => return Err(CallError::Refused(wants_more)),
                     Err(error) => Err(error),
                 }
             }
             Request::Resource(uri) => match peer.read_resource_once(ReadResourceRequestParams::new(uri)).await {
-                Ok(ReadResourceResponse::Complete(result)) => Ok(Ok(text::of_resource(result, limit))),
+                Ok(ReadResourceResponse::Complete(result)) => Ok(Ok(text::of_resource(result, &shown))),
                 Ok(_more) => return Err(CallError::Refused(wants_more)),
                 Err(error) => Err(error),
             },
             Request::Prompt(name, arguments) => {
                 let params = GetPromptRequestParams::new(name).with_arguments(arguments);
                 match peer.get_prompt_once(params).await {
-                    Ok(GetPromptResponse::Complete(result)) => Ok(Ok(text::of_prompt(result, limit))),
+                    Ok(GetPromptResponse::Complete(result)) => Ok(Ok(text::of_prompt(result, &shown))),
                     Ok(_more) => return Err(CallError::Refused(wants_more)),
                     Err(error) => Err(error),
                 }
@@ -223,20 +230,24 @@ impl Connection {
         };
         match answered {
             Ok(said) => said.map_err(CallError::Refused),
-            Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
+            Err(ServiceError::McpError(error)) => Err(CallError::Refused(shown.text(error.message.into_owned()))),
+            Err(ServiceError::UnexpectedResponse) => Err(CallError::Refused(
+                "the server's answer is not what the protocol says".to_owned(),
+            )),
             Err(error) => Err(CallError::Broken(match &self.child {
                 Some(child) => child.why(|| error.to_string()).await,
-                None => self.in_words(&error),
+                None => shown.text(self.in_words(&error)),
             })),
         }
     }
 
     fn in_words(&self, error: &ServiceError) -> String {
-        in_words(
+        let words = in_words(
             &error.to_string(),
             self.is_refused.load(Ordering::Relaxed),
             self.has_oauth,
-        )
+        );
+        self.secrets.redact(words)
     }
 
     /// True once it has ended.

@@ -127,7 +127,7 @@ impl ClientHandler for Handler {
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let declined = || Ok(ElicitResult::new(ElicitationAction::Decline));
         let ElicitRequestParams::FormElicitationParams {
@@ -144,9 +144,11 @@ impl ClientHandler for Handler {
         let Ok(schema) = serde_json::to_value(requested_schema) else {
             return declined();
         };
-        match ask(Question { message, schema }).await {
-            Some(answer) => Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer)),
-            None => declined(),
+        match context.ct.run_until_cancelled(ask(Question { message, schema })).await {
+            Some(Some(answer)) => Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer)),
+            Some(None) => declined(),
+            // The server has withdrawn it.
+            None => Ok(ElicitResult::new(ElicitationAction::Cancel)),
         }
     }
 
@@ -154,10 +156,18 @@ impl ClientHandler for Handler {
     async fn create_message(
         &self,
         request: CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         match &self.sampling {
-            Some(profile_id) => sampling::answer(request, profile_id, self.door.help().sampler).await,
+            Some(profile_id) => {
+                let answering = sampling::answer(request, profile_id, self.door.help().sampler);
+                let withdrawn = || Err(ErrorData::invalid_request("the request was cancelled", None));
+                context
+                    .ct
+                    .run_until_cancelled(answering)
+                    .await
+                    .unwrap_or_else(withdrawn)
+            }
             None => Err(ErrorData::method_not_found::<CreateMessageRequestMethod>()),
         }
     }

@@ -11,6 +11,7 @@ mod authorized;
 mod child;
 mod connection;
 mod door;
+mod flow;
 mod pages;
 mod sampling;
 mod server;

@@ -6,6 +6,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use crate::headers::Secrets;
 use crate::tools::output::Head;
 
 /// The text of a result without content: providers refuse empty results.
@@ -14,9 +15,28 @@ const EMPTY: &str = "(no content)";
 /// A text, and the images and files beside it.
 pub(super) type Said = (String, Vec<Part>);
 
+/// What is shown of a server's texts.
+pub(super) struct Shown<'a> {
+    /// Bytes of a text; more is cut.
+    pub(super) limit: usize,
+    /// Secrets that the server was sent, and may give back.
+    pub(super) secrets: &'a Secrets,
+}
+
+impl Shown<'_> {
+    /// The text without the secrets, at most `limit` bytes of it.
+    pub(super) fn text(&self, text: String) -> String {
+        // Cut only after the secrets are gone: half a secret is one.
+        let text = self.secrets.redact(text);
+        let mut head = Head::new(self.limit);
+        head.push(text.as_bytes());
+        head.into_text(true)
+    }
+}
+
 /// The text of a result, at most `limit` bytes, and its images; an error where the server says that it is one. Structured
 /// content is text, unless the server has repeated it as such.
-pub(super) fn of(result: CallToolResult, limit: usize) -> Result<Said, String> {
+pub(super) fn of(result: CallToolResult, shown: &Shown<'_>) -> Result<Said, String> {
     let mut media = Media::default();
     let mut texts: Vec<String> = Vec::new();
     for content in result.content {
@@ -28,7 +48,7 @@ pub(super) fn of(result: CallToolResult, limit: usize) -> Result<Said, String> {
             texts.push(structured.to_string());
         }
     }
-    let (text, media) = cut(&texts, media, limit);
+    let (text, media) = cut(&texts, media, shown);
     if result.is_error == Some(true) {
         Err(text)
     } else {
@@ -37,7 +57,7 @@ pub(super) fn of(result: CallToolResult, limit: usize) -> Result<Said, String> {
 }
 
 /// The text of a resource, and its images and files.
-pub(super) fn of_resource(result: ReadResourceResult, limit: usize) -> Said {
+pub(super) fn of_resource(result: ReadResourceResult, shown: &Shown<'_>) -> Said {
     let mut media = Media::default();
     let mut texts = Vec::new();
     for content in result.contents {
@@ -60,11 +80,11 @@ pub(super) fn of_resource(result: ReadResourceResult, limit: usize) -> Said {
             _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
         }
     }
-    cut(&texts, media, limit)
+    cut(&texts, media, shown)
 }
 
 /// The messages of a prompt, each with who speaks before it; a single one is just its text.
-pub(super) fn of_prompt(result: GetPromptResult, limit: usize) -> Said {
+pub(super) fn of_prompt(result: GetPromptResult, shown: &Shown<'_>) -> Said {
     let mut media = Media::default();
     let is_one = result.messages.len() == 1;
     let texts: Vec<String> = result
@@ -79,7 +99,7 @@ pub(super) fn of_prompt(result: GetPromptResult, limit: usize) -> Said {
             })
         })
         .collect();
-    cut(&texts, media, limit)
+    cut(&texts, media, shown)
 }
 
 /// The text of a content; an image is none, and joins the media.
@@ -93,12 +113,9 @@ fn said(content: ContentBlock, media: &mut Media) -> Option<String> {
     }
 }
 
-fn cut(texts: &[String], media: Media, limit: usize) -> Said {
+fn cut(texts: &[String], media: Media, shown: &Shown<'_>) -> Said {
     let media = media.parts;
-    let text = texts.join("\n");
-    let mut head = Head::new(limit);
-    head.push(text.as_bytes());
-    let text = head.into_text(true);
+    let text = shown.text(texts.join("\n"));
     if text.is_empty() && media.is_empty() {
         (EMPTY.to_owned(), media)
     } else {
@@ -168,8 +185,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn shown(secrets: &Secrets, limit: usize) -> Shown<'_> {
+        Shown { limit, secrets }
+    }
+
     fn text(result: Value) -> Result<String, String> {
-        of(serde_json::from_value(result).expect("a result"), 60).map(|(text, _)| text)
+        let secrets = Secrets::default();
+        of(serde_json::from_value(result).expect("a result"), &shown(&secrets, 60)).map(|(text, _)| text)
     }
 
     #[test]
@@ -177,14 +199,16 @@ mod tests {
         let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
         let result = serde_json::from_value(result).expect("a result");
         let image = Part::image("data:image/png;base64,AAAA");
-        assert_eq!(of(result, 60), Ok(("a".to_owned(), vec![image])));
+        let said = of(result, &shown(&Secrets::default(), 60));
+        assert_eq!(said, Ok(("a".to_owned(), vec![image])));
     }
 
     #[test]
     fn the_images_of_a_result_have_a_limit_together() {
         let image = json!({"type": "image", "data": "A".repeat(MOST_IMAGE), "mimeType": "image/png"});
         let result = json!({"content": vec![image; 5]});
-        let (text, images) = of(serde_json::from_value(result).expect("a result"), 1_000).expect("no error");
+        let result = serde_json::from_value(result).expect("a result");
+        let (text, images) = of(result, &shown(&Secrets::default(), 1_000)).expect("no error");
         assert_eq!(images.len(), MOST_MEDIA / MOST_IMAGE);
         assert_eq!(text.matches("characters of base64 left out").count(), 3);
     }
@@ -218,6 +242,21 @@ mod tests {
             Ok(r#"{"n":1}"#.to_owned())
         );
         assert_eq!(text(json!({"content": []})), Ok(EMPTY.to_owned()));
+    }
+
+    #[test]
+    fn a_secret_that_the_server_gives_back_is_not_shown() {
+        let value = reqwest::header::HeaderValue::from_static("Bearer s3cr3t-0123456789");
+        let secrets = Secrets::of([&value].into_iter());
+        for is_error in [true, false] {
+            for limit in 1..40 {
+                let said =
+                    json!({"content": [{"type": "text", "text": "you sent s3cr3t-0123456789"}], "isError": is_error});
+                let said = of(serde_json::from_value(said).expect("a result"), &shown(&secrets, limit));
+                let text = said.map_or_else(|error| error, |(text, _)| text);
+                assert!(!text.contains("s3c"), "{text}");
+            }
+        }
     }
 
     #[test]

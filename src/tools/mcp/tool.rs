@@ -41,6 +41,9 @@ const GET_PROMPT: &str = "get_prompt";
 /// Entries that the description of such a tool names at most.
 const MOST_NAMED: usize = 50;
 
+/// Bytes of them at most: every request to a model has the description.
+const MOST_NAMED_BYTES: usize = 8 * 1024;
+
 impl McpTool {
     pub(super) fn name(&self) -> &str {
         &self.spec.name
@@ -95,6 +98,11 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
         all.retain(|(theirs, ..)| wanted.contains(theirs));
     }
     let tools = all.into_iter().map(|(_, does, spec)| {
+        if spec.name.is_empty() {
+            return Err(
+                "one of its tools has no name; set a `prefix`, or list those that are wanted in `tools`".to_owned(),
+            );
+        }
         if !is_name(&spec.name) {
             let name = &spec.name;
             return Err(format!(
@@ -149,10 +157,17 @@ fn get_prompt(name: String, server: &str, prompts: &[rmcp::model::Prompt]) -> To
 
 fn there_are(known: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = known.take(MOST_NAMED + 1).collect();
-    let is_more = names.len() > MOST_NAMED;
-    names.truncate(MOST_NAMED);
+    let (all, mut bytes) = (names.len(), 0);
+    let fits = |name: &&String| {
+        bytes += name.len();
+        bytes <= MOST_NAMED_BYTES
+    };
+    let fitting = names.iter().take(MOST_NAMED).take_while(fits).count();
+    names.truncate(fitting);
+    let is_more = fitting < all;
     match (names.is_empty(), is_more) {
-        (true, _) => "It lists none.".to_owned(),
+        (true, false) => "It lists none.".to_owned(),
+        (true, true) => "There are some, whose names are too long to be listed.".to_owned(),
         (false, false) => format!("There are: {}.", names.join(", ")),
         (false, true) => format!("There are: {}, and more.", names.join(", ")),
     }
@@ -211,5 +226,21 @@ impl Tool for McpTool {
             sampler: context.sampler,
         };
         async move { server.asked(request, help).await }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_in_a_description_are_few_and_short_together() {
+        let there = |name: &str, count: usize| there_are(vec![name.to_owned(); count].into_iter());
+        assert_eq!(there("a", 0), "It lists none.");
+        assert_eq!(there("a", 2), "There are: a, a.");
+        assert!(there("a", MOST_NAMED + 1).ends_with(", and more."));
+        let long = "x".repeat(MOST_NAMED_BYTES / 2);
+        assert_eq!(there(&long, 3), format!("There are: {long}, {long}, and more."));
+        assert!(there(&long.repeat(3), 1).len() < 100);
     }
 }

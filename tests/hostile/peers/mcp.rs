@@ -17,6 +17,9 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("results of an MCP server are cut, or given up", results),
 ];
 
+/// Kinds whose calls have no result in time.
+const LATE: [&str; 2] = ["long line", "asks without end"];
+
 /// Serves as `kind` wants it, until stdin ends.
 pub(crate) fn serve(kind: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
@@ -34,6 +37,13 @@ pub(crate) fn serve(kind: &str) -> std::io::Result<()> {
                 "serverInfo": {"name": "hostile", "version": "1"}})
             }
             "tools/list" => list(kind),
+            // No answer is read meanwhile.
+            "tools/call" if kind == "asks without end" => {
+                for n in 0_u64.. {
+                    writeln!(out, "{}", json!({"jsonrpc": "2.0", "id": n, "method": "ping"}))?;
+                }
+                continue;
+            }
             "tools/call" => call(kind),
             _ => continue,
         };
@@ -91,7 +101,7 @@ fn call(kind: &str) -> Value {
 
 fn start(kind: &str) -> Result<McpServers, String> {
     let program = std::env::current_exe().expect("a program knows its path");
-    let config = json!({"mcpServers": [{"id": "h", "command": program, "args": ["--mcp", kind], "prefix": "", "startTimeoutMs": 20_000, "timeoutMs": if kind == "long line" { 2_000 } else { 60_000 }}]});
+    let config = json!({"mcpServers": [{"id": "h", "command": program, "args": ["--mcp", kind], "prefix": "", "startTimeoutMs": 20_000, "timeoutMs": if LATE.contains(&kind) { 2_000 } else { 60_000 }}]});
     let config = tools_of(config, Path::new("")).unwrap_or_else(|faults| panic!("{faults:?}"));
     let started = McpServers::start_blocking(config.mcp_servers);
     started.map_err(|faults| faults.iter().map(|fault| fault.message.clone()).collect())
@@ -118,6 +128,7 @@ fn results() {
         ("doubling schema", ThreadStatus::Completed),
         ("long result", ThreadStatus::Completed),
         ("long line", ThreadStatus::Failed),
+        ("asks without end", ThreadStatus::Failed),
     ] {
         let mut tools = ToolRegistry::new();
         tools.add_servers(start(kind).unwrap_or_else(|error| panic!("{kind}: {error}")));
