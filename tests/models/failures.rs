@@ -119,6 +119,7 @@ fn every_kind_of_bad_stream_fails_as_what_it_is() {
         (Answer::breaking_off(&["half"], End::Cut), FailureKind::Dropped),
         (Answer::breaking_off(&["half"], End::Finished), FailureKind::Dropped),
         (stream(&["data: nonsense\n\n"]), FailureKind::Malformed),
+        (stream(&["data: null\n\n", "data: [DONE]\n\n"]), FailureKind::Malformed),
         (
             stream(&["data: {\"error\": {\"message\": \"overloaded\"}}\n\n"]),
             FailureKind::Provider,

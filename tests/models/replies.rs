@@ -129,6 +129,22 @@ fn a_reply_that_says_why_it_ends_is_whole_without_the_protocols_last_line() {
 }
 
 #[test]
+fn what_follows_the_end_of_a_reply_is_no_part_of_it_and_a_mark_before_it_is_none() {
+    let more = delta(&json!({"content": "more"}));
+    let piece = format!(
+        "\u{feff}{}data: [DONE]\n\n{}",
+        delta(&json!({"content": "fine"})),
+        more.repeat(3)
+    );
+    let server = Server::answering([Answer::Stream {
+        pieces: vec![piece],
+        end: End::Finished,
+    }]);
+    let ran = ask(&server, &json!({}), json!({"prompt": "hi"}));
+    assert_eq!(ran.report.output["content"], "fine", "{:?}", ran.report.error);
+}
+
+#[test]
 fn a_models_name_reaches_the_wire_as_the_user_wrote_it() {
     for provider in ["openai", "anthropic", "gemini", "ollama"] {
         for name in ["some-model-high", "some-model-max", "some-model-none"] {

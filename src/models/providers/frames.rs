@@ -26,6 +26,8 @@ pub(super) struct Frames {
     bytes: Vec<u8>,
     event: Option<String>,
     data: Option<String>,
+    /// True once a line has been taken.
+    has_begun: bool,
 }
 
 impl Frames {
@@ -35,6 +37,7 @@ impl Frames {
             bytes: Vec::new(),
             event: None,
             data: None,
+            has_begun: false,
         }
     }
 
@@ -76,6 +79,9 @@ impl Frames {
     }
 
     fn line(&mut self, line: &str) -> Option<Frame> {
+        // A stream may begin with a byte order mark.
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let line = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(line);
         if self.framing == Framing::Lines {
             let data = line.trim();
             return (!data.is_empty()).then(|| Frame {
@@ -143,6 +149,15 @@ mod tests {
         assert_eq!(all(Framing::Events, &[EVENTS.as_bytes()]), expected);
         let lines = all(Framing::Lines, &[b"{\"a\": 1}\n\n", b" {\"b\"", b": 2}\r\n{}"]);
         assert_eq!(lines, ["{\"a\": 1}", "{\"b\": 2}", "{}"].map(|data| frame(None, data)));
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_the_first_frame_is_no_part_of_it() {
+        for framing in [Framing::Events, Framing::Lines] {
+            let plain = "data: {}\n\ndata: \u{feff}\n\n";
+            let marked = format!("\u{feff}{plain}");
+            assert_eq!(all(framing, &[marked.as_bytes()]), all(framing, &[plain.as_bytes()]));
+        }
     }
 
     proptest! {

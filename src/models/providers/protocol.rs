@@ -176,6 +176,11 @@ impl Protocol {
         }
         let value: Value = serde_json::from_str(&frame.data)
             .map_err(|error| Failure::malformed(format!("the reply is not what the protocol says: {error}")))?;
+        if !value.is_object() {
+            return Err(Failure::malformed(
+                "the reply is not what the protocol says: a frame is not a JSON object",
+            ));
+        }
         self.check_error(&value)?;
         match self {
             Self::OpenAi => openai::hear(&value, said),
