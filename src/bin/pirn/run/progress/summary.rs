@@ -60,7 +60,9 @@ fn tokens(spent: &Spent) -> String {
     let told: Vec<String> = told.map(|(count, word)| format!("{} {word}", grouped(count))).collect();
     match spent.total {
         0 => "no tokens".to_owned(),
-        total if total == spent.sent() + spent.received() => format!("{} tokens ({})", grouped(total), told.join(", ")),
+        total if total == spent.sent().saturating_add(spent.received()) => {
+            format!("{} tokens ({})", grouped(total), told.join(", "))
+        }
         total => format!("{} tokens", grouped(total)),
     }
 }
@@ -158,6 +160,11 @@ mod tests {
         assert_eq!(tokens(&Spent::new(3, 0, 3)), "3 tokens (3 in, 0 out)");
         assert_eq!(tokens(&Spent::new(3, 1, 9)), "9 tokens");
         assert_eq!(tokens(&Spent::default()), "no tokens");
+        let absurd = Spent {
+            input: u64::MAX,
+            ..Spent::new(0, u64::MAX, u64::MAX)
+        };
+        assert!(tokens(&absurd).starts_with("18,446,744,073,709,551,615 tokens"));
     }
 
     #[test]
