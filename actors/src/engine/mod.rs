@@ -161,8 +161,9 @@ impl EngineShared {
         self.all_graphs().values().cloned().collect()
     }
 
-    /// Counts messages with the workflow's tokenizer, so that runs start without counting. Returns them unchanged if
-    /// this tokenizer has counted them already. A long history takes time, so the work is done on the caller's thread and not on an arbiter.
+    /// Counts messages with the workflow's tokenizer, so that runs start without counting. Returns them unchanged if this
+    /// tokenizer has counted them already. A long history takes time, so the work is done on the caller's thread and not on an
+    /// arbiter.
     pub fn history(&self, workflow_id: &str, messages: impl Into<History>) -> History {
         let messages = messages.into();
         if messages.is_empty() {
