@@ -30,8 +30,8 @@ impl Turn<'_> {
         self.machine.step(self.now, message, &mut world, self.effects);
     }
 
-    /// Returns a callback that delivers a message, unless the run has ended. The reference is weak, so that timers do not extend the
-    /// run's lifetime.
+    /// Returns a callback that delivers a message, unless the run has ended. The reference is weak, so that timers do not extend
+    /// the run's lifetime.
     pub(crate) fn later(&self, message: impl FnOnce() -> Message + 'static) -> impl FnOnce() + 'static {
         let inbox = Weak::clone(self.inbox);
         move || {
