@@ -20,7 +20,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Prints the script.
+/// Prints the completion script.
 pub(crate) fn run(args: &Args, mut command: clap::Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "pirn", &mut script);

@@ -19,13 +19,13 @@ pub(crate) struct ConfigFile {
     profiles: Option<String>,
 }
 
-/// The failure of a command that finds no config in its folder.
+/// Returns the failure of a command whose folder contains no config.
 pub(crate) fn no_config() -> Failure {
     let message = format!("there is no {FILE_NAME} in this folder");
     Failure::usage("NO_CONFIG", message).with_help("name a config file with --profiles FILE; `pirn init` writes one")
 }
 
-/// A config file that cannot be read or is wrong.
+/// Returns the failure for a config file that is unreadable or invalid.
 pub(crate) fn invalid_config(error: &impl ToString) -> Failure {
     Failure::usage("INVALID_CONFIG", error.to_string())
 }
@@ -63,10 +63,9 @@ impl ConfigFile {
         self.path(files).map(read).transpose()
     }
 
-    /// Reads it; where none is named, the one at this place.
+    /// Reads the config file; if none is named, reads the file at `place`.
     ///
-    /// # Errors
-    /// As [`Self::read`].
+    /// # Errors Fails as [`Self::read`] does.
     pub(crate) fn read_or(&self, place: Option<PathBuf>) -> Result<Option<Config>, Failure> {
         self.path(&[]).or(place).map(read).transpose()
     }

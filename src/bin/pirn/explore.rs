@@ -1,4 +1,4 @@
-//! `pirn explore FILE...`: every order in which branches can end.
+//! `pirn explore FILE...`: plays every order in which branches can end.
 
 use std::process::ExitCode;
 
@@ -76,7 +76,7 @@ Examples:
 
 Exit codes: 0, 1 with --expect-one and another outcome, 2 wrong usage, 130 interrupted.";
 
-/// Explores, and ends with 0 unless one outcome was expected.
+/// Explores the orders; returns 1 if one outcome was expected and another one is possible.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Opened {
         checked,

@@ -13,7 +13,7 @@ use crate::terminal::{FAILED, Output, USAGE, answer};
 use crate::visible::visible;
 use crate::{faults, terminal};
 
-/// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` where files have faults.
+/// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` if files have faults.
 pub(crate) struct Failure {
     exit: u8,
     code: Cow<'static, str>,
@@ -24,7 +24,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The run, the call or the check failed: exit 1.
+    /// Creates a failure with exit code 1: the run, the call or the check failed.
     pub(crate) fn failed(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             exit: FAILED,
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// Wrong usage, or an unreadable file: exit 2.
+    /// Creates a failure with exit code 2: wrong usage, or an unreadable file.
     pub(crate) fn usage(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             exit: USAGE,
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Files that have faults, each shown in its text: exit 1.
+    /// Creates a failure with exit code 1 for files with faults, each shown with an excerpt.
     pub(crate) fn invalid(files: Vec<SourceFile>, config: Option<&ConfigText>, checked: Checked) -> Self {
         let count = checked.faults().len();
         let plural = if count == 1 { "" } else { "s" };
@@ -63,12 +63,12 @@ impl Failure {
         }
     }
 
-    /// Its code.
+    /// Returns the error code.
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
 
-    /// Its exit code, code and message, for another process.
+    /// Returns exit code, error code and message, for another process.
     pub(crate) fn into_told(self) -> (u8, String, String) {
         (self.exit, self.code.into_owned(), self.message)
     }

@@ -1,4 +1,4 @@
-//! Workflow files from the disk, or from stdin by the name `-`.
+//! Workflow files from the disk, or from stdin for the name `-`.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -12,16 +12,15 @@ use crate::failure::Failure;
 use crate::redact;
 use crate::terminal::say;
 
-/// Bytes that a file or stdin may have: a long conversation has a few million.
+/// Maximum size of a file or of stdin: a long conversation has a few million bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Names of a folder that are looked at for one that was misspelt.
+/// Maximum number of names in a folder that are searched for a misspelt one.
 const MAX_NAMES: usize = 1_000;
 
-/// Reads every file.
+/// Reads all files.
 ///
-/// # Errors
-/// One sentence that names each file that cannot be read or is not UTF-8.
+/// # Errors Fails with a message that names each file that is unreadable or not UTF-8.
 pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
     let mut files = Vec::with_capacity(paths.len());
     let mut unreadable = Vec::new();
@@ -41,10 +40,9 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
     }
 }
 
-/// All of one file.
+/// Reads one file.
 ///
-/// # Errors
-/// One sentence that names it.
+/// # Errors Fails with a message that names the file.
 pub(crate) fn read_named(path: &str) -> Result<String, Failure> {
     read_one(path).map_err(|error| Failure::usage("UNREADABLE_FILE", unreadable_text(path, &error)))
 }
@@ -54,7 +52,7 @@ fn unreadable_text(path: &str, error: &io::Error) -> String {
     format!("cannot read {name}: {error}{}", hint(path, error))
 }
 
-/// Advice for a file that cannot be read, after a semicolon.
+/// Returns a hint for an unreadable file, to append after a semicolon.
 pub(crate) fn hint(path: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::IsADirectory => "; it is a folder: name the file in it".to_owned(),
@@ -63,7 +61,7 @@ pub(crate) fn hint(path: &str, error: &io::Error) -> String {
     }
 }
 
-/// The file that was meant by one that is not there: of its folder, the name nearest to it.
+/// Returns the name in the missing file's folder that is nearest to the given one.
 fn beside(path: &Path) -> Option<String> {
     let folder = match path.parent()? {
         folder if folder.as_os_str().is_empty() => Path::new("."),

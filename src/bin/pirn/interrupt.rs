@@ -1,5 +1,5 @@
-//! Ctrl-C, and on Unix SIGTERM and a closed terminal: the first stops the run, the second the process. Whatever ends the
-//! process ends the programs that tools have started.
+//! Ctrl-C, and on Unix SIGTERM and SIGHUP: the first signal stops the run, the second ends the process. Every exit kills the
+//! programs that tools have started.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -9,10 +9,10 @@ use pirn::RunHandle;
 
 use crate::terminal::INTERRUPTED;
 
-/// Why a run that was interrupted is cancelled.
+/// Reason in the report of an interrupted run.
 const INTERRUPTED_BY: &str = "interrupted";
 
-/// Interrupts that are listened for. Until a run is expected, one ends the process.
+/// State of interrupt handling. Before a run is expected, an interrupt ends the process.
 #[derive(Clone)]
 pub(crate) struct Interrupt {
     state: Arc<Mutex<State>>,
@@ -20,7 +20,7 @@ pub(crate) struct Interrupt {
 }
 
 enum State {
-    /// Nothing to stop but the process.
+    /// No run: an interrupt ends the process.
     Idle,
     /// A run is about to start.
     Expecting,
@@ -42,7 +42,7 @@ pub(crate) fn listen() -> Interrupt {
         .name("pirn-interrupt".to_owned())
         .spawn(move || wait(&ready, &heard));
     match listening {
-        // A thread that could not listen has dropped its end: nothing to wait for.
+        // If the thread cannot listen, it drops its sender, and `recv` returns an error at once.
         Ok(_) => is_ready.recv().unwrap_or(()),
         Err(error) => tracing::warn!(%error, "Ctrl-C will end the process without a report"),
     }
@@ -50,12 +50,12 @@ pub(crate) fn listen() -> Interrupt {
 }
 
 impl Interrupt {
-    /// From now on an interrupt stops the run that is about to start.
+    /// Makes an interrupt stop the run that starts next, instead of the process.
     pub(crate) fn expects_a_run(&self) {
         *self.state() = State::Expecting;
     }
 
-    /// The run that it stops; at once where one has come already.
+    /// Sets the run that an interrupt cancels; cancels it at once if an interrupt has arrived already.
     pub(crate) fn stops(&self, run: &RunHandle) {
         let mut state = self.state();
         if self.was_heard() {
@@ -66,7 +66,7 @@ impl Interrupt {
         }
     }
 
-    /// The durable run that it ends in this process; at once where one has come already.
+    /// Sets the durable run that an interrupt parks; parks it at once if an interrupt has arrived already.
     pub(crate) fn stops_durable(&self, run: &RunHandle) {
         let mut state = self.state();
         if self.was_heard() {
@@ -77,7 +77,7 @@ impl Interrupt {
         }
     }
 
-    /// True once an interrupt has come.
+    /// True once an interrupt has arrived.
     pub(crate) fn was_heard(&self) -> bool {
         self.was_heard.load(Ordering::SeqCst)
     }

@@ -33,10 +33,9 @@ pub(crate) struct LogArgs {
 }
 
 impl LogArgs {
-    /// Begins to log.
+    /// Starts logging.
     ///
-    /// # Errors
-    /// The filter is none.
+    /// # Errors Fails if the filter is invalid.
     pub(crate) fn begin(&self) -> Result<(), Failure> {
         let filter = match &self.log {
             Some(filter) => EnvFilter::try_new(filter)

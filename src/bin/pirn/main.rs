@@ -165,7 +165,7 @@ impl Command {
     }
 }
 
-/// Arguments that are none, or a question for help.
+/// Prints the error of invalid arguments, or the requested help.
 fn unparsed(error: &clap::Error) -> ExitCode {
     let asks = matches!(
         error.kind(),

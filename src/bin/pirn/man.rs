@@ -24,7 +24,7 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
 }
 
-/// Prints a page, or writes all.
+/// Prints one page, or writes all pages to a folder.
 pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<ExitCode, Failure> {
     command.build();
     if let Some(dir) = &args.dir {

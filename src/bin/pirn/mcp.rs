@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         service.shut_down(GRACE).await;
         served
     });
-    // A read of stdin that is under way ends with the process.
+    // Do not wait: a pending read of stdin blocks until the process ends.
     runtime.shutdown_background();
     pirn::tools::kill_all();
     served.map_err(|message| Failure::failed("SESSION_BROKEN", message))?;

@@ -24,13 +24,13 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// The file, or the server.
+    /// Returns the location that the arguments name.
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         let place = self.shared.place()?;
         Ok(place.unwrap_or_else(|| Place::File(self.store.clone())))
     }
 
-    /// Opens it; there has to be one.
+    /// Opens an existing store.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         self.place()?.open_existing()
     }
@@ -76,7 +76,7 @@ pub(crate) enum EngineName {
     Restate,
 }
 
-/// See the module.
+/// Location of a store; see the module.
 #[derive(Clone)]
 pub(crate) enum Place {
     File(String),
@@ -87,7 +87,7 @@ pub(crate) enum Place {
 }
 
 impl SharedArgs {
-    /// The server, where one is named.
+    /// Returns the server, if the arguments name one.
     #[cfg(feature = "cluster")]
     pub(crate) fn place(&self) -> Result<Option<Place>, Failure> {
         let url = self.url.clone().or_else(|| std::env::var("PIRN_ENGINE_URL").ok());
@@ -117,7 +117,7 @@ impl SharedArgs {
         Ok(None)
     }
 
-    /// The server, or the file of this name.
+    /// Returns the server, or else the file of this name.
     pub(crate) fn or(&self, store: Option<&str>) -> Result<Option<Place>, Failure> {
         Ok(self
             .place()?
@@ -162,7 +162,7 @@ impl Place {
         }
     }
 
-    /// The arguments that name it.
+    /// Formats the command line arguments that name this location.
     pub(crate) fn arguments(&self) -> String {
         match self {
             Self::File(named) => format!("--store {}", shell_quoted(named)),
@@ -188,7 +188,7 @@ pub(crate) mod shared {
     #[derive(Clone)]
     pub(crate) struct Postgres {
         pub(super) url: String,
-        /// Seconds.
+        /// Duration of a claim, in seconds.
         pub(super) claim: u32,
     }
 
@@ -222,7 +222,7 @@ pub(crate) mod shared {
             }
         }
 
-        /// The URL, without the password.
+        /// Returns the URL without its password.
         pub(super) fn shown(&self) -> String {
             let Some((scheme, rest)) = self.url.split_once("://") else {
                 return "URL".to_owned();

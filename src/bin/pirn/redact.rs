@@ -7,8 +7,8 @@ use pirn_core::definition::{misplaced_secrets, variable_name_fault};
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// A field that is named like a key and its value, user info in a URL, a bearer token, and what begins like the keys of
-/// the large providers. The part to hide is the group `key`.
+/// Matches values of fields that are named like keys, user info in URLs, bearer tokens, and the key prefixes of large providers.
+/// The named groups contain the part to hide.
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"(?i)\b(?:[a-z0-9_-]*api[_-]?key|[a-z_-]*secret|password|passwd|access[_-]?token|auth[_-]?token|x-api-key)"#,

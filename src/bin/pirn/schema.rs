@@ -1,4 +1,4 @@
-//! `pirn schema`: the JSON Schema of a workflow file.
+//! `pirn schema`: prints the JSON Schema of a workflow file.
 
 use std::process::ExitCode;
 

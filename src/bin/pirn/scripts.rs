@@ -1,4 +1,4 @@
-//! The isolation of JavaScript: worker processes, which are this program once more.
+//! Isolation of JavaScript: scripts run in worker processes, which execute this program.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Level {
     }
 }
 
-/// Serves scripts where this process is a worker.
+/// Serves scripts if this process is a worker.
 #[cfg(feature = "javascript")]
 pub(crate) fn serve_worker() -> Option<ExitCode> {
     pirn::script::serve_worker()

@@ -1,4 +1,4 @@
-//! `pirn serve FILE...`: workflows over HTTP.
+//! `pirn serve FILE...`: serves workflows over HTTP.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

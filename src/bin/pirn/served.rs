@@ -26,11 +26,11 @@ pub(crate) struct ServedFiles {
     max_runs: Option<u32>,
 }
 
-/// The ids of workflows that are offered.
+/// Ids of the offered workflows.
 pub(crate) type WorkflowIds = BTreeSet<String>;
 
 impl ServedFiles {
-    /// Of files that a command has found.
+    /// Creates the arguments from files that a command has found.
     #[cfg(feature = "cluster")]
     pub(crate) fn of(files: Vec<String>, config: ConfigFile, max_runs: Option<u32>) -> Self {
         Self {
@@ -46,10 +46,9 @@ impl ServedFiles {
         self.max_runs.map_or(DEFAULT, |runs| runs as usize)
     }
 
-    /// Reads and checks everything, and builds the engine.
+    /// Reads and checks all files, and builds the engine.
     ///
-    /// # Errors
-    /// Fails if the files, the config or the servers of tools are wrong.
+    /// # Errors Fails if the files or the config are invalid, or if a tool server fails to start.
     pub(crate) fn open(&self, place: Option<&Place>) -> Result<(Engine, WorkflowIds), Failure> {
         let (_, config, checked) = self.read()?;
         let ids = ids(&checked);

@@ -115,7 +115,7 @@ fn show(store: &StoreArgs, output: Output, id: &str) -> Result<ExitCode, Failure
                 let role = message["role"].as_str().unwrap_or("-");
                 let content = message["content"].as_str().map(str::to_owned);
                 let content = content.unwrap_or_else(|| message["content"].to_string());
-                // Text grows without limit.
+                // Writing to a string does not fail.
                 let _ = writeln!(text, "  {role}: {content}");
             }
             for (name, value) in &state.variables {

@@ -39,7 +39,7 @@ impl Signals {
     }
 }
 
-/// The interrupt alone.
+/// Handler of Ctrl-C only: other systems have no SIGTERM and SIGHUP.
 #[cfg(not(unix))]
 pub(crate) struct Signals;
 

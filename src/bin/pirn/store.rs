@@ -1,4 +1,4 @@
-//! The store that a command is about.
+//! Access to the store that a command names.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub(crate) fn file(named: &str) -> PathBuf {
     }
 }
 
-/// The failure for a store's refusal: held, unreadable and without such a run is wrong usage.
+/// Converts a store's error: a held or unreadable store and an unknown run are wrong usage.
 pub(crate) fn refused(error: &StoreError) -> Failure {
     let (code, message) = (error.code(), error.to_string());
     match error {
@@ -51,13 +51,13 @@ pub(crate) fn not_resumed(error: &ResumeError) -> Failure {
     }
 }
 
-/// The run of this id.
+/// Returns the run of this id.
 pub(crate) fn run_of(store: &dyn Store, id: &str) -> Result<Run, Failure> {
     let run = block_on(store.run(id)).map_err(|error| refused(&error))?;
     run.ok_or_else(|| refused(&StoreError::NoSuchRun { run: id.to_owned() }))
 }
 
-/// As every command shows it.
+/// Returns the JSON of a run that all commands show.
 pub(crate) fn shown(run: &Run) -> Value {
     let mut shown = json!({
         "runId": run.id,
@@ -79,7 +79,7 @@ pub(crate) fn shown(run: &Run) -> Value {
     shown
 }
 
-/// Ends an engine that only looked.
+/// Shuts down an engine that was used for reading only.
 pub(crate) fn close(engine: &Engine) {
     engine.shutdown_blocking(Duration::from_secs(1));
 }
@@ -87,12 +87,12 @@ pub(crate) fn close(engine: &Engine) {
 /// Number of runs that one query of the store returns.
 const PAGE: usize = 1_000;
 
-/// Every run that a filter has, in the order in which it has them.
+/// Returns every run that matches a filter, in the filter's order.
 pub(crate) fn all(store: &dyn Store, filter: &RunFilter) -> Result<Vec<Run>, Failure> {
     first(store, filter, usize::MAX)
 }
 
-/// As many of them that began last, in the order in which they began.
+/// Returns the last `limit` runs by start, the oldest of them first.
 pub(crate) fn latest(store: &dyn Store, filter: RunFilter, limit: usize) -> Result<Vec<Run>, Failure> {
     let youngest_first = RunFilter {
         youngest_first: true,
@@ -118,7 +118,7 @@ fn first(store: &dyn Store, filter: &RunFilter, limit: usize) -> Result<Vec<Run>
     Ok(runs)
 }
 
-/// The store's key for the config file of a run.
+/// Returns the key of a run's config file in the store.
 pub(crate) fn config_key(run_id: &str) -> String {
     format!("config file of {run_id}")
 }
@@ -128,7 +128,7 @@ pub(crate) fn beside_key(run_id: &str) -> String {
     format!("config of {run_id}")
 }
 
-/// The store's key for the config file of the service that had it last.
+/// Key of the config file of the service that last opened the store.
 pub(crate) const SERVED_CONFIG: &str = "config of the service";
 
 /// Returns the config file of a run, if the store has one.
@@ -144,13 +144,13 @@ pub(crate) fn config_of(store: &dyn Store, run_id: &str) -> Result<Option<PathBu
     }
 }
 
-/// The time on the clock of this machine.
+/// Returns the time since the Unix epoch.
 #[allow(clippy::disallowed_methods)] // no engine is asked: what is in a store outlives them all
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A name that no other run of a store has: the time, and the process.
+/// Returns a new run id, made from the time and the process id.
 pub(crate) fn new_run_id() -> String {
     format!("run-{:x}-{:x}", since_1970().as_millis(), std::process::id())
 }

@@ -1,4 +1,4 @@
-//! Output to the terminal, its width and colours, and the exit codes.
+//! Terminal output, its width and colours, and the exit codes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,11 +10,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::visible::visible;
 
-/// Failed, or invalid.
+/// Exit code of a failure or an invalid file.
 pub(crate) const FAILED: u8 = 1;
-/// Wrong usage, or an unreadable file.
+/// Exit code of wrong usage, or of an unreadable file.
 pub(crate) const USAGE: u8 = 2;
-/// Stopped by Ctrl-C.
+/// Exit code after Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Line width if the terminal does not report one.
@@ -43,7 +43,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// From now on, for everything that is written.
+    /// Applies the choice to all later output.
     pub(crate) fn apply(self) {
         let chosen = match self {
             Self::Always => true,
@@ -56,7 +56,7 @@ impl Color {
     }
 }
 
-/// Columns as wide as their widest cell.
+/// Formats a table; each column is as wide as its widest cell.
 pub(crate) fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut lines = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
     lines.extend(rows);
@@ -71,31 +71,31 @@ pub(crate) fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> 
     let mut text = String::new();
     for line in &lines {
         let cells = line.iter().zip(&widths).map(|(cell, width)| {
-            // A letter may be two columns wide, or none.
+            // Pad by display width: a character may take two columns, or none.
             let rest = width.saturating_sub(measure_text_width(cell));
             format!("{cell}{:rest$}", "")
         });
         let joined = cells.collect::<Vec<_>>().join("  ");
-        // Text grows without limit.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{}", joined.trim_end());
     }
     text
 }
 
-/// `NO_COLOR` is set, or the terminal is a dumb one.
+/// True if `NO_COLOR` is set, or the terminal has no capabilities (`TERM=dumb`).
 fn is_without_colour() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Properties of the surface drawn on.
+/// Properties of an output stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Screen {
     pub(crate) columns: usize,
     pub(crate) has_colour: bool,
 }
 
-/// Stdout.
+/// Returns the properties of stdout.
 pub(crate) fn on_stdout() -> Screen {
     Screen {
         columns: columns(&Term::stdout()),
@@ -103,7 +103,7 @@ pub(crate) fn on_stdout() -> Screen {
     }
 }
 
-/// Stderr.
+/// Returns the properties of stderr.
 pub(crate) fn on_stderr() -> Screen {
     Screen {
         columns: columns(&Term::stderr()),
@@ -127,9 +127,9 @@ pub(crate) fn bar(is_quiet: bool, len: u64, template: &str) -> ProgressBar {
     bar
 }
 
-/// A word of a command that is shown to be copied: in quotes where a shell would read it as anything else.
+/// Quotes a word of a command that is shown for copying, if a shell would interpret it.
 pub(crate) fn shell_quoted(word: &str) -> Cow<'_, str> {
-    /// Signs that mean nothing to a shell within a word.
+    /// Characters that have no special meaning to a shell within a word.
     const PLAIN: &str = "-_./:=@,+%";
     if !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || PLAIN.contains(c)) {
         return word.into();
@@ -137,7 +137,7 @@ pub(crate) fn shell_quoted(word: &str) -> Cow<'_, str> {
     format!("'{}'", word.replace('\'', r"'\''")).into()
 }
 
-/// One line on stderr, outside a run.
+/// Prints one line to stderr, outside a run.
 pub(crate) fn say(text: &str) {
     // Ignore the error: without stderr the message has no reader.
     let _ = writeln!(io::stderr().lock(), "pirn: {}", visible(text));

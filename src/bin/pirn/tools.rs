@@ -20,7 +20,7 @@ use crate::interrupt;
 use crate::terminal::{Output, answer};
 use crate::visible::visible;
 
-/// Time that the leftovers of a call may take to end, milliseconds.
+/// Time limit for the end of a call's remaining processes, milliseconds.
 const GRACE: u64 = 500;
 
 /// Arguments of `pirn tools`.
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// Lists or calls.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = match &args.command {
         Command::List { config, .. } | Command::Call { config, .. } => config,
@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         return Err(no_config());
     }
     let config = load_tools(path).map_err(|error| invalid_config(&error))?;
-    // From here on, an interrupt ends the servers too.
+    // Install the handler before servers start, so that an interrupt kills them.
     interrupt::listen();
     let tools = registry(config)?;
     let code = match args.command {
@@ -102,10 +102,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     code
 }
 
-/// The tools of a config, its servers started.
+/// Returns the tools of a config, and starts its servers.
 ///
-/// # Errors
-/// A line a server that does not start.
+/// # Errors Fails with one line for each server that does not start.
 pub(crate) fn registry(config: ToolsConfig) -> Result<ToolRegistry, Failure> {
     let mut tools = ToolRegistry::new();
     let servers = config.mcp_servers.clone();

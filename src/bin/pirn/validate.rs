@@ -1,4 +1,4 @@
-//! `pirn validate FILE...`: every error and warning of a set of files, as JSON or with the source line shown.
+//! `pirn validate FILE...`: prints every error and warning of a set of files, as JSON or with source excerpts.
 
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     pub(crate) output: Output,
 }
 
-/// Checks the files as one set.
+/// Validates the files as one set.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let files = files::read(&args.files)?;
     let config = args.config.read(&args.files)?;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         config: text,
         ..World::default()
     };
-    // The process ends next, and gives back at once what taking a large workflow apart would give back piece by piece.
+    // Leak the result: the process ends next, and freeing a large workflow piece by piece takes time.
     let checked = ManuallyDrop::new(check(&files, &world));
     let code = if checked.faults().is_empty() { 0 } else { FAILED };
     let counts = Counts::of(&checked, config.as_ref());
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Counts of the things checked.
+/// Numbers of the checked things.
 struct Counts([(&'static str, usize); 5]);
 
 impl Counts {

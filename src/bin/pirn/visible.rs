@@ -1,9 +1,9 @@
-//! Text of others on the terminal: whatever would steer it, or show the text other than it is, is made visible.
+//! Untrusted text on the terminal: characters that control the terminal, or disguise the text, are made visible.
 
 use std::borrow::Cow;
 
-/// The text with a sign in place of every control character besides the end of a line and the tabulator, and of every mark that
-/// turns the direction of writing or is not seen: `␛` for an escape, `<U+202E>` for a mark.
+/// Replaces every control character except line breaks and tabs, and every invisible or bidirectional mark, by a visible sign: `␛`
+/// for an escape, `<U+202E>` for a mark.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -31,10 +31,10 @@ pub(crate) fn visible_line(text: &str) -> String {
     visible(&line).into_owned()
 }
 
-/// True if a character moves the cursor, commands the terminal, turns the direction of what follows, or is not seen.
+/// True if a character moves the cursor, controls the terminal, changes the direction of the following text, or is invisible.
 fn is_hidden(letter: char) -> bool {
     match letter {
-        // Joiners are part of words and of pictures.
+        // Joiners occur in words and in emoji.
         '\n' | '\t' | '\u{200c}' | '\u{200d}' => false,
         '\u{ad}'
         | '\u{61c}'

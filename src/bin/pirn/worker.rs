@@ -127,7 +127,7 @@ async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize) -> Result<
     }
 }
 
-/// The file; of a folder every workflow file in it, by name.
+/// Returns the file, or every workflow file in a folder, sorted by name.
 fn workflow_files(named: &str) -> Result<Vec<String>, Failure> {
     let path = Path::new(named);
     if !path.is_dir() {

@@ -1,4 +1,4 @@
-//! `pirn context convert`: a conversation in another form.
+//! `pirn context convert`: converts a conversation to another format.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl From<Form> for Format {
     }
 }
 
-/// The conversation in the other form. Calls without a result are closed, results without a call left out: no provider would
-/// take them.
+/// Converts a conversation. For a provider's format, calls without a result get one and results without a call are dropped, since
+/// providers reject both.
 pub(super) fn converted(args: &Args, text: &str) -> Result<Value, BadInput> {
     let read = formats::read(&json_of(text)?, args.from.map(Format::from)).map_err(|error| of_format(&error))?;
     let messages = read.messages.into_iter().map(Arc::new).collect();

@@ -10,7 +10,7 @@ use pirn_core::message::Message;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Why an input was refused: `{error:{code,message,pointer}}`.
+/// The error for an invalid input: `{error:{code,message,pointer}}`.
 #[derive(Debug)]
 pub(super) struct BadInput {
     code: &'static str,
@@ -41,17 +41,17 @@ impl BadInput {
     }
 }
 
-/// Reads a value of its type.
+/// Parses a value of type `T`.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadInput> {
     json_from_str(text).map_err(|error| refusal(&error))
 }
 
-/// Reads any JSON.
+/// Parses any JSON.
 pub(super) fn json_of(text: &str) -> Result<Value, BadInput> {
     parse(text)
 }
 
-/// Reads a JSON value as a value of its type.
+/// Converts a JSON value to a value of type `T`.
 pub(super) fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, BadInput> {
     json_from_value(value.clone()).map_err(|error| refusal(&error))
 }
@@ -66,17 +66,17 @@ fn refusal(error: &JsonError) -> BadInput {
     }
 }
 
-/// A conversation in the form that it seems to be in.
+/// Reads a conversation, and detects its format.
 pub(super) fn any_form(text: &str) -> Result<Read, BadInput> {
     formats::read(&json_of(text)?, None).map_err(|error| of_format(&error))
 }
 
-/// A refusal of a conversation.
+/// Converts the error of reading a conversation.
 pub(super) fn of_format(error: &FormatError) -> BadInput {
     BadInput::new("INVALID_CONVERSATION", error.message.as_str(), error.pointer.as_str())
 }
 
-/// Messages and their mark map as a conversation; absent: all are visible.
+/// Builds a conversation from messages and their mark map; without a map, all messages are visible.
 pub(super) fn conversation(
     messages: Vec<Arc<Message>>,
     mark_map: Option<MarkMap>,

@@ -11,7 +11,7 @@ use super::input::{BadInput, conversation, json_of, of_format, typed};
 use crate::terminal::{Output, table};
 use crate::visible::visible_line;
 
-/// Lost facts that people are shown.
+/// Maximum number of lost facts in the text output.
 const SHOWN: usize = 40;
 
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ fn share(kept: usize, total: usize) -> f64 {
     if total == 0 { 1.0 } else { kept as f64 / total as f64 }
 }
 
-/// The facts by kind, and all of them.
+/// Groups the facts by kind, followed by a group of all facts.
 fn rows(facts: &[JudgedFact]) -> impl Iterator<Item = (&'static str, Vec<&JudgedFact>)> {
     let of_kind = |kind: FactKind| facts.iter().filter(|fact| fact.fact.kind == kind).collect();
     let kinds: Vec<_> = FactKind::ALL

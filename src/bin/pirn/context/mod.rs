@@ -1,4 +1,4 @@
-//! `pirn context`: what would the model see? Pure functions over JSON.
+//! `pirn context`: computes the messages that a model would receive, with pure functions over JSON.
 
 mod convert;
 mod input;
@@ -59,7 +59,7 @@ enum Command {
     Judge(judge::Args),
 }
 
-/// Answers one question.
+/// Runs one operation.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let asked: fn(&str) -> Result<serde_json::Value, BadInput> = match &args.command {
         Command::Select => operation::select,

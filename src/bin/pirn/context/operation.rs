@@ -27,7 +27,7 @@ struct Select {
     options: Value,
 }
 
-/// `false` selects nothing.
+/// Selects messages; the option `false` selects none.
 pub(super) fn select(text: &str) -> Result<Value, BadInput> {
     let input: Select = parse(text)?;
     let history = conversation(input.messages, input.mark_map, &Estimator)?;
@@ -56,7 +56,7 @@ enum Pending {
     Message(Arc<Message>),
 }
 
-/// Places and mends nothing.
+/// Inserts the pinned messages; the result is not repaired.
 pub(super) fn layout(text: &str) -> Result<Value, BadInput> {
     let input: Layout = parse(text)?;
     let has_role = input.pinned.role.as_deref().is_some_and(|role| !role.trim().is_empty());
@@ -96,7 +96,7 @@ pub(super) fn blocks(text: &str) -> Result<Value, BadInput> {
     Ok(json!({"blocks": inclusive}))
 }
 
-/// `summarize` is written by the offline model that a run takes where its parameters name no profile.
+/// Compresses a conversation. Summaries come from the offline model, which a run uses if its parameters name no profile.
 pub(super) fn compact(text: &str) -> Result<Value, BadInput> {
     let context: CompressionContext = parse(text)?;
     let compression = compress(&context, &Estimator).map_err(|error| match error {

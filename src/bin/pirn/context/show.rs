@@ -1,4 +1,5 @@
-//! A conversation for a person, in whichever form it is: a line a message, blocks bracketed, archived batches named, a bar for the tokens.
+//! Prints a conversation of any format for people: one line per message, brackets around blocks, names of archived batches, and a
+//! bar for the tokens.
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
@@ -14,7 +15,7 @@ use crate::visible::visible_line;
 const TEXT_WIDTH: usize = 64;
 const BAR_WIDTH: u64 = 12;
 
-/// Reads a conversation in any form, and prints it.
+/// Reads a conversation in any format, and formats it.
 pub(super) fn conversation(text: &str) -> Result<String, BadInput> {
     let read = any_form(text)?;
     let messages = read.messages.into_iter().map(Arc::new).collect();
@@ -54,7 +55,7 @@ impl Page {
         self.text
     }
 
-    /// Headings of the batches and set-aside stretches that begin at `at`.
+    /// Adds headings of the batches and set-aside ranges that start at `at`.
     fn headings(&mut self, marks: &MarkMap, at: usize) {
         for (boundary, batch) in marks.batch_boundaries.iter().zip(&marks.boundary_to_batch) {
             if *boundary == at {
@@ -106,7 +107,7 @@ impl Page {
     }
 }
 
-/// The brackets that hold each message to its tool block.
+/// Returns the brackets that connect the messages of each tool block.
 fn brackets(messages: &[Counted]) -> Vec<char> {
     let mut brackets = vec![' '; messages.len()];
     for block in tool_blocks(messages) {
@@ -118,7 +119,7 @@ fn brackets(messages: &[Counted]) -> Vec<char> {
     brackets
 }
 
-/// The message in one line.
+/// Formats a message in one line.
 fn one_line(message: &Message) -> String {
     let mut text = String::new();
     if message.sub_agent_internal {

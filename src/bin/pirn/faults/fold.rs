@@ -7,11 +7,11 @@ use pirn_core::definition::FaultCode;
 
 use super::counted;
 
-/// The faults of a set of files, apart.
+/// The faults of a set of files, separated.
 pub(super) struct Folded<'f> {
-    /// The faults to fix.
+    /// Faults to fix first.
     pub(super) causes: Vec<&'f Fault>,
-    /// Faults that may be gone once those are fixed.
+    /// Faults that may disappear once the causes are fixed.
     following: Vec<&'f Fault>,
 }
 
@@ -26,7 +26,7 @@ impl<'f> Folded<'f> {
         Self { causes, following }
     }
 
-    /// `3 more errors follow from these: 2 UNREACHABLE_NODE, 1 DEAD_END`.
+    /// Formats `3 more errors follow from these: 2 UNREACHABLE_NODE, 1 DEAD_END`.
     pub(super) fn following(&self) -> Option<String> {
         let mut by_code: BTreeMap<&str, usize> = BTreeMap::new();
         for fault in &self.following {
@@ -81,7 +81,7 @@ fn same_workflow(one: &Fault, other: &Fault) -> bool {
     one.file == other.file && workflow_of(&one.pointer) == workflow_of(&other.pointer)
 }
 
-/// The beginning of a pointer that names the workflow: `/workflows/2`, `/0`, or nothing where a file is one.
+/// Returns the prefix of a pointer that identifies the workflow: `/workflows/2`, `/0`, or nothing if the file is one workflow.
 fn workflow_of(pointer: &str) -> &str {
     let is_in_list = pointer.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
     let steps = if pointer.starts_with("/workflows/") {

@@ -1,4 +1,4 @@
-//! Faults of files, for a person: causes first, each in its text, what follows from them counted.
+//! Faults of files for people: causes first, each with an excerpt; consequences are only counted.
 
 mod fold;
 mod picture;
@@ -12,16 +12,16 @@ use crate::redact::masked;
 use crate::terminal::Screen;
 use fold::Folded;
 
-/// Faults that are shown; the rest is counted.
+/// Maximum number of faults that are shown; further ones are counted.
 const MAX_SHOWN: usize = 20;
 
-/// Every text that a fault may be shown in.
+/// Returns every text that a fault can refer to.
 pub(crate) fn texts(mut files: Vec<SourceFile>, config: Option<&ConfigText>) -> Vec<SourceFile> {
     files.extend(config.map(|text| text.source().clone()));
     files
 }
 
-/// The faults and warnings with their source lines, and the verdict.
+/// Formats the faults and warnings with their source lines, and the verdict.
 pub(crate) fn text(files: &[SourceFile], checked: &Checked, screen: Screen) -> String {
     let mut out = String::new();
     let folded = Folded::of(checked.faults());
@@ -35,7 +35,7 @@ pub(crate) fn text(files: &[SourceFile], checked: &Checked, screen: Screen) -> S
     masked(&out).into_owned()
 }
 
-/// The place of a fault alone.
+/// Formats the location of a fault, without its message.
 pub(crate) fn place(files: &[SourceFile], fault: &Fault, screen: Screen) -> String {
     let mut out = String::new();
     picture::draw_place(files, fault, screen, &mut out);
@@ -57,7 +57,7 @@ fn show(files: &[SourceFile], faults: &[&Fault], level: &str, screen: Screen, ou
     }
 }
 
-/// `invalid: 2 errors, 0 warnings`.
+/// Formats `invalid: 2 errors, 0 warnings`.
 fn verdict(checked: &Checked) -> String {
     let word = if checked.faults().is_empty() {
         "valid"
@@ -68,7 +68,7 @@ fn verdict(checked: &Checked) -> String {
     format!("{word}: {}, {}", counted(errors, "error"), counted(warnings, "warning"))
 }
 
-/// `2 errors`.
+/// Formats a count with its noun, such as `2 errors`.
 pub(crate) fn counted(count: usize, word: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {word}{plural}")

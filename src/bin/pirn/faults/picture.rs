@@ -1,4 +1,4 @@
-//! One fault in its text, cut to the width of the screen around the mark.
+//! Excerpt of one fault, cut to the width of the screen around the mark.
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use pirn::check::{Fault, SourceFile};
@@ -7,7 +7,7 @@ use super::put;
 use crate::terminal::Screen;
 use crate::visible::{visible, visible_line};
 
-/// Bytes around a place that are looked at: a file of one line may have millions.
+/// Bytes around a location that are examined: a file of one line may have millions.
 const WINDOW: usize = 2000;
 
 pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Screen, out: &mut String) {
@@ -67,16 +67,16 @@ fn render(group: Group<'_>, screen: Screen, out: &mut String) {
     );
 }
 
-/// The line of a fault, and what of it is marked.
+/// The line of a fault, and its marked range.
 struct Place<'t> {
     line: &'t str,
     mark: std::ops::Range<usize>,
-    /// The line does not begin where the file's line does.
+    /// True if the start of the line was cut off.
     is_cut: bool,
 }
 
 impl<'t> Place<'t> {
-    /// The mark ends with its first line: a whole object would bury the message.
+    /// Ends the mark at its first line: marking a whole object would hide the message.
     fn of(text: &'t str, offset: usize, length: usize) -> Self {
         let offset = floor(text, offset);
         let from = floor(text, offset.saturating_sub(WINDOW));
@@ -95,7 +95,7 @@ impl<'t> Place<'t> {
     }
 }
 
-/// The nearest place at or before `at` where a character begins.
+/// Returns the nearest character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

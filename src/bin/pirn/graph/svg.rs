@@ -1,4 +1,4 @@
-//! SVG, laid out in layers.
+//! Draws a graph as SVG, laid out in layers.
 
 use layout::backends::svg::SVGWriter;
 use layout::core::base::Orientation;
@@ -10,12 +10,12 @@ use layout::topo::layout::VisualGraph;
 use pirn_core::graph::draw::{ArrowStyle, Drawing, Shape};
 
 const FONT: usize = 14;
-/// Pixels of a character and of a line.
+/// Width of a character and height of a line, in pixels.
 const CELL: (f64, f64) = (7.5, 20.0);
-/// Characters of a label on an arrow.
+/// Maximum length of a label on an arrow, in characters.
 const LONGEST_LABEL: usize = 40;
 
-/// The drawing as an SVG document with a white ground.
+/// Returns the drawing as an SVG document with a white background.
 pub(super) fn svg(drawing: &Drawing) -> String {
     let mut graph = VisualGraph::new(Orientation::TopToBottom);
     let handles: Vec<_> = drawing
@@ -65,7 +65,7 @@ pub(super) fn svg(drawing: &Drawing) -> String {
     format!("{}\n", text.replacen("<defs>", ground, 1))
 }
 
-/// Form, colour and rounding of a box.
+/// Returns the form, the colour and the rounding of a box.
 fn look(shape: Shape, label: &str) -> (ShapeKind, &'static str, usize) {
     match shape {
         Shape::Terminal => (ShapeKind::new_box(label), "#eeeeeeff", 15),

@@ -1,4 +1,4 @@
-//! The process that holds a store, and what others ask of its runs.
+//! Inputs from other processes to the runs of a store: the listening side and the sending side.
 
 mod shared;
 #[cfg(unix)]
@@ -16,7 +16,7 @@ use crate::terminal::say;
 
 pub(crate) use told::{Request, Told};
 
-/// Whatever a process listens on, until it is dropped.
+/// A listener for inputs of other processes; dropping it stops it.
 pub(crate) enum Listening {
     #[cfg(unix)]
     Beside {
@@ -27,7 +27,7 @@ pub(crate) enum Listening {
     },
 }
 
-/// Listens for what other processes tell the runs of a store, until what is given back is dropped.
+/// Starts a listener for inputs that other processes send to the runs of a store, until the returned value is dropped.
 pub(crate) fn listen(place: &Place, engine: &Engine, is_quiet: bool) -> Option<Listening> {
     match place.file() {
         Some(file) => listen_beside(&file, engine, is_quiet),
@@ -51,13 +51,13 @@ fn listen_beside(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listen
     }
 }
 
-/// Other systems have no such socket.
+/// Other systems have no Unix socket.
 #[cfg(not(unix))]
 fn listen_beside(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
     None
 }
 
-/// Tells a run of a store something, by the process that holds the store where one does.
+/// Sends an input to a run of a store: directly, or through the process that has the store open.
 pub(crate) fn tell(store: &StoreArgs, request: Request) -> Result<Told, Failure> {
     match store.look() {
         Ok(engine) => {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::told::{Request, Told};
 use crate::failure::Failure;
 
-/// The longest request, in bytes.
+/// Maximum length of a request, in bytes.
 const MAX_REQUEST: u64 = 4 << 20;
 
 /// Time limit for reading a client's request and for writing the answer.
@@ -35,7 +35,7 @@ enum Reply {
     Refused { exit: u8, code: String, message: String },
 }
 
-/// Listens until it is dropped.
+/// A listening socket, closed on drop.
 pub(crate) struct Socket {
     path: PathBuf,
     is_over: Arc<AtomicBool>,

@@ -42,7 +42,7 @@ pub(crate) enum Request {
 pub(crate) enum Told {
     /// A process executes the run.
     UnderWay,
-    /// It has ended.
+    /// The run has ended.
     Ended,
     /// The run has no owner: the input is stored and takes effect when the run is resumed.
     Kept,

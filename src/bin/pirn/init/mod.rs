@@ -1,4 +1,4 @@
-//! `pirn init [DIR]`: a folder with a workflow that runs offline.
+//! `pirn init [DIR]`: creates a folder with a workflow that runs offline.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
-/// Writes the folder, or nothing.
+/// Writes all files, or none if one exists.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let dir = &args.dir;
     let schema = schema::text();

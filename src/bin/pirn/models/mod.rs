@@ -75,7 +75,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     if chosen.is_empty() {
         return Err(no_profile(args.profile.as_deref(), &path, &profiles));
     }
-    // All at once, so that a fault is not taken for a profile that does not answer.
+    // Check all profiles first, so that an invalid one is not reported as one that does not answer.
     if let Err(error) = Engine::builder().profiles(profiles.iter().cloned()).build() {
         return Err(Failure::failed("INVALID_PROFILE", error.to_string()));
     }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 /// Time limit of a check, milliseconds.
 const LONGEST_MS: u64 = 60_000;
 
-/// More pieces than a reply to the check has.
+/// Event capacity: more pieces than the reply to a check can have.
 const PIECES: usize = 4_096;
 
 /// Findings about a profile; a `None` field could not be determined.
@@ -31,7 +31,7 @@ pub(super) struct Checked {
     reachable: Option<bool>,
     key_accepted: Option<bool>,
     answers: Option<bool>,
-    /// Pieces that the reply came in.
+    /// Number of pieces in which the reply arrived.
     pieces: usize,
     streams: Option<bool>,
     tools: Option<bool>,
@@ -162,10 +162,10 @@ impl Checked {
     }
 }
 
-/// The message about a script that is written for other questions.
+/// The message for a script without a rule for the requests of a check.
 const NO_RULE: &str = "no rule of the script matches what the check asks";
 
-/// True if the profile is a script that has no answer to the question.
+/// True if the profile is a script that has no rule for the request.
 fn has_no_rule(error: &RunError) -> bool {
     let details = error.details.as_ref();
     details.is_some_and(|details| details.get("noResponseLeft") == Some(&Value::Bool(true)))
@@ -190,7 +190,7 @@ fn alone(profile: &Profile) -> Profile {
     profile
 }
 
-/// Runs one LLM node; how many pieces its reply came in.
+/// Runs one LLM node, and returns the number of pieces of its reply.
 fn ask(profile: &Profile, node: &Value, called: Option<Arc<AtomicBool>>) -> Result<usize, RunError> {
     let mut node = node.clone();
     node["profileId"] = json!(profile.id);
@@ -213,7 +213,7 @@ fn ask(profile: &Profile, node: &Value, called: Option<Arc<AtomicBool>>) -> Resu
     failure(&report).map_or_else(|| Ok(pieces.count()), Err)
 }
 
-/// The model's own error, below those of the node and the run.
+/// Returns the model's own error, which is nested below those of the node and the run.
 fn failure(report: &RunReport) -> Option<RunError> {
     if report.status == ThreadStatus::Completed {
         return None;
@@ -232,7 +232,7 @@ fn failure(report: &RunReport) -> Option<RunError> {
 
 const TOOL: &str = "repeat_word";
 
-/// Notes that it was called.
+/// A tool that records that it was called.
 struct Probe {
     called: Arc<AtomicBool>,
 }

@@ -1,4 +1,4 @@
-//! A Restate server.
+//! A Restate server as the location of a store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub(crate) struct EndpointArgs {
     advertise: Option<String>,
 }
 
-/// See the module.
+/// Connection to a Restate server.
 #[derive(Clone)]
 pub(crate) struct Restate {
     pub(super) url: String,
     pub(super) admin: Option<String>,
-    /// Seconds.
+    /// Duration of a claim, in seconds.
     pub(super) claim: u32,
-    /// Of a worker.
+    /// The endpoint of a worker; `None` for other commands.
     pub(super) endpoint: Option<Endpoint>,
 }
 
@@ -63,7 +63,7 @@ impl Restate {
         }
     }
 
-    /// The arguments that name it.
+    /// Formats the command line arguments that name this server.
     pub(super) fn arguments(&self) -> String {
         let admin = self
             .admin

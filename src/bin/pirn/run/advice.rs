@@ -1,9 +1,9 @@
-//! The next step after a run that failed, by its error's code.
+//! Advice after a failed run, by the code of its error.
 
 use pirn::{RunError, RunErrorCode};
 use pirn_core::model_call::{FailureKind, ModelFailure};
 
-/// One sentence on what to do about a model that did not answer, by why it did not.
+/// Returns advice for a model that did not answer, by the cause.
 pub(super) fn of_model(error: &RunError) -> Option<&'static str> {
     if error.code != RunErrorCode::ModelError {
         return None;

@@ -43,14 +43,14 @@ pub(super) fn say(line: &str) {
     let _ = writeln!(stderr().lock(), "{}", visible_line(line));
 }
 
-/// A line that was typed after these words; none at the end of the input.
+/// Prints a prompt and reads a line; `None` at the end of the input.
 pub(super) fn line_after(words: &str) -> Option<String> {
     let mut line = String::new();
     write!(stderr().lock(), "{}", visible_line(words)).ok()?;
     stderr().flush().ok()?;
     match stdin().read_line(&mut line) {
         Ok(0) | Err(_) => {
-            // The end of the input ends no line.
+            // End the prompt's line: the end of the input has no line break.
             prompt_gate::put(&[String::new()]);
             None
         }

@@ -47,7 +47,7 @@ pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static 
     }
 }
 
-/// The answer that refuses a call for this reason.
+/// Returns the answer that refuses a call for this reason.
 pub(super) fn refusal(reason: &str) -> Value {
     json!({"decision": "refuse", "reason": reason})
 }

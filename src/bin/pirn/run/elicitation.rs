@@ -92,7 +92,7 @@ fn is_list(field: &Value) -> bool {
     field["type"] == "array"
 }
 
-/// The values to choose from, each as it is shown; none: any value of its type.
+/// Returns the allowed values with their displayed text; empty if every value of the type is allowed.
 fn choices(field: &Value) -> Vec<(Value, String)> {
     let of = if is_list(field) { &field["items"] } else { field };
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -120,10 +120,9 @@ fn choices(field: &Value) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// The typed text as a value of the field's type.
+/// Converts the typed text to a value of the field's type.
 ///
-/// # Errors
-/// The expected form, in words.
+/// # Errors Returns a description of the expected form.
 fn value_of(text: &str, field: &Value) -> Result<Value, String> {
     let choices = choices(field);
     if is_list(field) {
@@ -153,7 +152,7 @@ fn value_of(text: &str, field: &Value) -> Result<Value, String> {
     }
 }
 
-/// `a whole number from 1 to 100`.
+/// Formats the expected form, such as `a whole number from 1 to 100`.
 fn range(kind: &str, field: &Value) -> String {
     let word = if kind == "integer" {
         "a whole number"
@@ -164,7 +163,7 @@ fn range(kind: &str, field: &Value) -> String {
     format!("{word}{}{}", bound("from", "minimum"), bound("to", "maximum"))
 }
 
-/// A choice by its number, its value or its title.
+/// Finds a choice by its number, its value or its title.
 fn chosen(text: &str, choices: &[(Value, String)]) -> Result<Value, String> {
     let by_number = text
         .parse::<usize>()

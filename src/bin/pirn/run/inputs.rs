@@ -1,4 +1,4 @@
-//! The inputs of a run from the command line.
+//! Inputs of a run from the command line.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,14 +36,14 @@ pub(crate) struct Given {
     pinned: Option<String>,
 }
 
-/// Everything read, checked and chosen.
+/// The checked files, the inputs and the chosen workflow.
 pub(crate) struct Opened {
     pub(crate) checked: Checked,
     pub(crate) workflow: String,
     pub(crate) inputs: Inputs,
 }
 
-/// Input, conversation, pinned context, config.
+/// Input, conversation, pinned context and config.
 pub(crate) struct Inputs {
     pub(crate) input: Value,
     pub(crate) conversation: History,
@@ -56,8 +56,7 @@ pub(crate) struct Inputs {
 
 /// Reads and checks the files, and chooses the workflow to run.
 ///
-/// # Errors
-/// A file cannot be read, or something in it is wrong.
+/// # Errors Fails if a file is unreadable or invalid.
 pub(crate) fn open(given: &Given) -> Result<Opened, Failure> {
     let files = files::read(&given.files)?;
     let config = given.config.read(&given.files)?;
@@ -127,7 +126,7 @@ fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Failure> {
     json_from_str(text).map_err(|error| Failure::usage("INVALID_INPUT", format!("invalid {name}: {error}")))
 }
 
-/// A hint at the probable meaning of the input.
+/// Returns a hint at the probable meaning of an invalid input.
 fn input_hint(text: &str) -> String {
     if Path::new(text).is_file() {
         return format!("to read a file: --input @{text}");

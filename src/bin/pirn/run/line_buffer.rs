@@ -1,13 +1,13 @@
-//! A text that comes in pieces: whole lines, and the beginning of the next one.
+//! Splits a text that arrives in pieces into lines.
 
-/// The line of a text that is not over.
+/// The unfinished last line of a text.
 #[derive(Debug, Default)]
 pub(super) struct LineBuffer {
     open: String,
 }
 
 impl LineBuffer {
-    /// A piece has come: the lines that are whole now.
+    /// Adds a piece, and returns the lines that are complete now.
     pub(super) fn push(&mut self, piece: &str) -> Vec<String> {
         self.open.push_str(piece);
         let Some(end) = self.open.rfind('\n') else {
@@ -18,12 +18,12 @@ impl LineBuffer {
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// The line that is not over.
+    /// Returns the unfinished line.
     pub(super) fn unfinished(&self) -> Option<&str> {
         Some(self.open.as_str()).filter(|line| !line.is_empty())
     }
 
-    /// Ends the line.
+    /// Removes and returns the unfinished line.
     pub(super) fn take(&mut self) -> Option<String> {
         Some(std::mem::take(&mut self.open)).filter(|line| !line.is_empty())
     }

@@ -4,12 +4,12 @@ use pirn::RunErrorCode;
 use pirn_core::graph::Compiled;
 use serde_json::Value;
 
-/// True if a workflow that reads an input was given none.
+/// True if a workflow that reads an input was started without one.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MissingInput(bool);
 
 impl MissingInput {
-    /// Of the workflow with this id.
+    /// Checks the workflow with this id.
     pub(crate) fn of(compiled: &Compiled, workflow: &str, input: &Value) -> Self {
         let mut graphs = compiled.graphs.iter();
         let graph = graphs.find(|graph| *graph.workflow_id == *workflow);
@@ -17,7 +17,7 @@ impl MissingInput {
         Self(reads && input.is_null())
     }
 
-    /// The hint where an error of one of these kinds may come of that.
+    /// Returns the hint if an error with one of these codes may be caused by the missing input.
     pub(crate) fn hint(self, mut codes: impl Iterator<Item = RunErrorCode>) -> Option<&'static str> {
         let is_of_a_text = |code| matches!(code, RunErrorCode::ScriptError | RunErrorCode::TemplateError);
         (self.0 && codes.any(is_of_a_text))

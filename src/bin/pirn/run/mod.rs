@@ -49,10 +49,10 @@ use progress::{Replies, Style};
 use prompt_gate::PromptGate;
 use questions::{Ask, Unanswered};
 
-/// Events that may wait for the terminal or the events file.
+/// Capacity of the event channels of the terminal and the events file.
 const BUFFER: usize = 65_536;
 
-/// Time that a stopped run may take to wind down.
+/// Time limit for a cancelled run to end.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Arguments of `pirn run`.
@@ -151,7 +151,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a positive number of seconds".to_owned())
 }
 
-/// Runs, and ends with 0 where the run completed.
+/// Runs a workflow; returns 0 if the run completed.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     said_once("--metadata", &args.metadata)?;
     said_once("--answer", &args.answer)?;
@@ -174,7 +174,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if !args.quiet {
         notices(&checked, &inputs);
     }
-    // Before the first program is started, so that an interrupt ends it.
+    // Install the handler before the first program starts, so that an interrupt kills the programs.
     let interrupt = interrupt::listen();
     let mut tools = tools::registry(inputs.config.tools.clone())?;
     if !args.quiet {
@@ -261,13 +261,13 @@ fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The number of steps of a run in the engine's store.
+/// Returns the number of steps of a run in the engine's store.
 fn steps_of(engine: &Engine, run_id: &str) -> Option<u64> {
     let run = block_on(engine.store()?.run(run_id)).ok()??;
     Some(run.steps)
 }
 
-/// Notices for a person before the run begins.
+/// Prints notices before the run starts.
 fn notices(checked: &Checked, inputs: &Inputs) {
     if uses_a_model(checked) && inputs.config.profiles.is_empty() && checked.loaded().profiles.is_empty() {
         say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
@@ -299,7 +299,7 @@ fn unbuilt(error: &BuildError) -> Failure {
     Failure::failed(code, error.to_string())
 }
 
-/// `prompts`: where questions may come on the terminal.
+/// Executes a run. `prompts` is true if questions may appear on the terminal.
 fn execute(
     (args, run_id, place): (&Args, Option<&str>, Option<&Place>),
     engine: &Engine,
@@ -367,7 +367,7 @@ fn execute(
         prepared = prepared.answers(give, refused);
     }
     let listening = place.and_then(|place| holder::listen(place, engine, args.quiet));
-    // Before the run's first sign of life, so that no Ctrl-C after it is lost.
+    // Set this before the run's first output, so that an interrupt after it stops the run and not the process.
     interrupt.expects_a_run();
     let run = prepared.start().map_err(|error| {
         let failure = Failure::failed(error.code.as_str(), error.to_string());
@@ -388,7 +388,7 @@ fn execute(
     }
     let steps = steps_of(engine, run.run_id());
     drop(listening);
-    // Flushes the bus: after it, both readers see their end.
+    // Shutting down flushes the event bus, so that both event readers reach their end.
     engine.shutdown_blocking(GRACE);
     if let Some(gate) = gate {
         gate.clear();
@@ -434,7 +434,7 @@ fn detach(prepared: RunBuilder, engine: &Engine, output: Output) -> Result<ExitC
     })
 }
 
-/// Which replies are shown.
+/// Returns which replies are shown.
 fn replies(args: &Args) -> Replies {
     match (args.stream, args.no_stream) {
         (_, true) => Replies::Never,
@@ -474,7 +474,7 @@ fn print(
     }
 }
 
-/// A report as JSON.
+/// A report in the format of the JSON output.
 #[derive(serde::Serialize)]
 struct Printed<'a> {
     #[serde(flatten)]
@@ -483,7 +483,7 @@ struct Printed<'a> {
     steps: Option<u64>,
 }
 
-/// Text as it is, anything else as JSON.
+/// Formats an output: a string unchanged, any other value as JSON.
 fn plain(output: &Value) -> String {
     match output {
         Value::String(text) => format!("{text}\n"),
@@ -491,7 +491,7 @@ fn plain(output: &Value) -> String {
     }
 }
 
-/// The request behind a run, to explain its end.
+/// Facts about the requested run, to explain its failure.
 struct Asked {
     missing_input: MissingInput,
     sources: Vec<SourceFile>,
@@ -523,7 +523,7 @@ fn explained(status: ThreadStatus, error: &RunError, asked: Option<&Asked>) -> F
     }
 }
 
-/// The tools that LLM nodes name and nothing gives, with the node.
+/// Returns the tools that LLM nodes name and that no source provides, each with its node.
 fn unknown_tools(checked: &Checked, tools: &ToolRegistry) -> Vec<(String, String)> {
     let nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     let named = nodes.filter_map(|node| match &node.kind {

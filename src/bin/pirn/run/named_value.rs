@@ -1,4 +1,4 @@
-//! `NAME=VALUE` of the command line.
+//! Parser of `NAME=VALUE` arguments.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Reads `NAME=VALUE`, where the value is JSON, or a text that is none.
+/// Parses `NAME=VALUE`, where the value is JSON or plain text.
 pub(crate) fn named_value(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json_or_text(value)?)),
@@ -16,7 +16,7 @@ pub(crate) fn named_value(text: &str) -> Result<(String, Value), String> {
     }
 }
 
-/// JSON, or a text that is none. JSON that would be read as another value than is written is an error, and no text.
+/// Parses JSON, or else returns the text as a string. JSON that would be read with a changed value is an error.
 pub(crate) fn json_or_text(text: &str) -> Result<Value, String> {
     match json_from_str(text) {
         Ok(value) => Ok(value),
@@ -25,7 +25,7 @@ pub(crate) fn json_or_text(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Refuses an option that has two values for one name.
+/// Refuses an option with two values for one name.
 pub(super) fn said_once(option: &str, given: &[(String, Value)]) -> Result<(), Failure> {
     let mut names = BTreeSet::new();
     match given.iter().find(|(name, _)| !names.insert(name)) {

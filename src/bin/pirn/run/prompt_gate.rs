@@ -1,9 +1,9 @@
-//! The terminal that questions and lines share: while a question is open there, lines wait behind it.
+//! Shares the terminal between prompts and lines: while a prompt is open, lines are buffered.
 
 use std::io::{Write, stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A terminal that questions and lines share.
+/// A terminal that prompts and lines share.
 #[derive(Clone, Default)]
 pub(super) struct PromptGate {
     state: Arc<Mutex<State>>,

@@ -1,4 +1,4 @@
-//! Questions of a run, of USER_INTERACTION nodes and about tool calls: answered on the terminal, or by `--answer`.
+//! Questions of a run, from USER_INTERACTION nodes and about tool calls: answered on the terminal, or by `--answer`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use super::prompt_gate::PromptGate;
 use crate::failure::Failure;
 use crate::terminal::shell_quoted;
 
-/// Answers that were given beforehand, by node.
+/// Answers from the command line, by node.
 pub(super) type Given = BTreeMap<String, Value>;
 
 /// True if the workflows contain a node that asks a person.
@@ -57,11 +57,11 @@ impl Unanswered {
         if let Some(run) = engine.find(run_of(question)) {
             run.cancel(asked.clone());
         }
-        // The first question is the one that ended the run.
+        // Only the first question is stored: that one ended the run.
         let _: Result<(), _> = self.0.set((asked, help));
     }
 
-    /// The failure of a run that was ended so.
+    /// Returns the failure of a run that was ended by a question.
     pub(super) fn failure(&self) -> Option<Failure> {
         let (asked, help) = self.0.get()?;
         Some(Failure::failed("UNANSWERED", asked.clone()).with_help(help.clone()))
@@ -146,7 +146,7 @@ pub(super) fn answers(
 fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate, names_run: bool) {
     let run_id = run_of(question);
     while let Some(run) = engine.find(run_id) {
-        // Answered elsewhere, or withdrawn, before its turn came.
+        // The question may have been answered elsewhere, or withdrawn, while it was queued.
         let is_open = block_on(run.interactions()).iter().any(|open| open.id == question.id);
         let Some(answer) = is_open.then(|| gate.ask(|| typed(question, names_run))).flatten() else {
             return;
@@ -158,7 +158,7 @@ fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate, names
     }
 }
 
-/// The answer that was typed; none at the end of the input.
+/// Prompts for an answer; `None` at the end of the input.
 fn typed(question: &Interaction, names_run: bool) -> Option<Value> {
     if let Some(call) = &question.tool {
         let of = format!("for node {}, thread {}", question.node_id, question.thread_id);

@@ -1,4 +1,4 @@
-//! `--events FILE`: every event as a line of JSON.
+//! `--events FILE`: writes every event as a line of JSON.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use pirn::{BlockingEvents, Heard};
 use serde_json::json;
 
-/// A file that is being written.
+/// A thread that writes events to a file.
 pub(super) struct Record {
     writer: JoinHandle<io::Result<()>>,
 }
@@ -36,7 +36,7 @@ pub(super) fn start(path: &str, events: BlockingEvents) -> io::Result<Record> {
 }
 
 impl Record {
-    /// Waits for the last line.
+    /// Waits until the last line is written.
     pub(super) fn finish(self) -> io::Result<()> {
         self.writer
             .join()

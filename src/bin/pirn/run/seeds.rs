@@ -1,4 +1,4 @@
-//! `--seeds N`: the workflow under one seed after the other, until a run fails; and the command that has it again.
+//! `--seeds N`: runs the workflow with one seed after another until a run fails, and prints the command that repeats the failure.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::{FAILED, INTERRUPTED, answer, bar, say, shell_quoted};
 
-/// Plays `count` seeds from `first` on; ends with 0 where every run completed.
+/// Runs `count` seeds from `first` on; returns 0 if every run completed.
 pub(super) fn play(
     args: &Args,
     (first, count): (u64, u64),
@@ -29,7 +29,7 @@ pub(super) fn play(
         return Err(Failure::usage("USAGE", message));
     };
     let bar = bar(args.quiet, count, "{bar:30} {pos} of {len} seeds, {msg}");
-    // Before the first sign of life, so that no Ctrl-C after it is lost.
+    // Set this before the first output, so that an interrupt after it stops the run and not the process.
     interrupt.expects_a_run();
     if !args.quiet {
         say(&format!("{count} seeds from {first} on"));
@@ -94,7 +94,7 @@ fn report(args: &Args, simulated: &Simulation) -> ExitCode {
     }
 }
 
-/// The command that was given, for this one seed.
+/// Returns the given command, changed to repeat this seed only.
 fn repeating(given: &[String], seed: u64) -> String {
     let mut words = vec!["pirn".to_owned()];
     let mut given = given.iter();

@@ -138,7 +138,7 @@ pub(super) struct Migrate {
     check: bool,
 }
 
-/// A run that was to be moved, and what came of it.
+/// A run to migrate, and the result.
 type Moved = (String, Result<Migration, ResumeError>);
 
 impl Migrate {
@@ -175,7 +175,7 @@ impl Migrate {
         Ok(answer(&text, code))
     }
 
-    /// Each run that is to be moved, and what came of it. Of one alone a failure is the command's.
+    /// Migrates each run, and returns the results. If only one run is given, its failure is the command's.
     fn each(&self, engine: &Engine, files: &[SourceFile]) -> Result<Vec<Moved>, Failure> {
         let ids = match engine.store() {
             Some(store) if self.all => {
@@ -333,7 +333,7 @@ impl Prune {
         let configs: Vec<String> = ids.iter().flat_map(|id| [config_key(id), beside_key(id)]).collect();
         let removed = block_on(store.remove(ids, self.dry_run)).map_err(|error| refused(&error))?;
         if !self.dry_run {
-            // Given together, they share their syncs.
+            // Set concurrently: the store commits the writes in shared batches, with fewer syncs.
             let forgotten = configs.iter().map(|key| store.set_meta(key, None));
             block_on(try_join_all(forgotten.collect::<Vec<_>>())).map_err(|error| refused(&error))?;
             block_on(store.shrink(self.rewrite)).map_err(|error| refused(&error))?;

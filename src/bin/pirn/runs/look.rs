@@ -1,4 +1,4 @@
-//! Commands that change nothing: list, show, events, diff.
+//! Commands that only read a store: list, show, events, diff.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure
     view.map_err(|error| not_resumed(&error))
 }
 
-/// The JSON of a view: the report, and the run's place in its store.
+/// Returns the JSON of a view: the report, and the run's entry in its store.
 fn reported(view: &RunView) -> Value {
     let mut report = json!(view.report);
     let about = shown(&view.run);
@@ -201,7 +201,7 @@ impl Events {
         let text = match output {
             Output::Json => format!("{:#}\n", json!({ "events": events })),
             Output::Text => events.iter().fold(String::new(), |mut text, event| {
-                // Text grows without limit.
+                // Writing to a string does not fail.
                 let _ = writeln!(text, "{event}");
                 text
             }),

@@ -1,4 +1,4 @@
-//! `pirn runs`: the runs of a store, whatever process they began in.
+//! `pirn runs`: lists and changes the runs of a store, whichever process started them.
 
 mod change;
 mod look;
@@ -62,7 +62,7 @@ enum Command {
     Prune(change::Prune),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (store, output) = (&args.store, args.output);
     match &args.command {

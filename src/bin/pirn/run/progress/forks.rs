@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use super::meter::grouped;
 
-/// A fork of more paths is summed up.
+/// Maximum number of paths of a fork that is not summed up.
 const MAX_SHOWN_PATHS: usize = 12;
-/// Characters of the list of a fork's paths.
+/// Maximum width of the list of a fork's paths, in characters.
 const NAMES_WIDTH: usize = 60;
 /// Maximum number of branch lines for one FORK node in a run: beyond it, as in a loop, its forks are summed up.
 const MAX_LINES: usize = 96;
@@ -22,7 +22,7 @@ pub(super) enum End {
     Cancelled,
 }
 
-/// One fork under way, or done.
+/// One fork of a run.
 #[derive(Default)]
 struct Fork {
     parent: String,
@@ -30,9 +30,9 @@ struct Fork {
     completed: u64,
     failed: u64,
     cancelled: u64,
-    /// Its branches are counted, not shown.
+    /// True if its branches are counted instead of shown.
     quiet: bool,
-    /// Its join has answered.
+    /// True once its JOIN has completed.
     joined: bool,
 }
 
@@ -40,14 +40,14 @@ struct Fork {
 #[derive(Default)]
 pub(super) struct Forks {
     all: Vec<Fork>,
-    /// The fork that a path of a workflow belongs to; path ids are unique in a workflow.
+    /// Index of the fork that a path of a workflow belongs to; path ids are unique in a workflow.
     of_path: BTreeMap<(String, String), usize>,
-    /// Lines each FORK node had.
+    /// Number of branch lines of each FORK node so far.
     lines: BTreeMap<(String, String), usize>,
 }
 
 impl Forks {
-    /// A fork starts; its line.
+    /// Records the start of a fork, and returns its line.
     pub(super) fn start(&mut self, parent: &str, workflow: &str, node: &str, paths: &[String]) -> String {
         let lines = self.lines.entry((workflow.to_owned(), node.to_owned())).or_default();
         let quiet = paths.len() > MAX_SHOWN_PATHS || *lines + paths.len() > MAX_LINES;
@@ -83,7 +83,7 @@ impl Forks {
         )
     }
 
-    /// True if lines about this branch are left out.
+    /// True if lines about this branch are omitted.
     pub(super) fn is_quiet(&self, workflow: &str, path: &str) -> bool {
         self.place(workflow, path).is_some_and(|place| self.all[place].quiet)
     }
@@ -108,13 +108,13 @@ impl Forks {
         }
         let shown = end == End::Failed && fork.failed <= MAX_FAILURES;
         let ended = fork.completed + fork.failed + fork.cancelled;
-        // A line at every quarter; after the join only the last.
+        // Print the counts at every quarter; after the join, only at the end.
         let quarter = |count: u64| count * 4 / fork.of.max(1);
         let is_due = quarter(ended) > quarter(ended - 1) && (!fork.joined || ended == fork.of);
         (shown, is_due.then(|| fork.counts()))
     }
 
-    /// The counts of ended branches when the join of `parent` answered.
+    /// Returns the counts of ended branches when the JOIN of `parent` completes.
     pub(super) fn joined(&mut self, parent: &str) -> Option<String> {
         let mut open = self.all.iter_mut().rev().filter(|fork| fork.parent == parent);
         let fork = open.find(|fork| !fork.joined)?;
@@ -124,7 +124,7 @@ impl Forks {
 }
 
 impl Fork {
-    /// `2 of 3 completed, 1 failed`.
+    /// Formats `2 of 3 completed, 1 failed`.
     fn counts(&self) -> String {
         let mut text = format!("{} of {} completed", grouped(self.completed), grouped(self.of));
         for (count, word) in [(self.failed, "failed"), (self.cancelled, "cancelled")] {

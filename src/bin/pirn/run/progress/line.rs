@@ -7,17 +7,17 @@ use textwrap::{Options, WordSplitter, wrap};
 
 use crate::visible::visible_line;
 
-/// Columns of the time that a line begins with.
+/// Width of the time at the start of a line.
 const TIME: usize = 9;
 
-/// The kind of news in a line, for its colour.
+/// Kind of a line, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     /// A step.
     Plain,
-    /// It went well.
+    /// A success.
     Good,
-    /// It failed.
+    /// A failure.
     Bad,
     /// A fork, a join, a compression, a trigger.
     Turn,
@@ -25,7 +25,7 @@ pub(super) enum Tone {
     Quiet,
 }
 
-/// News of a run.
+/// A line about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// Milliseconds since the run's first event; `None` for a continuation of the previous line.
@@ -45,7 +45,7 @@ impl Line {
         let texts = match columns {
             None => vec![text],
             Some(columns) => {
-                // Never so narrow that a word has no room.
+                // Minimum width, so that words have room.
                 let width = columns.saturating_sub(head.len() + 1).max(20);
                 let options = Options::new(width)
                     .subsequent_indent("  ")
@@ -65,7 +65,7 @@ impl Line {
 }
 
 impl Tone {
-    /// Colours of the terminal's own sixteen, which are readable on its ground, light or dark.
+    /// Uses the terminal's sixteen colours only, which are readable on light and dark backgrounds.
     fn style(self) -> Style {
         let style = Style::new().for_stderr();
         match self {
@@ -78,7 +78,7 @@ impl Tone {
     }
 }
 
-/// `1.5 s`.
+/// Formats milliseconds as `1.5 s`.
 pub(super) fn seconds(ms: u64) -> String {
     format!("{}.{} s", super::meter::grouped(ms / 1000), ms % 1000 / 100)
 }

@@ -1,4 +1,4 @@
-//! The part that moves: what runs now, redrawn below the lines.
+//! The running threads, redrawn below the lines.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::view::View;
 use crate::visible::visible_line;
 
-/// Threads that are shown at once.
+/// Maximum number of threads that are shown.
 const MAX_THREADS: usize = 8;
 
-/// The lower part of the terminal.
+/// The redrawn part of the terminal.
 pub(super) struct Live {
     bar: ProgressBar,
 }
 
 impl Live {
-    /// Starts to redraw.
+    /// Starts the display.
     pub(super) fn new() -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -27,7 +27,7 @@ impl Live {
         Self { bar }
     }
 
-    /// Lines above, and what runs now below.
+    /// Prints lines above, and redraws the running threads below.
     pub(super) fn show(&self, lines: &[String], view: &View) {
         let (rows, columns) = Term::stderr().size();
         let columns = usize::from(columns).max(20);
@@ -44,7 +44,7 @@ impl Live {
         self.bar.set_message(now.collect::<Vec<_>>().join("\n"));
     }
 
-    /// Clears it.
+    /// Clears the display.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,6 +1,6 @@
-//! Numbers a person can read at a glance.
+//! Formats of numbers for people.
 
-/// `24312` as `24,312`.
+/// Groups digits: `24312` as `24,312`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// `▕████████░░░░░░░░▏ 4,812 / 9,600`: how much of a limit is used.
+/// Formats `▕████████░░░░░░░░▏ 4,812 / 9,600`: the used share of a limit.
 pub(super) fn meter(used: u64, limit: u64) -> String {
     const CELLS: u64 = 16;
     let filled = used
@@ -25,12 +25,12 @@ pub(super) fn meter(used: u64, limit: u64) -> String {
     format!("▕{cells}▏ {} / {}", grouped(used), grouped(limit))
 }
 
-/// As a whole percentage, rounded down: the limit itself is 100.
+/// Returns the used share as a whole percentage, rounded down: 100 only at the limit.
 pub(super) fn percent(used: u64, limit: u64) -> u64 {
     used.saturating_mul(100).checked_div(limit).unwrap_or(100)
 }
 
-/// At most `length` characters, on one line.
+/// Returns at most `length` characters of the text, on one line.
 pub(super) fn clipped(text: &str, length: usize) -> String {
     let mut letters = text.chars().map(|c| if c == '\n' { ' ' } else { c });
     let mut short: String = letters.by_ref().take(length).collect();

@@ -22,7 +22,7 @@ use live::Live;
 use places::Places;
 use view::{Compressions, View};
 
-/// The events of a run that the terminal shows.
+/// Types of events that the terminal shows.
 const TYPES: &[EventType] = &[
     EventType::ThreadStarted,
     EventType::ThreadCompleted,
@@ -56,7 +56,7 @@ const TYPES: &[EventType] = &[
     EventType::InteractionTimedOut,
 ];
 
-/// When replies of models are shown.
+/// Choice of when the replies of models are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replies {
     Always,
@@ -64,21 +64,21 @@ pub(super) enum Replies {
     Never,
 }
 
-/// The style of the progress display.
+/// Style of the progress display.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     /// True if the running nodes are redrawn below the lines.
     moves: bool,
-    /// Replies are shown.
+    /// True if replies are shown.
     replies: bool,
-    /// Every node, and replies in full.
+    /// True if every node is shown, and replies in full.
     verbose: bool,
     /// Columns to wrap at; `None` if stderr is no terminal.
     columns: Option<usize>,
 }
 
 impl Style {
-    /// The style that suits stderr; nothing moves where questions may come on the terminal.
+    /// Returns the style for stderr; nothing is redrawn if questions may appear on the terminal.
     pub(super) fn suiting(prompts: bool, replies: Replies, verbose: bool) -> Self {
         let is_terminal = stderr().is_terminal();
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -94,7 +94,7 @@ impl Style {
         }
     }
 
-    /// The events that are shown so.
+    /// Returns the types of events that this style shows.
     pub(super) fn types(self) -> Vec<EventType> {
         let mut types = TYPES.to_vec();
         if self.replies {
@@ -104,13 +104,13 @@ impl Style {
     }
 }
 
-/// A view that is being drawn.
+/// A running progress display.
 pub(super) struct Shown {
     drawer: Option<JoinHandle<Compressions>>,
     columns: Option<usize>,
 }
 
-/// Draws until the events end.
+/// Starts a thread that draws until the events end.
 pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate, mut places: Option<Places>) -> Shown {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
@@ -140,7 +140,7 @@ pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate, mut 
 }
 
 impl Shown {
-    /// Waits for the last line, and sums up.
+    /// Waits for the last event, and prints the summary.
     pub(super) fn finish(self, report: &RunReport, was_interrupted: bool) {
         let compressions = match self.drawer.map(JoinHandle::join) {
             Some(Ok(compressions)) => compressions,

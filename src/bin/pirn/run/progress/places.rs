@@ -8,7 +8,7 @@ use pirn::{Event, EventType, RunError};
 use crate::faults;
 use crate::terminal::on_stderr;
 
-/// Finds them, each once: a trigger may fail at every event.
+/// Finds these locations, each once: a trigger may fail at every event.
 pub(in crate::run) struct Places {
     checked: Checked,
     sources: Vec<SourceFile>,

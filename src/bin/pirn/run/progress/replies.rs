@@ -1,27 +1,27 @@
-//! Replies of models, thread by thread: the main thread's as it comes, a branch's when its node has ended, a triggered
-//! sub-workflow's counted only.
+//! Display of models' replies by thread: the main thread's as it arrives, a branch's when its node has ended, and only the length
+//! for a triggered sub-workflow.
 
 use super::super::line_buffer::LineBuffer;
 use super::meter::grouped;
 
-/// Lines of a branch's reply that are shown.
+/// Maximum number of lines of a branch's reply.
 const FOLDED: usize = 4;
 /// Maximum bytes of a reply that are buffered until it is shown.
 const MAX_KEPT: usize = 256 * 1024;
 
-/// The display of a thread's replies.
+/// The way in which a thread's replies are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// As they come.
+    /// Shown as the pieces arrive.
     #[default]
     Live,
-    /// When the node has ended, the first lines.
+    /// The first lines are shown when the node has ended.
     Folded,
-    /// Only their length.
+    /// Only the length is shown.
     Counted,
 }
 
-/// The reply of one thread that is under way.
+/// The unfinished reply of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     manner: Manner,
@@ -39,7 +39,7 @@ impl Reply {
         }
     }
 
-    /// A piece has come; the lines to show now.
+    /// Adds a piece, and returns the lines to print now.
     pub(super) fn push(&mut self, piece: &str) -> Vec<String> {
         self.characters += piece.chars().count() as u64;
         let whole = self.lines.push(piece);
@@ -73,7 +73,7 @@ impl Reply {
         void.into_iter().collect()
     }
 
-    /// The node has ended; the lines that are still to be shown.
+    /// Ends the reply when its node has ended, and returns the remaining lines to print.
     pub(super) fn finish(&mut self) -> Vec<String> {
         let rest: Vec<String> = self.lines.take().into_iter().collect();
         let mut shown = self.take_in(rest);
@@ -97,7 +97,7 @@ impl Reply {
         shown
     }
 
-    /// Characters that have come and were not shown.
+    /// Returns the number of characters that were not shown.
     pub(super) fn hidden(&self) -> u64 {
         if self.manner == Manner::Live {
             0
@@ -106,7 +106,7 @@ impl Reply {
         }
     }
 
-    /// The line that is not over.
+    /// Returns the unfinished line.
     pub(super) fn unfinished(&self) -> Option<&str> {
         self.lines.unfinished()
     }

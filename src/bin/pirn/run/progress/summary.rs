@@ -44,7 +44,7 @@ pub(super) fn line(report: &RunReport, compressions: Compressions, was_interrupt
     }
 }
 
-/// `1,240 tokens (200 in, 800 cached, 240 out)`: the kinds that there were, adding up.
+/// Formats `1,240 tokens (200 in, 800 cached, 240 out)`: the kinds that were used add up to the total.
 fn tokens(spent: &Spent) -> String {
     let kinds = [
         (spent.input, "in"),
@@ -67,7 +67,7 @@ fn tokens(spent: &Spent) -> String {
     }
 }
 
-/// `0.0123 USD`.
+/// Formats `0.0123 USD`.
 fn money(cost: Cost) -> String {
     format!("{} {}", digits(cost.amount()), cost.currency)
 }
@@ -104,7 +104,7 @@ fn budgeted(budget: &BudgetReport, spent: Option<Cost>) -> Option<String> {
     (!told.is_empty()).then(|| format!("budget {}", told.join(", ")))
 }
 
-/// `8 threads: 1 main, 6 branches, 1 triggered; 7 completed, 1 cancelled`: by kind, then by end, each adding up.
+/// Formats `8 threads: 1 main, 6 branches, 1 triggered; 7 completed, 1 cancelled`. The counts by kind and by status each add up.
 fn threads(report: &RunReport) -> String {
     let of_kind = |kind| report.threads.iter().filter(|thread| thread.kind == kind).count() as u64;
     let of_status = |status| report.threads.iter().filter(|thread| thread.status == status).count() as u64;

@@ -1,4 +1,4 @@
-//! The events of a run, as lines and as the list of what runs now.
+//! Converts the events of a run to lines and to the list of running threads.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use super::line::{Line, Tone, seconds};
 use super::meter::{clipped, grouped, meter, percent};
 use super::replies::{Manner, Reply};
 
-/// Characters of a line that is not over that are shown: the last ones.
+/// Maximum number of characters of an unfinished line that are shown: its end.
 const TAIL_WIDTH: usize = 120;
-/// Tool calls that get a line each; the rest is left out.
+/// Maximum number of tool calls with a line each; further ones are omitted.
 const MAX_CALLS: usize = 200;
-/// Times that one node gets a line; one in a loop is left out from then on.
+/// Maximum number of lines for one node, for nodes in loops.
 const MAX_NODE_LINES: u32 = 12;
-/// Nodes of a branch that its line names.
+/// Maximum number of nodes that the line of a branch names.
 const MAX_NAMED_NODES: usize = 6;
 
 /// State of the progress display.
@@ -25,14 +25,14 @@ const MAX_NAMED_NODES: usize = 6;
 pub(super) struct View {
     verbose: bool,
     threads: BTreeMap<String, Thread>,
-    /// Those that run, in the order they started.
+    /// Running threads, in the order in which they started.
     running: BTreeMap<u64, String>,
     started: u64,
     forks: Forks,
     calls: usize,
-    /// Lines that each node of a workflow had.
+    /// Number of lines of each node of a workflow so far.
     node_lines: BTreeMap<(String, String), u32>,
-    /// The first event's time.
+    /// Time of the first event.
     begin: Option<u64>,
     compressions: Compressions,
 }
@@ -41,7 +41,7 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compressions {
     pub(super) count: u64,
-    /// Tokens that the requests after them do without.
+    /// Tokens that later requests save.
     pub(super) saved: u64,
 }
 
@@ -51,12 +51,12 @@ struct Thread {
     place: u64,
     name: String,
     kind: String,
-    /// One of a fork that is summed up.
+    /// True for a branch of a fork that is summed up.
     is_quiet: bool,
     began: u64,
     node: String,
     node_began: u64,
-    /// The nodes that did something, with their milliseconds.
+    /// Nodes that took measurable time, with their milliseconds.
     nodes: Vec<(String, u64)>,
     /// Context tokens of the last request, and their limit.
     context: Option<(u64, Option<u64>)>,
@@ -93,12 +93,12 @@ impl View {
         }
     }
 
-    /// The tokens saved, once the events have ended.
+    /// Returns the compressions and the saved tokens, after the last event.
     pub(super) fn compressions(&self) -> Compressions {
         self.compressions
     }
 
-    /// The running threads: a line for each of at most `most`.
+    /// Formats the running threads: one line each, at most `most`.
     pub(super) fn now(&self, most: usize) -> Vec<String> {
         let shown = if self.running.len() > most {
             most.saturating_sub(1)
@@ -113,7 +113,7 @@ impl View {
         lines
     }
 
-    /// A line about a thread: `NAME: TEXT`.
+    /// Formats a line about a thread: `NAME: TEXT`.
     fn line(&self, event: &Event, tone: Tone, text: impl AsRef<str>) -> Line {
         let known = self.threads.get(&*event.thread_id);
         let name = known.map_or(&*event.thread_id, |thread| thread.name.as_str());
@@ -137,7 +137,7 @@ impl View {
             EventType::ThreadResumed => vec![self.line(event, Tone::Plain, "resumed")],
             EventType::ThreadForkStarted => {
                 let paths = facts.list("forkPathIds");
-                // Of a MAP, the branches walk another workflow.
+                // The branches of a MAP execute another workflow.
                 let called = facts.text("subgraphId");
                 let walked = if called.is_empty() {
                     &event.workflow_id
@@ -273,7 +273,7 @@ impl View {
         }
     }
 
-    /// The lines of a reply that are whole with this piece.
+    /// Returns the lines of a reply that this piece completes.
     fn said(&mut self, event: &Event) -> Vec<Line> {
         let Some(thread) = self
             .threads
@@ -334,7 +334,7 @@ impl View {
             kind,
             ..Thread::default()
         };
-        // The line of the fork has named its branches.
+        // The line of the fork has named its branches already.
         let is_told = thread.kind != "branch" || (self.verbose && !thread.is_quiet);
         self.running.insert(thread.place, event.thread_id.to_string());
         self.threads.insert(event.thread_id.to_string(), thread);
@@ -366,10 +366,10 @@ impl View {
         let mut lines = self.quoted(event, rest);
         let mut thread = self.threads.remove(&*event.thread_id).unwrap_or_default();
         self.running.remove(&thread.place);
-        // The last line of all is the main thread's.
+        // The summary is the main thread's last line.
         let is_main = thread.kind == "main";
         if thread.name.is_empty() {
-            // A branch that was never started.
+            // The branch was never started.
             thread.name = if path.is_empty() {
                 event.thread_id.to_string()
             } else {
@@ -390,7 +390,7 @@ impl View {
             let tone = match end {
                 End::Completed => Tone::Good,
                 End::Failed => Tone::Bad,
-                // A loser that is stopped, mostly: nothing has gone wrong.
+                // Usually a loser of a race that was stopped: not a failure.
                 End::Cancelled => Tone::Quiet,
             };
             let took = seconds(event.timestamp.saturating_sub(thread.began));
@@ -612,7 +612,7 @@ impl Thread {
     }
 }
 
-/// True for nodes of types that take time worth showing.
+/// True for types of nodes whose duration is worth showing.
 fn does_work(node_type: &str) -> bool {
     !matches!(
         node_type,
@@ -620,7 +620,7 @@ fn does_work(node_type: &str) -> bool {
     )
 }
 
-/// The fields of an event.
+/// Typed access to the fields of an event.
 struct Facts<'e>(&'e Event);
 
 impl Facts<'_> {
