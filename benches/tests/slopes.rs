@@ -2,11 +2,16 @@
 //! which do not depend on the load of the machine. One test, because the counters are global to the process.
 
 use std::alloc::System;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use pirn::store::MemoryStore;
+use pirn::{Engine, EngineBuilder, RunHandle};
 use pirn_benches::Workload;
 use pirn_benches::sides::Spin;
 use pirn_benches::sides::pirn::{Bench, stand};
 use pirn_benches::sides::workflows;
+use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -20,6 +25,89 @@ async fn cost(workload: Workload) -> (f64, f64) {
     bench.round(workload).await;
     let change = region.change();
     (change.allocations as f64, change.bytes_allocated as f64)
+}
+
+/// A loop that asks its model so many times, and then waits.
+fn turns(turns: u64) -> Value {
+    let each = json!({"loopId": "l", "dataSource": {"iterable": turns}});
+    let nodes = [
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "each", "type": "LOOP_START", "config": each}),
+        json!({"id": "ask", "type": "LLM", "config": {"prompt": "and now?"}}),
+        json!({"id": "next", "type": "LOOP_END", "config": {"loopId": "l"}}),
+        json!({"id": "arrive", "type": "CODE", "config": {"function": "arrive"}}),
+        json!({"id": "wait", "type": "WAIT", "config": {"seconds": 100_000}}),
+        json!({"id": "end", "type": "END"}),
+    ];
+    let edges: Vec<_> = nodes
+        .windows(2)
+        .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}))
+        .collect();
+    let config = json!({"maxSteps": 1_000_000});
+    json!({"id": "turns", "config": config, "nodes": nodes, "edges": edges})
+}
+
+/// A run that has asked its model so many times and waits; and the bytes that it holds.
+async fn asked(builder: EngineBuilder, count: u64) -> (Engine, RunHandle, f64) {
+    let has_arrived = Arc::new(AtomicBool::new(false));
+    let arrives = Arc::clone(&has_arrived);
+    let builder = builder
+        .workflows(turns(count).to_string())
+        .function("arrive", move |_| {
+            arrives.store(true, Ordering::Relaxed);
+            Ok(Value::Null)
+        });
+    let engine = builder.build().expect("valid");
+    let region = Region::new(COUNTED);
+    let run = engine.start("turns", json!(0)).expect("admitted");
+    while !has_arrived.load(Ordering::Relaxed) {
+        tokio::task::yield_now().await;
+    }
+    stand(&run, 1, 1).await;
+    let change = region.change();
+    let bytes = change.bytes_allocated as f64 - change.bytes_deallocated as f64;
+    (engine, run, bytes)
+}
+
+fn held() -> usize {
+    let stats = COUNTED.stats();
+    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
+}
+
+/// The most that is held while `work` is done, as another thread sees it.
+async fn most_held<T>(work: impl Future<Output = T>) -> (usize, T) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let watch = std::thread::spawn(move || {
+        let mut most = 0;
+        while !ends.load(Ordering::Relaxed) {
+            most = most.max(held());
+            std::thread::yield_now();
+        }
+        most
+    });
+    let done = work.await;
+    is_over.store(true, Ordering::Relaxed);
+    (watch.join().expect("it only looks"), done)
+}
+
+/// The bytes that a run of so many model calls holds; and of its replay the allocations, their bytes, and the most that it holds
+/// beside the events that it hands out.
+async fn replayed(count: u64) -> (f64, [f64; 3]) {
+    let (engine, run, live) = asked(Engine::builder().store(MemoryStore::new()), count).await;
+    engine.view(run.run_id(), None).await.expect("replays");
+    let (before, region) = (held(), Region::new(COUNTED));
+    let (most, view) = most_held(engine.view(run.run_id(), None)).await;
+    let change = region.change();
+    let mut view = view.expect("replays");
+    assert!(view.step >= count, "every turn is replayed");
+    let whole = held();
+    drop(std::mem::take(&mut view.events));
+    let events = whole.saturating_sub(held());
+    run.cancel("enough");
+    run.outcome().await;
+    let most = most.saturating_sub(before + events) as f64;
+    (live, [change.allocations as f64, change.bytes_allocated as f64, most])
 }
 
 #[tokio::test]
@@ -59,7 +147,7 @@ async fn costs_grow_with_the_work_and_waiting_is_cheap() {
     );
 
     let threads = 2_000;
-    let engine = pirn::Engine::builder()
+    let engine = Engine::builder()
         .workflows(workflows::fork_of_idle(threads).to_string())
         .build()
         .expect("valid");
@@ -73,7 +161,7 @@ async fn costs_grow_with_the_work_and_waiting_is_cheap() {
     run.outcome().await;
 
     let runs = 1_000;
-    let engine = pirn::Engine::builder()
+    let engine = Engine::builder()
         .workflows(workflows::idle().to_string())
         .build()
         .expect("valid");
@@ -91,4 +179,14 @@ async fn costs_grow_with_the_work_and_waiting_is_cheap() {
         run.cancel("enough");
         run.outcome().await;
     }
+
+    let ((_, few), (live, many)) = (replayed(500).await, replayed(2_000).await);
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(
+            many <= 4.8 * few,
+            "a replay costs the same for each model call: {few} for 500, {many} for 2,000"
+        );
+    }
+    let most = many[2];
+    assert!(most <= 3.0 * live, "a run holds {live} bytes, its replay {most}");
 }

@@ -215,6 +215,11 @@ impl Conversation {
         (index..self.log.len()).filter_map(|index| self.log.get(index).map(|entry| &entry.counted))
     }
 
+    /// The message at an index of the complete history.
+    pub(super) fn counted_at(&self, index: usize) -> Option<&Counted> {
+        self.log.get(index).map(|entry| &entry.counted)
+    }
+
     /// Tokens of the visible messages; from running totals, whatever their number.
     pub fn visible_tokens(&self) -> u64 {
         let length = self.log.len();

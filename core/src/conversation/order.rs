@@ -96,7 +96,8 @@ pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<Counted>) -> Re
     }
 }
 
-fn is_sent(message: &Message) -> bool {
+/// True if a provider that takes no blank messages is sent this one.
+pub(super) fn is_sent(message: &Message) -> bool {
     match message.role {
         Role::Tool => true,
         Role::Assistant => message.asks_for_tools() || !message.is_blank(),

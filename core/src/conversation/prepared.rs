@@ -2,13 +2,15 @@
 //! conversation gained since the request before: a replay, where the model has answered already, builds none.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::order::{Repairs, USER_FIRST, USER_LAST};
+use super::order::{Repairs, USER_FIRST, USER_LAST, is_sent};
 use super::position::pin_position;
 use super::request::Sources;
+use super::tool_pairs::UNANSWERED;
 use super::{AgentKind, Basis, Conversation, Counted, ModelRequest, RequestParts, Tokenizer, message_cost};
 use crate::message::{Message, Part, Role};
 
@@ -16,10 +18,55 @@ use crate::message::{Message, Part, Role};
 pub struct PreparedRequest {
     tokens: u64,
     repairs: Repairs,
-    /// What the user said last, where that is known without the messages.
-    said: Option<Arc<Message>>,
-    sources: Option<Box<(Conversation, Sources)>>,
+    foreseen: Option<Box<Foreseen>>,
     built: OnceLock<Arc<ModelRequest>>,
+}
+
+/// A request that is not built yet.
+struct Foreseen {
+    conversation: Conversation,
+    sources: Sources,
+    /// What the user said last.
+    said: Option<Arc<Message>>,
+    /// The lists of the [`Outline`] that it begins: see [`Half::kept`].
+    generation: u64,
+    /// True if the system message is made for it.
+    has_system: bool,
+    /// The number of system messages of the conversation.
+    system: usize,
+    /// The number of others.
+    rest: usize,
+    /// Stated results of the calls at the end.
+    stated: Vec<Arc<Message>>,
+    /// The index of the first pinned message.
+    inserted_at: Option<usize>,
+}
+
+/// A list of an [`Outline`], which grows at its end alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListId {
+    generation: u64,
+    is_system: bool,
+}
+
+/// A stretch of a request's messages.
+#[derive(Clone, Debug)]
+pub(super) enum Piece<'a> {
+    /// A message that was made for it.
+    Made(&'a Arc<Message>),
+    /// A message of the pinned context.
+    Pinned(&'a Arc<Message>),
+    /// Messages of a list.
+    Listed(ListId, Range<usize>),
+}
+
+impl Piece<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Made(_) | Self::Pinned(_) => 1,
+            Self::Listed(_, range) => range.len(),
+        }
+    }
 }
 
 impl PreparedRequest {
@@ -33,12 +80,29 @@ impl PreparedRequest {
         &self.repairs
     }
 
+    /// The number of its messages.
+    #[allow(clippy::len_without_is_empty)] // of messages, not of the request
+    pub fn len(&self) -> usize {
+        match &self.foreseen {
+            Some(foreseen) => foreseen.len(&self.repairs),
+            None => self.built().messages.len(),
+        }
+    }
+
+    /// The index of the first pinned message; none where nothing is pinned.
+    pub fn inserted_at(&self) -> Option<usize> {
+        match &self.foreseen {
+            Some(foreseen) => foreseen.inserted_at,
+            None => self.built().inserted_at,
+        }
+    }
+
     /// The request with its messages, built when it is first asked for.
     pub fn built(&self) -> &Arc<ModelRequest> {
-        self.built.get_or_init(|| match self.sources.as_deref() {
-            Some((conversation, sources)) => Arc::new(ModelRequest {
+        self.built.get_or_init(|| match self.foreseen.as_deref() {
+            Some(foreseen) => Arc::new(ModelRequest {
                 tokens: self.tokens,
-                ..sources.build(conversation, &Uncounted)
+                ..foreseen.sources.build(&foreseen.conversation, &Uncounted)
             }),
             None => Arc::default(),
         })
@@ -47,14 +111,95 @@ impl PreparedRequest {
     /// A request with the message alone that the user said last: see [`ModelRequest::last_said`].
     #[must_use]
     pub fn last_said(&self) -> ModelRequest {
-        if self.sources.is_none() {
-            return self.built().last_said();
-        }
-        ModelRequest {
-            messages: self.said.iter().cloned().collect(),
-            ..ModelRequest::default()
+        match &self.foreseen {
+            Some(foreseen) => ModelRequest {
+                messages: foreseen.said.iter().cloned().collect(),
+                ..ModelRequest::default()
+            },
+            None => self.built().last_said(),
         }
     }
+
+    /// Hands out its messages in order, those of lists together.
+    pub(super) fn pieces<'a>(&'a self, mut take: impl FnMut(Piece<'a>)) {
+        if let Some(foreseen) = &self.foreseen {
+            return foreseen.pieces(&self.repairs, take);
+        }
+        let request = self.built();
+        let pinned = request
+            .inserted_at
+            .map_or(0..0, |first| first..first + request.inserted);
+        for (at, message) in request.messages.iter().enumerate() {
+            take(if pinned.contains(&at) {
+                Piece::Pinned(message)
+            } else {
+                Piece::Made(message)
+            });
+        }
+    }
+
+    /// The conversation that its lists are of.
+    pub(super) fn conversation(&self) -> Option<&Conversation> {
+        self.foreseen.as_deref().map(|foreseen| &foreseen.conversation)
+    }
+}
+
+impl Foreseen {
+    fn len(&self, repairs: &Repairs) -> usize {
+        let put = usize::from(repairs.user_first) + usize::from(repairs.user_last);
+        let made = usize::from(self.has_system) + self.sources.pinned.len() + self.stated.len();
+        self.system + self.rest + made + put
+    }
+
+    fn pieces<'a>(&'a self, repairs: &Repairs, mut take: impl FnMut(Piece<'a>)) {
+        let listed = |is_system, length| {
+            let generation = self.generation;
+            (length > 0).then_some(Piece::Listed(ListId { generation, is_system }, 0..length))
+        };
+        let made = self.sources.system.iter().filter(|_| self.has_system).map(Piece::Made);
+        let put_first = repairs.user_first.then(|| Piece::Made(user_first()));
+        let put_last = repairs.user_last.then(|| Piece::Made(user_last()));
+        let all = (made.chain(listed(true, self.system)).chain(put_first))
+            .chain(listed(false, self.rest))
+            .chain(self.stated.iter().map(Piece::Made))
+            .chain(put_last);
+        let (mut at, mut pinned_at) = (0, self.inserted_at);
+        let insert = |take: &mut dyn FnMut(Piece<'a>)| self.sources.pinned.iter().map(Piece::Pinned).for_each(take);
+        for piece in all {
+            let length = piece.len();
+            match (pinned_at.and_then(|pinned_at| pinned_at.checked_sub(at)), piece) {
+                (Some(before), Piece::Listed(list, range)) if before < length => {
+                    let middle = range.start + before;
+                    if before > 0 {
+                        take(Piece::Listed(list, range.start..middle));
+                    }
+                    insert(&mut take);
+                    take(Piece::Listed(list, middle..range.end));
+                    pinned_at = None;
+                }
+                (Some(0), piece) => {
+                    insert(&mut take);
+                    take(piece);
+                    pinned_at = None;
+                }
+                (_, piece) => take(piece),
+            }
+            at += length;
+        }
+        if pinned_at.is_some() {
+            insert(&mut take);
+        }
+    }
+}
+
+fn user_first() -> &'static Arc<Message> {
+    static MESSAGE: LazyLock<Arc<Message>> = LazyLock::new(|| Arc::new(Message::new(Role::User, USER_FIRST)));
+    &MESSAGE
+}
+
+fn user_last() -> &'static Arc<Message> {
+    static MESSAGE: LazyLock<Arc<Message>> = LazyLock::new(|| Arc::new(Message::new(Role::User, USER_LAST)));
+    &MESSAGE
 }
 
 impl From<Arc<ModelRequest>> for PreparedRequest {
@@ -62,8 +207,7 @@ impl From<Arc<ModelRequest>> for PreparedRequest {
         Self {
             tokens: request.tokens,
             repairs: request.repairs.clone(),
-            said: None,
-            sources: None,
+            foreseen: None,
             built: OnceLock::from(request),
         }
     }
@@ -111,158 +255,277 @@ impl Tokenizer for Uncounted {
 /// What requests made of a conversation have of it, kept up with each one by what was appended since.
 #[derive(Debug, Default)]
 pub struct Outline {
-    main: Side,
-    sub: Side,
+    /// By kind of agent, and by whether blank messages are left out: few conversations have more than one.
+    sides: Vec<((AgentKind, bool), Side)>,
+    generation: u64,
 }
 
-/// The same for one kind of agent. Messages are named by their places in the complete history.
+/// The messages of one kind of request.
 #[derive(Debug, Default)]
 struct Side {
     basis: Basis,
-    system: Vec<usize>,
-    rest: Vec<usize>,
-    /// The last message of the user.
+    generation: u64,
+    system: Half,
+    rest: Half,
+    /// The last message of the user that is kept: its index in the complete history.
     said: Option<usize>,
     tokens: u64,
     /// Calls of the last block that have no result.
     open: Vec<String>,
-    /// A call has no result, or a result no call, and something follows it.
-    has_broken_pair: bool,
-    has_blank: bool,
+    /// Results that were stated for calls of other blocks.
+    stated: Vec<Counted>,
+    repairs: Repairs,
+}
+
+/// System messages, or the others.
+#[derive(Debug, Default)]
+struct Half {
+    /// Indices in the complete history, and how many messages before each are kept.
+    visible: Vec<(usize, usize)>,
+    /// What a request has of them: none is ever changed.
+    kept: Vec<Kept>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    /// An index in the complete history.
+    Said(usize),
+    /// An index in [`Side::stated`].
+    Stated(usize),
+}
+
+impl Half {
+    fn add(&mut self, index: usize, is_kept: bool) {
+        self.visible.push((index, self.kept.len()));
+        if is_kept {
+            self.kept.push(Kept::Said(index));
+        }
+    }
+
+    /// The number of kept messages before the `at`th visible one.
+    fn kept_before(&self, at: usize) -> usize {
+        self.visible.get(at).map_or(self.kept.len(), |(_, before)| *before)
+    }
+
+    fn get<'c>(&self, at: usize, conversation: &'c Conversation) -> Option<&'c Message> {
+        let (index, _) = self.visible.get(at)?;
+        conversation.counted_at(*index).map(|counted| &*counted.message)
+    }
 }
 
 impl Outline {
     /// The request: the same as [`super::build_request`] makes. Costs what was appended since the last time, except where
-    /// something was changed by more than an append, or single messages have to be repaired.
+    /// something was changed by more than an append.
     pub fn prepare(
         &mut self,
         conversation: &Conversation,
         parts: &RequestParts<'_>,
         tokenizer: &dyn Tokenizer,
     ) -> PreparedRequest {
-        let side = match parts.agent {
-            AgentKind::Main => &mut self.main,
-            AgentKind::Sub => &mut self.sub,
-        };
-        side.keep_up(conversation, parts.agent);
         let sources = Sources::of(parts);
-        match side.foresee(conversation, &sources, tokenizer) {
-            Some(foreseen) => PreparedRequest {
-                sources: Some(Box::new((conversation.apart(), sources))),
-                ..foreseen
-            },
-            None => Arc::new(sources.build(conversation, tokenizer)).into(),
+        if parts.pending.is_some() {
+            return Arc::new(sources.build(conversation, tokenizer)).into();
         }
+        let key = (parts.agent, parts.rules.no_blank);
+        let at = self
+            .sides
+            .iter()
+            .position(|(known, _)| *known == key)
+            .unwrap_or_else(|| {
+                self.sides.push((key, Side::default()));
+                self.sides.len() - 1
+            });
+        let side = &mut self.sides[at].1;
+        side.keep_up(conversation, key, &mut self.generation, tokenizer);
+        side.foresee(conversation, sources, tokenizer)
+    }
+
+    /// The messages of a list from `from` to `to`, of the conversation that it was kept up with last.
+    pub(super) fn listed<'a>(
+        &'a self,
+        list: ListId,
+        range: Range<usize>,
+        conversation: &'a Conversation,
+    ) -> impl Iterator<Item = &'a Counted> {
+        let side = self
+            .sides
+            .iter()
+            .map(|(_, side)| side)
+            .find(|side| side.generation == list.generation);
+        let half = side.map(|side| (side, if list.is_system { &side.system } else { &side.rest }));
+        let kept = half.and_then(|(side, half)| Some((side, half.kept.get(range)?)));
+        kept.into_iter()
+            .flat_map(move |(side, kept)| kept.iter().filter_map(move |kept| side.counted(*kept, conversation)))
     }
 }
 
 impl Side {
-    fn keep_up(&mut self, conversation: &Conversation, agent: AgentKind) {
+    fn keep_up(
+        &mut self,
+        conversation: &Conversation,
+        key: (AgentKind, bool),
+        last_generation: &mut u64,
+        tokenizer: &dyn Tokenizer,
+    ) {
         let visible = conversation.visible();
-        if conversation.only_appended_since(self.basis) {
-            for (index, counted) in visible.indexed_from(self.basis.length) {
-                self.add(index, counted, agent);
-            }
+        let from = if self.generation > 0 && conversation.only_appended_since(self.basis) {
+            self.basis.length
         } else {
-            *self = Self::default();
-            for (index, counted) in visible.indexed() {
-                self.add(index, counted, agent);
-            }
+            *last_generation += 1;
+            *self = Self {
+                generation: *last_generation,
+                ..Self::default()
+            };
+            0
+        };
+        if from == 0 {
+            let length = visible.len();
+            self.rest.visible.reserve(length);
+            self.rest.kept.reserve(length);
+        }
+        for (index, counted) in visible.indexed_from(from) {
+            self.add(index, counted, key, tokenizer);
         }
         self.basis = conversation.basis();
     }
 
-    fn add(&mut self, index: usize, counted: &Counted, agent: AgentKind) {
+    fn add(
+        &mut self,
+        index: usize,
+        counted: &Counted,
+        (agent, no_blank): (AgentKind, bool),
+        tokenizer: &dyn Tokenizer,
+    ) {
         let message = &*counted.message;
         if agent == AgentKind::Main && message.sub_agent_internal {
             return;
         }
-        self.tokens = self.tokens.saturating_add(counted.tokens);
-        self.has_blank |= message.role != Role::Tool && !message.asks_for_tools() && message.is_blank();
-        if message.role == Role::System {
-            return self.system.push(index);
+        let mut is_kept = true;
+        if no_blank && !is_sent(message) {
+            is_kept = false;
+            self.repairs.dropped_blank += 1;
         }
-        self.rest.push(index);
-        if message.role == Role::Tool {
-            let id = message.tool_call_id.as_ref();
-            match id.and_then(|id| self.open.iter().position(|call| call == id)) {
-                Some(answered) => drop(self.open.remove(answered)),
-                None => self.has_broken_pair = true,
+        match message.role {
+            Role::System => {}
+            Role::Tool => {
+                let id = message.tool_call_id.as_ref();
+                let answered = id.and_then(|id| self.open.iter().position(|call| call == id));
+                if let Some(answered) = answered {
+                    self.open.remove(answered);
+                } else {
+                    is_kept = false;
+                    self.repairs.dropped_results.push(id.cloned().unwrap_or_default());
+                }
             }
-            return;
+            Role::User | Role::Assistant => {
+                self.close(tokenizer);
+                if message.asks_for_tools() {
+                    self.open.extend(message.tool_calls.iter().map(|call| call.id.clone()));
+                }
+                if is_kept && message.role == Role::User {
+                    self.said = Some(index);
+                }
+            }
         }
-        self.has_broken_pair |= !self.open.is_empty();
-        self.open.clear();
-        self.open.extend(
-            message
-                .tool_calls
-                .iter()
-                .filter(|_| message.asks_for_tools())
-                .map(|call| call.id.clone()),
-        );
-        if message.role == Role::User {
-            self.said = Some(index);
+        if is_kept {
+            self.tokens = self.tokens.saturating_add(counted.tokens);
+        }
+        let half = if message.role == Role::System {
+            &mut self.system
+        } else {
+            &mut self.rest
+        };
+        half.add(index, is_kept);
+    }
+
+    /// States a result for each call of the last block that has none.
+    fn close(&mut self, tokenizer: &dyn Tokenizer) {
+        for call in self.open.drain(..) {
+            let stated = Counted::new(stated(&call), tokenizer);
+            self.tokens = self.tokens.saturating_add(stated.tokens);
+            self.rest.kept.push(Kept::Stated(self.stated.len()));
+            self.stated.push(stated);
+            self.repairs.closed_calls.push(call);
         }
     }
 
-    /// A request without its messages; none where some of them have to be repaired or left out.
-    fn foresee(
-        &self,
-        conversation: &Conversation,
-        sources: &Sources,
-        tokenizer: &dyn Tokenizer,
-    ) -> Option<PreparedRequest> {
+    /// A request without its messages.
+    fn foresee(&self, conversation: &Conversation, sources: Sources, tokenizer: &dyn Tokenizer) -> PreparedRequest {
         let rules = sources.rules;
-        let system = sources.system.as_ref().filter(|_| self.system.is_empty());
-        let is_blank = self.has_blank || system.is_some_and(|system| system.is_blank());
-        if self.has_broken_pair || !self.open.is_empty() || (rules.no_blank && is_blank) {
-            return None;
-        }
-        let complete = conversation.complete();
-        let message = |index: &usize| complete.get(*index).map(|counted| &counted.message);
-        let role = |index: Option<&usize>| index.and_then(message).map(|message| message.role);
-        let first = self.system.len() + usize::from(system.is_some());
-        let is_prompt = sources.agent == AgentKind::Sub && first == 0 && self.rest.len() == 1;
-        let last = role(self.rest.last());
-        let is_pending = last == Some(Role::User) && !is_prompt;
-        let rest = &self.rest[..self.rest.len() - usize::from(is_pending)];
-        let length = first + rest.len();
+        let mut repairs = self.repairs.clone();
+        let system = sources.system.as_ref().filter(|_| self.system.visible.is_empty());
+        let first = self.system.visible.len() + usize::from(system.is_some());
+        let is_prompt = sources.agent == AgentKind::Sub && first == 0 && self.rest.visible.len() == 1;
+        let last = self.rest.visible.len().checked_sub(1);
+        let last = last.and_then(|last| self.rest.get(last, conversation));
+        let is_pending = last.is_some_and(|last| last.role == Role::User) && !is_prompt;
+        let length = first + self.rest.visible.len() - usize::from(is_pending);
         let pinned_at = (!sources.pinned.is_empty()).then(|| {
             pin_position(sources.strategy, length, |index| match index.checked_sub(first) {
-                Some(index) => rest.get(index).and_then(message).map(|message| &**message),
-                None => match system {
-                    Some(system) => Some(&**system),
-                    None => self.system.get(index).and_then(message).map(|message| &**message),
-                },
+                Some(index) => self.rest.get(index, conversation),
+                None => (system.map(|system| &**system)).or_else(|| self.system.get(index, conversation)),
             })
         });
-        let speaks_first = if pinned_at.is_some_and(|at| at <= first) {
-            Some(Role::User)
-        } else {
-            role(self.rest.first())
+        let is_left_out = rules.no_blank && system.is_some_and(|system| !is_sent(system));
+        repairs.dropped_blank += usize::from(is_left_out);
+        let has_system = system.is_some() && !is_left_out;
+        let kept_system = self.system.kept.len() + usize::from(has_system);
+        let inserted_at = pinned_at.map(|at| match at.checked_sub(first) {
+            Some(at) => kept_system + self.rest.kept_before(at),
+            None => self.system.kept_before(at).min(at),
+        });
+        let stated: Vec<_> = self.open.iter().map(|call| Arc::new(stated(call))).collect();
+        repairs.closed_calls.extend(self.open.iter().cloned());
+
+        let role = |kept: Option<&Kept>| {
+            kept.and_then(|kept| self.counted(*kept, conversation))
+                .map(|one| one.message.role)
         };
-        let is_last_said = is_pending || pinned_at == Some(length);
-        let repairs = Repairs {
-            user_first: rules.user_first && speaks_first != Some(Role::User),
-            user_last: rules.user_last && !is_last_said && last == Some(Role::Assistant),
-            ..Repairs::default()
-        };
-        let put_first = repairs.user_first.then(|| Message::new(Role::User, USER_FIRST));
-        let put_last = repairs.user_last.then(|| Message::new(Role::User, USER_LAST));
-        let made = sources.pinned.iter().chain(system).map(|message| &**message);
-        let tokens = made
-            .chain(&put_first)
-            .chain(&put_last)
+        let is_pinned_first = inserted_at.is_some_and(|at| at <= kept_system);
+        let user_is_first = is_pinned_first || role(self.rest.kept.first()) == Some(Role::User);
+        repairs.user_first = rules.user_first && !user_is_first;
+        let is_pinned_last = inserted_at == Some(kept_system + self.rest.kept.len());
+        let assistant_is_last =
+            stated.is_empty() && !is_pinned_last && role(self.rest.kept.last()) == Some(Role::Assistant);
+        repairs.user_last = rules.user_last && assistant_is_last;
+        let inserted_at = inserted_at.map(|at| at + usize::from(repairs.user_first));
+
+        let put_first = repairs.user_first.then(user_first);
+        let put_last = repairs.user_last.then(user_last);
+        let said = self.said.and_then(|index| conversation.counted_at(index));
+        let said = put_last.or(said.map(|counted| &counted.message)).or(put_first).cloned();
+        let tokens = (sources.pinned.iter().chain(system.filter(|_| has_system)))
+            .chain(&stated)
+            .chain(put_first)
+            .chain(put_last)
             .map(|message| message_cost(message, tokenizer))
             .fold(sources.tool_tokens.saturating_add(self.tokens), u64::saturating_add);
-        let said = put_last.map(Arc::new);
-        let said = said.or_else(|| self.said.as_ref().and_then(message).cloned());
-        Some(PreparedRequest {
+        PreparedRequest {
             tokens,
             repairs,
-            said: said.or_else(|| put_first.map(Arc::new)),
-            sources: None,
+            foreseen: Some(Box::new(Foreseen {
+                conversation: conversation.apart(),
+                sources,
+                said,
+                generation: self.generation,
+                has_system,
+                system: self.system.kept.len(),
+                rest: self.rest.kept.len(),
+                stated,
+                inserted_at,
+            })),
             built: OnceLock::new(),
-        })
+        }
     }
+
+    fn counted<'a>(&'a self, kept: Kept, conversation: &'a Conversation) -> Option<&'a Counted> {
+        match kept {
+            Kept::Said(index) => conversation.counted_at(index),
+            Kept::Stated(index) => self.stated.get(index),
+        }
+    }
+}
+
+fn stated(call: &str) -> Message {
+    Message::tool_result(call, UNANSWERED)
 }

@@ -20,7 +20,7 @@ use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
     Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, Counted,
-    LargeResults, MessageRules, ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenLimit,
+    LargeResults, MessageRules, Opening, PinStrategy, PreparedRequest, RequestParts, ResolvedContext, TokenLimit,
     TokenSignal, Tokenizer, hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
@@ -299,7 +299,7 @@ impl ConversationTurn<'_, '_> {
         let request = outline.prepare(self.own.machine.conversation(), parts, &*tokenizer);
         let mut events = Vec::new();
         if self.step.listens(EventType::RequestPrepared) {
-            events.push(self.prepared(request.built(), parts.tool_tokens, asked_by, recheck));
+            events.push(self.prepared(&request, parts.tool_tokens, asked_by, recheck));
         } else if let Some(requests) = &mut self.own.requests {
             // Without a subscriber this request is not recorded. A comparison with an older one would be wrong.
             requests.prefix = None;
@@ -350,7 +350,7 @@ impl ConversationTurn<'_, '_> {
     /// Builds the REQUEST_PREPARED event. `recheck` means that this request replaces the previous one, which was not sent.
     fn prepared(
         &mut self,
-        request: &ModelRequest,
+        request: &PreparedRequest,
         tool_tokens: u64,
         (asked_by, profile_id): (Option<&LlmNode>, Option<&Arc<str>>),
         recheck: bool,
@@ -362,15 +362,16 @@ impl ConversationTurn<'_, '_> {
         });
         let opening = opening.unwrap_or_default();
         let tokenizer = self.tokenizer();
-        let watch = self.own.requests.get_or_insert_default().prefix.get_or_insert_default();
-        let prefix = watch.prepared(request, opening, recheck, &*tokenizer);
+        let requests = self.own.requests.get_or_insert_default();
+        let watch = requests.prefix.get_or_insert_default();
+        let prefix = watch.prepared(request, &requests.outline, opening, recheck, &*tokenizer);
         let mut event = RaisedEvent::new(
             EventType::RequestPrepared,
             [
-                ("tokensUsed", json!(request.tokens)),
+                ("tokensUsed", json!(request.tokens())),
                 ("tokenLimit", json!(self.own.machine.token_limit().tokens)),
-                ("messages", json!(request.messages.len())),
-                ("pinnedAt", json!(request.inserted_at)),
+                ("messages", json!(request.len())),
+                ("pinnedAt", json!(request.inserted_at())),
                 ("stablePrefixTokens", json!(prefix.tokens)),
             ],
         );

@@ -1,10 +1,12 @@
 //! The prefix that requests share, for every history, pinned context and change of either.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::super::{
-    BrokenBy, Conversation, Counted, Estimator, MessageRules, ModelRequest, Opening, PinStrategy, PrefixWatch,
-    RequestParts, build_request, hash_text, message_cost,
+    BrokenBy, Conversation, Counted, Estimator, MessageRules, ModelRequest, Opening, Outline, PinStrategy, PrefixWatch,
+    PreparedRequest, RequestParts, build_request, hash_text, message_cost,
 };
 use super::random_histories::{histories, of};
 use crate::definition::{Pinned, PinnedText};
@@ -44,7 +46,8 @@ proptest! {
     fn the_stable_prefix_is_the_longest_that_two_requests_share(changes in changes(), strict: bool) {
         let mut history = Conversation::new();
         let (mut pinned, mut system, mut tools) = (None, false, 0);
-        let mut watch = PrefixWatch::default();
+        let (mut watch, mut of_built) = (PrefixWatch::default(), PrefixWatch::default());
+        let mut outline = Outline::default();
         let mut sent: Option<(u8, Vec<Message>)> = None;
         let mut prepared = None;
         for (change, again) in changes {
@@ -67,15 +70,17 @@ proptest! {
                 rules: if strict { MessageRules::STRICT } else { MessageRules::default() },
                 ..RequestParts::default()
             };
-            let request = build_request(&history, &parts, &Estimator);
+            let request = outline.prepare(&history, &parts, &Estimator);
             let opening = Opening { tools: hash_text([tools.to_string()]), ..Opening::default() };
             // As after a crash: what is known of messages is their hashes.
             let stored = serde_json::to_string(&watch).expect("it is plain");
             let mut restored: PrefixWatch = serde_json::from_str(&stored).expect("it was written");
-            let told = watch.prepared(&request, opening, again, &Estimator);
-            prop_assert_eq!(restored.prepared(&request, opening, again, &Estimator), told);
+            let told = watch.prepared(&request, &outline, opening, again, &Estimator);
+            prop_assert_eq!(restored.prepared(&request, &outline, opening, again, &Estimator), told);
+            let built = PreparedRequest::from(Arc::clone(request.built()));
+            prop_assert_eq!(of_built.prepared(&built, &outline, opening, again, &Estimator), told);
 
-            let now = (tools, contents(&request));
+            let now = (tools, contents(request.built()));
             if !again {
                 sent = prepared.take();
             }

@@ -133,6 +133,8 @@ proptest! {
             prop_assert_eq!(prepared.tokens(), built.tokens);
             prop_assert_eq!(prepared.repairs(), &built.repairs);
             prop_assert_eq!(prepared.last_said(), built.last_said());
+            prop_assert_eq!(prepared.len(), built.messages.len());
+            prop_assert_eq!(prepared.inserted_at(), built.inserted_at);
             held.push((prepared, built));
         }
         // What the conversation gains later is in none of them.
