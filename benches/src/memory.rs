@@ -37,7 +37,7 @@ async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> 
         let started = engine.start(id, json!(0));
         started.map_err(|error| std::io::Error::other(error.to_string()))
     };
-    // Warm-up: excludes what is allocated once.
+    // Warm-up: excludes one-time allocations.
     start("waits")?.outcome().await;
     let before = at_rest().await?;
     let handles = (0..runs).map(|_| start(id)).collect::<std::io::Result<Vec<_>>>()?;

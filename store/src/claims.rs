@@ -6,7 +6,7 @@ use crate::pending::Pending;
 ///
 /// 1. A run is claimed by at most one process. The process extends its claims while it lives. If it dies, or hangs for longer
 ///    than a claim lasts, other processes claim its runs.
-/// 2. A write by a process whose claim has expired is refused ([`StoreError::RunLost`](crate::StoreError::RunLost)), and so is
+/// 2. A write with an expired claim is refused ([`StoreError::RunLost`](crate::StoreError::RunLost)), and so is
 ///    a write to a run that another process has claimed
 ///    ([`StoreError::RunHeld`](crate::StoreError::RunHeld)).
 /// 3. A run that has ended has no claim.

@@ -7,8 +7,8 @@
 //! 2. Commands take effect in the order in which they are given. A store that executes several concurrently guarantees the order
 //!    for the commands of each run ([`lanes`]).
 //! 3. A commit names its preceding step. Of two concurrent writers of a run, the second is refused ([`StoreError::Moved`]).
-//! 4. Reads return what was written. Damage is detected and reported ([`StoreError::Damaged`]), never repaired by guesses.
-//! 5. After a failed write whose effect on the disk is unknown, the store stops ([`StoreError::Stopped`]).
+//! 4. Reads return the written data. Damage is detected and reported ([`StoreError::Damaged`]), never repaired by guesses.
+//! 5. After a failed write with an unknown effect on the disk, the store stops ([`StoreError::Stopped`]).
 //!
 //! [`MemoryStore`] stores runs in memory; `SqliteStore` (feature `sqlite`) stores them in one file. Test your own store with the
 //! suite in `conformance` (feature `conformance`).
