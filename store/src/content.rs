@@ -55,7 +55,8 @@ impl Debug for ContentHash {
     }
 }
 
-/// Text with its hash, and the preceding content if it is part of a chain. A preceding content is stored until its last follower is removed.
+/// Text with its hash, and the preceding content if it is part of a chain. A preceding content is stored until its last follower
+/// is removed.
 ///
 /// Data that grows, such as the conversation of a session, is stored as a chain of contents: each part is written once, and a
 /// reference to the last part retains the whole chain.

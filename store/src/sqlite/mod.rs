@@ -51,7 +51,8 @@ impl SqliteStore {
     /// the store, and `.lock`, the lock. Blocks while the file is checked.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if the file differs from the written data. [`StoreError::Held`] if another process has locked the store.
+    /// [`StoreError::Damaged`] if the file differs from the written data. [`StoreError::Held`] if another process has locked the
+    /// store.
     /// [`StoreError::Unreadable`], before anything is created, if the path is not a regular file with one name, the file is not a
     /// store, or one of the other two files is malformed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
