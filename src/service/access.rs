@@ -24,7 +24,7 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// Access rules of a service.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Bearer tokens, each of which gives access; if empty, no token is needed.
+    /// Bearer tokens; any one of them gives access. If empty, no token is needed.
     pub tokens: Vec<String>,
     /// Host names and addresses that requests may use, without a port. `None` allows any host, for a service behind a proxy that
     /// checks hosts.

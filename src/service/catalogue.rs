@@ -43,7 +43,7 @@ impl Catalogue {
         self.offers.values()
     }
 
-    /// Returns a message for each workflow whose `inputSchema` is not a valid JSON Schema.
+    /// Returns a message for each workflow with an `inputSchema` that is not a valid JSON Schema.
     pub(super) fn faults(&self) -> Vec<String> {
         let faults = self.offers.values().filter_map(|offer| match &offer.input {
             Some(Err(error)) => Some(format!("workflow {}: {error}", offer.info.id)),

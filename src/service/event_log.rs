@@ -311,7 +311,7 @@ impl EventLog {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -66,7 +66,7 @@ impl Feed {
         })
     }
 
-    /// Returns a feed whose events are converted before they are sent, so their memory is not shared with other streams.
+    /// Returns a feed for converted events: their bytes, and so their memory, are not shared with other streams.
     pub(super) fn rewritten(mut self) -> Self {
         self.is_rewritten = true;
         self
@@ -92,8 +92,8 @@ impl Feed {
         self.spoke_at = Instant::now();
     }
 
-    /// Returns the next available items; empty after the end. The caller must have sent the previous items, whose memory is
-    /// released here.
+    /// Returns the next available items; empty after the end. The caller must have sent the previous items: this releases
+    /// their memory.
     pub(super) async fn next(&mut self) -> Vec<Fed> {
         self.sends = None;
         if self.has_ended {

@@ -21,7 +21,7 @@ enum Stage {
     Ended(Outcome),
 }
 
-/// Outcome of a run whose values have been released.
+/// Outcome of a run, without its released values.
 #[derive(Clone)]
 struct Outcome {
     status: ThreadStatus,
@@ -150,7 +150,7 @@ impl Handle {
     }
 
     fn stage(&self) -> RwLockReadGuard<'_, Stage> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.stage.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -62,7 +62,7 @@ pub(super) enum Claim {
     Same(String),
 }
 
-/// A key whose request is being handled. Dropping it without a run frees the key.
+/// A key with a request in progress. Dropping it without a run frees the key.
 pub(super) struct Claimed {
     keys: IdempotencyKeys,
     key: String,
@@ -174,7 +174,7 @@ impl IdempotencyKeys {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

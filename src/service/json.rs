@@ -1,6 +1,6 @@
 //! JSON responses.
 //!
-//! Replaces axum's `Json`, whose cargo feature turns on serde_json's `raw_value` for the whole program.
+//! Replaces axum's `Json`: axum's cargo feature for it turns on serde_json's `raw_value` for the whole program.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};

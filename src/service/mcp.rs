@@ -42,7 +42,7 @@ use crate::{AnswerRefused, Event, EventType, Interaction, ThreadStatus};
 /// Maximum length of a tool's name.
 const MAX_NAME: usize = 128;
 
-/// Maximum number of times that a client is asked one question while its answers are invalid.
+/// Maximum number of elicitations for one question, while the client's answers are invalid.
 const MAX_ASKED: usize = 10;
 
 /// The argument that contains an input that is not an object.
@@ -259,7 +259,7 @@ impl McpServer {
             let Some(question) = open.iter().find(|question| question.id == id) else {
                 continue;
             };
-            // A question whose answer is invalid stays open: the next result contains it again.
+            // On an invalid answer the question stays open: the next result contains it again.
             answer(&run, question, sent)
                 .await
                 .unwrap_or_else(|why| tracing::debug!(id, why, "not an answer"));
@@ -380,8 +380,8 @@ fn tool(name: String, offer: &Offer) -> Tool {
     tool
 }
 
-/// Maps tool names to workflows. A workflow whose id is a valid tool name keeps it. The name of any other is derived from its id;
-/// if that name is not unique, the tool's name ends with a part of the id's hash instead.
+/// Maps tool names to workflows. An id that is a valid tool name is used unchanged; any other name is derived from the id. If
+/// a derived name is not unique, the tool's name ends with a part of the id's hash instead.
 fn tools(catalogue: &Catalogue) -> BTreeMap<String, &Offer> {
     let (plain, other): (Vec<&Offer>, Vec<&Offer>) = catalogue
         .offers()

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! - A request is handled on the tokio runtime that serves the router; runs stay on the engine's threads.
-//! - Clients cannot delay a run: each run has a bounded log of its events, and every stream reads that log at its own pace. A
+//! - Clients cannot delay a run: each run has a bounded log of its events, and every stream reads that log independently. A
 //!   reader that falls behind the log receives the number of events that it missed.
 //! - Everything that grows has a limit ([`Limits`]).
 #![allow(

@@ -111,7 +111,7 @@ impl Pieces {
                     bytes: known.clone(),
                 };
             }
-            // Copy: a slice would keep the whole text allocated.
+            // Copy: a slice would hold the whole text in memory.
             let bytes = Bytes::copy_from_slice(part);
             self.bytes += bytes.len() + OVERHEAD;
             if !is_whole {

@@ -45,7 +45,7 @@ impl Questions {
     }
 
     fn state(&self) -> MutexGuard<'_, BTreeMap<String, Put>> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

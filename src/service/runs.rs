@@ -244,14 +244,14 @@ pub(super) struct Runs {
 struct State {
     by_id: BTreeMap<Arc<str>, Arc<Run>>,
     by_place: BTreeMap<Place, Arc<Run>>,
-    /// Ids of runs whose start is in progress.
+    /// Ids of runs that are being started.
     starting: BTreeSet<String>,
     /// Ended runs with their memory, in the order of their ends.
     ended: VecDeque<(Place, usize)>,
     ended_bytes: usize,
 }
 
-/// Reservation of a run id, so that no other run can take the id before its own run is registered.
+/// Reservation of a run id, until the run is registered: no other run can take the id.
 struct Starting<'a> {
     runs: &'a Runs,
     id: &'a str,
@@ -283,7 +283,7 @@ impl State {
     fn put(&mut self, run: Run) -> Arc<Run> {
         let run = Arc::new(run);
         let id: Arc<str> = run.id().into();
-        // An earlier run of this id, still held by its recorder, is no longer listed.
+        // Its recorder may still hold an earlier run of this id: remove that one from the list.
         if let Some(before) = self.by_id.insert(Arc::clone(&id), Arc::clone(&run)) {
             self.by_place.remove(&(before.about.started_at, Arc::clone(&id)));
         }
@@ -350,7 +350,7 @@ impl Runs {
         self.state().by_id.get(id).cloned()
     }
 
-    /// Returns the runs that have not ended and whose ids start with `prefix`.
+    /// Returns the unfinished runs with ids that start with `prefix`.
     pub(super) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Run>> {
         let state = self.state();
         let from = (Bound::Included(prefix), Bound::Unbounded);
@@ -431,7 +431,7 @@ impl Runs {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use super::pieces::MOST;
 use super::position::Position;
 use super::problem::Problem;
 
-/// A comment: it keeps the connection alive, and clients ignore it.
+/// A comment, as a keep-alive: clients ignore it.
 const COMMENT: &[u8] = b":\n\n";
 
 /// Text to send next: private bytes of this stream, and pieces shared with other streams.
@@ -77,7 +77,7 @@ pub(super) trait Wire: Send + 'static {
     }
 }
 
-/// A wire whose reader has received everything up to a position: earlier items only update the wire's state and are not sent.
+/// A wire for a reader that has received everything up to a position: earlier items only update the wire's state.
 pub(super) struct After<W> {
     pub(super) wire: W,
     pub(super) read_to: Position,

@@ -135,7 +135,7 @@ impl Service {
     }
 
     fn early(&self) -> MutexGuard<'_, Vec<(Arc<Run>, Events)>> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +158,7 @@ impl Service {
     /// Replaces the offered workflows by these, as registered with the engine at present. Running runs are not affected.
     ///
     /// # Errors
-    /// Returns one message for each workflow whose `inputSchema` is not a JSON Schema; the offer is unchanged then.
+    /// Returns one message for each workflow with an `inputSchema` that is not a JSON Schema; the offer is unchanged then.
     pub fn offer(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
         let catalogue = Catalogue::of(&self.shared.engine, |id| ids.contains(id));
         let faults = catalogue.faults();

@@ -236,7 +236,7 @@ impl StoredRuns {
     }
 
     fn parts(&self) -> MutexGuard<'_, VecDeque<Arc<Part>>> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

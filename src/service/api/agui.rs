@@ -103,7 +103,7 @@ pub(crate) async fn run(
 pub(crate) struct AgUiParameters {
     /// The client's thread.
     thread_id: String,
-    /// The client's id of the run whose stream was interrupted.
+    /// The client's id of the run with the interrupted stream.
     run_id: String,
 }
 
@@ -188,7 +188,7 @@ async fn resumed(
     let first = entries.iter().map(|(id, _)| told(id)).min().unwrap_or_default();
     let last = entries.iter().map(|(id, _)| told(id)).max().unwrap_or_default();
     let answered: BTreeSet<&str> = entries.iter().map(|(id, _)| id.interaction).collect();
-    // Check first: if an answer is missing, none of the others may take effect.
+    // Check first: if an answer is missing, the others must not take effect.
     check_all_answered(&run, &answered, last).await?;
     for (id, entry) in &entries {
         answer(&run, id, entry).await?;

@@ -51,7 +51,7 @@ pub(crate) struct StartRun {
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     conversation: Vec<Message>,
-    /// The session whose conversation and variables the run continues, and which its results are saved to.
+    /// The session to continue: the run starts with its conversation and variables, and saves its own to it.
     #[serde(default)]
     session: Option<String>,
     /// Saves the run's conversation and variables to the session even if the run does not complete.
@@ -200,7 +200,7 @@ fn started_before(service: &Service, run_id: String) -> Begun {
     here.map_or_else(|| Begun::Elsewhere(run_id.into()), Begun::Here)
 }
 
-/// Answers a start request whose run another process owns.
+/// Answers a start request for a run that another process owns.
 async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Duration>) -> Result<Response, Problem> {
     if let Some(wait) = wait {
         service.ended(id, wait).await;

@@ -16,7 +16,7 @@ use crate::RunReport;
 pub(super) use figures::Figure;
 pub(super) use series::Series;
 
-/// Maximum number of pending JOINs of a run whose decision time is measured.
+/// Maximum number of pending JOINs in a run that are timed.
 const MAX_OPEN_JOINS: usize = 10_000;
 
 /// Metrics that the service counts when events happen.
@@ -63,7 +63,7 @@ impl Metrics {
     }
 
     fn lock(&self) -> MutexGuard<'_, Series> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

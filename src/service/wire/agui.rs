@@ -8,7 +8,7 @@
 //! | TOOL_CALL_STARTED; TOOL_CALL_COMPLETED, _FAILED | TOOL_CALL_START, _ARGS, _END; TOOL_CALL_RESULT |
 //! | VARIABLE_CHANGED of the main thread or the run | STATE_DELTA |
 //! | CUSTOM; NOTIFICATION; `missed` | CUSTOM named by the event; `notification`; `missed` |
-//! | questions that wait for people, while nothing else happens | RUN_FINISHED (interrupt) |
+//! | questions that wait for people, when the run has no other event | RUN_FINISHED (interrupt) |
 //! | the run's end | RUN_FINISHED (success, cancelled) or RUN_ERROR |
 
 use std::collections::BTreeMap;

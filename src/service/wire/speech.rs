@@ -88,7 +88,7 @@ impl Speech {
         open.into_values().map(|id| Said::End { id }).collect()
     }
 
-    /// Sends a complete message of which no piece was streamed.
+    /// Sends a complete message that was not streamed in pieces.
     fn whole(&mut self, event: &Event, position: Position, text: &str) -> Vec<Said> {
         let mut said = self.piece(event, position, text);
         said.extend(self.end(&event.thread_id));
