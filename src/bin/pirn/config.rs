@@ -19,7 +19,7 @@ pub(crate) struct ConfigFile {
     profiles: Option<String>,
 }
 
-/// Returns the failure of a command whose folder contains no config.
+/// Returns the failure of a command in a folder without a config.
 pub(crate) fn no_config() -> Failure {
     let message = format!("there is no {FILE_NAME} in this folder");
     Failure::usage("NO_CONFIG", message).with_help("name a config file with --profiles FILE; `pirn init` writes one")

@@ -103,7 +103,7 @@ impl Interrupt {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

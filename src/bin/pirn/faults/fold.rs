@@ -1,4 +1,4 @@
-//! Separates causes from consequences among faults: a misspelt target makes nodes unreachable and leaves forks unpaired.
+//! Separates causes from consequences among faults: a misspelt target also makes nodes unreachable and forks unpaired.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ impl Asking {
 
 /// Writes a line to the person at the terminal.
 pub(super) fn say(line: &str) {
-    // Ignore the error: without stderr nobody can be prompted, and writing the next prompt reports it.
+    // Ignore the error: without stderr, writing the next prompt fails, and that ends the questions.
     let _ = writeln!(stderr().lock(), "{}", visible_line(line));
 }
 

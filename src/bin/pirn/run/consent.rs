@@ -34,7 +34,7 @@ pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
     }
 }
 
-/// Configures consent as [`set`] does, for a run without a person to ask: calls that need consent are refused for this reason.
+/// Configures consent as [`set`] does, for a run without a person at a terminal: calls that need consent are refused for `reason`.
 pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static str) {
     if which != Approve::None {
         tools.approve(move |request| {

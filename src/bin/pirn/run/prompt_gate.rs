@@ -26,7 +26,7 @@ impl PromptGate {
         }
     }
 
-    /// Runs a prompt; lines that were buffered meanwhile are written after it.
+    /// Runs a prompt; lines that arrive during it are written after it.
     pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> T {
         self.state().is_open = true;
         let answer = question();
@@ -47,7 +47,7 @@ impl PromptGate {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Ignore poisoning: no critical section leaves the state inconsistent.
+        // Ignore poisoning: every critical section preserves the invariants.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

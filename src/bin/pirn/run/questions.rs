@@ -19,7 +19,7 @@ use crate::terminal::shell_quoted;
 /// Answers from the command line, by node.
 pub(super) type Given = BTreeMap<String, Value>;
 
-/// True if the workflows contain a node that asks a person.
+/// True if the workflows contain a USER_INTERACTION node.
 pub(super) fn may_come(checked: &Checked) -> bool {
     let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     nodes.any(|node| matches!(node.kind, NodeKind::UserInteraction(_)))
@@ -142,7 +142,7 @@ pub(super) fn answers(
     )
 }
 
-/// Prompts until an answer is accepted, or the question is no longer open.
+/// Prompts until an answer is accepted, or the question is closed.
 fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate, names_run: bool) {
     let run_id = run_of(question);
     while let Some(run) = engine.find(run_id) {

@@ -152,7 +152,7 @@ impl Going {
             if !loaded.insert(Arc::clone(&text)) {
                 continue;
             }
-            // The store may have runs of several versions of a file: each run resumes with its own version.
+            // The store may have runs of several versions of a file: each run resumes with the version that it started with.
             let definition = SourceFile::new("the run's definition", &*text);
             engine.load_files(&[definition]).map_err(|faults| {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();

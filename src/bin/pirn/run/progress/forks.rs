@@ -11,7 +11,7 @@ const MAX_SHOWN_PATHS: usize = 12;
 const NAMES_WIDTH: usize = 60;
 /// Maximum number of branch lines for one FORK node in a run: beyond it, as in a loop, its forks are summed up.
 const MAX_LINES: usize = 96;
-/// Branches of a summed-up fork whose failure is shown.
+/// Maximum number of failures that are shown for a summed-up fork.
 const MAX_FAILURES: u64 = 3;
 
 /// The end of a branch.

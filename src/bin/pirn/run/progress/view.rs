@@ -524,7 +524,7 @@ impl View {
         vec![self.line(event, Tone::Plain, text)]
     }
 
-    /// Reports the size of the next request; not for branches, which start with their parent's conversation of known size.
+    /// Reports the size of the next request; not for branches, which start with their parent's conversation, already reported.
     fn tokens(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let is_over = event.raised.event_type == EventType::TokenLimitExceeded;
@@ -593,7 +593,7 @@ impl Thread {
         line
     }
 
-    /// Formats ` (read 0.1 s, write 1.2 s)` if the thread ran several nodes, or one whose name differs from the thread's name.
+    /// Formats ` (read 0.1 s, write 1.2 s)` if the thread ran several nodes, or one with a different name than the thread.
     fn named_nodes(&self) -> String {
         let is_said = match self.nodes.as_slice() {
             [] => true,
@@ -612,7 +612,7 @@ impl Thread {
     }
 }
 
-/// True for types of nodes whose duration is worth showing.
+/// True for types of nodes with a duration worth showing.
 fn does_work(node_type: &str) -> bool {
     !matches!(
         node_type,
