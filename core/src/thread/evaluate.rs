@@ -1,7 +1,7 @@
-//! Answers [`Effect::Evaluate`](super::Effect::Evaluate): which texts of a node are evaluated, and over what.
+//! Evaluates expressions and templates of a node for [`Effect::Evaluate`](super::Effect::Evaluate).
 //!
-//! The host calls [`evaluate`] in place, with the evaluator of its thread. Where that leaves a text for later, the host
-//! calls it once more on a thread of scripts, over a snapshot. Nothing here decides.
+//! The host calls [`evaluate`] inline with the evaluator of its OS thread. If that defers, the host calls it again on a script
+//! thread with a snapshot of the thread. This module only evaluates; the machines decide.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ use crate::graph::{
 use crate::script::{Scope, ScopeValues};
 use crate::value::{Output, ValueBudget};
 
-/// The scope of a thread's texts: the thread, and the run's global variables behind its own.
+/// Scope of a thread's expressions: variables and outputs of the thread, then the run's global variables.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadScope<'a> {
     graph: &'a Graph,
@@ -35,7 +35,7 @@ pub struct ThreadScope<'a> {
 }
 
 impl<'a> ThreadScope<'a> {
-    /// The scope of `thread` in a run with these global variables.
+    /// Creates the scope of `thread` in a run with these global variables.
     pub fn new(thread: &'a ThreadMachine, globals: &'a Variables) -> Self {
         Self {
             graph: thread.graph(),
@@ -49,7 +49,7 @@ impl<'a> ThreadScope<'a> {
         }
     }
 
-    /// The thread as it stands, and the global variables.
+    /// Returns a snapshot of the thread, and the global variables.
     pub fn snapshot(&self) -> (Snapshot, Variables) {
         let thread = Snapshot {
             input: Arc::clone(self.input),
@@ -62,7 +62,7 @@ impl<'a> ThreadScope<'a> {
         (thread, self.globals.clone())
     }
 
-    /// The scope of a thread as it was.
+    /// Creates the scope of a thread's snapshot.
     pub fn of_snapshot(graph: &'a Graph, thread: &'a Snapshot, globals: &'a Variables) -> Self {
         Self {
             graph,
@@ -120,13 +120,13 @@ impl Scope for ThreadScope<'_> {
     }
 
     fn event(&self) -> Option<Arc<Value>> {
-        // What a trigger started finds the event in its input (SPEC section 6). It is copied once, however many texts read it.
+        // A triggered thread has the event in its input (SPEC section 6). Cached: it is copied once, not once for each expression.
         let event = self.input.as_object()?.get("event")?;
         Some(Arc::clone(self.event.get_or_init(|| Arc::new(event.clone()))))
     }
 }
 
-/// Evaluates what a node asks for; `None` where the evaluator leaves a text for later. A fault is [`Outcome::Failed`].
+/// Evaluates what a node requests. Returns `None` if the evaluator defers. An error becomes [`Outcome::Failed`].
 pub fn evaluate(
     graph: &Graph,
     node: NodeIx,
@@ -141,8 +141,8 @@ pub fn evaluate(
     }
 }
 
-/// The texts that a node has evaluated, as they are written, in the places of their values. Two nodes where this is the same come
-/// to the same over the same scope.
+/// Returns the source of the expressions and templates instead of their values. If this is equal for two nodes, they evaluate to
+/// equal results over equal scopes.
 pub fn written(graph: &Graph, node: NodeIx, what: Evaluation) -> Value {
     let mut texts = Written::default();
     match outcome(graph, node, what, &ScopeValues::default(), &mut texts) {
@@ -152,7 +152,7 @@ pub fn written(graph: &Graph, node: NodeIx, what: Evaluation) -> Value {
     }
 }
 
-/// Gives each text for its value, and holds no condition for true: so all of them are asked for.
+/// Evaluator that returns the source for each value. Every condition is false, so that all conditions are requested.
 #[derive(Default)]
 struct Written(Vec<Arc<str>>);
 
@@ -186,7 +186,7 @@ impl Evaluator for Written {
     }
 
     fn value_of(&mut self, source: &str, _scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
-        // A list, as the items of a MAP are: so the input of an item is asked for too.
+        // A list with one item, as a MAP needs, so that the input of an item is requested too.
         Ok(Arc::new(json!([self.note(source)])))
     }
 
@@ -264,7 +264,7 @@ fn outcome(
     }
 }
 
-/// Everything that an LLM node evaluates, as an object: see [`Computed`].
+/// Evaluates everything that an LLM node computes, as an object: see [`Computed`].
 fn computed(
     graph: &Graph,
     llm: &LlmNode,
@@ -303,7 +303,7 @@ fn contents(messages: &[TemplateMessage]) -> impl Iterator<Item = Option<Snippet
     messages.iter().map(|message| Some(message.content))
 }
 
-/// The place of the first condition that holds; none of them, or one that is absent, is told apart.
+/// Returns the index of the first condition that is true or absent.
 fn first_that_holds(
     graph: &Graph,
     conditions: impl Iterator<Item = Option<SnippetIx>>,
@@ -348,16 +348,16 @@ fn text(
     if source.contains("{{") {
         evaluator.text(graph, snippet, scope)
     } else {
-        // Nothing in it is a template's: it is what it says.
+        // No placeholder: the template is its own result.
         Ok((**source).to_owned())
     }
 }
 
-/// The value a [`ValueSpec`] stands for. A text that stands for all of it hands on the value that there is; lists and
-/// objects are put together, of copies.
+/// Returns the value of a [`ValueSpec`]. An expression for the whole value returns the shared value without a copy. Lists and
+/// objects are built from copies.
 ///
 /// # Errors
-/// As its texts; `SCRIPT_LIMIT_EXCEEDED` where it becomes too large or too deep.
+/// Returns the errors of its expressions, or `SCRIPT_LIMIT_EXCEEDED` if the value is too large or too deep.
 pub fn spec_value(
     graph: &Graph,
     spec: &ValueSpec,
@@ -374,7 +374,7 @@ pub fn spec_value(
     }
 }
 
-/// A part of a value, inside of so many lists and objects.
+/// Returns a part of a value; `inside` is its nesting depth.
 pub(super) fn part(
     graph: &Graph,
     spec: &ValueSpec,

@@ -1,11 +1,11 @@
-//! The nodes a thread entered.
+//! History of the nodes that a thread entered.
 
 use serde::{Deserialize, Serialize};
 
 use super::machine::{NodeRecord, NodeStatus};
 use crate::graph::NodeIx;
 
-/// Every entered node, in order; the last one apart, so that a branch of one node needs no list.
+/// Entered nodes in order. The last one is stored inline, so that a branch of one node allocates no list.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct History {
     before: Vec<NodeRecord>,
@@ -13,7 +13,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The thread enters a node of a graph that has so many.
+    /// Adds a node of a graph with `of` nodes.
     pub(super) fn enter(&mut self, node: NodeIx, of: usize) {
         let entered = NodeRecord {
             node,
@@ -31,7 +31,7 @@ impl History {
         self.before.len() + usize::from(self.last.is_some())
     }
 
-    /// Keeps the first nodes, and the last one.
+    /// Retains the first `len` nodes and the last one.
     pub(super) fn truncate(&mut self, len: usize) {
         self.before.truncate(len.saturating_sub(1));
     }
@@ -51,10 +51,10 @@ impl History {
     }
 }
 
-/// Makes room in a list that a thread fills: for one at first, as a run that waits in its second node, as many do,
-/// needs no more. Then for the whole way through a small graph, once.
+/// Reserves space in a list that grows along a thread's path. First for one element, because many runs wait in their second node;
+/// then once for all nodes of a small graph.
 pub(super) fn make_room<T>(list: &mut Vec<T>, nodes: usize) {
-    /// A graph of more nodes is not small.
+    /// Maximum number of nodes of a small graph.
     const SMALL: usize = 16;
     if list.len() < list.capacity() {
         return;

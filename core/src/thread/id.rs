@@ -1,11 +1,11 @@
-//! A thread's id.
+//! Thread ids.
 
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A thread's id: its run's, a full stop, and its number among the run's threads. It is written when somebody reads it,
-/// and of most branches nobody does.
+/// Id of a thread: the run's id, a full stop, and the number of the thread in the run. Formatted on first access, because the ids
+/// of most branches are never read.
 ///
 /// ```
 /// # use pirn_core::thread::ThreadId;
@@ -19,7 +19,7 @@ pub struct ThreadId {
 }
 
 impl ThreadId {
-    /// The id of the thread that `no` others of the run were started before.
+    /// Creates the id of thread number `no` of a run.
     pub fn new(run_id: Arc<str>, no: u32) -> Self {
         Self {
             run_id,
@@ -28,24 +28,24 @@ impl ThreadId {
         }
     }
 
-    /// As everyone else knows it.
+    /// Returns the id as text.
     pub fn text(&self) -> &Arc<str> {
         self.text.get_or_init(|| Self::written(&self.run_id, self.no as usize))
     }
 
-    /// The number in a thread's id; none where it is no thread of the run.
+    /// Parses the number in a thread's id. Returns `None` if the id does not belong to the run.
     pub fn number(run_id: &str, thread_id: &str) -> Option<u32> {
         let digits = thread_id.strip_prefix(run_id)?.strip_prefix('.')?;
-        // `7`, `07` and `+7` are one number, but only one of them is the thread's.
+        // Accept the canonical form only: `07` and `+7` parse as 7 but are not ids.
         if digits.starts_with('+') || (digits.starts_with('0') && digits.len() > 1) {
             return None;
         }
         digits.parse().ok()
     }
 
-    /// The text of the id of the thread that so many were started before. Written by hand: a fork asks for many.
+    /// Formats the id of thread number `before`. Does not use `format!`, because a fork formats many ids.
     pub fn written(run_id: &str, before: usize) -> Arc<str> {
-        /// As many digits as a number of 64 bits has.
+        /// Maximum number of digits of a 64-bit number.
         const MOST: usize = 20;
         let (mut digits, mut first, mut rest) = ([0; MOST], MOST, before);
         while rest > 0 || first == MOST {
@@ -63,7 +63,7 @@ impl ThreadId {
     }
 }
 
-/// An id that was read somewhere.
+/// Creates an id from its text.
 impl From<&str> for ThreadId {
     fn from(text: &str) -> Self {
         let text = Arc::from(text);

@@ -1,4 +1,4 @@
-//! The items of a MAP, the inputs of the threads that they are for, and what reducers make of what those leave.
+//! Items of a MAP: inputs of its threads, and reducers of their variables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated};
 use crate::script::Scope;
 use crate::value::{ValueBudget, entries};
 
-/// The inputs of a MAP's threads, in item order. What is no list, or longer than the MAP takes, is handed on as it is: the
-/// node says what is wrong with it.
+/// Returns the inputs of a MAP's threads, in item order. A value that is not a list, or too long, is returned unchanged: the node
+/// reports the error.
 ///
 /// # Errors
-/// As its texts; `SCRIPT_LIMIT_EXCEEDED` where the inputs together become too large.
+/// Returns the errors of its expressions, or `SCRIPT_LIMIT_EXCEEDED` if the inputs together are too large.
 pub(super) fn item_inputs(
     graph: &Graph,
     map: &MapNode,
@@ -37,7 +37,7 @@ pub(super) fn item_inputs(
     for (index, item) in list.iter().enumerate() {
         let scope = ScopeOver {
             outer: scope,
-            // A MAP whose item is called `index` sees that.
+            // An item variable named `index` shadows the index.
             names: [&map.item_name, ITEM_INDEX],
             values: [Arc::new(item.clone()), Arc::new(index.into())],
         };
@@ -46,15 +46,15 @@ pub(super) fn item_inputs(
     Ok(Arc::new(Value::Array(inputs)))
 }
 
-/// The names of so many items in events, errors and reports: their indices.
+/// Returns the names of `count` items in events, errors and reports: their indices.
 pub(crate) fn item_names(count: usize) -> Vec<String> {
     (0..count).map(|index| index.to_string()).collect()
 }
 
-/// One value for each variable, of those that several paths gave it.
+/// Reduces the values that several paths gave each variable.
 ///
 /// # Errors
-/// As the expressions; `SCRIPT_LIMIT_EXCEEDED` where the values together become too large.
+/// Returns the errors of the expressions, or `SCRIPT_LIMIT_EXCEEDED` if the results together are too large.
 pub(super) fn folded(
     graph: &Graph,
     folds: &[Fold],
@@ -80,7 +80,7 @@ pub(super) fn folded(
     Ok(Arc::new(Value::Array(all)))
 }
 
-/// A thread's scope, with two names before its variables; of two equal ones the first.
+/// Scope of a thread with two additional names before its variables. If both names are equal, the first is used.
 struct ScopeOver<'a> {
     outer: &'a dyn Scope,
     names: [&'a str; 2],

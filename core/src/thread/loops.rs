@@ -1,4 +1,4 @@
-//! The loops that a thread is in.
+//! Active loops of a thread.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,46 +9,46 @@ use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeIx;
 use crate::value::entries;
 
-/// A loop under way, and the loop around it. A branch shares its parent's at no cost.
+/// An active loop, linked to the enclosing one. A branch shares the frames of its parent without copying.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct LoopFrame {
-    /// Its LOOP_START.
+    /// The LOOP_START node.
     pub(super) start: NodeIx,
-    /// The iteration, from 0.
+    /// Index of the iteration, from 0.
     pub(super) index: u64,
     items: LoopItems,
     max_iterations: Option<u64>,
-    /// LOOP_END has gone on to the next item: LOOP_START is entered for it.
+    /// True if LOOP_END has advanced to the next item, so that LOOP_START is entered for it.
     pub(super) is_next: bool,
-    /// The thread's steps when the loop began; every iteration counts from there.
+    /// Number of the thread's steps at the start of the loop. Each iteration resets the count to it.
     pub(super) steps: u64,
-    /// Nodes in its history when the iteration began.
+    /// Length of the history at the start of the iteration.
     pub(super) history: usize,
     pub(super) outer: Option<Arc<LoopFrame>>,
-    /// The current item, once it was asked for: an item is copied once, however many texts read it.
+    /// Cached current item: it is copied once, not once for each expression.
     #[serde(skip)]
     current: OnceLock<Arc<Value>>,
-    /// The same of what texts see as `loop`.
+    /// Cached value of `loop` in expressions.
     #[serde(skip)]
     shown: OnceLock<Arc<Value>>,
 }
 
-/// The items of a loop.
+/// Items of a loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum LoopItems {
-    /// 0, 1, 2, ... below this where it is given.
+    /// 0, 1, 2, ... up to this bound (exclusive), if there is one.
     Count(Option<u64>),
     List(Arc<Value>),
 }
 
-/// The turn a loop takes after an iteration.
+/// Decision after an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopTurn {
-    /// There is another item.
+    /// Continue with the next item.
     Next,
-    /// There is none.
+    /// No item remains.
     Over,
-    /// There is one, but no more iterations are allowed.
+    /// An item remains, but the maximum number of iterations is reached.
     Limit,
 }
 
@@ -96,7 +96,7 @@ fn not_iterable(found: &str) -> RunError {
 }
 
 impl LoopFrame {
-    /// A loop that begins: over the items, or counting where there are none given.
+    /// Starts a loop over the items, or a counter if there are none.
     pub(super) fn new(
         start: NodeIx,
         iterable: Option<Arc<Value>>,
@@ -116,7 +116,7 @@ impl LoopFrame {
         })
     }
 
-    /// The list that it goes over, where it is one.
+    /// Returns the list of items, unless the loop counts.
     pub(super) fn list(&self) -> Option<&Arc<Value>> {
         match &self.items {
             LoopItems::Count(_) => None,
@@ -128,19 +128,19 @@ impl LoopFrame {
         self.items.len() == Some(0)
     }
 
-    /// The current item.
+    /// Returns the current item.
     pub(super) fn item(&self) -> Arc<Value> {
         Arc::clone(self.current.get_or_init(|| self.items.item(self.index)))
     }
 
-    /// Goes on to the next item.
+    /// Advances to the next item.
     pub(super) fn advance(&mut self) {
         self.index += 1;
         self.current = OnceLock::new();
         self.shown = OnceLock::new();
     }
 
-    /// The turn the loop takes after the current iteration.
+    /// Returns the decision after the current iteration.
     pub(super) fn turn(&self) -> LoopTurn {
         let next = self.index + 1;
         match (self.items.len(), self.max_iterations) {
@@ -150,7 +150,7 @@ impl LoopFrame {
         }
     }
 
-    /// `loop` in expressions and templates.
+    /// Returns the value of `loop` in expressions and templates.
     pub(super) fn shown(&self) -> Arc<Value> {
         let show = || {
             Arc::new(json!({

@@ -1,23 +1,26 @@
-//! The thread machine: what one thread of execution does next.
+//! State machine of one thread.
 //!
-//! | status | input | becomes | does |
+//! | status | input | new status | action |
 //! |---|---|---|---|
 //! | CREATED | Start | RUNNING | enters the first node |
 //! | CREATED | Cancel | CANCELLED or TIMEOUT | ends |
 //! | CREATED | Pause | CREATED, paused at its first safe point | - |
-//! | RUNNING | Answer that is awaited | RUNNING, or an end | goes on with its node |
-//! | RUNNING | Answer that is not | RUNNING | nothing |
+//! | RUNNING | Answer to an awaited effect | RUNNING or a final status | continues its node |
+//! | RUNNING | other Answer | RUNNING | - |
 //! | RUNNING | Pause | PAUSED at the next safe point | - |
-//! | any before its end | Fail | FAILED | drops what is in flight, ends |
-//! | RUNNING, PAUSED | Cancel | CANCELLED or TIMEOUT | drops what is in flight, ends |
-//! | RUNNING, PAUSED, while the conversation takes in a firing's result | Cancel, Fail | unchanged; ends when it has | - |
+//! | any but final | Fail | FAILED | cancels its effects, ends |
+//! | RUNNING, PAUSED | Cancel | CANCELLED or TIMEOUT | cancels its effects, ends |
+//! | RUNNING, PAUSED, while the conversation applies a firing's result | Cancel, Fail | unchanged; ends after that | - |
 //! | PAUSED | Resume | RUNNING | enters the next node |
-//! | PAUSED | Triggered, Assign | PAUSED | applies it: a safe point is where it takes effect |
-//! | any before its end | Raised | unchanged; asks at its next safe point whether it is held | - |
-//! | an end | anything | unchanged | nothing |
+//! | PAUSED | Triggered, Assign | PAUSED | applies it: a paused thread is at a safe point |
+//! | any but final | Raised | unchanged; at its next safe point it checks whether it is held | - |
+//! | final | any | unchanged | - |
 //!
-//! Invariants: one node at a time; every effect that wants an answer is either awaited or dropped; `Ended` is the
-//! last effect and comes once; nothing is built for an event type nobody listens to.
+//! Invariants:
+//! - A thread is in one node at a time.
+//! - Each effect that needs an answer is either awaited or cancelled.
+//! - `Ended` is the last effect and occurs once.
+//! - Events of types without subscribers are not built.
 
 use std::sync::{Arc, OnceLock};
 
@@ -43,16 +46,16 @@ use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
-/// Nodes a thread may enter where the workflow does not say.
+/// Default number of nodes that a thread may enter.
 pub const DEFAULT_MAX_STEPS: u64 = 1000;
 
-/// The kind of a thread: how it came to be.
+/// Kind of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadKind {
-    /// The run's first thread.
+    /// The main thread of the run.
     Main,
-    /// One path of a FORK.
+    /// A path of a FORK.
     Branch,
     /// Started by a SUBGRAPH node.
     Subgraph,
@@ -61,7 +64,7 @@ pub enum ThreadKind {
 }
 
 impl ThreadKind {
-    /// The lower-case word used in JSON.
+    /// Returns the lower-case name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -72,16 +75,16 @@ impl ThreadKind {
     }
 }
 
-/// One entered node, as the run's JSON shows it.
+/// An entered node, as shown in the JSON of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// Which.
+    /// Index of the node.
     pub node: NodeIx,
-    /// Its status.
+    /// Status of the node.
     pub status: NodeStatus,
-    /// The number of attempts.
+    /// Number of attempts.
     pub attempts: u32,
-    /// Why the last reply of an LLM node's model ended.
+    /// Reason that the last reply of an LLM node's model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
 }
@@ -92,21 +95,21 @@ pub struct NodeRecord {
 pub enum NodeStatus {
     /// Entered, not ended.
     Running,
-    /// Ended well.
+    /// Completed.
     Completed,
     /// Every attempt failed.
     Failed,
-    /// The thread was stopped in it.
+    /// The thread was cancelled in this node.
     Cancelled,
 }
 
-/// Tool calls that an attempt at an LLM node left without a result, with their idempotency keys.
+/// Tool calls without a result from an earlier attempt at an LLM node, with their idempotency keys.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct CutOff {
     pub(super) calls: Vec<(EffectId, ToolCall)>,
 }
 
-/// One thread of execution. See the table above.
+/// State of one thread. The module documentation has the transition table.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ThreadMachine {
     #[serde(skip)]
@@ -117,25 +120,25 @@ pub struct ThreadMachine {
     pub(super) first: NodeIx,
     pub(super) stop_at: Option<NodeIx>,
     pub(super) status: ThreadStatus,
-    /// The node it is in.
+    /// Current node.
     pub(super) at: NodeIx,
-    /// The node's state: what it awaits.
+    /// State of the current node: the answer that it awaits.
     pub(super) run: NodeRun,
     pub(super) attempt: u32,
-    /// The effect of the first attempt at the node's current call: later attempts share its idempotency key.
+    /// Effect of the first attempt at the node's current call. Later attempts reuse it as idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_call: Option<EffectId>,
-    /// Tool calls of the current LLM node that an attempt left without a result.
+    /// Tool calls of the current LLM node that an earlier attempt left without a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cut_off: Option<Box<CutOff>>,
-    /// The running attempt's time limit.
+    /// Timer of the current attempt's time limit.
     pub(super) deadline: Option<EffectId>,
     pub(super) steps: u64,
-    /// The innermost loop it is in.
+    /// Innermost active loop.
     pub(super) loops: Option<Arc<LoopFrame>>,
     pub(super) last_effect: EffectId,
     pub(super) input: Arc<Value>,
-    /// The event in the input, once a text has read it.
+    /// Cached event of the input.
     #[serde(skip)]
     pub(super) event: OnceLock<Arc<Value>>,
     pub(super) last: Output,
@@ -145,26 +148,26 @@ pub struct ThreadMachine {
     pub(super) spent: Spending,
     pub(super) agent: Option<Box<AgentConfig>>,
     pub(super) trigger_depth: u32,
-    /// A sub-agent's first prompt has not been sent yet.
+    /// True until a sub-agent has sent its first prompt.
     pub(super) first_prompt: bool,
-    /// The current node's prompt stands in the conversation: further attempts do not add it again.
+    /// True if the current node's prompt is in the conversation: further attempts do not add it again.
     pub(super) prompted: bool,
-    /// It is to pause, and how many triggers stand between the run's own steps and that.
+    /// Pending pause, with the number of triggers between the run's steps and it.
     pub(super) pause: Option<u32>,
-    /// The CUSTOM events that its WAIT nodes have taken; most threads take none.
+    /// CUSTOM events that the thread's WAIT nodes have consumed. Boxed because few threads have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taken: Option<Box<TakenEvents>>,
-    /// An event with a holding trigger was raised since the last question.
+    /// True if an event with a holding trigger was raised since the last check.
     pub(super) needs_trigger_check: bool,
-    /// Results of triggers that are pending; most threads never see one.
+    /// Pending results of triggers. Boxed because few threads have any.
     pub(super) pending: Option<Box<PendingResults>>,
-    /// A stop that came while the conversation takes in a firing's result: this cannot be undone, so the stop comes
-    /// after.
+    /// A stop that arrived while the conversation applies a firing's result. The change cannot be undone, so that the stop waits
+    /// for it.
     pub(super) stop: Option<Box<Stop>>,
 }
 
 impl ThreadMachine {
-    /// A thread that has not started.
+    /// Creates a thread that has not started.
     pub fn new(graph: Arc<Graph>, seed: ThreadSeed) -> Self {
         Self {
             graph: Some(graph),
@@ -202,7 +205,7 @@ impl ThreadMachine {
         }
     }
 
-    /// A branch that has not started.
+    /// Creates a branch that has not started.
     pub fn branch(graph: &Arc<Graph>, seed: &BranchSeed<'_>) -> Self {
         let Snapshot {
             input,
@@ -236,75 +239,75 @@ impl ThreadMachine {
         self.pending.get_or_insert_default()
     }
 
-    // ---- what it is
+    // ---- properties
 
-    /// The graph it walks.
+    /// Returns the graph that the thread walks.
     ///
     /// # Panics
-    /// After deserialization, before [`Self::attach`].
+    /// Panics after deserialization until [`Self::attach`] is called.
     pub fn graph(&self) -> &Arc<Graph> {
         self.graph
             .as_ref()
             .expect("a deserialized thread is attached to its graph before use")
     }
-    /// Gives a deserialized thread its graph back.
+    /// Attaches the graph to a deserialized thread.
     pub fn attach(&mut self, graph: Arc<Graph>) {
         self.graph = Some(graph);
     }
-    /// Its id.
+    /// Returns the id of the thread.
     pub fn thread_id(&self) -> &Arc<str> {
         self.thread_id.text()
     }
-    /// The user's id of its fork path.
+    /// Returns the id of the thread's fork path.
     pub fn path_id(&self) -> Option<&Arc<str>> {
         self.path_id.as_ref()
     }
-    /// Its kind.
+    /// Returns the kind of the thread.
     pub fn kind(&self) -> ThreadKind {
         self.kind
     }
-    /// Its status.
+    /// Returns the status of the thread.
     pub fn status(&self) -> ThreadStatus {
         self.status
     }
-    /// The node it is in, or about to enter.
+    /// Returns the current node, or the one about to be entered.
     pub fn node(&self) -> NodeIx {
         self.at
     }
-    /// The thread's input.
+    /// Returns the input of the thread.
     pub fn input(&self) -> &Arc<Value> {
         &self.input
     }
-    /// The last node's output; in a branch that has none yet, the last one before its FORK.
+    /// Returns the output of the last node; in a branch without one, the last output before its FORK.
     pub fn last_output(&self) -> &Output {
         &self.last
     }
-    /// Its variables.
+    /// Returns the variables of the thread.
     pub fn variables(&self) -> &Variables {
         &self.variables
     }
-    /// Its nodes' outputs.
+    /// Returns the outputs of the thread's nodes.
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
     }
-    /// The nodes it entered, in order.
+    /// Returns the entered nodes in order.
     pub fn history(&self) -> impl Iterator<Item = &NodeRecord> {
         self.history.iter()
     }
-    /// Number of entries of its history.
+    /// Returns the number of history entries.
     pub(crate) fn history_len(&self) -> usize {
         self.history.len()
     }
-    /// Shows the lists that its loops go over.
+    /// Calls `show` with each list over which a loop iterates.
     pub(crate) fn loop_items(&self, show: impl FnMut(&Arc<Value>)) {
         let frames = std::iter::successors(self.loops.as_ref(), |frame| frame.outer.as_ref());
         frames.filter_map(|frame| frame.list()).for_each(show);
     }
-    /// The history, taken from a thread that has ended.
+    /// Takes the history of an ended thread.
     pub fn take_history(&mut self) -> Vec<NodeRecord> {
         self.history.take()
     }
-    /// The history, taken from a thread that broke off without an end of its own: the node it was in has failed.
+    /// Takes the history of a thread that panicked. Its current node is marked as failed.
     pub fn take_broken_history(&mut self) -> Vec<NodeRecord> {
         let mut history = self.take_history();
         if let Some(record) = history.last_mut().filter(|record| record.status == NodeStatus::Running) {
@@ -313,27 +316,27 @@ impl ThreadMachine {
         }
         history
     }
-    /// The outputs, taken from a thread that has ended.
+    /// Takes the outputs of an ended thread.
     pub fn take_outputs(&mut self) -> Outputs {
         std::mem::take(&mut self.outputs)
     }
-    /// Usage of its own models; what its children spent is for whoever hears of their ends.
+    /// Returns the usage of this thread's model calls, without its children: the run adds those.
     pub fn spent(&self) -> &Spending {
         &self.spent
     }
-    /// The number of effects it has asked for.
+    /// Returns the number of effects so far.
     pub fn effects_so_far(&self) -> EffectId {
         self.last_effect
     }
-    /// Triggers between the run's own steps and what it does.
+    /// Returns the number of triggers between the run's steps and the actions of the thread.
     pub fn trigger_depth(&self) -> u32 {
         self.trigger_depth
     }
-    /// Its configuration as a sub-agent; none if it is not one.
+    /// Returns the configuration of a sub-agent; `None` for other threads.
     pub fn agent(&self) -> Option<&AgentConfig> {
         self.agent.as_deref()
     }
-    /// The snapshot a branch of it starts with, as of now.
+    /// Returns a snapshot of the current state for branches.
     pub fn snapshot(&mut self) -> Snapshot {
         Snapshot {
             input: Arc::clone(&self.input),
@@ -345,14 +348,14 @@ impl ThreadMachine {
         }
     }
 
-    /// The questions that the thread waits with, and what awaits the answer of each.
+    /// Returns the open questions, each with the effect that awaits its answer.
     pub fn interactions(&self) -> Vec<(EffectId, Interaction)> {
         self.run.interactions(self)
     }
 
-    // ---- what happens to it
+    // ---- transitions
 
-    /// Takes one input; what should happen is appended to `out`.
+    /// Processes one input and appends its effects to `out`.
     pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) {
         if self.status.is_final() {
             return;
@@ -399,12 +402,12 @@ impl ThreadMachine {
     }
 }
 
-/// The variables that a thread of this graph starts with.
+/// Returns the initial variables of a thread that walks this graph.
 pub fn thread_variables(graph: &Graph) -> Variables {
     defined_variables(graph, |scope| scope == VariableScope::Thread)
 }
 
-/// The variables that this graph defines for its run: all its threads share them.
+/// Returns the global variables that this graph defines. All threads of the run share them.
 pub fn run_variables(graph: &Graph) -> Variables {
     defined_variables(graph, |scope| scope != VariableScope::Thread)
 }

@@ -1,7 +1,7 @@
-//! One thread of execution as a machine.
+//! State machine of one thread.
 //!
-//! [`ThreadMachine::step`] takes an [`Input`] and appends [`Effect`]s. A node type is one file in `nodes/` and one
-//! row in `nodes/mod.rs`.
+//! [`ThreadMachine::step`] processes an [`Input`] and appends [`Effect`]s. Each node type has a file in `nodes/` and a row in
+//! `nodes/mod.rs`.
 
 mod effect;
 mod evaluate;

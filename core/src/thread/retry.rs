@@ -1,4 +1,4 @@
-//! When a failed attempt is followed by another.
+//! Retries of failed attempts.
 
 use super::machine::ThreadMachine;
 use crate::Millis;
@@ -6,10 +6,10 @@ use crate::definition::RetryPolicy;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeKind;
 
-/// The delay before the next attempt, or none where the failure stands. At least a millisecond, whatever the policy says:
-/// a node that goes on failing must let the clock go on, or no time limit would ever end it.
+/// Returns the delay before the next attempt, or `None` if the failure is final.
 ///
-/// A JOIN is decided once for ever, so it is never tried again.
+/// The delay is at least 1 ms, even if the policy sets 0. Otherwise a node that fails at once would retry in a loop without passing
+/// time, and no time limit could end it. A JOIN is decided once, so that it is never retried.
 pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Option<Millis> {
     let node = thread.graph().node(thread.at);
     if matches!(node.kind, NodeKind::Join(_)) {
@@ -25,12 +25,12 @@ pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Op
 fn is_retried(policy: &RetryPolicy, error: &RunError) -> bool {
     match &policy.retry_on {
         Some(codes) => codes.iter().any(|code| code == error.code.as_str()),
-        // What is used of a budget is used.
+        // A retry cannot restore a used budget.
         None => !matches!(error.code, RunErrorCode::Cancelled | RunErrorCode::TokenBudgetExceeded),
     }
 }
 
-/// The delay after attempt `attempt` (from 1), without jitter.
+/// Returns the delay after attempt `attempt` (from 1), without jitter.
 fn backoff(policy: &RetryPolicy, attempt: u32) -> Millis {
     let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
     let delay = policy.initial_delay_ms as f64 * policy.backoff.max(1.0).powi(exponent);
@@ -41,7 +41,7 @@ fn backoff(policy: &RetryPolicy, attempt: u32) -> Millis {
     }
 }
 
-/// Between half the delay and all of it, so that many that failed together do not return together.
+/// Returns a delay between half and all of `delay`, so that attempts which failed together are not retried together.
 fn jittered(delay: Millis, random: u64) -> Millis {
     let half = delay / 2;
     half + random % (delay - half + 1)

@@ -1,4 +1,4 @@
-//! Safe points: the moment between two nodes, where pauses, holds and what triggers bring take effect.
+//! Safe points between two nodes, at which pauses, holds and the results of triggers take effect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::event::EventType;
 use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
 
-/// Results that triggers have pending for a thread.
+/// Pending results of triggers for a thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct PendingResults {
-    /// Firings that hold it.
+    /// Firings that hold the thread.
     held: Vec<FiringId>,
-    /// Firings that hold the thread and ended before it learned of them.
+    /// Firings that ended before the thread received that they hold it: the two messages may arrive in either order.
     released: Vec<FiringId>,
-    /// In order.
+    /// Work in arrival order.
     pub(super) arrived: VecDeque<SafePointWork>,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum SafePointWork {
     Assign(TriggerAssignment),
 }
 
-/// An assignment that a trigger makes.
+/// An assignment by a trigger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TriggerAssignment {
     pub(super) trigger_id: Arc<str>,
@@ -46,42 +46,42 @@ pub(super) struct TriggerAssignment {
     pub(super) trigger_depth: u32,
 }
 
-/// A stop that waits for the conversation to have taken in a firing's result.
+/// A stop that waits until the conversation has applied a firing's result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Stop {
-    /// The thread's end.
+    /// End of the thread.
     Thread { status: ThreadStatus, error: RunError },
-    /// The end of the node's attempt: its time is over.
+    /// End of the attempt: its time limit has passed.
     Attempt,
 }
 
-/// The point at which the thread applies what has arrived.
+/// Point at which pending work is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// Everything takes effect.
+    /// Between two nodes: all work is applied.
     BetweenNodes,
-    /// In the middle of a turn: a compression takes effect, because the call is what it is for. A message that a
-    /// trigger adds would stand between the prompt and its answer, so it waits for the node's end.
+    /// Before a model call inside a node: only compressions are applied, because the call needs them. A message of a trigger would
+    /// separate the prompt from its reply, so that it waits for the end of the node.
     BeforeModelCall,
 }
 
-/// The fields of VARIABLE_CHANGED.
+/// Returns the fields of VARIABLE_CHANGED.
 pub fn variable_fields(name: &str, value: &Value, scope: VariableScope) -> [(&'static str, Value); 3] {
     [("name", json!(name)), ("value", value.clone()), ("scope", json!(scope))]
 }
 
-/// The values a firing hands to the thread beside messages.
+/// Variables in the result of a firing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PendingMerge {
     pub(super) firing: FiringId,
-    /// To assign, all or none.
+    /// Assignments, applied atomically.
     pub(super) variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// Triggers between the run's own steps and this.
+    /// Number of triggers between the run's steps and this result.
     pub(super) trigger_depth: u32,
 }
 
 impl StepContext<'_> {
-    /// The thread stands between two nodes and is about to enter `next`.
+    /// Moves the thread to the safe point before `next`.
     pub(super) fn arrive(&mut self, next: NodeIx) {
         self.thread.at = next;
         self.thread.attempt = 0;
@@ -103,7 +103,7 @@ impl StepContext<'_> {
         self.enter();
     }
 
-    /// Applies what has arrived; asks about holds. What it still waits for, or none.
+    /// Applies pending work, then checks for holds. Returns the state to wait in, if any.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
         if let Some((id, merge)) = self.apply_arrived(When::BetweenNodes) {
             return Some(NodeRun::Merging { id, merge });
@@ -117,7 +117,7 @@ impl StepContext<'_> {
         None
     }
 
-    /// True if a firing holds the thread, or it is to pause.
+    /// Returns true if a firing holds the thread or a pause is pending.
     pub(super) fn is_stopped(&mut self) -> bool {
         if self.is_held() {
             return true;
@@ -151,7 +151,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Applies what has arrived, in order, up to what the conversation must answer first: that is returned.
+    /// Applies pending work in order. Stops at work that needs an answer of the conversation, and returns that.
     pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, PendingMerge)> {
         let may_now = |work: &SafePointWork| match (when, work) {
             (When::BetweenNodes, _) => true,
@@ -173,7 +173,8 @@ impl StepContext<'_> {
                     ..
                 } => {
                     let firing = merge.firing;
-                    // The variables are checked first: all or nothing, and the conversation cannot be taken back.
+                    // Check the variables before the conversation changes: that change cannot be undone, and the result must be
+                    // atomic.
                     if let Err(error) = self.thread.variables.clone().assign_all(&merge.variables) {
                         self.out.push(Effect::Applied {
                             firing,
@@ -205,7 +206,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// The conversation has taken in a firing's messages, or could not; its variables follow.
+    /// Handles the conversation's answer to a firing's messages: on success the variables are assigned.
     pub(super) fn merged(&mut self, merge: &PendingMerge, outcome: Outcome) {
         let error = match outcome {
             Outcome::Failed(error) => Some(error),
@@ -215,7 +216,7 @@ impl StepContext<'_> {
         self.out.push(Effect::Applied { firing, error });
     }
 
-    /// After [`Self::merged`]: what came meanwhile has its turn, or `then`.
+    /// Performs a stop that arrived during the change, else calls `then`. Called after [`Self::merged`].
     pub(super) fn unless_stopped(&mut self, then: impl FnOnce(&mut Self) -> Progress) -> Progress {
         match self.thread.stop.take() {
             Some(stop) => Progress::Stopped(stop),
@@ -223,7 +224,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Assigns what came from a join or a firing, all or nothing.
+    /// Assigns variables from a join or a firing: all or none.
     pub(super) fn take_variables(
         &mut self,
         variables: &[(Arc<str>, Arc<Value>)],
@@ -276,7 +277,7 @@ impl StepContext<'_> {
         self.poll_safe_point();
     }
 
-    /// Something came that takes effect at a safe point: if the thread stands at one, it does now.
+    /// Applies newly arrived work if the thread is at a safe point.
     pub(super) fn poll_safe_point(&mut self) {
         match self.thread.run {
             NodeRun::SafePoint => self.safe_point(),

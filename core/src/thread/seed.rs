@@ -1,4 +1,4 @@
-//! The input a thread is made from.
+//! Initial state of threads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,66 +13,66 @@ use crate::definition::AgentConfig;
 use crate::graph::NodeIx;
 use crate::value::Output;
 
-/// Everything a thread is told when it is made.
+/// Initial state of a thread.
 #[derive(Clone, Debug)]
 pub struct ThreadSeed {
-    /// Unique in the run.
+    /// Id of the thread, unique in the run.
     pub thread_id: ThreadId,
-    /// Its kind.
+    /// Kind of the thread.
     pub kind: ThreadKind,
-    /// The user's id of its fork path.
+    /// Id of the thread's fork path.
     pub path_id: Option<Arc<str>>,
-    /// Its first node.
+    /// First node.
     pub first: NodeIx,
-    /// A branch's JOIN: reaching it completes the thread.
+    /// JOIN of a branch: the thread completes when it reaches this node.
     pub stop_at: Option<NodeIx>,
-    /// Its input.
+    /// Input of the thread.
     pub input: Arc<Value>,
-    /// Its variables; a branch's and a child's snapshot, else what the workflow defines.
+    /// Initial variables: a snapshot for branches and children, else those of the workflow.
     pub variables: Variables,
-    /// Node outputs it can see.
+    /// Visible outputs of nodes.
     pub outputs: Outputs,
-    /// The value its first node sees as `output`: for a branch the last output before its FORK.
+    /// Value of `output` in the first node. For a branch: the last output before its FORK.
     pub last: Output,
-    /// Makes it a sub-agent.
+    /// Configuration of a sub-agent; `None` for other threads.
     pub agent: Option<AgentConfig>,
-    /// Triggers between the run's own steps and this thread.
+    /// Number of triggers between the run's steps and this thread.
     pub trigger_depth: u32,
 }
 
-/// The input a branch is made from: what sets it apart, and what it shares with the others of its fork.
+/// Initial state of a branch: its individual values, and a reference to the snapshot that all branches share.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchSeed<'a> {
-    /// Its run's id.
+    /// Id of the run.
     pub run_id: &'a Arc<str>,
-    /// Its number among the run's threads.
+    /// Number of the thread in the run.
     pub no: u32,
-    /// The user's id of its path.
+    /// Id of the path.
     pub path_id: &'a Arc<str>,
-    /// Its first node.
+    /// First node.
     pub first: NodeIx,
-    /// Its JOIN: reaching it completes the branch.
+    /// JOIN: the branch completes when it reaches this node.
     pub stop_at: NodeIx,
-    /// The snapshot that all branches of the fork start with.
+    /// Snapshot shared by all branches of the fork.
     pub snapshot: &'a Snapshot,
-    /// Triggers between the run's own steps and this branch.
+    /// Number of triggers between the run's steps and this branch.
     pub trigger_depth: u32,
 }
 
-/// A thread at FORK: what its branches start with.
+/// Snapshot of a thread at a FORK, from which its branches start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Its input.
+    /// Input of the thread.
     pub input: Arc<Value>,
-    /// Its variables.
+    /// Variables of the thread.
     pub variables: Variables,
-    /// Its nodes' outputs.
+    /// Outputs of the thread's nodes.
     pub outputs: Outputs,
-    /// Its last output.
+    /// Last output.
     pub last: Output,
-    /// The innermost loop it is in.
+    /// Innermost active loop.
     pub(super) loops: Option<Arc<LoopFrame>>,
-    /// The event in its input, once a text has read it.
+    /// Cached event of the input.
     #[serde(skip)]
     pub(super) event: OnceLock<Arc<Value>>,
 }

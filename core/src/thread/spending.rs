@@ -1,16 +1,16 @@
-//! The tokens that a thread's own model calls cost, by node.
+//! Token usage of a thread's model calls, by node.
 
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Spent;
 use crate::graph::NodeIx;
 
-/// A sum for each node that has spent something, by ascending node: most threads have few.
+/// Usage of each node with model calls, sorted by node. A list, because most threads have few such nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spending(Vec<(NodeIx, Spent)>);
 
 impl Spending {
-    /// Adds what a call of `node` cost.
+    /// Adds the usage of a call of `node`.
     pub(super) fn add(&mut self, node: NodeIx, spent: Spent) {
         if spent.is_nothing() {
             return;
@@ -26,12 +26,12 @@ impl Spending {
         }
     }
 
-    /// True if no call has cost anything.
+    /// Returns true if no call used any tokens.
     pub fn is_nothing(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// By node.
+    /// Returns the usage by node.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeIx, Spent)> {
         self.0.iter().copied()
     }

@@ -1,6 +1,6 @@
 //! A thread's variables and node outputs.
 //!
-//! Both are snapshots a branch takes in constant time: FORK costs the same however much a thread has gathered.
+//! A branch takes a snapshot of both in constant time, so that the cost of a FORK does not depend on the size of the state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeIx;
 use crate::value::Output;
 
-/// A variable.
+/// A variable with its type and flags.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Its value.
+    /// Current value.
     pub value: Arc<Value>,
-    /// Its type.
+    /// Declared type.
     pub variable_type: Option<VariableType>,
-    /// True if it may not be assigned.
+    /// True if assignments are errors.
     pub readonly: bool,
-    /// True if it is handed on to the next run of the session.
+    /// True if the next run of the session receives the variable.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_session: bool,
 }
@@ -34,22 +34,22 @@ pub struct Variable {
 pub struct Variables(OrdMap<Arc<str>, Variable>);
 
 impl Variables {
-    /// The variable's value.
+    /// Returns the value of a variable.
     pub fn value(&self, name: &str) -> Option<&Arc<Value>> {
         self.0.get(name).map(|variable| &variable.value)
     }
 
-    /// The variable.
+    /// Returns a variable.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.0.get(name)
     }
 
-    /// Sets a variable as its definition has it, without checks.
+    /// Defines a variable without checks.
     pub fn define(&mut self, name: Arc<str>, variable: Variable) {
         self.0.insert(name, variable);
     }
 
-    /// Assigns: READONLY_VARIABLE where it may not be, NODE_FAILED where the value is not of its type.
+    /// Assigns a variable. Returns READONLY_VARIABLE if it is readonly, NODE_FAILED if the value does not have its type.
     pub fn assign(&mut self, name: &Arc<str>, value: Arc<Value>, readonly: bool) -> Result<Arc<Value>, RunError> {
         let Some(variable) = self.0.get_mut(name) else {
             let variable = Variable {
@@ -73,7 +73,7 @@ impl Variables {
         Ok(value)
     }
 
-    /// Assigns all, or none and says why.
+    /// Assigns all variables, or none on an error.
     pub fn assign_all(&mut self, values: &[(Arc<str>, Arc<Value>)]) -> Result<(), RunError> {
         let mut next = self.clone();
         for (name, value) in values {
@@ -83,30 +83,30 @@ impl Variables {
         Ok(())
     }
 
-    /// The variable is handed on to the next run of the session from now on.
+    /// Marks a variable to be passed to the next run of the session.
     pub fn hand_on(&mut self, name: &str) {
         if let Some(variable) = self.0.get_mut(name) {
             variable.is_of_session = true;
         }
     }
 
-    /// Names and values of those that are handed on to the next run of the session.
+    /// Returns the variables for the next run of the session.
     pub fn handed_on(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
         let handed_on = self.0.iter().filter(|(_, variable)| variable.is_of_session);
         handed_on.map(|(name, variable)| (name, &variable.value))
     }
 
-    /// Names and values, by name.
+    /// Returns names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
         self.0.iter().map(|(name, variable)| (name, &variable.value))
     }
 
-    /// The number of entries.
+    /// Returns the number of variables.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True if there are none.
+    /// Returns true if there are no variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -116,7 +116,7 @@ fn read_only(name: &str) -> RunError {
     RunError::new(RunErrorCode::ReadonlyVariable, format!("variable {name} is read-only"))
 }
 
-/// The value as the type wants it: text that reads as a number or a boolean is converted, nothing else is.
+/// Converts a value to the type: strings that contain a number or a boolean are parsed; other values are not converted.
 pub fn coerce(variable_type: VariableType, value: Arc<Value>, name: &str) -> Result<Arc<Value>, RunError> {
     let fits = match variable_type {
         VariableType::Number => match &*value {
@@ -181,21 +181,22 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Outputs that a thread keeps in a plain list while they come out of order.
+/// Number of out-of-order outputs above which they are moved from the list to the shared map.
 const MANY: usize = 32;
 
-/// Outputs by node. What a thread adds stays small and its own until a FORK needs a snapshot.
+/// Outputs by node. A thread adds to a small private list, which is merged into a shared persistent map when a FORK needs a
+/// snapshot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outputs {
-    /// The last one: a branch of one node needs no list.
+    /// Latest output, inline: a branch of one node allocates no list.
     newest: Option<(NodeIx, Output)>,
-    /// By node, ascending. Nodes mostly end in their order: what is new comes last.
+    /// Outputs since the last snapshot, sorted by node. Usually appended, because most nodes end in index order.
     own: Vec<(NodeIx, Output)>,
     shared: OrdMap<NodeIx, Output>,
 }
 
 impl Outputs {
-    /// A node's last output.
+    /// Returns the last output of a node.
     pub fn value(&self, node: NodeIx) -> Option<&Arc<Value>> {
         if let Some((_, newest)) = self.newest.as_ref().filter(|(newest, _)| *newest == node) {
             return Some(newest.value());
@@ -206,12 +207,12 @@ impl Outputs {
         }
     }
 
-    /// Sets a node's output.
+    /// Sets the output of a node.
     pub fn set(&mut self, node: NodeIx, value: Output) {
         self.set_of(node, value, 0);
     }
 
-    /// As [`Self::set`], for a node of a graph that has so many.
+    /// Sets the output of a node in a graph with this number of nodes, which sizes the allocation.
     pub(super) fn set_of(&mut self, node: NodeIx, value: Output, nodes: usize) {
         if let Some((before, output)) = self.newest.replace((node, value)).filter(|(before, _)| *before != node) {
             make_room(&mut self.own, nodes);
@@ -225,7 +226,8 @@ impl Outputs {
         }
         match self.own.binary_search_by_key(&node, |(own, _)| *own) {
             Ok(place) => self.own[place].1 = value,
-            // In between, and there are many: they move on, so that a thread that jumps to and fro pays no more.
+            // An insertion in the middle of a long list is O(n). Move the list to the map, so that jumping between nodes stays
+            // cheap.
             Err(place) if place < self.own.len() && self.own.len() > MANY => {
                 self.share();
                 self.own.push((node, value));
@@ -247,7 +249,7 @@ impl Outputs {
         }
     }
 
-    /// The snapshot a branch starts with. Costs what was added since the last snapshot.
+    /// Returns a snapshot for branches. The cost is proportional to the outputs since the last snapshot.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {
         self.share_all();
@@ -258,14 +260,14 @@ impl Outputs {
         }
     }
 
-    /// Shows every output that is held, in no order.
+    /// Calls `show` with every stored output, in no particular order.
     pub(crate) fn each(&self, mut show: impl FnMut(NodeIx, &Output)) {
         self.shared.iter().for_each(|(node, output)| show(*node, output));
         let own = self.own.iter().chain(&self.newest);
         own.for_each(|(node, output)| show(*node, output));
     }
 
-    /// Every node that has one, by index.
+    /// Returns the nodes with an output, by index.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, &Arc<Value>)> {
         let mut all: BTreeMap<NodeIx, &Output> = self.shared.iter().map(|(node, value)| (*node, value)).collect();
         all.extend(self.own.iter().map(|(node, value)| (*node, value)));

@@ -1,4 +1,4 @@
-//! One step of a thread: its life, and its way from node to node.
+//! One step of a thread: its start, its end, and the transitions between nodes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::event::{EventFields, EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
-/// One step under way: the thread, the environment, and where effects go.
+/// Context of a step: the thread, the environment and the list of effects.
 pub(super) struct StepContext<'a> {
     pub(super) thread: &'a mut ThreadMachine,
     pub(super) environment: Environment,
@@ -29,7 +29,7 @@ impl StepContext<'_> {
         self.thread.last_effect
     }
 
-    /// Returns the next effect, for the node's one call, and the idempotency key that all its attempts share.
+    /// Allocates an effect for the node's external call. Returns its id, and the idempotency key that all attempts share.
     pub(super) fn next_call(&mut self) -> (EffectId, EffectId) {
         let id = self.next_effect();
         (id, *self.thread.first_call.get_or_insert(id))
@@ -39,12 +39,12 @@ impl StepContext<'_> {
         self.environment.interest.contains(event_type)
     }
 
-    /// A model call of the node has cost this.
+    /// Counts the usage of a model call of the current node.
     pub(super) fn spend(&mut self, spent: Spent) {
         self.thread.spent.add(self.thread.at, spent);
     }
 
-    /// Ends the attempt with NODE_TIMEOUT after this time.
+    /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT.
     pub(super) fn limit(&mut self, after_ms: crate::Millis) {
         if self.thread.deadline.is_none() {
             let id = self.next_effect();
@@ -58,7 +58,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Raises an event where somebody listens.
+    /// Raises an event if its type has a subscriber.
     pub(super) fn emit<F: Into<Field>, const N: usize>(
         &mut self,
         event_type: EventType,
@@ -70,7 +70,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// As [`Self::emit`], for what a trigger pending about.
+    /// Raises an event like [`Self::emit`], with the trigger depth of its cause.
     pub(super) fn emit_caused<const N: usize>(
         &mut self,
         trigger_depth: u32,
@@ -93,7 +93,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Asks the conversation. What that raises in the thread's name may hold the thread.
+    /// Sends an operation to the conversation. Events that it raises in the thread's name may hold the thread.
     pub(super) fn converse(&mut self, id: EffectId, op: ConversationOp) {
         match &op {
             ConversationOp::Append(_) | ConversationOp::Apply(_) => self.may_be_held_by(&[
@@ -116,13 +116,14 @@ impl StepContext<'_> {
         self.out.push(Effect::Conversation { id, op });
     }
 
-    /// Others raise these in the thread's name: it asks at its next safe point whether they hold it.
+    /// Requests a check at the next safe point, if events of these types may hold the thread. Used for events that others raise in
+    /// its name.
     pub(super) fn may_be_held_by(&mut self, event_types: &[EventType]) {
         let holding = self.environment.holding;
         self.thread.needs_trigger_check |= event_types.iter().any(|event_type| holding.contains(*event_type));
     }
 
-    // ---- life
+    // ---- start and end
 
     pub(super) fn start(&mut self) {
         if self.thread.status != ThreadStatus::Created {
@@ -150,10 +151,10 @@ impl StepContext<'_> {
         self.break_off(status, RunError::new(code, reason.text()));
     }
 
-    /// Ends the thread where it stands.
+    /// Ends the thread immediately, or after the conversation has applied a firing's result.
     pub(super) fn break_off(&mut self, status: ThreadStatus, error: RunError) {
         if self.thread.run.is_merging() {
-            // The first reason to end the thread counts; a time limit of its node is none.
+            // The first reason to end the thread is final. A time limit of the node is overridden: it would end the attempt only.
             if !matches!(self.thread.stop.as_deref(), Some(Stop::Thread { .. })) {
                 self.stop_deadline();
                 self.thread.stop = Some(Box::new(Stop::Thread { status, error }));
@@ -207,7 +208,7 @@ impl StepContext<'_> {
 
     // ---- nodes
 
-    /// Enters the node the thread stands before.
+    /// Enters the current node.
     pub(super) fn enter(&mut self) {
         let at = self.thread.at;
         if self.thread.stop_at == Some(at) {
@@ -256,8 +257,8 @@ impl StepContext<'_> {
         self.advance(progress);
     }
 
-    /// Goes on until something must be waited for. Nodes that need nothing are passed here without recursion being
-    /// deeper than one node: `maxSteps` bounds the loop.
+    /// Continues until an answer is needed. Recursive: a node that completes on entry, such as FORK, enters the next one. `maxSteps`
+    /// bounds the depth.
     pub(super) fn advance(&mut self, progress: Progress) {
         match progress {
             Progress::Wait(run) => self.thread.run = run,
@@ -284,7 +285,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// The node ended well.
+    /// Completes the current node.
     pub(super) fn complete(&mut self, output: Output) {
         self.stop_deadline();
         let (at, attempts) = (self.thread.at, self.thread.attempt);
@@ -306,12 +307,12 @@ impl StepContext<'_> {
         });
     }
 
-    /// Chooses the way out of the current node.
+    /// Selects the edge out of the current node.
     pub(super) fn leave(&mut self) {
         let at = self.thread.at;
         let edges = &self.thread.graph().node(at).edges;
         match edges.first() {
-            // The heaviest edge has no condition: no other can win.
+            // The edge with the highest weight is unconditional: it is always taken.
             Some(edge) if edge.condition.is_none() => {
                 let target = edge.target;
                 self.arrive(target);
@@ -329,7 +330,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// An attempt failed: again, elsewhere, or the thread fails.
+    /// Handles a failed attempt: retries, follows `onError`, or fails the thread.
     pub(super) fn fail(&mut self, error: RunError) {
         self.stop_deadline();
         let error = self.located(error);
@@ -369,7 +370,7 @@ impl StepContext<'_> {
         self.end(ThreadStatus::Failed, Output::default(), Some(error));
     }
 
-    /// The error with the place it arose in, where it does not say yet.
+    /// Adds the location to an error that has none.
     pub(super) fn located(&self, mut error: RunError) -> RunError {
         let thread = &*self.thread;
         error
@@ -397,7 +398,7 @@ impl StepContext<'_> {
     pub(super) fn end(&mut self, status: ThreadStatus, output: Output, error: Option<RunError>) {
         self.thread.status = status;
         self.thread.run = NodeRun::Idle;
-        // What came too late to take effect is answered all the same.
+        // Work that arrived too late still needs an answer: the firing waits for it.
         while let Some(work) = self.next_arrived() {
             match work {
                 SafePointWork::Triggered { merge, .. } => {
@@ -410,7 +411,7 @@ impl StepContext<'_> {
                         error: Some(error),
                     });
                 }
-                // It needs no more of the thread than its variables, and those outlive it.
+                // An assignment needs only the variables, which remain after the end.
                 SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
             }
         }

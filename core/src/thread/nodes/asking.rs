@@ -1,4 +1,4 @@
-//! The request of an LLM node, read from what was evaluated for it: texts, message parts, profile and parameters.
+//! Converts the evaluated parts of an LLM node to a request: prompt, message parts, profile and parameters.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::graph::{LlmNode, PartSpec};
 use crate::message::Part;
 use crate::thread::effect::{Computed, ModelChoice};
 
-/// The evaluated parts of a request.
+/// Evaluated parts of a request.
 pub(super) struct Asking {
     pub(super) prompt: Option<String>,
     pub(super) system: Option<String>,
     pub(super) choice: ModelChoice,
-    /// For each piece that is computed, in order.
+    /// Contents of the computed parts, in order.
     pub(super) parts: Vec<Vec<Part>>,
 }
 
-/// Reads it.
+/// Parses the evaluated object.
 ///
 /// # Errors
-/// `NODE_FAILED`: a profile's id that is empty, or what is no part of a message.
+/// Returns `NODE_FAILED` if the profile's id is empty or a value is not a message part.
 pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
     let failed = |message: String| RunError::new(RunErrorCode::NodeFailed, message);
     let computed = Computed::deserialize(computed).map_err(|error| failed(error.to_string()))?;
@@ -52,7 +52,7 @@ pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
     })
 }
 
-/// A piece, a text, or a list of both; null is none.
+/// Parses a part, a string, or a list of both. Null is an empty list.
 fn pieces(value: &Value) -> Result<Vec<Part>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
@@ -74,7 +74,7 @@ fn pieces(value: &Value) -> Result<Vec<Part>, String> {
     }
 }
 
-/// The parts of a node's message: those that stand in its definition, and in their places those that were computed.
+/// Returns the parts of a node's message, with the computed ones inserted at their positions.
 pub(super) fn parts(node: &LlmNode, computed: Vec<Vec<Part>>) -> Vec<Part> {
     let mut computed = computed.into_iter();
     let mut parts = Vec::with_capacity(node.parts.len());

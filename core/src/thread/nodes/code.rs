@@ -12,12 +12,12 @@ use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
 use crate::thread::step::StepContext;
 use crate::value::Output;
 
-/// The stage that the node is in.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
-    /// Its input.
+    /// Input of the node.
     Input { id: EffectId },
-    /// Its result.
+    /// Result of the function or script.
     Work { id: EffectId },
 }
 
@@ -41,13 +41,13 @@ pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Pr
     }
 }
 
-/// True if an input is the last output and nothing else: it is handed on as it stands, made or not.
+/// Returns true if the input is exactly the last output. It is then passed on without being evaluated or copied.
 fn is_last_output(walk: &StepContext<'_>, spec: &ValueSpec) -> bool {
     let ValueSpec::Expression(text) = spec else {
         return false;
     };
     let name = &*walk.thread.graph().snippet(*text).source;
-    // A variable would stand before it.
+    // A variable of this name would take precedence.
     matches!(name, "output" | "result") && !walk.environment.has_globals && walk.thread.variables.value(name).is_none()
 }
 
@@ -66,7 +66,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
 }
 
-/// An event for each line that was kept, and one for the others together.
+/// Raises an event for each retained log line, and one with the number of dropped lines.
 fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
     let graph = Arc::clone(walk.thread.graph());
     let node = &graph.node(walk.thread.at).id;

@@ -1,4 +1,4 @@
-//! A tool call that needs a person's consent: the person is asked, and the call runs, runs with other arguments, or does not.
+//! Approval of a tool call by a person: the call runs, runs with changed arguments, or is refused.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,32 +13,32 @@ use crate::thread::ThreadMachine;
 use crate::thread::effect::{ConsentRequest, Effect, EffectId, Outcome, ToolResult};
 use crate::thread::step::StepContext;
 
-/// The tool call that a question is about.
+/// Tool call to approve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolConsent {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments that were asked for.
+    /// Arguments of the call.
     pub arguments: Value,
-    /// The model's id of the call.
+    /// Id that the model gave the call.
     pub tool_call_id: String,
-    /// The reason that a person is asked.
+    /// Reason that approval is needed.
     pub reason: String,
     /// JSON Schema of the arguments.
     pub schema: Value,
 }
 
-/// A person's answer about a tool call.
+/// Answer of a person to an approval request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConsentAnswer {
-    /// It may run; with these arguments, where there are any.
+    /// Approved, with changed arguments if there are any.
     Allow(Option<Value>),
-    /// It may not, for this reason.
+    /// Refused, with a reason.
     Refuse(String),
 }
 
-/// An answer as it is written where one word is not enough.
+/// JSON form of an answer that needs more than one word.
 #[derive(Deserialize)]
 #[serde(tag = "decision", rename_all = "lowercase", deny_unknown_fields)]
 enum Written {
@@ -47,10 +47,10 @@ enum Written {
 }
 
 impl ConsentAnswer {
-    /// Reads an answer: `"allow"`, `"refuse"`, `{"decision": "allow", "arguments"?}` or `{"decision": "refuse", "reason"?}`.
+    /// Parses an answer: `"allow"`, `"refuse"`, `{"decision": "allow", "arguments"?}` or `{"decision": "refuse", "reason"?}`.
     ///
     /// # Errors
-    /// A sentence that says what is expected.
+    /// Returns a sentence that describes the accepted forms.
     pub fn read(answer: &Value) -> Result<Self, String> {
         let unsaid = || "a person refused it".to_owned();
         match answer.as_str() {
@@ -69,7 +69,7 @@ impl ConsentAnswer {
         }
     }
 
-    /// JSON Schema of what [`Self::read`] takes.
+    /// Returns the JSON Schema of the input of [`Self::read`].
     pub fn schema() -> Arc<Map<String, Value>> {
         static SCHEMA: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(|| {
             let written = |decision: &str, field: &str, kind: &str| {
@@ -89,29 +89,29 @@ impl ConsentAnswer {
     }
 }
 
-/// The state of a call that needs consent.
+/// State of a call that needs approval.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Consent {
-    /// A person was asked.
+    /// The question is open.
     Asked {
         question: OpenQuestion,
         tool: Arc<ToolConsent>,
         timeout_ms: Option<Millis>,
     },
-    /// The call runs: with these arguments, where a person changed them.
+    /// The call executes, with changed arguments if a person changed them.
     Allowed { id: EffectId, edited: Option<Value> },
 }
 
-/// The next state of such a call.
+/// Result of an answer.
 pub(super) enum Consented {
-    /// It waits on.
+    /// Still waiting, in this state.
     Waits(Consent),
-    /// The call has its result; it ran with these arguments, where a person changed them.
+    /// The call has a result. Contains the arguments if a person changed them.
     Ended(ToolResult, Option<Value>),
 }
 
 impl Consent {
-    /// Asks.
+    /// Opens the question.
     pub(super) fn ask(walk: &mut StepContext<'_>, name: String, tool_call_id: String, request: ConsentRequest) -> Self {
         let tool = Arc::new(ToolConsent {
             name,
@@ -128,7 +128,7 @@ impl Consent {
         }
     }
 
-    /// True if this is what it waits for.
+    /// Returns true if the call waits for this effect.
     pub(super) fn awaits(&self, effect: EffectId) -> bool {
         match self {
             Self::Asked { question, .. } => question.awaits(effect),
@@ -136,7 +136,7 @@ impl Consent {
         }
     }
 
-    /// Takes what it waits for. The call that a person allows has this idempotency key.
+    /// Processes an awaited answer. An approved call uses this idempotency key.
     pub(super) fn answer(
         self,
         walk: &mut StepContext<'_>,
@@ -176,7 +176,7 @@ impl Consent {
         }
     }
 
-    /// The question, while it waits.
+    /// Returns the question while it is open.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         match self {
             Self::Asked {
@@ -188,7 +188,7 @@ impl Consent {
         }
     }
 
-    /// The thread no longer waits.
+    /// Cancels the question or the call.
     pub(super) fn abandon(&self, walk: &mut StepContext<'_>) {
         match self {
             Self::Asked { question, .. } => question.withdraw(walk),
@@ -207,7 +207,7 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> Content {
     }
 }
 
-/// Has the call run that a person has allowed.
+/// Starts the approved call.
 fn run(walk: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Option<Value>) -> Consent {
     let id = walk.next_effect();
     let call = ToolCall {

@@ -16,18 +16,18 @@ use crate::model_call::{FailureKind, ModelFailure};
 use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, GoesOn, Outcome};
 use crate::thread::step::StepContext;
 
-/// The stage that the node is in.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
-    /// Its texts.
+    /// Templates of the node.
     Texts { id: EffectId },
-    /// The value to pin.
+    /// Value to pin.
     Pin { id: EffectId, section: PinSection },
-    /// The conversation, or the run that takes the pin.
+    /// Answer of the conversation, or of the run that sets the pinned section.
     Work { id: EffectId },
-    /// The conversation that compresses, or takes a summary in: one atomic step.
+    /// End of a compression in the conversation, or of applying a summary. Atomic: it cannot be cancelled.
     Compressing { id: EffectId },
-    /// The model that writes a summary; the request for where it rejects this one, or answers with something else.
+    /// Summary of a model, with a fallback request if the model rejects this one or continues the conversation instead.
     Summary {
         id: EffectId,
         #[serde(default)]
@@ -46,7 +46,7 @@ impl Stage {
         }
     }
 
-    /// True if the conversation is in the middle of a compression.
+    /// Returns true while the conversation compresses.
     pub(super) fn is_compressing(&self) -> bool {
         matches!(self, Self::Compressing { .. })
     }
@@ -101,7 +101,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         }
         (Stage::Summary { transcript, .. }, Outcome::Reply(reply)) => {
             walk.spend(reply.usage);
-            // It went on with the conversation in place of summing it up: its words are no summary.
+            // Tool calls or an empty text: the model continued the conversation instead of summarizing it.
             let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
             match transcript.filter(|_| went_on) {
                 Some(transcript) => summarize(walk, transcript, None),
@@ -126,7 +126,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
 }
 
-/// Stops the node; a summary that a model was writing is not taken in. What the conversation has begun it ends first.
+/// Cancels the node. The summary of a running model call is discarded; a change that the conversation has started completes.
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &Stage) {
     walk.out.push(Effect::Drop { id: stage.id() });
     if let Stage::Summary { .. } = stage {
@@ -138,12 +138,12 @@ fn stopped() -> RunError {
     RunError::new(RunErrorCode::Cancelled, "the compression was stopped")
 }
 
-/// Every compression is answered once: where the conversation did not take one in, COMPRESSION_FAILED says so.
+/// Raises COMPRESSION_FAILED if the conversation did not apply a compression, so that each compression has one final event.
 fn tell_failed(walk: &mut StepContext<'_>, error: &RunError) {
     walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
 }
 
-/// Asks the model for a summary.
+/// Requests a summary from the model.
 fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<GoesOn>>) -> Progress {
     let (id, key) = walk.next_call();
     let node = walk.thread.at;
@@ -172,7 +172,7 @@ fn ask(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
     Progress::Wait(NodeRun::Context(Stage::Work { id }))
 }
 
-/// The operation with its rendered texts in place.
+/// Returns the operation with its rendered templates.
 fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
     let graph = walk.thread.graph();
     let NodeKind::Context(node) = &graph.node(walk.thread.at).kind else {

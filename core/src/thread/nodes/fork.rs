@@ -1,4 +1,4 @@
-//! FORK and JOIN: the supervisor starts the paths and decides; the thread waits at JOIN.
+//! FORK and JOIN: the supervisor starts the paths and decides the join; the thread waits at JOIN.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::graph::{Fork, ForkIx};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
 use crate::thread::step::StepContext;
 
-/// FORK passes the last output on; its paths start when JOIN begins to wait, which is at once.
+/// Passes the last output on. The paths start when the thread enters JOIN, which follows immediately.
 pub(super) fn enter_fork(walk: &mut StepContext<'_>, fork: &Fork) -> Progress {
     Progress::DoneAt(walk.thread.last.clone(), fork.join_node)
 }
@@ -52,7 +52,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     }
 }
 
-/// The gains of a join, while expressions make one value of what several paths gave a variable.
+/// Result of a join, while the reducers of its variables are evaluated.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) struct Reducing {
     id: EffectId,

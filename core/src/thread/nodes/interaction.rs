@@ -1,4 +1,4 @@
-//! USER_INTERACTION: asks a person, and waits for the answer or until nobody has given one in time.
+//! USER_INTERACTION: opens a question to a person and waits for the answer or the time limit.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer};
 use crate::thread::step::StepContext;
 
-/// The answer it awaits.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum InteractionStage {
-    /// The texts of the question.
+    /// Templates of the question.
     Texts { id: EffectId },
-    /// A person's answer.
+    /// Answer of a person.
     Asked(Box<Asked>),
 }
 
@@ -41,7 +41,7 @@ impl Asked {
 }
 
 impl InteractionStage {
-    /// The question that the thread waits with, and what awaits its answer.
+    /// Returns the open question, with the effect that awaits its answer.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         let (Self::Asked(asked), NodeKind::UserInteraction(node)) = (self, &thread.graph().node(thread.at).kind) else {
             return None;
@@ -139,7 +139,7 @@ fn taken(walk: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>
     done(Arc::new(output).into())
 }
 
-/// The thread no longer waits.
+/// Cancels the active effects of the node.
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &InteractionStage) {
     match stage {
         InteractionStage::Texts { id } => walk.out.push(Effect::Drop { id: *id }),

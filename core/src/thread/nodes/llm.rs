@@ -1,20 +1,21 @@
-//! LLM: the prompt joins the conversation, the model is called, its tools run until it is done.
+//! LLM: adds the prompt to the conversation, calls the model, and executes its tool calls until it replies without any.
 //!
 //! | stage | awaits | then |
 //! |---|---|---|
-//! | Texts | the rendered prompt and system text | Prompting, or Preparing where there is no prompt |
-//! | Prompting | the prompt to stand in the conversation | Preparing |
-//! | Preparing | the next request | Calling, or Announcing where it crosses the token limit |
-//! | Announcing | which triggers hold the thread | Preparing, or Held |
+//! | Texts | the rendered prompt and system message | Prompting, or Preparing if there is no prompt |
+//! | Prompting | the conversation to add the prompt | Preparing |
+//! | Preparing | the next request | Calling, or Announcing if it exceeds the token limit |
+//! | Announcing | the triggers that hold the thread | Preparing, or Held |
 //! | Held | the firings that hold it | Merging, Preparing |
-//! | Merging | the conversation to take in a firing's result | Held, Preparing |
+//! | Merging | the conversation to apply a firing's result | Held, Preparing |
 //! | Calling | the model | Replying |
-//! | Replying | the reply to stand in the conversation | done, Tools, or Closing after the last round |
-//! | Tools | every tool's result, and the consent of people to calls that need it | Answering |
-//! | Answering | the results to stand in the conversation | Preparing |
-//! | Closing | the refusals of its calls to stand there | failed, or Preparing the last word, without tools |
+//! | Replying | the conversation to add the reply | done, Tools, or Closing after the last round |
+//! | Tools | all tool results, and people's approval of the calls that need it | Answering |
+//! | Answering | the conversation to add the results | Preparing |
+//! | Closing | the conversation to add the refusals of further calls | failed, or Preparing the final reply without tools |
 //!
-//! Whenever the node is left early, every call that stands in the conversation gets a result that says so.
+//! If the node is left early, each unanswered tool call in the conversation gets a result that states the cancel. Providers reject
+//! a history with unanswered calls.
 
 use std::sync::Arc;
 
@@ -38,22 +39,22 @@ use crate::thread::effect::{
 use crate::thread::safe_point::{PendingMerge, When};
 use crate::thread::step::StepContext;
 
-/// The state of an LLM node: what it awaits, and what it has gathered.
+/// State of an LLM node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) struct Stage {
     at: At,
-    /// System text for requests whose history has none.
+    /// System message, used if the history has none.
     system: Option<String>,
-    /// The profile and the parameters, where they were evaluated.
+    /// Evaluated profile and parameters, if the node computes them.
     #[serde(default)]
     choice: Option<Arc<ModelChoice>>,
-    /// Rounds of tool calls so far.
+    /// Number of rounds of tool calls.
     rounds: u32,
-    /// Usage that the provider reported in this node.
+    /// Usage in this node, as reported by the provider.
     usage: Spent,
-    /// The limit was announced for the coming call: it is not announced again before it.
+    /// True if TOKEN_LIMIT_EXCEEDED was raised for the next call: it is raised once per call.
     announced: bool,
-    /// The rounds are used up: the model is asked for its last word, without tools.
+    /// True after the last round of tool calls: the model must reply without tools.
     #[serde(default)]
     is_last_word: bool,
 }
@@ -87,9 +88,9 @@ enum At {
         finish: FinishReason,
     },
     Tools {
-        /// By ascending effect.
+        /// Calls by ascending effect id.
         calls: Vec<Running>,
-        /// Every call before this one has its result.
+        /// Number of leading calls with a result.
         #[serde(default)]
         answered: usize,
     },
@@ -101,22 +102,22 @@ enum At {
     },
 }
 
-/// A tool call under way.
+/// An active tool call.
 #[derive(Debug, Serialize, Deserialize)]
 struct Running {
     id: EffectId,
-    /// Its idempotency key.
+    /// Effect id that names the idempotency key.
     key: EffectId,
     call: ToolCall,
-    /// The message that answers it.
+    /// Tool message with the result.
     result: Option<Message>,
-    /// Its tool needs a person's consent: the state of that.
+    /// State of the approval, if the tool needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     consent: Option<Box<Consent>>,
 }
 
 impl Running {
-    /// True if this is what it waits for.
+    /// Returns true if the call waits for this effect.
     fn awaits(&self, effect: EffectId) -> bool {
         match &self.consent {
             Some(consent) => consent.awaits(effect),
@@ -126,22 +127,22 @@ impl Running {
 }
 
 impl Stage {
-    /// True if what arrives for a safe point takes effect now.
+    /// Returns true if work for a safe point takes effect now.
     pub(in crate::thread) fn is_safe_point(&self) -> bool {
         matches!(self.at, At::Held)
     }
 
-    /// The limit is announced anew where the coming call is still over it.
+    /// Allows TOKEN_LIMIT_EXCEEDED to be raised again if the next call still exceeds the limit.
     pub(in crate::thread) fn check_limit(&mut self) {
         self.announced = false;
     }
 
-    /// True if the conversation takes in a firing's result.
+    /// Returns true while the conversation applies a firing's result.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         matches!(self.at, At::Merging { .. })
     }
 
-    /// The questions that it waits with, and what awaits the answer of each.
+    /// Returns the open questions, each with the effect that awaits its answer.
     pub(super) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
         let At::Tools { calls, .. } = &self.at else {
             return Vec::new();
@@ -240,7 +241,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
 }
 
-/// Something arrived while the node is held before its model call.
+/// Applies work that arrived while the node is held before its model call.
 pub(in crate::thread) fn safe_point(walk: &mut StepContext<'_>) -> Option<Progress> {
     match std::mem::take(&mut walk.thread.run) {
         NodeRun::Llm(stage) => Some(prepare(walk, *stage)),
@@ -251,7 +252,7 @@ pub(in crate::thread) fn safe_point(walk: &mut StepContext<'_>) -> Option<Progre
     }
 }
 
-/// Stops the node; calls that stand unanswered in the conversation are answered.
+/// Cancels the node and answers its open tool calls in the conversation.
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
     const CANCELLED: &str = "The tool call was cancelled before it had a result.";
     match stage.at {
@@ -293,7 +294,7 @@ fn append_unasked(walk: &mut StepContext<'_>, messages: Vec<Message>) {
     }
 }
 
-/// The prompt and its parts join the conversation once, however often the node is tried.
+/// Adds the prompt and its parts to the conversation, once for all attempts at the node.
 fn speak(walk: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
     let parts = match &walk.thread.graph().node(walk.thread.at).kind {
         NodeKind::Llm(node) => asking::parts(node, computed),
@@ -328,7 +329,7 @@ fn append(walk: &mut StepContext<'_>, messages: Vec<Message>) -> EffectId {
     id
 }
 
-/// Asks for the next request, once nothing holds the thread.
+/// Applies pending compressions, then requests the next model request unless a firing holds the thread.
 fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
     if let Some((id, merge)) = walk.apply_arrived(When::BeforeModelCall) {
         return stage.to(At::Merging { id, merge });
@@ -387,7 +388,7 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
 }
 
 fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
-    // The next call has another body.
+    // The next call has a new body, and must not reuse the idempotency key.
     walk.thread.first_call = None;
     walk.spend(reply.usage);
     stage.usage.add(reply.usage);
@@ -405,7 +406,7 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
     })
 }
 
-/// The model gave no reply; what it cost all the same counts.
+/// Returns the error of a failed model call, after counting its usage.
 pub(super) fn call_error(walk: &mut StepContext<'_>, outcome: Outcome) -> RunError {
     let error = failure(outcome);
     walk.spend(ModelFailure::of(&error).spent);
@@ -440,7 +441,7 @@ fn after_reply(
     })
 }
 
-/// The model asked for tools after the last round.
+/// Handles tool calls after the last round: a final reply without tools, or TOOL_ROUNDS_EXCEEDED.
 fn after_last_round(walk: &mut StepContext<'_>, mut stage: Stage) -> Progress {
     let (limit, on_limit) = tool_rounds(walk);
     if on_limit == ToolRoundLimit::Answer && !stage.is_last_word {
@@ -490,8 +491,8 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
     }
 }
 
-/// Returns the idempotency key of a call that an earlier attempt of the node left without a result, if this is that call
-/// again: the model gave it another id.
+/// Returns the idempotency key of an equal call that an earlier attempt left without a result. Calls are compared by name and
+/// arguments, because the model gives each call a new id.
 fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectId> {
     let cut_off = walk.thread.cut_off.as_deref_mut()?;
     let place = cut_off
@@ -501,7 +502,7 @@ fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<Effec
     Some(cut_off.calls.remove(place).0)
 }
 
-/// The built-in tool of this name, where the node offers it.
+/// Returns the built-in tool of this name if the node lists it.
 fn built_in(walk: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
     let NodeKind::Llm(node) = &walk.thread.graph().node(walk.thread.at).kind else {
         return None;
@@ -517,7 +518,7 @@ fn tool_answer(
     outcome: Outcome,
 ) -> Progress {
     let place = calls.binary_search_by_key(&effect, |running| running.id).ok();
-    // What a person is asked about has effects of its own: there are few such.
+    // Approvals have separate effect ids. They are rare, so that a linear search is enough.
     let place = place.or_else(|| calls.iter().position(|running| running.awaits(effect)));
     let running = place.and_then(|place| calls.get_mut(place));
     if let Some(running) = running.filter(|running| running.awaits(effect)) {
@@ -557,7 +558,7 @@ fn tool_answer(
         });
         running.result = Some(answered_by(told_of_edit(result, edited.as_ref()), &running.call));
     }
-    // Answers come in any order: nobody looks at all calls for each.
+    // Results arrive in any order. This cursor avoids scanning all calls after each: n calls cost n steps in total.
     while calls.get(answered).is_some_and(|running| running.result.is_some()) {
         answered += 1;
     }
@@ -569,7 +570,7 @@ fn tool_answer(
     stage.to(At::Answering { id })
 }
 
-/// The result, for the model that asked for other arguments.
+/// Tells the model that a person changed the arguments of its call.
 fn told_of_edit(mut result: ToolResult, edited: Option<&Value>) -> ToolResult {
     if let Some(arguments) = edited {
         result.content = format!("(A person changed the arguments to {arguments}.)\n{}", result.content);
@@ -577,7 +578,7 @@ fn told_of_edit(mut result: ToolResult, edited: Option<&Value>) -> ToolResult {
     result
 }
 
-/// The message that answers a call.
+/// Converts a result to the tool message for a call.
 fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
     if result.media.is_empty() {
         return Message::tool_result(call.id.clone(), result.content);

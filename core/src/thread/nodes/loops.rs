@@ -1,4 +1,4 @@
-//! LOOP_START and LOOP_END: the nodes between them run once an item.
+//! LOOP_START and LOOP_END: the nodes between them run once for each item.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::thread::effect::{Evaluation, Outcome};
 use crate::thread::loops::{LoopFrame, LoopTurn};
 use crate::thread::step::StepContext;
 
-/// Entries of a thread's history beyond which finished iterations leave it again.
+/// Length of a thread's history above which the entries of finished iterations are removed.
 const MAX_KEPT_HISTORY: usize = 1000;
 
 pub(super) fn enter_start(walk: &mut StepContext<'_>, node: &LoopNode) -> Progress {
@@ -66,7 +66,7 @@ fn iterate(walk: &mut StepContext<'_>, node: &LoopNode) -> Progress {
 }
 
 pub(super) fn enter_end(walk: &mut StepContext<'_>, start: NodeIx, break_condition: SnippetIx) -> Progress {
-    // a loop without items comes here without having begun
+    // A loop without items arrives here without a frame.
     if own_frame(walk, start).is_none() {
         return Progress::Done(walk.thread.last.clone());
     }
@@ -123,7 +123,7 @@ fn finish(walk: &mut StepContext<'_>, start: NodeIx) -> Progress {
     Progress::Done(walk.thread.last.clone())
 }
 
-/// The frame of a loop, once those inside of it are dropped: an `onError` may have left them.
+/// Returns the frame of a loop. Drops the frames inside it, which remain if `onError` left the inner loops.
 fn own_frame<'w>(walk: &'w mut StepContext<'_>, start: NodeIx) -> Option<&'w mut LoopFrame> {
     let is_open = |frame: &Arc<LoopFrame>| {
         std::iter::successors(Some(frame), |frame| frame.outer.as_ref()).any(|frame| frame.start == start)
@@ -137,7 +137,7 @@ fn own_frame<'w>(walk: &'w mut StepContext<'_>, start: NodeIx) -> Option<&'w mut
     walk.thread.loops.as_mut().map(Arc::make_mut)
 }
 
-/// Ends a loop, and those inside of it.
+/// Ends a loop, and the loops inside it.
 fn leave(walk: &mut StepContext<'_>, start: NodeIx) {
     if let Some(frame) = own_frame(walk, start) {
         let outer = frame.outer.take();

@@ -1,4 +1,4 @@
-//! MAP: the supervisor starts a thread for each item and decides; the thread waits.
+//! MAP: the supervisor starts a thread for each item and decides the join; the thread waits.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::items::item_names;
 use crate::thread::step::StepContext;
 
-/// The answer it awaits.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum MapStage {
-    /// The inputs of its threads.
+    /// Inputs of the threads.
     Inputs { id: EffectId },
-    /// Its threads.
+    /// Decision of the join.
     Join { id: EffectId },
 }
 

@@ -1,4 +1,4 @@
-//! The node types. Each file says how its node is entered and what it makes of answers; this table sends them there.
+//! Node types, one file each, with functions to enter the node and to process answers. The table below dispatches to them.
 
 pub(super) mod asking;
 mod code;
@@ -28,46 +28,46 @@ use crate::graph::{NodeIx, NodeKind};
 use crate::value::Output;
 use serde::{Deserialize, Serialize};
 
-/// The outcome of a node's step.
+/// Result of a node's step.
 pub(in crate::thread) enum Progress {
-    /// It awaits an answer.
+    /// The node awaits an answer.
     Wait(NodeRun),
-    /// It ended well; its edges say where to go.
+    /// The node completed; an edge selects the next node.
     Done(Output),
-    /// It ended well and says where to go.
+    /// The node completed and selects the next node.
     DoneAt(Output, NodeIx),
-    /// The thread ends with this output.
+    /// The thread completes with this output.
     End(Output),
-    /// Its edges were evaluated: the thread goes there.
+    /// The conditions of the edges were evaluated: continue at this node.
     Chosen(NodeIx),
-    /// The thread looks again whether it may go on.
+    /// Return to the safe point and check again whether the thread may continue.
     SafePoint,
-    /// The retry delay is over.
+    /// The retry delay has passed.
     Retry,
-    /// This attempt failed.
+    /// The attempt failed.
     Failed(RunError),
-    /// The stop that came while the conversation took in a firing's result has its turn.
+    /// Perform a stop that arrived while the conversation applied a firing's result.
     Stopped(Box<Stop>),
 }
 
-/// The answer or event that the thread awaits.
+/// The answer that the thread awaits.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::thread) enum NodeRun {
-    /// Nothing.
+    /// None.
     #[default]
     Idle,
     /// Held or paused before a node.
     SafePoint,
-    /// The answer whether triggers hold it.
+    /// Whether triggers hold the thread.
     AwaitingTriggers {
         id: EffectId,
     },
-    /// The conversation takes in what a firing pending.
+    /// The conversation to apply the result of a firing.
     Merging {
         id: EffectId,
         merge: PendingMerge,
     },
-    /// Which edge holds.
+    /// The conditions of the outgoing edges.
     Edges {
         id: EffectId,
     },
@@ -75,12 +75,12 @@ pub(in crate::thread) enum NodeRun {
     RetryDelay {
         id: EffectId,
     },
-    /// END's output.
+    /// The output expression of END.
     End {
         id: EffectId,
     },
     Variable(variable::Stage),
-    /// In a box: it gathers much, and most threads wait for something else.
+    /// State of an LLM node. Boxed because it is large and most threads wait for something else.
     Llm(Box<llm::Stage>),
     Code(code::Stage),
     Route {
@@ -89,18 +89,18 @@ pub(in crate::thread) enum NodeRun {
     Join {
         id: EffectId,
     },
-    /// Reducers of what a join brought. In a box: few have any.
+    /// Reducers for the variables of a join. Boxed because few joins have any.
     Reducing(Box<fork::Reducing>),
     Subgraph(subgraph::Stage),
     Map(map::MapStage),
     Context(context::Stage),
     Tool(tool::ToolStage),
     Interaction(interaction::InteractionStage),
-    /// A loop's items.
+    /// The items of a loop.
     LoopStart {
         id: EffectId,
     },
-    /// The condition of a loop's break.
+    /// The break condition of a loop.
     LoopEnd {
         id: EffectId,
     },
@@ -109,7 +109,7 @@ pub(in crate::thread) enum NodeRun {
     },
 }
 
-/// Enters the node the thread stands at.
+/// Enters the current node.
 pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
     let graph = Arc::clone(walk.thread.graph());
     match &graph.node(walk.thread.at).kind {
@@ -138,7 +138,7 @@ pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
 }
 
 impl NodeRun {
-    /// Takes an answer. One that is not awaited leaves everything as it is.
+    /// Processes an answer. Answers to other effects change nothing.
     pub(in crate::thread) fn answer(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Progress {
         match self {
             Self::AwaitingTriggers { id } if id == effect => {
@@ -183,8 +183,8 @@ impl NodeRun {
         }
     }
 
-    /// True if the conversation takes in a firing's result, or compresses: one atomic step, which is not left half
-    /// done.
+    /// Returns true while the conversation applies a firing's result or a compression. The change is atomic and cannot be
+    /// cancelled.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         match self {
             Self::Merging { .. } => true,
@@ -211,7 +211,7 @@ impl NodeRun {
         }
     }
 
-    /// The questions that it waits with, and what awaits the answer of each.
+    /// Returns the open questions, each with the effect that awaits its answer.
     pub(in crate::thread) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
         match self {
             Self::Interaction(stage) => stage.interaction(thread).into_iter().collect(),
@@ -221,7 +221,7 @@ impl NodeRun {
         }
     }
 
-    /// Stops what is under way: its answers are no longer wanted.
+    /// Cancels the active effects of the node.
     pub(in crate::thread) fn abandon(self, walk: &mut StepContext<'_>) {
         match self {
             Self::Idle | Self::SafePoint => {}
@@ -234,7 +234,7 @@ impl NodeRun {
             | Self::LoopStart { id }
             | Self::LoopEnd { id }
             | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
-            // A thread is not stopped in the middle of it: `is_merging`.
+            // Not reached while the conversation applies the change: see `is_merging`.
             Self::Merging { id, merge } => {
                 walk.out.push(Effect::Drop { id });
                 walk.merged(&merge, Outcome::Failed(failure(Outcome::Done)));
@@ -252,7 +252,7 @@ impl NodeRun {
     }
 }
 
-/// Asks for an evaluation of the current node's texts.
+/// Requests the evaluation of expressions or templates of the current node.
 pub(super) fn evaluate(walk: &mut StepContext<'_>, what: Evaluation) -> EffectId {
     let id = walk.next_effect();
     let node = walk.thread.at;
@@ -260,12 +260,12 @@ pub(super) fn evaluate(walk: &mut StepContext<'_>, what: Evaluation) -> EffectId
     id
 }
 
-/// The node's work is done, and left this.
+/// Completes the node with this output.
 pub(super) fn done(output: Output) -> Progress {
     output.within_limits().map_or_else(Progress::Failed, Progress::Done)
 }
 
-/// A value goes on; anything else failed.
+/// Continues with the value of an outcome, or fails.
 pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Output) -> Progress) -> Progress {
     match outcome {
         Outcome::Value(value) => then(value.into()),
@@ -273,7 +273,7 @@ pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Output) -> Progress) 
     }
 }
 
-/// The error of an outcome that is not what the node asked for.
+/// Converts an unexpected outcome to an error.
 pub(super) fn failure(outcome: Outcome) -> RunError {
     match outcome {
         Outcome::Failed(error) => error,

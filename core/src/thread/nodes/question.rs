@@ -1,5 +1,4 @@
-//! A question that waits for a person: put, answered, given up. A USER_INTERACTION node has one; so has each tool call that
-//! needs a person's consent.
+//! An open question to a person. USER_INTERACTION nodes have one, and tool calls that need approval.
 
 use std::sync::Arc;
 
@@ -15,41 +14,41 @@ use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Outcome, PersonsAnswer, TimerPurpose};
 use crate::thread::step::StepContext;
 
-/// A question that waits for a person.
+/// An open question to a person.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interaction {
-    /// Names it, for as long as there are runs: the thread's id and the number of what that awaits.
+    /// Unique id, for all runs: the thread's id and the number of the effect that awaits the answer.
     pub id: String,
-    /// The node that asks.
+    /// Id of the node.
     pub node_id: Arc<str>,
-    /// Its thread.
+    /// Id of the thread.
     pub thread_id: Arc<str>,
-    /// The question.
+    /// Question text.
     pub question: Arc<str>,
-    /// Whom it is for.
+    /// Addressee.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assignee: Option<Arc<str>>,
     /// JSON Schema of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Arc<Map<String, Value>>>,
-    /// The answers to choose from.
+    /// Possible answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choices: Option<Arc<Vec<Value>>>,
-    /// Time the thread waits from the question on, milliseconds.
+    /// Time limit from the question on, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<Millis>,
-    /// The tool call that may run or not by the answer, which is a [`ConsentAnswer`](crate::thread::ConsentAnswer); none: it is a
-    /// USER_INTERACTION node's question.
+    /// Tool call to approve. The answer is then a [`ConsentAnswer`](crate::thread::ConsentAnswer). `None` for the question of a
+    /// USER_INTERACTION node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<Arc<ToolConsent>>,
 }
 
 impl Interaction {
-    /// Checks that it is one of the answers to choose from, where there are such. The schema is the caller's to check.
+    /// Checks that the answer is one of `choices`, if there are any. The caller validates it against `schema`.
     ///
     /// # Errors
-    /// A sentence that names the choices.
+    /// Returns a sentence that lists the choices.
     pub fn check_choice(&self, answer: &Value) -> Result<(), String> {
         match &self.choices {
             Some(choices) if !choices.contains(answer) => {
@@ -61,7 +60,7 @@ impl Interaction {
     }
 }
 
-/// The content of a question, without the place that it comes from.
+/// Content of a question, without its location.
 #[derive(Default)]
 pub(super) struct Content {
     pub(super) question: Arc<str>,
@@ -73,7 +72,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// The question as others see it.
+    /// Adds the location.
     pub(super) fn of(self, thread: &ThreadMachine, id: EffectId) -> Interaction {
         Interaction {
             id: interaction_id(thread, id),
@@ -89,27 +88,27 @@ impl Content {
     }
 }
 
-/// A question that was put, by what awaits its end.
+/// Effects of an open question.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::thread) struct OpenQuestion {
-    /// The person's answer.
+    /// Effect that awaits the answer.
     pub(super) id: EffectId,
-    /// The end of the time for it.
+    /// Timer of the time limit.
     pub(super) timer: Option<EffectId>,
 }
 
-/// The end of a question.
+/// End of a question.
 pub(super) enum Heard {
-    /// A person has answered.
+    /// A person answered.
     Answered(PersonsAnswer),
-    /// Nobody has, in time.
+    /// The time limit passed without an answer.
     NobodyInTime,
-    /// The host failed.
+    /// The host failed to ask.
     Failed(RunError),
 }
 
 impl OpenQuestion {
-    /// Puts a question.
+    /// Opens a question.
     pub(super) fn put(walk: &mut StepContext<'_>, content: Content) -> Self {
         let (id, timeout_ms) = (walk.next_effect(), content.timeout_ms);
         if walk.listens(EventType::InteractionRequested) {
@@ -144,12 +143,12 @@ impl OpenQuestion {
         Self { id, timer }
     }
 
-    /// True if this is what it waits for.
+    /// Returns true if the question waits for this effect.
     pub(super) fn awaits(self, effect: EffectId) -> bool {
         self.id == effect || self.timer == Some(effect)
     }
 
-    /// The end that this answer of the world is; the other one is no longer wanted.
+    /// Processes an awaited answer and cancels the other effect.
     pub(super) fn hear(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Heard {
         if self.timer == Some(effect) {
             walk.out.push(Effect::Drop { id: self.id });
@@ -169,7 +168,7 @@ impl OpenQuestion {
         }
     }
 
-    /// The thread no longer waits.
+    /// Cancels the question.
     pub(super) fn withdraw(self, walk: &mut StepContext<'_>) {
         walk.out.push(Effect::Drop { id: self.id });
         if let Some(id) = self.timer {

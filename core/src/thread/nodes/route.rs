@@ -1,4 +1,4 @@
-//! ROUTE: the first route that holds, by priority, says where to go.
+//! ROUTE: continues at the first route, by priority, with a true condition.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     }
 }
 
-/// A route passes the last output on: what stood before it is what the next node sees.
+/// Continues at `target`. A route has no output: the next node sees the output of the node before the route.
 fn go_to(walk: &mut StepContext<'_>, target: Option<NodeIx>) -> Progress {
     match target {
         Some(target) => Progress::DoneAt(walk.thread.last.clone(), target),

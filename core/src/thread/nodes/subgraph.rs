@@ -13,14 +13,14 @@ use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
-/// The stage that the node is in.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
-    /// The child's input.
+    /// Input of the child.
     Input { id: EffectId },
-    /// The child.
+    /// Outcome of the child.
     Child { id: EffectId },
-    /// The output expression.
+    /// Value of the output expression.
     Output { id: EffectId },
 }
 
@@ -58,7 +58,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
                     output: Some(expression),
                     ..
                 } => {
-                    // The expression sees the child's output as `output`.
+                    // In the expression, `output` is the child's output.
                     walk.thread.last = output.into();
                     let id = evaluate(walk, Evaluation::Value(*expression));
                     Progress::Wait(NodeRun::Subgraph(Stage::Output { id }))
@@ -77,7 +77,7 @@ fn child(walk: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
         return Progress::Failed(failure(Outcome::Done));
     };
     if *conversation == ConversationMode::Share {
-        // What the child says there it says in this thread's name.
+        // The child raises the events of a shared conversation in this thread's name.
         walk.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
     }
     let id = walk.next_effect();

@@ -17,21 +17,21 @@ use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
 use crate::thread::step::StepContext;
 
-/// The answer it awaits.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum ToolStage {
-    /// The arguments.
+    /// Arguments of the call.
     Arguments { id: EffectId },
-    /// The tool's result.
+    /// Result of the tool.
     Call { id: EffectId },
-    /// A person's consent to the call, or the result of one that a person has allowed.
+    /// Approval by a person, or the result of the approved call.
     Consent(Box<UnderConsent>),
 }
 
-/// A call that needs a person's consent.
+/// A call that needs a person's approval.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) struct UnderConsent {
-    /// The effect that names the call.
+    /// Effect whose number identifies the call.
     id: EffectId,
     consent: Consent,
 }
@@ -44,7 +44,7 @@ impl ToolStage {
         }
     }
 
-    /// The question that it waits with, and what awaits its answer.
+    /// Returns the open question, with the effect that awaits its answer.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         match self {
             Self::Consent(under) => under.consent.interaction(thread),
@@ -53,7 +53,7 @@ impl ToolStage {
     }
 }
 
-/// The thread no longer waits.
+/// Cancels the active effects of the node.
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &ToolStage) {
     match stage {
         ToolStage::Arguments { id } | ToolStage::Call { id } => walk.out.push(Effect::Drop { id: *id }),
@@ -171,7 +171,7 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
     done(value.into())
 }
 
-/// A result that is a JSON list or object is that; any other is text.
+/// Parses a result: a JSON list or object becomes that value, other text a string.
 fn value_of(content: &str) -> Value {
     match serde_json::from_str(content) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => value,

@@ -1,4 +1,4 @@
-//! VARIABLE: evaluates and assigns.
+//! VARIABLE: evaluates and assigns a variable.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::state::coerce;
 use crate::thread::step::StepContext;
 
-/// The stage that the node is in.
+/// Stage of the node, named after the answer that it awaits.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
-    /// The value.
+    /// Value to assign.
     Value { id: EffectId },
-    /// The run to take it.
+    /// Assignment of a global variable by the run.
     Global { id: EffectId },
 }
 

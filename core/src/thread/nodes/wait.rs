@@ -1,4 +1,4 @@
-//! WAIT: a timer, or until a matching event.
+//! WAIT: waits for a duration or for a matching event.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) fn enter_event(walk: &mut StepContext<'_>, event: &Arc<str>, timeout_
 
 pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
-        // A pause passes the last output on.
+        // A timer has no output: pass the last one on.
         Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),
         Outcome::Event { sequence, event } => {
             let graph = Arc::clone(walk.thread.graph());
