@@ -54,7 +54,8 @@ impl Access {
 
     /// Checks a name for [`host`](Self::host).
     ///
-    /// # Errors Returns a message if no request can name a host in this form.
+    /// # Errors
+    /// Returns a message if no request can name a host in this form.
     pub fn check_host(name: &str) -> Result<(), String> {
         let is_v6 = name.starts_with('[') && name.ends_with(']');
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (is_v6 && "[]:%".contains(c));
@@ -78,7 +79,8 @@ impl Access {
 
     /// Checks one of the [`origins`](Self::origins).
     ///
-    /// # Errors Returns a message if no browser sends such an origin.
+    /// # Errors
+    /// Returns a message if no browser sends such an origin.
     pub fn check_origin(origin: &str) -> Result<(), String> {
         let example = "write `https://app.example.com`, or with its port `http://localhost:3000`";
         if origin.contains('*') {

@@ -44,7 +44,8 @@ impl Service {
     /// Sends the metrics of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time in
     /// [`MetricsExport::finish`]. A message that fails is logged; the next one contains its values, since sums are cumulative.
     ///
-    /// # Errors Returns a message if the options are invalid.
+    /// # Errors
+    /// Returns a message if the options are invalid.
     pub fn export_metrics(&self, options: &MetricsOptions) -> Result<MetricsExport, String> {
         let exporter = Exporter::new(options, |name| std::env::var(name).ok())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -65,7 +65,8 @@ impl ConfigFile {
 
     /// Reads the config file; if none is named, reads the file at `place`.
     ///
-    /// # Errors Fails as [`Self::read`] does.
+    /// # Errors
+    /// Fails as [`Self::read`] does.
     pub(crate) fn read_or(&self, place: Option<PathBuf>) -> Result<Option<Config>, Failure> {
         self.path(&[]).or(place).map(read).transpose()
     }

@@ -20,7 +20,8 @@ const MAX_NAMES: usize = 1_000;
 
 /// Reads all files.
 ///
-/// # Errors Fails with a message that names each file that is unreadable or not UTF-8.
+/// # Errors
+/// Fails with a message that names each file that is unreadable or not UTF-8.
 pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
     let mut files = Vec::with_capacity(paths.len());
     let mut unreadable = Vec::new();
@@ -42,7 +43,8 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, Failure> {
 
 /// Reads one file.
 ///
-/// # Errors Fails with a message that names the file.
+/// # Errors
+/// Fails with a message that names the file.
 pub(crate) fn read_named(path: &str) -> Result<String, Failure> {
     read_one(path).map_err(|error| Failure::usage("UNREADABLE_FILE", unreadable_text(path, &error)))
 }

@@ -35,7 +35,8 @@ pub(crate) struct LogArgs {
 impl LogArgs {
     /// Starts logging.
     ///
-    /// # Errors Fails if the filter is invalid.
+    /// # Errors
+    /// Fails if the filter is invalid.
     pub(crate) fn begin(&self) -> Result<(), Failure> {
         let filter = match &self.log {
             Some(filter) => EnvFilter::try_new(filter)

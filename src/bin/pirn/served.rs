@@ -48,7 +48,8 @@ impl ServedFiles {
 
     /// Reads and checks all files, and builds the engine.
     ///
-    /// # Errors Fails if the files or the config are invalid, or if a tool server fails to start.
+    /// # Errors
+    /// Fails if the files or the config are invalid, or if a tool server fails to start.
     pub(crate) fn open(&self, place: Option<&Place>) -> Result<(Engine, WorkflowIds), Failure> {
         let (_, config, checked) = self.read()?;
         let ids = ids(&checked);

@@ -104,7 +104,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
 
 /// Returns the tools of a config, and starts its servers.
 ///
-/// # Errors Fails with one line for each server that does not start.
+/// # Errors
+/// Fails with one line for each server that does not start.
 pub(crate) fn registry(config: ToolsConfig) -> Result<ToolRegistry, Failure> {
     let mut tools = ToolRegistry::new();
     let servers = config.mcp_servers.clone();

@@ -122,7 +122,8 @@ fn choices(field: &Value) -> Vec<(Value, String)> {
 
 /// Converts the typed text to a value of the field's type.
 ///
-/// # Errors Returns a description of the expected form.
+/// # Errors
+/// Returns a description of the expected form.
 fn value_of(text: &str, field: &Value) -> Result<Value, String> {
     let choices = choices(field);
     if is_list(field) {

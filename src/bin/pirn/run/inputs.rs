@@ -56,7 +56,8 @@ pub(crate) struct Inputs {
 
 /// Reads and checks the files, and chooses the workflow to run.
 ///
-/// # Errors Fails if a file is unreadable or invalid.
+/// # Errors
+/// Fails if a file is unreadable or invalid.
 pub(crate) fn open(given: &Given) -> Result<Opened, Failure> {
     let files = files::read(&given.files)?;
     let config = given.config.read(&given.files)?;
