@@ -387,7 +387,7 @@ async fn a_reader_of_a_stored_run_gets_every_event_while_others_take_nothing() {
         let mut reader = TcpStream::connect(world.address).await.expect("a connection");
         reader.write_all(request.as_bytes()).await.expect("it is sent");
         // It is sent something by now, and takes nothing else.
-        reader.read_exact(&mut [0; 1 << 16]).await.expect("an event");
+        reader.read_exact(&mut vec![0; 1 << 16]).await.expect("an event");
         stuck.push(reader);
     }
     let events = crate::world::Events::open(world.get(&format!("/v1/runs/{id}/events")))
