@@ -220,9 +220,11 @@ impl EventLog {
     }
 
     fn take(&self, event: &Event, json: &[u8]) {
+        // Cut outside of the lock: the rolling hash takes time proportional to the length of the text.
         let cut = cut(json);
         let mut state = self.state();
         let before = state.bytes();
+        // An LLM_TOKEN of a durable run has the sequence of the event before it: number it as a piece after that event.
         let position = if event.sequence == state.pushed.sequence {
             Position {
                 sequence: event.sequence,
@@ -244,6 +246,7 @@ impl EventLog {
             state.drop_oldest();
         }
         self.count(before, state.bytes());
+        // Release the lock before the notification, so that woken readers do not wait for it.
         drop(state);
         self.changed.send_replace(());
     }

@@ -203,6 +203,8 @@ impl Claimed {
             if settled.fingerprint != self.fingerprint {
                 return Err(reused());
             }
+            // The other process may be between settling the key and starting the run: the client must retry. After the time limit
+            // that process counts as dead, and this one starts the run under the settled id.
             let is_new = settled.at.saturating_add(STARTS_WITHIN_MS) > now();
             if self.is_known && is_new {
                 let begun = store.run(&settled.run_id).await.map_err(|error| not_kept(&error))?;

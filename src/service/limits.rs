@@ -10,51 +10,51 @@ use super::problem::{Problem, ProblemCode};
 /// Limits on everything that a client can make grow.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a request's body (default 4 MiB); more is 413.
+    /// Maximum size of a request's body (default 4 MiB); a larger one gets 413.
     pub body_bytes: usize,
-    /// Time for a body to arrive (default 30 s); longer is 408.
+    /// Time limit for a body to arrive (default 30 s); a slower one gets 408.
     pub body_time: Duration,
-    /// Time for a request's headers to arrive (default 10 s); then the connection is closed.
+    /// Time limit for a request's headers to arrive (default 10 s); then the connection is closed.
     pub header_time: Duration,
-    /// Headers of a request (default 100); more is 431.
+    /// Maximum number of headers of a request (default 100); more get 431.
     pub headers: usize,
-    /// Bytes of a request's line and headers (default 32 KiB, at least 8 KiB); more is 431.
+    /// Maximum size of a request's line and headers (default 32 KiB, at least 8 KiB); larger ones get 431.
     pub header_bytes: usize,
-    /// Connections at once (default 16,384); more wait to be accepted.
+    /// Maximum number of open connections (default 16,384); further ones wait to be accepted.
     pub connections: usize,
-    /// Streams at once, of all runs (default 10,000); more is 503.
+    /// Maximum number of open streams of all runs (default 10,000); further ones get 503.
     pub streams: usize,
-    /// Streams of one run at once (default 4,096); more is 503.
+    /// Maximum number of open streams of one run (default 4,096); further ones get 503.
     pub streams_per_run: usize,
-    /// Events that a run retains for streams to read (default 10,000); the oldest are dropped first.
+    /// Maximum number of events that a run retains for streams (default 10,000); the oldest are dropped first.
     pub events_per_run: usize,
-    /// Memory of a run's retained events (default 16 MiB).
+    /// Maximum memory of a run's retained events (default 16 MiB).
     pub event_bytes_per_run: usize,
-    /// Ended runs that are remembered (default 1,000); the one that ended first is dropped first.
+    /// Maximum number of ended runs in memory (default 1,000); the one that ended first is dropped first.
     pub ended_runs: usize,
-    /// Memory of ended runs that are remembered, their reports and events (default 128 MiB).
+    /// Maximum memory of ended runs, with their reports and events (default 128 MiB).
     pub ended_bytes: usize,
-    /// Memory of the retained events of all runs (default 256 MiB): those of ended runs are dropped first, then the oldest of the
+    /// Maximum memory of the retained events of all runs (default 256 MiB): those of ended runs are dropped first, then the oldest of the
     /// run that raises more.
     pub event_bytes: usize,
-    /// Memory of request bodies and of the inputs of unfinished runs (default 256 MiB); more is 429, and 413 if one body alone
-    /// needs more.
+    /// Maximum memory of request bodies and of the inputs of unfinished runs (default 256 MiB). Beyond it a request gets 429, and
+    /// 413 if its body alone needs more.
     pub input_bytes: usize,
-    /// Memory of events that streams are sending (default 128 MiB): a stream misses events that exceed it.
+    /// Maximum memory of events that streams are sending (default 128 MiB): a stream misses events beyond it.
     pub stream_bytes: usize,
-    /// Time in which a client must read some of the data that is sent to it (default 30 s); then the connection is closed.
+    /// Time limit for a client to read some of the data that is sent to it (default 30 s); then the connection is closed.
     pub write_time: Duration,
-    /// Memory of events and reports that were read from a store (default 128 MiB).
+    /// Maximum memory of cached events and reports of stored runs (default 128 MiB).
     pub stored_bytes: usize,
     /// Maximum number of concurrent replays of stored runs (default 2).
     pub replays: usize,
-    /// Requests that wait for a stored run to be replayed (default 64); more is 503.
+    /// Maximum number of requests that wait for a replay (default 64); further ones get 503.
     pub replays_waiting: usize,
-    /// Sessions of MCP clients (default 1,000); more is 503.
+    /// Maximum number of MCP sessions (default 1,000); further ones get 503.
     pub mcp_sessions: usize,
-    /// Idempotency keys that are remembered (default 10,000).
+    /// Maximum number of retained idempotency keys (default 10,000); the oldest are dropped first.
     pub idempotency_keys: usize,
-    /// The longest `?wait=` (default 600 s).
+    /// Maximum value of `?wait=` (default 600 s).
     pub wait: Duration,
     /// Time between comments on a stream without events (default 15 s).
     pub keep_alive: Duration,

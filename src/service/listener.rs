@@ -40,6 +40,7 @@ pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits,
     let mut stop = pin!(stop);
     loop {
         let next = async {
+            // Acquire the permit first: connections beyond the limit wait in the kernel's accept queue.
             let place = Arc::clone(&free).acquire_owned().await;
             (place, listener.accept().await)
         };
@@ -55,6 +56,7 @@ pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits,
                 continue;
             }
         };
+        // Events are small writes, which Nagle's algorithm would delay.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY is not set");
         }
@@ -67,6 +69,7 @@ pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits,
             }
         });
     }
+    // Refuse new connections at once, while unfinished answers are completed.
     drop(listener);
     if tokio::time::timeout(LAST_ANSWERS, graceful.shutdown()).await.is_err() {
         tracing::warn!("some answers were cut off");

@@ -53,6 +53,7 @@ pub(super) async fn bounded(State(sessions): State<Sessions>, request: Request, 
     }
     let limit = sessions.service.limits().mcp_sessions;
     let has_session = request.headers().contains_key(SESSION);
+    // Check before the body is read: a request that is refused here costs no memory.
     if !has_session && sessions.are_too_many(limit.saturating_sub(1)).await {
         return sessions.full().into_response();
     }

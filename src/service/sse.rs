@@ -123,6 +123,7 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                 }
                 let next = if pauses { Vec::new() } else { feed.next().await };
                 if next.is_empty() {
+                    // The stream is complete, so dropping the guard must not count as a disconnect.
                     guard.ended();
                     return None;
                 }
@@ -134,6 +135,7 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                     }
                 }
                 pauses = !has_ended && wire.pauses(&feed, &mut frames).await;
+                // Only frames reset the keep-alive timer: an event that the wire format drops does not reach the client.
                 if !frames.is_empty() {
                     feed.spoke();
                 }

@@ -71,6 +71,7 @@ impl Service {
         let mut events = None;
         let run = self.runs().start(run_id.as_deref(), || {
             let mut prepared = prepared;
+            // Subscribe before the start, so that the first event is not missed.
             events = Some(prepared.events(&[], BUFFER));
             let handle = prepared.start().map_err(|error| refused(&error))?;
             let about = About {
@@ -84,6 +85,7 @@ impl Service {
         if let Some(events) = events {
             self.record(&run, events);
         }
+        // Answer only once the run is durable: the client may rely on its id even if this process crashes afterwards.
         if self.engine().store().is_some()
             && let Err(error) = run.handle.kept().await
         {
@@ -91,6 +93,7 @@ impl Service {
                 // Another process has registered this id first.
                 RunErrorCode::RunIdTaken => return Err(taken(run.id())),
                 RunErrorCode::StoreError => return Err(Problem::new(ProblemCode::StoreFailed, error.to_string())),
+                // The run has ended already: its report contains the error, if there was one.
                 _has_ended => {}
             }
         }
@@ -262,6 +265,7 @@ impl Service {
             let resumed = service.adopt(stored, made).await;
             resumed.map_err(|error| not_resumed(&error))
         };
+        // A fork replays the other run, so it counts as a replay.
         self.replays().run(adopt).await?
     }
 

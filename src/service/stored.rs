@@ -124,10 +124,12 @@ impl StoredRuns {
     async fn part(&self, run_id: &str, after: u64) -> Result<Option<Arc<Part>>, Problem> {
         let mut hasher = DefaultHasher::new();
         run_id.hash(&mut hasher);
+        // Sharded by run id: concurrent requests for one run wait for one replay instead of repeating it.
         let _one = self.locks[(hasher.finish() % LOCKS as u64) as usize].lock().await;
         let Some(run) = self.run(run_id).await? else {
             return Ok(None);
         };
+        // Check again under the lock: the request that held it before may have cached this part.
         if let Some(known) = self.known(|part| part.is_of(&run) && part.reads_on(after)) {
             return Ok(Some(known));
         }

@@ -27,6 +27,7 @@ impl<S> Taken<S> {
 
     fn bounded<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
+            // Progress resets the deadline.
             self.waits = None;
             return polled;
         }
@@ -41,6 +42,7 @@ impl<S> Taken<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Taken<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Reads have no deadline here: the client of a stream sends nothing while it reads.
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }

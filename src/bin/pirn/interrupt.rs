@@ -58,6 +58,7 @@ impl Interrupt {
     /// Sets the run that an interrupt cancels; cancels it at once if an interrupt has arrived already.
     pub(crate) fn stops(&self, run: &RunHandle) {
         let mut state = self.state();
+        // The interrupt arrived between `expects_a_run` and this call.
         if self.was_heard() {
             run.cancel(INTERRUPTED_BY);
             *state = State::Idle;
@@ -69,6 +70,7 @@ impl Interrupt {
     /// Sets the durable run that an interrupt parks; parks it at once if an interrupt has arrived already.
     pub(crate) fn stops_durable(&self, run: &RunHandle) {
         let mut state = self.state();
+        // The interrupt arrived between `expects_a_run` and this call.
         if self.was_heard() {
             run.leave();
             *state = State::Idle;
@@ -86,6 +88,7 @@ impl Interrupt {
         let mut state = self.state();
         let is_again = self.was_heard.swap(true, Ordering::SeqCst);
         match &*state {
+            // The run has no handle yet: `stops` or `stops_durable` stops it when it has one.
             State::Expecting if !is_again => {}
             State::Running(run) => {
                 run.cancel(INTERRUPTED_BY);

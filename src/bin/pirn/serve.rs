@@ -212,6 +212,7 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
     offered(&service, ids)?;
     #[cfg(feature = "otel")]
     let metrics = args.metrics(&service)?;
+    // Resume stored runs before the port is open, so that the first request finds them.
     let left = if args.detach {
         Vec::new()
     } else {
@@ -262,6 +263,7 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
             left = left.runs_left,
             "every run has ended"
         );
+        // Stop accepting connections last: until here, streams are readable and `/readyz` answers 503.
         drop(stop);
         left.runs_left
     };
@@ -271,6 +273,7 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
         if let Err(error) = service.work(at_most).await {
             tracing::error!(%error, "no runs are taken over any more");
         }
+        // Never resolve: only the signals end the `select` below.
         std::future::pending::<()>().await;
     };
     let (served, left) = tokio::select! {

@@ -2,8 +2,8 @@
 //! open.
 //!
 //! The protocol is one line of JSON in each direction: a [`Request`], and `{"ok": WHERE}` or `{"refused": {"exit", "code",
-//! "message"}}`. The answer is sent after the effect of the request is durable. The socket's path is `STORE.sock`, with permissions
-//! 0600. The process removes its socket when it ends; the next process that opens the store replaces the socket of a killed one.
+//! "message"}}`. The answer is sent after the effect of the request is durable. The socket's path is `STORE.sock`, with mode
+//! `0600`. The process removes its socket when it ends; the next process that opens the store replaces the socket of a killed one.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -115,6 +115,7 @@ fn serve(listener: &UnixListener, engine: &Engine, is_over: &AtomicBool) {
 }
 
 fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
+    // Connections are served one at a time, so a silent client must not block the others.
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();

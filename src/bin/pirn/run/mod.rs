@@ -340,6 +340,7 @@ fn execute(
     if args.detach {
         return detach(prepared, engine, args.output);
     }
+    // Subscribe before the run starts, so that no event is missed.
     let record = match &args.events {
         Some(path) => Some(
             record::start(path, prepared.blocking_events(&[], BUFFER))
@@ -387,6 +388,7 @@ fn execute(
         run.settled_blocking();
     }
     let steps = steps_of(engine, run.run_id());
+    // Stop accepting inputs before the engine that executes them stops.
     drop(listening);
     // Shutting down flushes the event bus, so that both event readers reach their end.
     engine.shutdown_blocking(GRACE);

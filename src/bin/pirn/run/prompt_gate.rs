@@ -29,6 +29,7 @@ impl PromptGate {
     /// Runs a prompt; lines that arrive during it are written after it.
     pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> T {
         self.state().is_open = true;
+        // The lock is not held while the person types, so `write` can buffer lines.
         let answer = question();
         let mut state = self.state();
         state.is_open = false;
