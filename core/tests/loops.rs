@@ -1,4 +1,4 @@
-//! LOOP_START, LOOP_END and TOOL, walked by a thread machine whose host answers in place.
+//! LOOP_START, LOOP_END and TOOL, in a thread machine with an environment that answers at once.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use pirn_core::thread::{
 };
 use serde_json::{Value, json};
 
-/// Paths, literals, and sums and comparisons of them.
+/// Evaluator for paths, literals, sums and comparisons.
 struct Arithmetic;
 
 impl Arithmetic {
@@ -68,7 +68,7 @@ impl Evaluator for Arithmetic {
     }
 }
 
-/// A thread that has ended, and the tool calls it made.
+/// A thread that has ended, with its tool calls.
 struct Walked {
     machine: ThreadMachine,
     end: ThreadEnd,

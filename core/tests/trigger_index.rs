@@ -1,4 +1,4 @@
-//! The trigger index against an oracle that asks every trigger (the cost grows with the matches).
+//! The trigger index against a reference that tests every trigger. Its cost grows with the number of matches.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pirn_core::trigger::{Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A comparison `event.<field> <operator> <literal>`, or none, with what surrounds it.
+/// A comparison `event.<field> <operator> <literal>`, or none, with surrounding conditions.
 #[derive(Clone, Debug)]
 struct Watching {
     owner: usize,

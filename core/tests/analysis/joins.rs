@@ -13,7 +13,7 @@ use crate::world::{look_at, pointers, trivial};
 
 const NEVER: [FaultCode; 2] = [FaultCode::JoinNeverSucceeds, FaultCode::ThresholdOutOfReach];
 
-/// A path: a leaf that can only complete, only fail, or both; or a fork of its own.
+/// A path: a leaf that can only complete, only fail, or both; or a nested fork.
 #[derive(Clone, Debug)]
 enum PathSpec {
     Completes,
@@ -61,7 +61,7 @@ fn fork_of(path: impl Strategy<Value = PathSpec>, mains: bool) -> impl Strategy<
         })
 }
 
-/// Writes a fork's nodes and edges; its first and last node.
+/// Adds a fork's nodes and edges, and returns its first and last node.
 fn write(fork: &ForkSpec, nodes: &mut Vec<Value>, edges: &mut Vec<Value>) -> (String, String) {
     let number = nodes.len();
     let (first, last) = (format!("f{number}"), format!("j{number}"));

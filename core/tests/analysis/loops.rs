@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{look_at, pointers};
 
-/// An edge: from, to, its condition's place in `CONDITIONS`, its weight.
+/// An edge: source, target, index of its condition in `CONDITIONS`, weight.
 type EdgeSpec = (usize, usize, usize, u8);
 
 const CONDITIONS: [Option<&str>; 5] = [None, Some("true"), Some("0"), Some("a"), Some("b")];
@@ -22,7 +22,8 @@ fn holds(condition: usize, a: bool, b: bool) -> bool {
     }
 }
 
-/// The edge that is taken where `a` and `b` are so: the heaviest that holds, then list order.
+/// Returns the edge taken for these values of `a` and `b`: the one with the highest weight whose condition is true, then list
+/// order.
 fn taken(edges: &[EdgeSpec], from: usize, a: bool, b: bool) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (place, (source, _, condition, weight)) in edges.iter().enumerate() {
@@ -55,7 +56,7 @@ proptest! {
         more in prop::collection::vec((0..6_usize, 1..7_usize, 0..5_usize, 0..3_u8), 0..8),
         failing in prop::collection::vec((0..6_usize, 1..7_usize), 0..2),
     ) {
-        // node 0 is START, the last END; each leads to the next somehow, so every graph is valid
+        // Node 0 is START, the last is END. Each node has an edge to the next, so that every graph is valid.
         let end = count;
         let mut edges: Vec<EdgeSpec> =
             (0..count).map(|node| (node, node + 1, along[node % 6].0, along[node % 6].1)).collect();
@@ -93,7 +94,7 @@ proptest! {
             }
         }
         let unused: BTreeSet<String> = (0..edges.len())
-            // `a` after `not a` is a contradiction of two texts, which no warning promises to see
+            // `a` after `not a` is a contradiction between two expressions, which no warning promises to find
             .filter(|edge| !used.contains(edge)).map(|edge| format!("/edges/{edge}")).collect();
         let reported: BTreeSet<String> = pointers(&analysis, &[FaultCode::UnreachableRoute]).into_iter().collect();
         prop_assert_eq!(reported, unused, "{:?}", &edges);

@@ -1,4 +1,4 @@
-//! The warnings over definitions that compile, against brute force wherever that is possible.
+//! Warnings for valid definitions, against brute force where possible.
 
 mod joins;
 mod loops;

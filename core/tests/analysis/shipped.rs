@@ -1,4 +1,4 @@
-//! No false alarms: what ships gives no warning; and a limit that nothing answers gives one that can be acted on.
+//! No false alarms for the shipped files; and the warning about an unhandled token limit has a usable help text.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -46,7 +46,7 @@ fn the_examples_give_no_warning() {
     assert!(sets.len() >= 3, "{sets:?}");
     for set in sets {
         let names = json_in(&set);
-        // A conversation, pinned context or an input stands beside its workflow.
+        // Skip conversations, pinned contexts and inputs, which are stored next to their workflows.
         let is_defined = |name: &&str| {
             let text = fs::read_to_string(repository().join(&set).join(name)).expect("readable");
             let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -166,7 +166,7 @@ fn a_compression_that_nothing_starts_is_told_of_and_how_to_start_it() {
             "it says what is there: {}",
             fault.message
         );
-        // What the help says to write mends it, and compresses as the config says.
+        // Applying the help text must remove the warning, and compress as the config requests.
         let help = fault.help.as_deref().unwrap_or_default();
         let written: Vec<Value> = help
             .match_indices("{\"")

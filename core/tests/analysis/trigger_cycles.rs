@@ -37,7 +37,7 @@ struct TriggerSpec {
 #[derive(Clone, Debug)]
 struct FlowSpec {
     assigns: bool,
-    /// It calls the next workflow.
+    /// True if the workflow calls the next one.
     calls: bool,
 }
 
@@ -119,7 +119,7 @@ fn file(flows: &[FlowSpec], triggers: &[TriggerSpec]) -> Value {
     json!({"workflows": workflows, "triggers": inside(None)})
 }
 
-/// Events, as (workflow of the thread, event), that follow when the trigger fires in a thread of `flow`.
+/// Returns the events, as (workflow of the thread, event), that follow when the trigger fires in a thread of `flow`.
 fn follows(flows: &[FlowSpec], trigger: &TriggerSpec, flow: usize) -> Vec<(usize, &'static str)> {
     let event = EVENTS[trigger.event];
     match trigger.action {
@@ -144,7 +144,7 @@ fn follows(flows: &[FlowSpec], trigger: &TriggerSpec, flow: usize) -> Vec<(usize
     }
 }
 
-/// The triggers that lead back to themselves.
+/// Returns the triggers that can cause themselves.
 fn looping(flows: &[FlowSpec], triggers: &[TriggerSpec]) -> BTreeSet<usize> {
     let fires = |flow: usize, event: &str| -> Vec<(usize, usize)> {
         let matches = |trigger: &TriggerSpec| {
@@ -200,7 +200,7 @@ proptest! {
             among.map(|(number, _)| number).nth(place).expect("a trigger")
         }).collect();
         prop_assert!(reported.is_subset(&looping), "{reported:?} of {looping:?}\n{:#?}", analysis.warnings);
-        // a ring of workflows is reported once, at one of its triggers
+        // a cycle of workflows is reported once, at one of its triggers
         let rings = !pointers(&analysis, &[FaultCode::WorkflowRing]).is_empty();
         prop_assert!(rings || reported == looping, "{reported:?} of {looping:?}\n{:#?}", analysis.warnings);
         prop_assert_eq!(reported.is_empty(), looping.is_empty());

@@ -1,4 +1,4 @@
-//! The cost: near-linear in nodes, ways, forks, workflows and triggers, counted and not timed.
+//! Cost of the analysis: near-linear in nodes, edges, forks, workflows and triggers. Operations are counted, not timed.
 
 use std::fmt::Write;
 
@@ -62,7 +62,7 @@ fn shared_tail(size: usize) -> Value {
     json!({"id": "w", "nodes": nodes, "edges": edges})
 }
 
-/// Many workflows, and as many triggers outside that start them.
+/// N workflows, and N standalone triggers that start them.
 fn many_triggers(size: usize) -> Value {
     let workflows: Vec<Value> = (0..size).map(|place| trivial(&format!("w{place}"))).collect();
     let triggers: Vec<Value> = (0..size)

@@ -1,11 +1,11 @@
-//! Files in, warnings out.
+//! Helpers: analyse files and return warnings.
 
 use pirn_core::analysis::{Analysis, analyse};
 use pirn_core::definition::{FaultCode, Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
 use serde_json::{Value, json};
 
-/// Compiles and looks through files that must be valid.
+/// Compiles and analyses files that must be valid.
 pub(crate) fn look(files: &[SourceFile]) -> (Compiled, Analysis) {
     let loaded = Loaded::of(files);
     let compiled = compile_loaded(&loaded, &CompileContext::default());
@@ -14,12 +14,12 @@ pub(crate) fn look(files: &[SourceFile]) -> (Compiled, Analysis) {
     (compiled, analysis)
 }
 
-/// Looks through one file.
+/// Compiles and analyses one file.
 pub(crate) fn look_at(file: &Value) -> (Compiled, Analysis) {
     look(&[SourceFile::new("test.json", file.to_string())])
 }
 
-/// The pointers of the warnings with one of these codes, sorted.
+/// Returns the pointers of the warnings with one of these codes, sorted.
 pub(crate) fn pointers(analysis: &Analysis, codes: &[FaultCode]) -> Vec<String> {
     let wanted = analysis.warnings.iter().filter(|fault| codes.contains(&fault.code));
     let mut found: Vec<String> = wanted.map(|fault| fault.pointer.clone()).collect();
@@ -27,7 +27,7 @@ pub(crate) fn pointers(analysis: &Analysis, codes: &[FaultCode]) -> Vec<String> 
     found
 }
 
-/// A workflow of START and END.
+/// A workflow with only START and END.
 pub(crate) fn trivial(id: &str) -> Value {
     json!({"id": id, "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
            "edges": [{"from": "s", "to": "e"}]})

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{build, cases, codes, codes_of, flow, fork, idle, join, loaded, node, shown, the_fault};
 
-/// The FORK or JOIN of a case beside a partner that fits it as far as it can.
+/// Adds a matching partner to the FORK or JOIN of a case, as far as possible.
 fn around(word: &str, config: &Value) -> Value {
     let strings = |value: &Value| -> Vec<String> {
         value

@@ -1,4 +1,4 @@
-//! The form of before fork path ids (seed 001 section 6): cases A29, A31.
+//! Format without fork path ids (seed 001 section 6): cases A29, A31.
 
 use pirn_core::definition::{FaultCode, NodeConfig};
 use serde_json::{Value, json};

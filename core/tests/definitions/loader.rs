@@ -1,4 +1,4 @@
-//! The definitions the loader accepts, and how it says what it does not.
+//! Definitions that the loader accepts, and its faults for others.
 
 use pirn_core::definition::{
     ContextOperation, FaultCode, NodeConfig, SourceFile, VariableScope, WorkflowDefinition, load,
@@ -24,7 +24,7 @@ fn both_forms_of_nodes_and_edges_mean_the_same() {
         {"id": "v", "type": "VARIABLE", "config": {"variableName": "x", "expression": "1", "scope": "global"}},
         {"id": "e", "type": "END", "config": {}}],
         "edges": [{"sourceNodeId": "s", "targetNodeId": "v"}, {"sourceNodeId": "v", "targetNodeId": "e"}]});
-    // `name` is no field of an edge, null or not
+    // An edge has no field `name`, whether null or not.
     let mut short_edges = short.clone();
     short_edges["edges"][1] = json!({"from": "v", "to": "e", "label": null});
     assert_eq!(valid(&short_edges), valid(&long));
@@ -305,7 +305,7 @@ fn the_sample_of_the_fuzzing_is_valid() {
 }
 
 proptest! {
-    /// Whatever becomes of a valid text: the loader answers, and a text with nothing wrong compiles or says why not.
+    /// Random changes of a valid file: the loader returns, and a file without faults compiles or has compile faults.
     #[test]
     fn a_mutated_file_never_breaks_the_loader(edits in prop::collection::vec((any::<prop::sample::Index>(), 0_u8..6, any::<u8>()), 1..8)) {
         let mut bytes = SAMPLE.as_bytes().to_vec();
@@ -332,7 +332,7 @@ proptest! {
         }
     }
 
-    /// Any member of the file replaced by any small value: faults, never a panic, and the pointer is one of the text.
+    /// Replaces any member of the file by any small value: faults and no panic, and each pointer refers to the file.
     #[test]
     fn a_value_of_the_wrong_kind_anywhere_never_breaks_the_loader(place in any::<prop::sample::Index>(), kind in 0_usize..8) {
         let mut file: Value = serde_json::from_str(SAMPLE).expect("valid");

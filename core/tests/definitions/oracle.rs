@@ -1,5 +1,4 @@
-//! Random graphs against a naive reading of SPEC section 2: who is reachable, who can end, which branches keep to
-//! their region.
+//! Random graphs against a simple reading of SPEC section 2: reachability, dead ends, and regions of branches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,14 +63,14 @@ proptest! {
         prop_assert_eq!(compiled.faults.is_empty(), dead.is_empty() && reachable.len() == count);
     }
 
-    /// One FORK of two paths somewhere in a random graph. Valid iff, walked naively: no branch can touch END, START's
-    /// side or its own FORK before the JOIN, the JOIN is entered by branches only, and every walk can end.
+    /// One FORK of two paths in a random graph. It is valid iff a simple search shows: no branch reaches END, START's side or the
+    /// FORK itself before the JOIN; only branches enter the JOIN; and every walk can end.
     #[test]
     fn regions_are_what_a_naive_walk_says(
         more in prop::collection::vec((0_usize..8, 0_usize..8), 0..4),
         fewer in prop::collection::vec(0_usize..6, 0..2),
     ) {
-        // 0 START, 1 FORK, 2 and 3 its children, 4 JOIN, 5 in a branch, 6 after the JOIN, 7 END: valid as it stands
+        // 0 START, 1 FORK, 2 and 3 its children, 4 JOIN, 5 in a branch, 6 after the JOIN, 7 END: valid without changes
         let (start, fork_at, children, join_at, end) = (0, 1, [2, 3], 4, 7);
         let standing = [(0, 1), (2, 4), (3, 5), (5, 4), (4, 6), (6, 7)];
         let kept = standing.into_iter().enumerate().filter(|(place, _)| !fewer.contains(place)).map(|(_, edge)| edge);
@@ -106,8 +105,8 @@ proptest! {
             "edges {:?}: main {:?}, branch {:?}\n{}", edges, main, branch, shown(&compiled.faults));
     }
 
-    /// Whatever FORKs and JOINs with one another's ids: pairing answers, each JOIN has at most one FORK, and lists that
-    /// are identical and unique are paired without a word.
+    /// Random lists in FORKs and JOINs: pairing terminates, each JOIN has at most one FORK, and equal unique lists are paired
+    /// without a fault.
     #[test]
     fn pairing_follows_the_lists(lists in prop::collection::vec(prop::collection::vec(0_u8..6, 1..4), 1..5),
         joined in prop::collection::vec(prop::collection::vec(0_u8..6, 1..4), 1..5))
@@ -139,7 +138,7 @@ proptest! {
             *seen.entry(*id).or_default() += 1;
         }
         prop_assert_eq!(count(FaultCode::DuplicateForkPathId), seen.values().map(|times| times - 1).sum::<usize>());
-        // FORKs and JOINs that found no partner: as many of one as of the other, up to how many there are
+        // Unpaired FORKs and JOINs are equal in number, at most the number of lists.
         let pairs = lists.len() - count(FaultCode::UnpairedFork);
         prop_assert_eq!(pairs, joined.len() - count(FaultCode::UnpairedJoin));
         let identical = lists.iter().filter(|list| joined.contains(list)).collect::<BTreeSet<_>>().len();

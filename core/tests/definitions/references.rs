@@ -1,4 +1,4 @@
-//! From workflow to workflow: cases M12 to M14, circles, declared sub-workflows.
+//! References between workflows: cases M12 to M14, cycles, declared sub-workflows.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Triggers of type SCHEDULE: how they are written, and what is wrong with them.
+//! Triggers of type SCHEDULE: accepted forms and faults.
 
 use pirn_core::definition::{CatchUp, FaultCode, Overlap, ScheduleDefinition, TriggerDefinition};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The published schema accepts what the loader accepts, and refuses the plain mistakes.
+//! The published schema accepts what the loader accepts, and rejects simple mistakes.
 
 use std::fs;
 

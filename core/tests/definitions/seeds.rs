@@ -1,4 +1,4 @@
-//! Every example of the design documents loads letter for letter (SPEC section 2).
+//! Every example of the design documents loads unchanged (SPEC section 2).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ fn seed(name: &str) -> SourceFile {
     SourceFile::new(name, in_its_place(name, text))
 }
 
-/// Parameters go into a trigger, a lone node into a workflow; whole files stay as they are.
+/// Wraps parameters in a trigger and a single node in a workflow; complete files are unchanged.
 fn in_its_place(name: &str, text: String) -> String {
     if name.starts_with("000-") {
         return format!(

@@ -1,4 +1,4 @@
-//! Big input: bounded time, no overflow, a clear word.
+//! Large input: bounded time, no stack overflow, clear faults.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The questions asked of the port to expressions, templates and scripts, and where its answers are told.
+//! Syntax checks of expressions, templates and scripts: which ones the compiler requests, and where it reports the faults.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::flow;
 
-/// Finds fault with every text that holds `bad`, and keeps what it was asked.
+/// Rejects source text that contains `bad`, and records every request.
 #[derive(Default)]
 struct Picky(RefCell<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! Triggers: cases F12, F14 to F16, and the forms they are written in.
+//! Triggers: cases F12, F14 to F16, and accepted forms.
 
 use pirn_core::definition::{FaultCode, TriggerAction};
 use serde_json::{Value, json};

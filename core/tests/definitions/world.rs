@@ -1,4 +1,4 @@
-//! Texts in, codes out.
+//! Helpers: compile files and return fault codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) fn loaded(text: impl Into<String>) -> Loaded {
     load(&SourceFile::new("test.json", text.into()))
 }
 
-/// The codes of what is wrong, in order, each once.
+/// Returns the fault codes in order, each once.
 pub(crate) fn codes(compiled: &Compiled) -> Vec<&'static str> {
     let mut codes: Vec<&str> = compiled.faults.iter().map(|fault| fault.code.as_str()).collect();
     codes.dedup();
@@ -44,7 +44,7 @@ pub(crate) fn codes_of(file: &Value) -> Vec<&'static str> {
     codes(&build(file.to_string()))
 }
 
-/// The one fault of that code.
+/// Returns the only fault with this code.
 pub(crate) fn the_fault(faults: &[Fault], code: FaultCode) -> &Fault {
     let mut found = faults.iter().filter(|fault| fault.code == code);
     let first = found
@@ -59,7 +59,7 @@ pub(crate) fn shown(faults: &[Fault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// A workflow from nodes, and edges as `a>b`.
+/// Builds a workflow from nodes and from edges in the form `a>b`.
 pub(crate) fn flow(nodes: &Value, edges: &[&str]) -> Value {
     let edges: Vec<Value> = edges
         .iter()
@@ -81,12 +81,12 @@ pub(crate) fn idle(id: &str) -> Value {
     json!({"id": id, "type": "CODE", "config": {"code": "return 1"}})
 }
 
-/// A FORK whose paths start at nodes of the given ids.
+/// A FORK whose paths start at these nodes.
 pub(crate) fn fork(id: &str, paths: &[&str], children: &[&str]) -> Value {
     json!({"id": id, "type": "FORK", "config": {"forkPathIds": paths, "childNodeIds": children}})
 }
 
-/// A JOIN of all.
+/// A JOIN that waits for all paths.
 pub(crate) fn join(id: &str, paths: &[&str]) -> Value {
     json!({"id": id, "type": "JOIN", "config": {"forkPathIds": paths, "joinStrategy": "ALL_COMPLETED"}})
 }

@@ -1,4 +1,4 @@
-//! Whatever is fed in whatever order, the machine keeps its promises.
+//! Arbitrary inputs in arbitrary order: the invariants of the machine hold.
 
 use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
 use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, Verdict};
@@ -35,7 +35,7 @@ fn strategy() -> impl Strategy<Value = JoinStrategy> {
 }
 
 prop_compose! {
-    /// Rules that validation would refuse are among them: no paths, a threshold or a main path out of range.
+    /// Includes rules that validation rejects: no paths, a threshold or a main path out of range.
     fn machine()(
         paths in 0..6_usize,
         strategy in strategy(),
@@ -106,7 +106,7 @@ proptest! {
                 *was_unwanted |= !machine.may_take_over(path);
             }
             let before = machine.verdict().cloned();
-            // Refused ones change nothing.
+            // Rejected inputs change nothing.
             let _: Result<(), _> = machine.step(input, &mut Vec::new());
             if let (None, Some(Verdict::Succeeded { conversation, merge })) = (before, machine.verdict()) {
                 let source = match conversation {

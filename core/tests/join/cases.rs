@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use crate::fork::{ended, fork, graph_of, step, waiting};
 
-/// Case id, strategy, threshold, the ends in order, what then.
+/// Case id, strategy, threshold, ends in order, expected result.
 type Row<'a> = (&'a str, JoinStrategy, u32, &'a [(usize, PathEnd)], Then);
 
-/// The end of a case: what it brings, or its error.
+/// Expected result: the output or the error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Takes(usize),
@@ -44,7 +44,7 @@ fn outcome(verdict: &Verdict) -> Then {
     }
 }
 
-/// Feeds the ends one after another; the last one is the one that decides.
+/// Sends the ends one by one, and asserts that the last one decides the join.
 #[track_caller]
 fn decides_at_the_last(id: &str, fork: &Fork, ends: &[(usize, PathEnd)], then: Then) -> ForkJoinMachine {
     let mut machine = waiting(fork);
@@ -80,12 +80,12 @@ fn once_the_main_path_has_completed_nothing_of_the_others_is_kept() {
     assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true; 3]);
     step(&mut machine, ended(0, Completed));
     assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true, false, false]);
-    // Variables of all come back: all are asked.
+    // The variables of all paths are merged, so that every path may be needed.
     fork.join.merge_variables = MergeVariables::All;
     let mut machine = waiting(&fork);
     step(&mut machine, ended(0, Completed));
     assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true; 3]);
-    // Nobody stands in for a main path that was named.
+    // An explicit main path has no substitute.
     fork.join.merge_variables = MergeVariables::None;
     fork.join.main_path_explicit = true;
     let machine = waiting(&fork);

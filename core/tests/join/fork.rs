@@ -1,4 +1,4 @@
-//! Forks to try the machine on.
+//! Forks for tests of the join machine.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) fn fork(paths: usize, strategy: JoinStrategy) -> Fork {
     }
 }
 
-/// A graph whose only fork has the paths `p0`, `p1`, ...
+/// Compiles a graph with one fork, which has the paths `p0`, `p1`, ...
 pub(crate) fn graph_of(paths: usize) -> Arc<Graph> {
     let ids: Vec<String> = (0..paths).map(|ix| format!("p{ix}")).collect();
     let children: Vec<String> = (0..paths).map(|ix| format!("b{ix}")).collect();
@@ -58,7 +58,7 @@ pub(crate) fn graph_of(paths: usize) -> Arc<Graph> {
     Arc::clone(&compiled.graphs[0])
 }
 
-/// Feeds an input that must be accepted, and gives its effects.
+/// Steps the machine with an input that must be accepted, and returns the effects.
 #[track_caller]
 pub(crate) fn step(machine: &mut ForkJoinMachine, input: Input) -> Vec<Effect> {
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn step(machine: &mut ForkJoinMachine, input: Input) -> Vec<Effect> {
     out
 }
 
-/// A machine whose paths run and whose parent waits.
+/// Creates a machine with running paths and a waiting parent.
 #[track_caller]
 pub(crate) fn waiting(fork: &Fork) -> ForkJoinMachine {
     let mut machine = ForkJoinMachine::new(fork, None);
@@ -75,7 +75,7 @@ pub(crate) fn waiting(fork: &Fork) -> ForkJoinMachine {
     machine
 }
 
-/// One path's end.
+/// Returns the input for the end of a path.
 pub(crate) fn ended(path: usize, end: PathEnd) -> Input {
     Input::Ended { path, end }
 }

@@ -1,5 +1,5 @@
-//! Every order in which paths can end, with the deadline and a cancel at every moment, against an oracle written from
-//! SPEC section 4 alone: it looks at the list of ends, never at the machine.
+//! Every order of ends, with the deadline and a cancel at every point, against a reference model of SPEC section 4, which uses the
+//! list of ends only.
 
 use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
 use pirn_core::graph::{Fork, JoinRule};
@@ -7,14 +7,14 @@ use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, Pat
 
 use crate::fork::{fork, step};
 
-/// The events of the fork so far, in order.
+/// Events of the fork so far, in order.
 #[derive(Clone, Default)]
 struct Story {
     ends: Vec<(usize, PathEnd)>,
     interrupt: Option<Verdict>,
 }
 
-/// The outcome of a story by SPEC section 4.
+/// Expected outcome by SPEC section 4.
 struct Oracle {
     verdict: Option<Verdict>,
     paths: Vec<PathStatus>,
@@ -99,11 +99,11 @@ fn brings_back(rule: &JoinRule, statuses: &[PathStatus]) -> Verdict {
     }
 }
 
-/// One walk through everything that can happen next.
+/// Depth-first search through all possible next events.
 struct Explorer<'a> {
     fork: &'a Fork,
     bound: usize,
-    /// The ends each path is tried with.
+    /// Ends to try for each path.
     ends: fn(usize) -> &'static [PathEnd],
     decided: usize,
 }
@@ -126,7 +126,7 @@ impl Explorer<'_> {
         }
     }
 
-    /// Steps a copy of the machine, checks it, and goes on from there.
+    /// Steps a copy of the machine, checks it, and continues the search from there.
     fn go(&mut self, machine: &ForkJoinMachine, input: Input, story: &Story, gone: Option<usize>) {
         let paths = self.fork.paths.len();
         let mut machine = machine.clone();
@@ -172,7 +172,7 @@ impl Explorer<'_> {
     }
 }
 
-/// After the verdict the ends are only counted down.
+/// After the decision, the remaining ends are only counted.
 fn wind_down(mut machine: ForkJoinMachine, rest: &[usize]) {
     for (count, &path) in rest.iter().enumerate() {
         let end = if count % 2 == 0 {

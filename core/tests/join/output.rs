@@ -1,4 +1,4 @@
-//! The output a JOIN gives its parent, against what it says of each path by itself.
+//! The output of a JOIN for its parent, against the outputs of the individual paths.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn status() -> impl Strategy<Value = PathStatus> {
     ]
 }
 
-/// The paths as a join finds them that has asked all of them.
+/// Returns the paths as a join reads them.
 fn joined(statuses: &[PathStatus]) -> Vec<JoinedPath> {
     let path = |(n, status): (usize, &PathStatus)| JoinedPath {
         status: *status,

@@ -1,4 +1,4 @@
-//! Whatever a conversation is told: refused means unchanged, every message is told of once, nothing panics.
+//! Arbitrary inputs for a conversation: a rejected input changes nothing, every message is announced once, no panic.
 
 use pirn_core::conversation::{
     Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, Estimator, Spent, TokenLimit,
@@ -7,11 +7,11 @@ use pirn_core::conversation::{
 use pirn_core::message::{Message, Role};
 use proptest::prelude::*;
 
-/// An input; some of them name a moment that was, or never was.
+/// An input. Some refer to an earlier state, or to one that never existed.
 #[derive(Clone, Debug)]
 enum Told {
     Append(usize),
-    /// Replaces what was visible at an earlier moment.
+    /// Replaces what was visible in an earlier state.
     Replace(usize, usize),
     Restore(usize),
     StartNewBatch(usize),
@@ -90,7 +90,7 @@ proptest! {
                 let expected: Vec<usize> = (old.complete().len()..new.complete().len()).collect();
                 prop_assert_eq!(indices, expected);
             }
-            // the log is append-only: only another conversation's content takes its place
+            // The log is append-only, unless another conversation's content replaces it.
             if !matches!(input, ConversationInput::Restore(_)) {
                 prop_assert!(new.complete().len() >= old.complete().len());
             }

@@ -1,4 +1,4 @@
-//! The smaller machines, and everything that reads a user's text, under arbitrary input.
+//! The smaller machines and all parsers of user text, under arbitrary input.
 
 mod conversation;
 mod texts;

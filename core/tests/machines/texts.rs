@@ -1,5 +1,5 @@
-//! Any bytes, and any workflow with its parts shuffled: read, checked and looked through without a panic, and whatever
-//! is wrong has its place.
+//! Random bytes, and workflows with shuffled parts: they are loaded, validated and analysed without a panic, and every fault has a
+//! location.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn look(text: &str) -> Result<(), TestCaseError> {
 
 const SAMPLE: &str = include_str!("../../../examples/support-fork.json");
 
-/// Every place in a value, as a pointer.
+/// Collects the JSON pointers of all values.
 fn places(value: &Value, here: &str, found: &mut Vec<String>) {
     found.push(here.to_owned());
     match value {
@@ -54,7 +54,7 @@ proptest! {
         look(&String::from_utf8_lossy(&bytes))?;
     }
 
-    /// Structure stays valid JSON, so that what comes after the parser is reached.
+    /// The file remains valid JSON, so that the code after the parser is reached.
     #[test]
     fn any_part_in_the_place_of_any_other_is_answered(
         swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..6_u8), 1..6),
@@ -82,7 +82,7 @@ proptest! {
         match literal(trimmed) {
             Some(literal) => prop_assert_eq!(value, Some(literal), "a literal is itself"),
             None if is_name(trimmed) => prop_assert_eq!(value, Some(json!("leaf")), "a name is its variable"),
-            // a path leads to what lies there; what operators make of values is JavaScript's to compare with
+            // A path has the value at its end. Results of operators are compared with JavaScript in another test.
             None if Plain::read(&text).is_some_and(|plain| plain.path().is_some()) => {
                 prop_assert!(value.is_none_or(|value| value == json!("leaf")), "{text:?}");
             }
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// Texts like the ones people write, and any others.
+/// Generates realistic expressions, and arbitrary ones.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,60}",
@@ -123,7 +123,7 @@ fn texts() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The value of a text without JavaScript, where a path leads to "leaf"; none where it takes JavaScript.
+/// Evaluates an expression without JavaScript; every path ends at "leaf". Returns `None` if it needs JavaScript.
 fn value_of(text: &str) -> Result<Option<Value>, TestCaseError> {
     let Some(plain) = Plain::read(text) else {
         return Ok(None);
@@ -156,13 +156,13 @@ fn value_of(text: &str) -> Result<Option<Value>, TestCaseError> {
     }
     match plain.value(&scope).transpose() {
         Ok(value) => Ok(value.map(|value| value.as_ref().clone())),
-        // An operand that nothing is called.
+        // An operand is an unknown name.
         Err(fault) if fault.code == RunErrorCode::UnknownName => Ok(None),
         Err(fault) => Err(TestCaseError::fail(fault.to_string())),
     }
 }
 
-/// JSON's literals, `undefined` and texts in single quotes; `None` beyond what JavaScript and JSON write alike.
+/// Parses a literal: JSON, `undefined` and single-quoted strings. `None` where JavaScript and JSON differ.
 fn literal(text: &str) -> Option<Value> {
     let is_number = |text: &str| !text.contains(['e', 'E']) && text.trim_start_matches('-').len() <= 15;
     let quoted = |quote: char| {
@@ -186,7 +186,7 @@ fn literal(text: &str) -> Option<Value> {
     }
 }
 
-/// A name of letters that JavaScript does not keep for itself.
+/// Returns true for a name of letters that is not reserved in JavaScript.
 fn is_name(text: &str) -> bool {
     let letters = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
     letters && !is_reserved(text) && !matches!(text, "variables" | "nodes")

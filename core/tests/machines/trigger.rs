@@ -1,4 +1,4 @@
-//! Whatever the trigger machine is told: nobody fires beyond their count, a removed or disabled one never, no panic.
+//! Arbitrary inputs for the trigger machine: no trigger exceeds its count, removed and disabled triggers never fire, no panic.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ enum Told {
         depth: u32,
         is_other: bool,
     },
-    /// A number that is no trigger's.
+    /// A number without a trigger.
     FireUnknown,
 }
 
@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn whatever_it_is_told_nobody_fires_beyond_their_count(all in prop::collection::vec(told(), 0..80)) {
         let mut machine = TriggerMachine::default();
-        // by where it stands and its id: the count it is allowed, and how often it fired for each run
+        // By owner and id: the maximum count, and the number of firings for each run.
         let mut known: BTreeMap<(bool, u8), (u64, BTreeMap<u8, u64>)> = BTreeMap::new();
         for told in all {
             match told {
@@ -113,7 +113,7 @@ proptest! {
                         let id = machine.definition(watcher).expect("it was not removed").id.clone();
                         let before = machine.states(&Owner::Engine);
                         let fire = machine.fire(watcher.key, &event);
-                        // of the two that may share an id, the one whose count went up
+                        // Two triggers may have one id: select the one with the increased count.
                         let inside = machine.states(&Owner::Engine) == before;
                         match fire {
                             Fire::Fired { count } => {
@@ -217,7 +217,7 @@ fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() 
 }
 
 proptest! {
-    /// Against a count for each run: so many firings for what triggers caused, one word about it, and none after.
+    /// Budget per run: caused events fire up to the budget, exhaustion is reported once, and no firing follows.
     #[test]
     fn a_run_fires_within_its_budget_for_what_triggers_caused_and_says_so_once(
         most in prop::collection::vec(prop::option::of(0..6_u64), 3),
@@ -250,7 +250,7 @@ proptest! {
                 told[place] = true;
                 prop_assert_eq!(fire, Fire::Exhausted { most: budget });
             }
-            // What is stored goes on as it was.
+            // Serialization must not change the state.
             machine = serde_json::from_value(serde_json::to_value(&machine)?)?;
         }
         machine.run_ended("0");
@@ -258,7 +258,7 @@ proptest! {
     }
 }
 
-/// Whatever its budget was: a run that is over but for its triggers has the default of it at most, counted from then.
+/// After its end, a run has at most the default budget, counted from then, even if its budget was larger.
 #[test]
 fn a_run_that_is_over_has_no_more_of_its_budget_than_runs_have_by_default() {
     for (most, before) in [(1_000_000, 7), (1_000_000, 0), (20, 7)] {
@@ -276,7 +276,7 @@ fn a_run_that_is_over_has_no_more_of_its_budget_than_runs_have_by_default() {
         assert_eq!(fires(before, &mut machine), before);
         machine.run_ends("1");
         let first = fires(100, &mut machine);
-        // Said again, it gives nothing back.
+        // A repeated call does not restore any budget.
         machine.run_ends("1");
         let left = first + fires(20_000, &mut machine);
         assert_eq!(left, (most - before).min(DEFAULT_TRIGGERED_EVENTS), "{most} {before}");

@@ -1,4 +1,4 @@
-//! Whatever a run is told and in which order: it never panics, each thread ends once, and a cancel leaves nothing behind.
+//! Arbitrary inputs in arbitrary order: a run never panics, each thread ends once, and nothing remains after a cancel.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn call(notifies: bool, holds_outcome: bool) -> TriggerCall {
     }
 }
 
-/// Anything that could be told, most of it nonsense at any one moment.
+/// Returns any message; most are meaningless in the current state.
 fn message() -> impl Strategy<Value = Message> {
     let outcome = prop_oneof![
         Just(Outcome::Done),
@@ -131,7 +131,7 @@ proptest! {
         if !play.is_settled {
             play.tell(Message::Supervisor(ToSupervisor::Control(Control::Shutdown)));
         }
-        // What is called outside ends outside.
+        // Trigger calls are performed outside, so that the test must end them.
         for call in play.calls.clone() {
             if !play.is_settled {
                 play.tell(Message::Supervisor(ToSupervisor::TriggerCalled { call, error: None }));

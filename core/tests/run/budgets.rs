@@ -1,5 +1,5 @@
-//! Budgets over random trees of forks: never overspent, nothing refused while there is enough, nothing that waits is forgotten;
-//! and a run that is rebuilt anywhere decides the same.
+//! Budgets over random trees of forks: never overspent, no refusal while there is enough, no call waits for ever. A run that is
+//! rebuilt at any point decides alike.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     })
 }
 
-/// Workflows as they are written.
+/// Nodes and edges of a workflow under construction.
 #[derive(Default)]
 struct Written {
     workflows: Vec<Value>,
@@ -105,7 +105,7 @@ impl Written {
             .push(json!({"id": id, "nodes": nodes, "edges": edges, "config": config}));
     }
 
-    /// The first node's id.
+    /// Adds the pieces in a row and returns the id of the first node.
     fn row(&mut self, pieces: &[Piece], ends: (&str, &str), nodes: &mut Vec<Value>, edges: &mut Vec<Value>) -> String {
         let mut last = ends.0.to_owned();
         let mut first = None;
@@ -132,7 +132,7 @@ impl Written {
                 if !on_error {
                     return one(id, node, nodes);
                 }
-                // Whatever becomes of it, the thread goes on.
+                // The thread continues after success and failure.
                 let after = self.id("after");
                 node["onError"] = json!({"targetNodeId": after});
                 nodes.push(node);
@@ -184,17 +184,17 @@ impl Written {
     }
 }
 
-/// Tokens, pico, calls.
+/// Tokens, cost in 1e-12 units, number of calls.
 type Figures = [u64; 3];
 
-/// A thread, and whether the account is that of the thread as a path.
+/// Thread, and true for the budget of the thread as a path.
 type Account = (ThreadNo, bool);
 
 type Limits = [Option<u64>; 3];
 
 const KINDS: [&str; 3] = ["tokens", "cost", "modelCalls"];
 
-/// A figure as it is told.
+/// Formats a figure as in events and errors.
 fn shown(kind: usize, figure: u64) -> Value {
     if kind == 1 {
         json!(figure as f64 / 1e12)
@@ -203,19 +203,19 @@ fn shown(kind: usize, figure: u64) -> Value {
     }
 }
 
-/// Adds up what calls have used, by the words of the docs: no queue, no reservation but the open calls themselves.
+/// Reference model: adds up the usage of calls as documented. No queue; open calls are the only reservations.
 #[derive(Default)]
 struct Oracle {
     used: BTreeMap<Account, Figures>,
     open: BTreeMap<(ThreadNo, EffectId), Figures>,
-    /// The values that `used` has had since the run was told something: what is refused hears of it a little later.
+    /// Values of `used` since the last input. A refusal is observed at the end of the input, and may refer to an earlier value.
     lately: BTreeMap<Account, Vec<Figures>>,
     refused: usize,
     dropped: usize,
 }
 
 impl Oracle {
-    /// The accounts that a thread's calls draw on, with their limits.
+    /// Returns the accounts on which a thread's calls draw, with their limits.
     fn accounts(play: &Play, thread: ThreadNo) -> Vec<(Account, Limits)> {
         let of = |limits: &Budget| {
             let pico = limits.cost.map(|cost| (cost * 1e12).round() as u64);
@@ -242,7 +242,7 @@ impl Oracle {
         accounts
     }
 
-    /// The most that a call may use.
+    /// Returns the maximum usage of a call.
     fn most(play: &Play, thread: ThreadNo, node: u32, sent: u64) -> (u64, Figures) {
         let (_, graph) = play.machine.origin(thread).expect("it was started");
         let received = match &graph.node(node).kind {
@@ -271,7 +271,7 @@ impl Oracle {
         }
     }
 
-    /// Takes in what became of model calls, and what is to be asked next.
+    /// Processes the model calls that the run started, cancelled or refused.
     fn sees(&mut self, play: &mut Play, open: &mut Vec<Call>) {
         for did in std::mem::take(&mut play.models) {
             match did {
@@ -304,7 +304,7 @@ impl Oracle {
         self.lately.clear();
     }
 
-    /// Nothing is overspent, whatever the open calls may use.
+    /// Asserts that no limit is exceeded, even if every open call uses its maximum.
     fn check(&self, play: &Play, thread: ThreadNo) {
         for (account, limits) in Self::accounts(play, thread) {
             let mut sums = self.used.get(&account).copied().unwrap_or_default();
@@ -326,7 +326,7 @@ impl Oracle {
         }
     }
 
-    /// There was not enough left, whatever the open calls gave back.
+    /// Asserts that a refused call would exceed the limit, even if open calls released their reservations.
     fn check_refused(&self, play: &Play, thread: ThreadNo, details: &Value) {
         let kind = KINDS.iter().position(|kind| details["kind"] == *kind).expect("a kind");
         let number = |name: &str| details[name].as_f64().expect("a number");
@@ -354,7 +354,7 @@ struct Call {
     received: u64,
 }
 
-/// A random number, the same for the same seed.
+/// Deterministic random number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -373,7 +373,7 @@ fn bundle(budget: &Value, body: &[Piece]) -> Value {
     json!({"workflows": written.workflows})
 }
 
-/// Plays a run to its end; calls end in any order, as they like.
+/// Runs a workflow to its end. Calls end in random order with random usage.
 fn play(bundle: &Value, seed: u64) -> (Play, Oracle) {
     let mut chance = Chance(seed);
     let (mut play, mut oracle, mut open) = (Play::of(bundle), Oracle::default(), Vec::new());
@@ -427,7 +427,7 @@ fn play(bundle: &Value, seed: u64) -> (Play, Oracle) {
     (play, oracle)
 }
 
-/// Plays it; of some, a run that is rebuilt from a part of what it was told has done that part.
+/// Runs the workflow. For some seeds, also rebuilds the run from a prefix of its inputs: the effects must be a prefix too.
 fn check(budget: &Value, body: &[Piece], seed: u64) {
     let bundle = bundle(budget, body);
     let (played, _) = play(&bundle, seed);
@@ -479,7 +479,7 @@ fn the_random_trees_have_calls_that_wait_are_refused_and_are_stopped() {
         rebuilt::check(&bundle, &played);
         refused += oracle.refused;
         dropped += oracle.dropped;
-        // Four ask at once, and there is room for three.
+        // Four branches call a model at once. The budget admits three.
         let first = Play::of(&bundle);
         waited += 4 - first
             .models
@@ -490,7 +490,7 @@ fn the_random_trees_have_calls_that_wait_are_refused_and_are_stopped() {
     assert!(refused > 0 && dropped > 0 && waited > 0, "{refused} {dropped} {waited}");
 }
 
-/// Two branches ask at once, and there is room for one.
+/// Two branches call a model at once. The budget admits one.
 fn two_at_once() -> Play {
     let body = vec![Piece::Fork {
         branches: vec![

@@ -1,5 +1,5 @@
-//! Whole runs without an actor: every order of ends of small trees against SPEC's words, arbitrary input, and runs that are
-//! written down, read back and rebuilt.
+//! Whole runs without actors: every order of ends of small trees against the SPEC, arbitrary inputs, and runs that are serialized,
+//! deserialized and rebuilt.
 
 mod any_input;
 mod budgets;

@@ -1,4 +1,4 @@
-//! SPEC sections 4 and 6 on a tree of threads, in as few words as it takes: no queue, no effects, no machine.
+//! Reference model of SPEC sections 4 and 6: a tree of threads, without queue, effects or machines.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ enum Why {
     Main,
     /// A path of the parent's fork.
     Branch,
-    /// The parent waits for it.
+    /// The parent waits for its end.
     Called,
-    /// Nobody waits for it.
+    /// Detached from the other threads: none waits for it.
     Triggered,
 }
 
-/// One thing that a thread does by itself.
+/// An effect of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alone {
     Works,
@@ -28,23 +28,23 @@ enum Alone {
 #[derive(Clone, Debug)]
 struct Thread {
     does: Does,
-    /// Effects of the thread alone, one after the other.
+    /// Remaining effects of the thread, in order.
     alone: VecDeque<Alone>,
-    /// Times that it still does what it does with others, with this one.
+    /// Remaining rounds of its fork, call or map, including the current one.
     rounds: u32,
-    /// The branches of this time.
+    /// Branches of the current round.
     branches: Vec<usize>,
     parent: usize,
     why: Why,
     status: ThreadStatus,
     is_detached: bool,
-    /// Its own join let it run on.
+    /// True if the thread's join detached it.
     is_freed: bool,
-    /// Its join is decided.
+    /// True if its join is decided.
     is_decided: bool,
 }
 
-/// A tree as SPEC has it. Threads are numbered as they start.
+/// Tree of threads. Threads are numbered in start order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
     threads: Vec<Thread>,
@@ -100,7 +100,7 @@ impl Oracle {
             Does::Fork(_, paths) => paths.to_vec(),
             Does::Map(_, count, item) => vec![*item; count],
         };
-        // All are there before the first of them starts something.
+        // All branches are registered before the first one starts a thread.
         let branches: Vec<usize> = paths.iter().map(|path| self.add(*path, no, Why::Branch)).collect();
         self.threads[no].branches.clone_from(&branches);
         if branches.is_empty() {
@@ -111,7 +111,7 @@ impl Oracle {
         }
     }
 
-    /// The thread that a trigger may start something for, while it works.
+    /// Returns the thread for which a trigger may start a sub-workflow now.
     pub(crate) fn may_trigger(&self) -> Option<usize> {
         let is_open = |thread: &Thread| matches!(thread.does, Does::Triggered(_)) && thread.status == Running;
         let place = self.threads.iter().position(is_open)?;
@@ -133,7 +133,7 @@ impl Oracle {
         self.threads[no].is_detached
     }
 
-    /// Those that work or ask.
+    /// Returns the threads that work or wait for a person.
     pub(crate) fn busy(&self) -> Vec<usize> {
         let is_busy = |thread: &Thread| !thread.alone.is_empty() && thread.status == Running;
         (0..self.threads.len())
@@ -146,7 +146,7 @@ impl Oracle {
         self.busy().into_iter().filter(is_at).collect()
     }
 
-    /// Those that wait at a JOIN, or for a MAP's items.
+    /// Returns the threads that wait at a JOIN or for the items of a MAP.
     pub(crate) fn joining(&self) -> Vec<usize> {
         let is_joining = |thread: &Thread| {
             matches!(thread.does, Does::Fork(..) | Does::Map(..)) && thread.status == Running && !thread.is_decided
@@ -156,7 +156,7 @@ impl Oracle {
             .collect()
     }
 
-    /// A JOIN's time is up: whatever runs below it is cancelled, also where a decision would have detached it.
+    /// The time limit of a JOIN passed: all branches are cancelled, including those that a decision would have detached.
     pub(crate) fn join_out_of_time(&mut self, parent: usize) {
         self.threads[parent].is_decided = true;
         for branch in self.threads[parent].branches.clone() {
@@ -165,17 +165,17 @@ impl Oracle {
         self.end(parent, Failed);
     }
 
-    /// Those that work.
+    /// Returns the threads that work.
     pub(crate) fn working(&self) -> Vec<usize> {
         self.at(Alone::Works)
     }
 
-    /// Those that wait for a person.
+    /// Returns the threads that wait for a person.
     pub(crate) fn asking(&self) -> Vec<usize> {
         self.at(Alone::Asks)
     }
 
-    /// Ends the thread's own effect, with success or not.
+    /// Ends the current effect of a thread, with success or not.
     pub(crate) fn goes(&mut self, no: usize, well: bool) {
         let thread = &mut self.threads[no];
         if well && thread.alone.len() > 1 {
@@ -185,7 +185,7 @@ impl Oracle {
         self.end(no, if well { Completed } else { Failed });
     }
 
-    /// True if the outcome is told: main has ended and nothing runs that is not detached.
+    /// Returns true if the outcome was sent: main has ended, and only detached threads are running.
     pub(crate) fn is_reported(&self) -> bool {
         self.threads[0].status != Running
             && self
@@ -203,7 +203,7 @@ impl Oracle {
             return;
         }
         self.threads[no].status = status;
-        // A thread that ends takes what it started with it, unless a JOIN detached it.
+        // Cancel what the thread started, except threads that a JOIN detached.
         let below = self.children(no);
         for child in below {
             if !self.threads[child].is_freed {
@@ -226,7 +226,7 @@ impl Oracle {
         (0..self.threads.len()).filter(is_below).collect()
     }
 
-    /// The five strategies' table.
+    /// Table of the five strategies.
     fn decide(&mut self, parent: usize) {
         let (Does::Fork(strategy, _) | Does::Map(strategy, ..)) = self.threads[parent].does else {
             return;

@@ -1,5 +1,4 @@
-//! Every order in which the ends of a small tree can come, with the time limit of a JOIN, a cancel, or the run's time limit at
-//! every point.
+//! Every order of ends in small trees, with the time limit of a JOIN, a cancel or the run's time limit at every point.
 
 use pirn_core::run::{Message, Timer, ToSupervisor};
 use pirn_core::status::ThreadStatus::{Cancelled, Timeout};
@@ -10,7 +9,7 @@ use crate::play::Play;
 use crate::rebuilt;
 use crate::shapes::{Does, MORE_SHAPES, SHAPES, bundle, triggered_by};
 
-/// Something that can come next.
+/// Next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Works { thread: usize, well: bool },
@@ -21,11 +20,11 @@ pub(crate) enum Next {
     Trigger(usize),
 }
 
-/// The run and SPEC's word on it, told the same.
+/// The run and the reference model, which receive equal events.
 pub(crate) struct Both {
     pub(crate) play: Play,
     pub(crate) oracle: Oracle,
-    /// One cancel or time limit comes in an order.
+    /// True if the order contains one cancel or time limit.
     is_stopped: bool,
 }
 
@@ -140,7 +139,7 @@ fn replay(shape: Does, order: &[Next]) -> Both {
     both
 }
 
-/// Tries every order from here on; how many there are.
+/// Tries every order from here on, and returns their number.
 fn explore(shape: Does, order: &mut Vec<Next>) -> usize {
     let both = replay(shape, order);
     both.check(order);

@@ -1,4 +1,4 @@
-//! A run and the world around it: what it asked for, and what it was told.
+//! A run with its environment: records inputs and effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(crate) fn answer(answer: Value) -> PersonsAnswer {
     }
 }
 
-/// A tool's request for consent.
+/// A tool's approval request.
 pub(crate) fn consent() -> ConsentRequest {
     ConsentRequest {
         reason: "always".into(),
@@ -38,7 +38,7 @@ pub(crate) fn consent() -> ConsentRequest {
     }
 }
 
-/// Any answer does that is one.
+/// Accepts every answer.
 fn fits(_: &Value, answer: &Value) -> Result<(), String> {
     if answer.is_null() {
         Err("nothing".into())
@@ -47,47 +47,47 @@ fn fits(_: &Value, answer: &Value) -> Result<(), String> {
     }
 }
 
-/// Something that became of a model call.
+/// Observed step of a model call.
 #[derive(Debug)]
 pub(crate) enum ModelDid {
-    /// It begins: the node, and the tokens that are sent.
+    /// Started: the node, and the number of tokens sent.
     Begins(ThreadNo, EffectId, NodeIx, u64),
-    /// It is stopped, or something else that the thread awaited.
+    /// Cancelled, like any effect that the thread awaited.
     Dropped(ThreadNo, EffectId),
-    /// All that the thread awaited is stopped.
+    /// The thread has ended: its calls are cancelled.
     Ended(ThreadNo),
-    /// It is refused.
+    /// Refused by a budget.
     Refused(ThreadNo, Value),
 }
 
-/// A run under way.
+/// A run with its environment.
 pub(crate) struct Play {
     pub(crate) machine: RunMachine,
     pub(crate) world: Workflows,
     now: u64,
-    /// The messages it was told from outside, and when.
+    /// External inputs with their times.
     pub(crate) told: Vec<(u64, Message)>,
-    /// Everything it wanted done, in words.
+    /// All effects, formatted.
     pub(crate) did: String,
-    /// By thread: what it awaits of a function that takes its time.
+    /// By thread: the effect of an asynchronous function or a tool.
     pub(crate) works: BTreeMap<ThreadNo, EffectId>,
-    /// Those of `works` that are a tool's.
+    /// Threads in `works` that wait for a tool.
     tools: BTreeSet<ThreadNo>,
-    /// By thread: the question that it awaits the answer of, and the end of the time for it.
+    /// By thread: the effect of its question, and the timer of the time limit.
     asks: BTreeMap<ThreadNo, (EffectId, Option<EffectId>)>,
-    /// Events of each question, by its id.
+    /// Events of each question, by id.
     questions: BTreeMap<String, Vec<EventType>>,
     pub(crate) timers: Vec<Timer>,
-    /// Results of model calls, in order.
+    /// Steps of model calls, in order.
     pub(crate) models: Vec<ModelDid>,
-    /// By thread: who started it.
+    /// By thread: its starter.
     pub(crate) parents: Vec<Option<ThreadNo>>,
-    /// Calls of triggers, ended or not.
+    /// Trigger calls, open or ended.
     pub(crate) calls: Vec<CallNo>,
     pub(crate) ended: Vec<ThreadNo>,
     pub(crate) report: Option<RunReport>,
     pub(crate) is_settled: bool,
-    /// Writes the run down and reads it back after everything that it is told.
+    /// True to serialize and deserialize the run after every input.
     pub(crate) is_stored: bool,
 }
 
@@ -136,7 +136,7 @@ impl Play {
         play
     }
 
-    /// The same run, told the same.
+    /// Creates the run again from its inputs.
     pub(crate) fn rebuilt(bundle: &Value, told: &[(u64, Message)], is_stored: bool) -> Self {
         let mut play = Self::of(bundle);
         play.is_stored = is_stored;
@@ -276,7 +276,7 @@ impl Play {
         }
     }
 
-    /// Nobody awaits it any more.
+    /// Removes an effect that was answered or cancelled.
     fn is_over(&mut self, thread: ThreadNo, effect: EffectId) {
         if self.works.get(&thread) == Some(&effect) {
             self.works.remove(&thread);
@@ -293,7 +293,7 @@ impl Play {
         }
     }
 
-    /// Ends the thread's own effect: its work, or its question.
+    /// Ends the current effect of a thread: its work, or its question.
     pub(crate) fn goes(&mut self, thread: ThreadNo, well: bool) {
         if let Some(effect) = self.works.get(&thread).copied() {
             let outcome = match (self.tools.contains(&thread), well) {
@@ -319,7 +319,7 @@ impl Play {
         assert_eq!(again.err(), Some(AnswerRefused::NotOpen), "it was used");
     }
 
-    /// The threads whose questions wait, as whoever looks at the run sees them.
+    /// Returns the threads with open questions, as the public API reports them.
     pub(crate) fn asking(&self) -> Vec<usize> {
         let open = self.machine.interactions();
         let threads = (0..self.machine.len()).filter(|no| {
@@ -329,7 +329,7 @@ impl Play {
         threads.collect()
     }
 
-    /// Every question was put once, and ended once; it is open no more.
+    /// Asserts that every question was opened once and closed once.
     pub(crate) fn check_questions(&self) {
         for (id, told) in &self.questions {
             let [EventType::InteractionRequested, end] = told[..] else {
@@ -364,7 +364,7 @@ impl Play {
         self.tell(Message::Supervisor(ToSupervisor::Elapsed(timer)));
     }
 
-    /// The threads whose JOIN's time runs.
+    /// Returns the threads whose JOIN has an active time limit.
     pub(crate) fn joining(&self) -> Vec<usize> {
         let mut threads: Vec<usize> = self.joins().map(|(thread, _)| thread as usize).collect();
         threads.sort_unstable();
@@ -383,7 +383,7 @@ impl Play {
         })
     }
 
-    /// The status of every thread.
+    /// Returns the status of every thread.
     pub(crate) fn statuses(&self) -> Vec<ThreadStatus> {
         self.machine
             .status()

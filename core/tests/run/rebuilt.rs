@@ -1,11 +1,10 @@
-//! A run is what it was told: told the same once more, it does the same, also where it was written down and read back at
-//! every point.
+//! Replay: the recorded inputs produce equal effects, also if the run is serialized and deserialized after every input.
 
 use serde_json::Value;
 
 use crate::play::Play;
 
-/// Rebuilds a run that was played.
+/// Rebuilds a run and compares it with the original.
 #[track_caller]
 pub(crate) fn check(bundle: &Value, played: &Play) {
     for is_stored in [false, true] {

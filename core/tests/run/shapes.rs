@@ -1,25 +1,25 @@
-//! Small trees of threads: what each does, and the workflows that say so.
+//! Small trees of threads, and the workflows that produce them.
 
 use serde_json::{Value, json};
 
-/// The action of a thread, from its start to its end.
+/// Behaviour of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Does {
-    /// Something that takes its time.
+    /// Calls an asynchronous function.
     Work,
-    /// Starts these and waits for the join.
+    /// Starts branches and waits for the join.
     Fork(Strategy, &'static [Does]),
-    /// Calls a workflow that does this, and waits for its end.
+    /// Calls a workflow and waits for its end.
     Call(&'static Does),
-    /// Runs a workflow that does this for each of so many items, and waits for the join.
+    /// Runs a workflow for each of several items, and waits for the join.
     Map(Strategy, usize, &'static Does),
-    /// Asks a person, who answers or does not in time.
+    /// Asks a person, who answers or lets the time limit pass.
     Ask,
-    /// Calls a tool that takes its time, once a person has allowed it.
+    /// Calls an asynchronous tool that needs approval.
     Consent,
-    /// Does this so many times, as long as it goes well.
+    /// Repeats, up to a number of times, until a failure.
     Repeat(u32, &'static Does),
-    /// Works, while whatever a trigger starts for it does this; it does not wait.
+    /// Calls an asynchronous function while a sub-workflow of a trigger runs. Does not wait for the sub-workflow.
     Triggered(&'static Does),
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Strategy {
     AnyCompleted,
     AllFailed,
     AnyFailed,
-    /// One of them lets the losers run on.
+    /// `ANY_COMPLETED` with detached losers.
     AnyDetached,
     TwoCompleted,
 }
@@ -64,7 +64,7 @@ pub(crate) const SHAPES: &[Does] = &[
     Call(&Triggered(&Work)),
 ];
 
-/// Maps, questions, calls that need consent, and loops.
+/// Maps, questions, calls that need approval, and loops.
 pub(crate) const MORE_SHAPES: &[Does] = &[
     Ask,
     Consent,
@@ -97,7 +97,7 @@ pub(crate) const MORE_SHAPES: &[Does] = &[
     Triggered(&Ask),
 ];
 
-/// The workflows of a shape; `main` is limited to so many milliseconds.
+/// Builds the workflows of a shape. `main` has this time limit.
 pub(crate) fn bundle(shape: Does, timeout_ms: u64) -> Value {
     let mut workflows = Vec::new();
     let mut main = workflow("main", shape, false, &mut workflows);
@@ -121,7 +121,7 @@ fn workflow(id: &str, does: Does, is_triggered: bool, more: &mut Vec<Value>) -> 
     json!({"id": id, "nodes": nodes, "edges": edges})
 }
 
-/// Adds what does this, beginning at `id`; the node that it ends with.
+/// Adds nodes for a behaviour, starting at `id`, and returns the last node.
 fn add(
     workflow_id: &str,
     id: &str,
@@ -172,7 +172,7 @@ fn add(
             more.push(item);
             let mut config = strategy_of(strategy);
             config["subgraphId"] = json!(name);
-            // A list as long as it may be: what has no JavaScript knows it by that.
+            // A literal list: it is evaluated without JavaScript, which this test does not have.
             config["items"] = json!(format!("{:?}", vec![0; count]));
             config["maxItems"] = json!(count);
             nodes.push(json!({"id": id, "type": "MAP", "config": config}));
@@ -212,7 +212,7 @@ fn strategy_of(strategy: Strategy) -> Value {
     config
 }
 
-/// The workflow that a trigger starts for a thread of this one.
+/// Returns the id of the workflow that a trigger starts for a thread of this one.
 pub(crate) fn triggered_by(workflow_id: &str) -> String {
     format!("{workflow_id}-triggered")
 }

@@ -1,4 +1,4 @@
-//! The world of a run without an actor: workflows, and answers that depend on nothing.
+//! Environment of a run without actors: workflows, and constant answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use pirn_core::script::Scope;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::json;
 
-/// The tokens that the model of the profile `writer` writes at most.
+/// Maximum number of tokens in a reply of the profile `writer`.
 pub(crate) const WRITER: u64 = 40;
 
-/// Workflows, and answers that depend on nothing.
+/// Workflows, and constant answers.
 #[derive(Clone)]
 pub(crate) struct Workflows(pub(crate) BTreeMap<String, Arc<Graph>>);
 
@@ -49,7 +49,7 @@ impl World for Workflows {
     fn tokenizer(&self, _: &Graph) -> Arc<dyn Tokenizer> {
         Arc::new(Estimator)
     }
-    /// A million tokens cost 1, and 2 where they are received.
+    /// Price of a million tokens: 1 for input, 2 for output.
     fn call_bound(&self, _: &ModelRequest, chosen: &ModelChoice) -> CallBound {
         let own = chosen
             .parameters

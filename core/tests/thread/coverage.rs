@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::kind::{KINDS, Kind};
 use crate::walk::{Tried, walk};
 
-/// The states in which the thread asks for nothing.
+/// States without an awaited effect.
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
 
-/// The states in which it asks for something. A paused thread still takes in what triggers bring.
+/// States with an awaited effect. A paused thread still applies the results of triggers.
 const ASKS: [&str; 36] = [
     "PAUSED AwaitingTriggers",
     "PAUSED Merging",
@@ -48,7 +48,7 @@ const ASKS: [&str; 36] = [
     "Wait",
 ];
 
-/// Between two nodes, or between two attempts, no time limit runs.
+/// States without an active time limit: between two nodes, or between two attempts.
 const NO_LIMIT: [&str; 10] = [
     "CREATED",
     "PAUSED SafePoint",

@@ -1,4 +1,4 @@
-//! One workflow with every node type, in which a walk goes round for as long as it likes.
+//! A workflow with every node type, in which a random walk can continue for ever.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,4 @@
-//! The inputs a walk feeds, and how it draws them.
+//! Kinds of inputs for random walks, and how they are drawn.
 
 /// A kind of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ pub(crate) const KINDS: [Kind; 11] = [
     Kind::Assign,
 ];
 
-/// The weight of each in the draw, beside the others.
+/// Relative weights of the kinds.
 pub(crate) const WEIGHTS: [(Kind, u64); 11] = [
     (Kind::Fits, 80),
     (Kind::Resume, 6),
@@ -45,13 +45,13 @@ pub(crate) const WEIGHTS: [(Kind, u64); 11] = [
     (Kind::Cancel, 0),
 ];
 
-/// A small generator.
+/// Random number generator.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    /// From 0 up to, not including, `below`.
+    /// Returns a number in `0..below`.
     pub(crate) fn below(&mut self, below: usize) -> usize {
-        // xorshift64*: a walk must be the same everywhere
+        // xorshift64*: a fixed algorithm, so that a seed gives an equal walk on every platform
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -1,4 +1,4 @@
-//! A function's input is made when it is looked at.
+//! The input of a function is built when the function reads it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use pirn_core::thread::{
 };
 use serde_json::{Value, json};
 
-/// A fork whose join a function follows.
+/// A fork, with a function after its join.
 fn machine() -> ThreadMachine {
     let workflow = json!({"id": "main", "nodes": [
         {"id": "start", "type": "START"},

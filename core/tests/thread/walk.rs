@@ -1,4 +1,4 @@
-//! A walk that answers a thread as it likes: in any order, wrongly, twice, late.
+//! A random walk: answers a thread in any order, wrongly, twice and late.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use serde_json::json;
 use crate::kind::{KINDS, Kind, WEIGHTS};
 use crate::world::{Wanted, World};
 
-/// The states a walk was in, and what it was fed there.
+/// Pairs of a state and the kind of input that the walk used in it.
 pub(crate) type Tried = BTreeSet<(String, Kind)>;
 
-/// Walks for `steps` inputs, and a little beyond the end.
+/// Sends `steps` inputs, and every kind once more after the end.
 pub(crate) fn walk(seed: u64, steps: usize, tried: &mut Tried) {
     let mut world = World::new(seed);
     let cancel_at = world.dice.below(steps + steps / 4);
@@ -35,7 +35,7 @@ pub(crate) fn walk(seed: u64, steps: usize, tried: &mut Tried) {
         .iter()
         .any(|state| world.state().ends_with(state))
     {
-        // What the conversation has begun it does whole; then the thread ends, whatever came of that.
+        // The conversation completes a change that it has started; then the thread ends, whether the change succeeded or not.
         assert!(!world.ended, "in the middle of it");
         let kind = [Kind::Fits, Kind::Failed, Kind::Unfit][world.dice.below(3)];
         world.feed(kind, tried);
@@ -48,7 +48,7 @@ pub(crate) fn walk(seed: u64, steps: usize, tried: &mut Tried) {
 }
 
 impl World {
-    /// By weight; now and then what has not been tried in this state.
+    /// Draws a kind by weight; often one that is untried in this state.
     fn draw(&mut self, tried: &Tried) -> Kind {
         if self.dice.below(2) == 0 {
             let state = self.state();
@@ -65,7 +65,7 @@ impl World {
                 return kind;
             }
         }
-        // where the thread stands still, what lets it go on
+        // If the thread is blocked: often an input that unblocks it.
         if self.dice.below(2) == 0 {
             match self.machine.status() {
                 ThreadStatus::Created => return Kind::Start,
@@ -104,7 +104,7 @@ impl World {
         self.check_serde();
     }
 
-    /// An input of that kind; none where the thread asks for nothing of the sort.
+    /// Returns an input of this kind, or none if the state has no effect to answer.
     fn input(&mut self, kind: Kind) -> Option<Input> {
         let awaited = self.awaited();
         let pick = |world: &mut Self, limits: bool| {
@@ -138,7 +138,7 @@ impl World {
                 answer(id, Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "drawn")))
             }
             Kind::Stale => {
-                // answered or dropped before, or given up: a message on its way into the conversation
+                // an effect that is answered, cancelled, or abandoned while its message was on its way to the conversation
                 let given_up = self
                     .appends
                     .iter()

@@ -1,4 +1,4 @@
-//! Whoever answers a thread: what it asked for, and what it must never do.
+//! Environment of a thread: answers its effects, and asserts what it must never do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,27 +40,27 @@ pub(crate) enum Wanted {
     Held,
 }
 
-/// A thread and all that was asked of the world.
+/// A thread with the state of its environment.
 pub(crate) struct World {
     pub(crate) dice: Dice,
     pub(crate) machine: ThreadMachine,
     pub(crate) environment: Environment,
     pub(crate) open: BTreeMap<EffectId, Wanted>,
-    /// Effects that stay welcome after the thread's end: a message that is being appended stands, whoever asks.
+    /// Appends that the thread abandoned. They may still be answered: the message is added anyway.
     pub(crate) appends: BTreeSet<EffectId>,
     pub(crate) last_id: EffectId,
     pub(crate) over: BTreeSet<EffectId>,
     pub(crate) next_firing: FiringId,
     pub(crate) held: Vec<FiringId>,
-    /// Firings that were delivered, and how often they were said to be applied.
+    /// Delivered firings, and how often each was reported as applied.
     pub(crate) firings: BTreeMap<FiringId, u32>,
     pub(crate) ended: bool,
-    /// Compressions that were asked for, and how many the conversation took in or the thread said came to nothing.
+    /// Number of compressions requested, and of those that the conversation applied or the thread reported as failed.
     compressions: (u32, u32),
 }
 
 impl World {
-    /// A thread that has not begun, in a world that `seed` draws.
+    /// Creates a thread that has not started, in an environment drawn from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let everyone = dice.below(4) > 0;
@@ -103,7 +103,7 @@ impl World {
             Wanted::Texts => Outcome::Texts(vec![Some("text".to_owned()), None]),
             Wanted::Done => Outcome::Done,
             Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(model_request(), None),
-            // COMPRESSION_COMPLETED is the conversation's to say.
+            // The conversation raises COMPRESSION_COMPLETED, so that it is counted here.
             Wanted::Compressed | Wanted::Summarized => {
                 self.compressions.1 += 1;
                 Outcome::Done
@@ -282,7 +282,7 @@ impl World {
         assert_eq!(running.count(), 0, "no node runs in a thread that has ended");
     }
 
-    /// The effects whose answers its node awaits.
+    /// Returns the effects that the current node awaits.
     pub(crate) fn awaited(&self) -> BTreeSet<EffectId> {
         let mut found = BTreeSet::new();
         let snapshot = self.snapshot();
@@ -304,7 +304,7 @@ impl World {
         serde_json::to_value(&self.machine).expect("it serialises")
     }
 
-    /// A machine that was written down and read again is the same machine.
+    /// Asserts that the machine is unchanged by serialization.
     pub(crate) fn check_serde(&mut self) {
         if self.dice.below(16) == 0 {
             let text = self.snapshot();
@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    /// Its status, and where it stands in its node.
+    /// Returns the status, with the stage of the current node.
     pub(crate) fn state(&self) -> String {
         match self.machine.status() {
             ThreadStatus::Created => "CREATED".to_owned(),
@@ -328,7 +328,7 @@ impl World {
     }
 }
 
-/// `Llm.Calling`, `Wait`: the variant's name, and its stage's.
+/// Returns the name of the variant and its stage, such as `Llm.Calling` or `Wait`.
 fn standing(run: &Value) -> String {
     let variant = |value: &Value| -> (String, Value) {
         match value {
