@@ -15,7 +15,7 @@ const EMPTY: &str = "(no content)";
 /// A text, and the images and files beside it.
 pub(super) type Said = (String, Vec<Part>);
 
-/// What is shown of a server's texts.
+/// The limit and the secrets by which a server's texts are shown.
 pub(super) struct Shown<'a> {
     /// Bytes of a text; more is cut.
     pub(super) limit: usize,
