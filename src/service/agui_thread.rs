@@ -54,7 +54,7 @@ impl AgUiThread {
     }
 }
 
-/// Checks that the answers cover every question that the client has received: those raised up to the position `told`.
+/// Checks that the answers cover every question that the client has received: those raised up to this position.
 pub(super) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: Position) -> Result<(), Problem> {
     let open = run.handle.interactions().await.into_iter();
     let is_told = |asked: &Interaction| {

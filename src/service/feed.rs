@@ -26,7 +26,7 @@ pub(super) enum Fed {
     Event(Recorded),
     /// This reader has lost `count` events after this position.
     Missed { after: Position, count: u64 },
-    /// No item was sent for the keep-alive interval.
+    /// No item was sent for `keep_alive`: send a comment.
     Idle,
     /// No item follows.
     End,
@@ -87,7 +87,7 @@ impl Feed {
         page.is_closed && page.events.is_empty() && page.last <= self.read_to.sequence
     }
 
-    /// Resets the keep-alive timer. Called by the writer, because an item may be dropped by the wire format.
+    /// Resets the timer for comments. Called by the writer, because the wire format may drop an item.
     pub(super) fn spoke(&mut self) {
         self.spoke_at = Instant::now();
     }

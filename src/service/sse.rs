@@ -135,7 +135,7 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                     }
                 }
                 pauses = !has_ended && wire.pauses(&feed, &mut frames).await;
-                // Only frames reset the keep-alive timer: an event that the wire format drops does not reach the client.
+                // Only frames reset the timer for comments: an event that the wire format drops does not reach the client.
                 if !frames.is_empty() {
                     feed.spoke();
                 }

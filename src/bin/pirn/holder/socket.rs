@@ -1,9 +1,10 @@
 //! Unix socket next to a store file, through which other processes of this user steer the runs of the process that has the store
 //! open.
 //!
-//! The protocol is one line of JSON in each direction: a [`Request`], and `{"ok": WHERE}` or `{"refused": {"exit", "code",
-//! "message"}}`. The answer is sent after the effect of the request is durable. The socket's path is `STORE.sock`, with mode
-//! `0600`. The process removes its socket when it ends; the next process that opens the store replaces the socket of a killed one.
+//! The protocol is one line of JSON in each direction: a [`Request`], and `{"ok": WHERE}` or
+//! `{"refused": {"exit", "code", "message"}}`. The answer is sent after the effect of the request is durable. The socket's path is
+//! `STORE.sock`, with mode `0600`. The process removes its socket when it ends; the next process that opens the store replaces the
+//! socket of a killed one.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};

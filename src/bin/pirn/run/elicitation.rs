@@ -62,7 +62,7 @@ fn answered(tool: &str, question: &Question) -> Option<Value> {
     Some(Value::Object(answer))
 }
 
-/// Formats `  name (what it is; 1) red, 2) blue; empty declines): `.
+/// Formats the prompt of a field, such as `  colour (of the car; 1) red, 2) blue; empty declines): `.
 fn prompt(name: &str, field: &Value, is_required: bool) -> String {
     let text = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut about: Vec<String> = text("description").or_else(|| text("title")).into_iter().collect();
