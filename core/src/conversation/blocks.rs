@@ -1,10 +1,11 @@
-//! Tool blocks: an assistant message with tool calls and the longest run of tool messages directly after it. Nothing ever splits one.
+//! Tool blocks: an assistant message with tool calls, and the longest run of tool messages directly after it. A block is never
+//! split.
 
 use std::ops::Range;
 
 use crate::message::{Message, Role};
 
-/// Every tool block of `messages`, half-open, in order.
+/// Returns every tool block of `messages` in order, as half-open ranges.
 pub fn tool_blocks<M: AsRef<Message>>(messages: &[M]) -> Vec<Range<usize>> {
     let mut blocks = Vec::new();
     let mut at = 0;
@@ -21,8 +22,8 @@ pub fn tool_blocks<M: AsRef<Message>>(messages: &[M]) -> Vec<Range<usize>> {
     blocks
 }
 
-/// The start of the block that `index` is inside: inserting at `index` would split it. None where nothing would be
-/// split. `message_at` is asked about the run of tool messages around `index` and the message before it, no others.
+/// Returns the start of the block that an insertion at `index` would split, or `None`. Reads only the tool messages around `index`
+/// and the message before them.
 pub fn split_block<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Message>) -> Option<usize> {
     if message_at(index)?.role != Role::Tool {
         return None;
@@ -30,7 +31,7 @@ pub fn split_block<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Me
     start_of_run(index, message_at)
 }
 
-/// The start of the block that ends right before `index`. Asks as little as [`split_block`].
+/// Returns the start of the block that ends directly before `index`. Reads as few messages as [`split_block`].
 pub fn block_before<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Message>) -> Option<usize> {
     start_of_run(index, message_at)
 }
@@ -47,7 +48,7 @@ fn start_of_run<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Messa
     None
 }
 
-/// Widens a choice of messages to whole blocks: a block of which one message is kept is kept.
+/// Extends a selection to whole blocks: if one message of a block is selected, the block is.
 pub fn widen<M: AsRef<Message>>(messages: &[M], kept: &mut [bool]) {
     for block in tool_blocks(messages) {
         if let Some(block) = kept.get_mut(block)

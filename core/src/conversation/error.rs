@@ -1,58 +1,58 @@
-//! Why a change of a conversation, or a question to it, is refused.
+//! Rejections of changes and queries of a conversation.
 
 use std::fmt;
 
-/// A refusal. The variant says what a caller can do about it. Nothing was changed when one is returned.
+/// Reason of a rejection, by what the caller can do about it. A rejected call changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationError {
     /// A batch must start between the current boundary and the history's length.
     InvalidBoundary {
-        /// The index asked for.
+        /// Requested index.
         index: u64,
-        /// The lowest that is allowed.
+        /// Lowest allowed index.
         low: u64,
-        /// The highest that is allowed: the length.
+        /// Highest allowed index: the length.
         high: u64,
     },
-    /// No such batch on the way to the current one.
+    /// There is no such batch on the path to the current one.
     UnknownBatch {
-        /// The batch asked for.
+        /// Requested batch.
         batch: u64,
     },
     /// A mark map that contradicts itself or its history.
     InvalidMarkMap {
-        /// The field at fault, as a JSON pointer inside the mark map.
+        /// JSON pointer to the field, inside the mark map.
         pointer: String,
-        /// The fault.
+        /// Description of the fault.
         message: String,
     },
-    /// Something other than appends happened since the basis was taken: take a new one and start over.
+    /// Something other than an append happened since the basis was taken. Take a new basis and retry.
     Changed,
-    /// A selection that makes no sense (`INVALID_HISTORY_OPTIONS`).
+    /// Invalid options of a selection (`INVALID_HISTORY_OPTIONS`).
     InvalidHistoryOptions {
-        /// The field at fault, as a JSON pointer inside the options.
+        /// JSON pointer to the field, inside the options.
         pointer: String,
-        /// The fault.
+        /// Description of the fault.
         message: String,
     },
-    /// The selection to replace holds no visible message.
+    /// The selection to replace contains no visible message.
     NothingSelected,
-    /// An insert position outside the visible messages.
+    /// The insert position is outside the visible messages.
     PositionOutOfRange {
-        /// The position asked for.
+        /// Requested position.
         position: i64,
-        /// Messages that are visible.
+        /// Number of visible messages.
         visible: u64,
     },
-    /// A truncate that names none, or several, of its ways.
+    /// The truncate operation has none or several of its alternative fields.
     InvalidTruncate {
-        /// The fault.
+        /// Description of the fault.
         message: String,
     },
 }
 
 impl ConversationError {
-    /// The stable code a program may match on.
+    /// Returns a stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidBoundary { .. } => "INVALID_BOUNDARY",
@@ -66,7 +66,7 @@ impl ConversationError {
         }
     }
 
-    /// The fault's place in the refused JSON, relative to the refused value; empty: the value itself.
+    /// Returns the JSON pointer to the fault, relative to the rejected value; empty for the value itself.
     pub fn pointer(&self) -> &str {
         match self {
             Self::InvalidMarkMap { pointer, .. } | Self::InvalidHistoryOptions { pointer, .. } => pointer,

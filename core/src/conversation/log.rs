@@ -1,10 +1,10 @@
-//! A conversation: an append-only log, what of it is visible, and its version.
+//! A conversation: an append-only log, the visible part of it, and a version.
 //!
 //! Invariants:
-//! 1. Nothing is ever removed from the log; a batch hides, a rollback sets aside.
-//! 2. Every change bumps the version by one.
-//! 3. A clone is a snapshot and costs the same for 10 messages and for 1,000,000: see [`Entries`].
-//! 4. A message is counted before it comes in and never again: sums are differences of running totals.
+//! 1. Nothing is removed from the log. A batch hides messages, a rollback sets them aside.
+//! 2. Every change increments the version by one.
+//! 3. A clone is a snapshot, in constant time: see [`Entries`].
+//! 4. The tokens of a message are counted once, before it is added. Sums are differences of running totals.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -20,12 +20,12 @@ use crate::message::Message;
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Conversation {
     log: Entries,
-    /// None until a second batch starts: all is visible.
+    /// `None` until a second batch starts: all messages are visible.
     marks: Option<Arc<MarkMap>>,
     version: u64,
-    /// The version of the last change that was not an append.
+    /// Version after the last change that was not an append.
     reshaped: u64,
-    /// Number of first messages that came from the run's session. Appends leave it as it is, a restored snapshot brings its own.
+    /// Number of leading messages from the run's session. Unchanged by appends; a restored snapshot replaces it.
     inherited: usize,
 }
 
@@ -38,32 +38,32 @@ impl PartialEq for Conversation {
     }
 }
 
-/// A moment in a conversation's life that a later replacement refers to (compare and swap).
+/// State of a conversation to which a later replacement refers (compare and swap).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Basis {
-    /// The version then.
+    /// Version in that state.
     pub version: u64,
-    /// The complete history's length then.
+    /// Length of the complete history in that state.
     pub length: usize,
 }
 
 impl Conversation {
-    /// An empty one.
+    /// Creates an empty conversation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A conversation that starts with `messages`, all visible.
+    /// Creates a conversation with these messages, all visible.
     pub fn from_messages(messages: impl IntoIterator<Item = Counted>) -> Self {
         let mut conversation = Self::new();
         conversation.extend(messages);
         conversation
     }
 
-    /// A complete history with its mark map, as it is written in JSON.
+    /// Creates a conversation from a complete history and its mark map, as in the JSON form.
     ///
     /// # Errors
-    /// [`ConversationError::InvalidMarkMap`] where the two do not fit.
+    /// Returns [`ConversationError::InvalidMarkMap`] if the map does not fit the history.
     pub fn from_parts(messages: impl IntoIterator<Item = Counted>, marks: MarkMap) -> Result<Self, ConversationError> {
         let mut conversation = Self::from_messages(messages);
         marks.check(conversation.len())?;
@@ -71,7 +71,7 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// True if the two are one snapshot and have both been left alone since. Compares no message.
+    /// Returns true if the two are clones of one snapshot and neither has changed since. Compares no messages.
     pub fn is_the_same_as(&self, other: &Self) -> bool {
         self.version == other.version
             && self.reshaped == other.reshaped
@@ -79,22 +79,22 @@ impl Conversation {
             && self.log.ptr_eq(&other.log)
     }
 
-    /// Messages in the complete history, archived ones included.
+    /// Returns the number of messages in the complete history, including archived ones.
     pub fn len(&self) -> usize {
         self.log.len()
     }
 
-    /// True if nothing was ever appended.
+    /// Returns true if nothing was ever appended.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Number of messages at the beginning of the complete history that the run has from its session, all unchanged.
+    /// Returns the number of leading messages from the run's session.
     pub fn inherited(&self) -> usize {
         self.inherited
     }
 
-    /// The same conversation, whose first messages came from a session.
+    /// Marks the first messages as coming from a session.
     #[must_use]
     pub fn inheriting(self, inherited: usize) -> Self {
         Self {
@@ -103,11 +103,12 @@ impl Conversation {
         }
     }
 
-    /// The first `length` messages, then `messages`, shown as `marks` say: a conversation that was stored in parts. What it takes
-    /// of memory is for [`Self::stored`] to say.
+    /// Returns the first `length` messages followed by `messages`, with these marks: a conversation stored in parts. Its memory is
+    /// set with
+    /// [`Self::stored`].
     ///
     /// # Errors
-    /// [`ConversationError::InvalidMarkMap`] where the marks do not fit.
+    /// Returns [`ConversationError::InvalidMarkMap`] if the marks do not fit.
     pub fn continued(
         &self,
         length: usize,
@@ -128,8 +129,8 @@ impl Conversation {
         Ok(continued.stored(0))
     }
 
-    /// The same conversation as a store has it: none of its messages is another's, and they take so many bytes of memory. So it is
-    /// the same whether it was read or is still in memory.
+    /// Converts to the form of a stored conversation: no messages are shared with an origin, and they take `memory` bytes. The
+    /// result is equal whether the conversation was read from the store or was still in memory.
     #[must_use]
     pub fn stored(mut self, memory: u64) -> Self {
         self.log.detach();
@@ -137,17 +138,17 @@ impl Conversation {
         self.inheriting(0)
     }
 
-    /// The version of the last change that was not an append.
+    /// Returns the version after the last change that was not an append.
     pub fn reshaped(&self) -> u64 {
         self.reshaped
     }
 
-    /// Bumped by every change.
+    /// Returns the version. Every change increments it.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Which part is visible.
+    /// Returns the marks, which determine the visible part.
     pub fn mark_map(&self) -> &MarkMap {
         static FIRST_BATCH: LazyLock<MarkMap> = LazyLock::new(MarkMap::default);
         self.marks.as_deref().unwrap_or(&FIRST_BATCH)
@@ -157,7 +158,7 @@ impl Conversation {
         Arc::make_mut(self.marks.get_or_insert_default())
     }
 
-    /// A snapshot for many to start from: none of them copies a message.
+    /// Returns a snapshot for many branches. It and its clones share all messages with this conversation.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {
         Self {
@@ -166,7 +167,8 @@ impl Conversation {
         }
     }
 
-    /// The same messages for a reader that holds on to them: this one neither counts nor knows it.
+    /// Returns a copy for a reader that retains it. It does not affect how this conversation's memory is attributed: see
+    /// [`Entries::apart`].
     #[must_use]
     pub(super) fn apart(&self) -> Self {
         Self {
@@ -176,28 +178,28 @@ impl Conversation {
         }
     }
 
-    /// Bytes of memory that its messages take, archived ones included.
+    /// Returns the memory of the messages in bytes, including archived ones.
     pub fn memory_total(&self) -> u64 {
         self.log.memory()
     }
 
-    /// The parts of that: see [`Entries::own_memory`].
+    /// Returns the parts of that memory: see [`Entries::own_memory`].
     pub(crate) fn memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
         self.log.own_memory()
     }
 
-    /// The messages the model may see: the current batch.
+    /// Returns the messages that the model may see: the current batch.
     pub fn visible(&self) -> Visible<'_> {
         Visible::new(&self.log, self.mark_map().visible(self.log.len()))
     }
 
-    /// The complete history, archived messages included.
+    /// Returns the complete history, including archived messages.
     pub fn complete(&self) -> Visible<'_> {
         let stretch = 0..self.log.len();
         Visible::new(&self.log, if stretch.is_empty() { Vec::new() } else { vec![stretch] })
     }
 
-    /// The messages that are archived, with their places in the complete history; what a rollback set aside is not among them.
+    /// Returns the archived messages with their indices in the complete history, without those that a rollback set aside.
     pub fn archived(&self) -> impl Iterator<Item = (usize, &Counted)> {
         let marks = self.mark_map();
         let is_set_aside = |index| {
@@ -210,17 +212,18 @@ impl Conversation {
         older.filter_map(|index| self.log.get(index).map(|entry| (index, &entry.counted)))
     }
 
-    /// The messages from `index` of the complete history on, archived ones included; costs only what it gives.
+    /// Returns the messages from `index` of the complete history on, including archived ones. The cost is proportional to their
+    /// number.
     pub fn since(&self, index: usize) -> impl Iterator<Item = &Counted> {
         (index..self.log.len()).filter_map(|index| self.log.get(index).map(|entry| &entry.counted))
     }
 
-    /// The message at an index of the complete history.
+    /// Returns the message at an index of the complete history.
     pub(super) fn counted_at(&self, index: usize) -> Option<&Counted> {
         self.log.get(index).map(|entry| &entry.counted)
     }
 
-    /// Tokens of the visible messages; from running totals, whatever their number.
+    /// Returns the tokens of the visible messages. Computed from running totals, independent of the number of messages.
     pub fn visible_tokens(&self) -> u64 {
         let length = self.log.len();
         let Some(marks) = &self.marks else {
@@ -233,7 +236,7 @@ impl Conversation {
         marks.stretches(length).map(cost).fold(0, u64::saturating_add)
     }
 
-    /// Adds a message at the end and returns its index in the complete history.
+    /// Appends a message and returns its index in the complete history.
     pub fn append(&mut self, message: Counted) -> usize {
         let index = self.log.len();
         self.log.push(message);
@@ -241,17 +244,17 @@ impl Conversation {
         index
     }
 
-    /// Adds messages at the end, one version each.
+    /// Appends messages. Each increments the version.
     pub fn extend(&mut self, messages: impl IntoIterator<Item = Counted>) {
         for message in messages {
             self.append(message);
         }
     }
 
-    /// Starts a batch at `index` of the complete history; what was visible is archived.
+    /// Starts a batch at `index` of the complete history. The messages visible before are archived.
     ///
     /// # Errors
-    /// [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= length.
+    /// Returns [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= length.
     pub fn start_new_batch(&mut self, index: usize) -> Result<(), ConversationError> {
         let length = self.log.len();
         self.marks_mut().start_new_batch(index, length)?;
@@ -259,10 +262,10 @@ impl Conversation {
         Ok(())
     }
 
-    /// Shows `batch` again, as it was when it was left. Messages are never deleted.
+    /// Makes `batch` visible again, as it was when it was left. Messages are never deleted.
     ///
     /// # Errors
-    /// [`ConversationError::UnknownBatch`].
+    /// Returns [`ConversationError::UnknownBatch`] if there is no such batch.
     pub fn rollback_to_batch(&mut self, batch: u64) -> Result<(), ConversationError> {
         let length = self.log.len();
         if self.marks_mut().rollback_to_batch(batch, length)? {
@@ -271,8 +274,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes over another conversation's content (JOIN, an undo). The version goes on from the higher one, so no
-    /// replacement that was prepared before can succeed after.
+    /// Replaces the content with that of another conversation (JOIN, undo). The version continues from the higher of the two, so
+    /// that replacements prepared before are rejected.
     pub fn restore(&mut self, snapshot: &Conversation) {
         let version = self.version.max(snapshot.version);
         *self = snapshot.clone();
@@ -280,7 +283,7 @@ impl Conversation {
         self.reshape();
     }
 
-    /// This moment, for [`Conversation::replace_visible`].
+    /// Returns the current state, for [`Conversation::replace_visible`].
     pub fn basis(&self) -> Basis {
         Basis {
             version: self.version,
@@ -288,11 +291,11 @@ impl Conversation {
         }
     }
 
-    /// Compare and swap: archives what is visible and shows `messages` in a new batch, followed, in order, by what
-    /// was appended since `basis`.
+    /// Compare and swap: archives the visible messages and shows `messages` in a new batch, followed by those that were appended
+    /// since `basis`, in order.
     ///
     /// # Errors
-    /// [`ConversationError::Changed`] where anything but appends happened since; nothing is changed then.
+    /// Returns [`ConversationError::Changed`] if anything except appends happened since `basis`. Nothing is changed then.
     pub fn replace_visible(
         &mut self,
         basis: Basis,
@@ -306,7 +309,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// True if a replacement prepared at `basis` would still succeed.
+    /// Returns true if a replacement prepared at `basis` would succeed.
     pub fn only_appended_since(&self, basis: Basis) -> bool {
         self.reshaped <= basis.version
             && basis.version <= self.version
@@ -314,13 +317,13 @@ impl Conversation {
             && (self.version - basis.version) == (self.log.len() - basis.length) as u64
     }
 
-    /// Archives what is visible and shows `messages`, as one change. Where they are a tail of what is visible the
-    /// batch simply starts there, and nothing is stored twice.
+    /// Archives the visible messages and shows `messages`, as one change. If `messages` are a tail of the visible ones, the batch
+    /// starts there, so that nothing is stored twice.
     pub(super) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = Counted>) {
         let length = self.log.len();
         let messages: Vec<Counted> = messages.into_iter().collect();
         let boundary = self.tail_of_visible(&messages).unwrap_or(length);
-        // Between the current boundary and the length: never refused. A batch number that overflows is 2^64 batches.
+        // Cannot fail: the boundary is between the current one and the length. Batch numbers overflow after 2^64 batches.
         let started = self.marks_mut().start_new_batch(boundary, length);
         debug_assert!(started.is_ok(), "{started:?}");
         if boundary == length {
@@ -331,7 +334,7 @@ impl Conversation {
         self.reshape();
     }
 
-    /// The start of the visible tail that `messages` are; none where they are something else, or nothing.
+    /// Returns the start of the visible tail that equals `messages`; `None` if there is none, or `messages` is empty.
     fn tail_of_visible(&self, messages: &[Counted]) -> Option<usize> {
         let visible = self.visible();
         let from = visible.len().checked_sub(messages.len())?;
@@ -349,7 +352,7 @@ impl Conversation {
     }
 }
 
-/// The stored form of a conversation; read back with every check that a foreign one needs.
+/// Stored form of a conversation. Deserializing validates it like external input.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
@@ -358,7 +361,7 @@ struct Stored {
     mark_map: MarkMap,
     version: u64,
     reshaped: u64,
-    /// Bytes of memory, where some messages are in it more than once.
+    /// Memory in bytes, if some messages occur more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<u64>,
     #[serde(default, skip_serializing_if = "is_none")]

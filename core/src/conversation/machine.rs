@@ -1,10 +1,10 @@
-//! The conversation of one thread as a machine: what an actor is told, and what it has to tell others.
+//! State machine of one conversation.
 //!
 //! | input | conversation | effects |
 //! |---|---|---|
 //! | Append, Apply insert at the end | grows | MessageAdded each |
 //! | Apply otherwise, StartNewBatch, Rollback, Restore | reshaped | Reshaped |
-//! | Replace on a good basis | reshaped, tail kept | Reshaped |
+//! | Replace on a valid basis | reshaped, later appends stay | Reshaped |
 //! | any of these, refused | unchanged | Rejected |
 //! | BeforeModelCall | unchanged | Signal at a crossing |
 //! | CompressionEnded, Spent | unchanged | none |
@@ -19,70 +19,70 @@ use crate::Millis;
 /// An input of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationInput {
-    /// Messages join at the end, in one step.
+    /// Appends messages in one step.
     Append(Vec<Counted>),
-    /// A CONTEXT_PROCESSOR.
+    /// Applies a CONTEXT_PROCESSOR operation.
     Apply(ResolvedContext),
     /// Compare and swap: see [`Conversation::replace_visible`].
     Replace {
-        /// The moment the replacement was prepared for.
+        /// State for which the replacement was prepared.
         basis: Basis,
-        /// The messages that become visible.
+        /// Messages that become visible.
         messages: Vec<Counted>,
     },
-    /// Another conversation's content takes this one's place (JOIN).
+    /// Replaces the content with that of another conversation (JOIN).
     Restore(Conversation),
-    /// A batch starts at an index of the complete history.
+    /// Starts a batch at an index of the complete history.
     StartNewBatch(usize),
-    /// A batch is shown again.
+    /// Makes a batch visible again.
     RollbackToBatch(u64),
-    /// A model call is about to be made with this context, in tokens: [`super::ModelRequest::tokens`].
+    /// A model call with this number of tokens is about to be made: [`super::ModelRequest::tokens`].
     BeforeModelCall {
         /// Tokens of the request.
         tokens: u64,
     },
-    /// A compression has ended, well or not.
+    /// A compression has succeeded or failed.
     CompressionEnded,
-    /// A provider reported what a request cost, or a child ended with its sum.
+    /// A provider reported the usage of a request, or a child ended with this sum.
     Spent(Spent),
 }
 
-/// An effect to tell others of.
+/// A change to announce.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationEffect {
-    /// MESSAGE_ADDED.
+    /// A message was added (MESSAGE_ADDED).
     MessageAdded {
-        /// Its index in the complete history.
+        /// Index of the message in the complete history.
         index: usize,
-        /// The message and its cost.
+        /// Message with its tokens.
         message: Counted,
     },
-    /// The visible messages changed by more than an append.
+    /// The visible messages changed in another way than by an append.
     Reshaped {
-        /// The version now.
+        /// New version.
         version: u64,
     },
     /// TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING or TOKEN_LIMIT_APPROACHED.
     Signal(TokenSignal),
-    /// The input was refused; nothing changed.
+    /// The input was rejected and changed nothing.
     Rejected(ConversationError),
 }
 
-/// A conversation, its token watch and its spent figures.
+/// A conversation with its token limit check and the usage of its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationMachine {
     conversation: Conversation,
     watch: TokenWatch,
-    /// None while none were reported.
+    /// Reported usage; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spent: Option<Box<Spent>>,
-    /// Tokens of the last request beyond the visible messages: pinned context, tools, stated results.
+    /// Tokens of the last request in addition to the visible messages: pinned context, tools, stated results.
     overhead: u64,
 }
 
 impl ConversationMachine {
-    /// A machine over `conversation`.
+    /// Creates a machine for `conversation`.
     pub fn new(conversation: Conversation, limit: impl Into<TokenLimit>) -> Self {
         Self {
             conversation,
@@ -92,32 +92,32 @@ impl ConversationMachine {
         }
     }
 
-    /// The token limit.
+    /// Returns the token limit.
     pub fn token_limit(&self) -> TokenLimit {
         self.watch.limit()
     }
 
-    /// The conversation. A clone of it is a snapshot, in O(1).
+    /// Returns the conversation. A clone is a snapshot in constant time.
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
-    /// The same for many to start from: none of them copies a message.
+    /// Returns a snapshot for many branches, which share all messages.
     pub fn snapshot(&mut self) -> Conversation {
         self.conversation.snapshot()
     }
 
-    /// Usage that providers reported, children included.
+    /// Returns the usage that providers reported, including children.
     pub fn spent(&self) -> Spent {
         self.spent.as_deref().copied().unwrap_or_default()
     }
 
-    /// Tokens expected of the next request: visible messages, and what the last one cost beyond them.
+    /// Returns the expected tokens of the next request: visible messages, and the overhead of the last request.
     pub fn context_tokens(&self) -> u64 {
         self.conversation.visible_tokens().saturating_add(self.overhead)
     }
 
-    /// Takes an input. Time plays no part; it is there so that every machine is stepped alike.
+    /// Processes an input. The time is unused; it is a parameter so that all machines have one signature.
     pub fn step(&mut self, _now: Millis, input: ConversationInput, out: &mut Vec<ConversationEffect>) {
         let before = self.conversation.basis();
         let outcome = match input {

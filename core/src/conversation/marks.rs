@@ -5,7 +5,7 @@
 //! 2. boundaries never decrease and none is beyond `length`;
 //! 3. batch numbers increase, and `current_batch` is one of them.
 //!
-//! It knows lengths and indices only, so every operation costs the number of batches, whatever the history's length.
+//! The map contains lengths and indices only, so that operations cost the number of batches, whatever the length of the history.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl Default for MarkMap {
 }
 
 impl MarkMap {
-    /// The map of a history that is visible from its first message on, as batch number `batch`.
+    /// Returns the map of a history that is completely visible as batch number `batch`.
     pub fn starting_with(batch: u64) -> Self {
         Self {
             original_indices: Vec::new(),
@@ -53,10 +53,10 @@ impl MarkMap {
         }
     }
 
-    /// Checks that the map describes a history of `length` messages without contradiction.
+    /// Checks that the map is consistent with a history of `length` messages.
     ///
     /// # Errors
-    /// [`ConversationError::InvalidMarkMap`] with the field at fault.
+    /// Returns [`ConversationError::InvalidMarkMap`] with the invalid field.
     pub fn check(&self, length: usize) -> Result<(), ConversationError> {
         let broken = |pointer: &str, message: String| {
             Err(ConversationError::InvalidMarkMap {
@@ -111,7 +111,7 @@ impl MarkMap {
         Ok(())
     }
 
-    /// The same map with the current batch alone: as much is visible, and what was before is not told apart.
+    /// Returns the map with the current batch only. The visible messages are equal; earlier batches are merged.
     #[must_use]
     pub fn of_current_batch(&self) -> Self {
         let boundary = self.boundary();
@@ -125,18 +125,18 @@ impl MarkMap {
         }
     }
 
-    /// The start of the current batch.
+    /// Returns the start of the current batch.
     pub fn boundary(&self) -> usize {
         self.place_of(self.current_batch)
             .map_or(0, |place| self.batch_boundaries[place])
     }
 
-    /// The visible stretches of a history of `length` messages, in order, none empty.
+    /// Returns the visible ranges of a history of `length` messages, in order, none empty.
     pub fn visible(&self, length: usize) -> Vec<Range<usize>> {
         self.stretches(length).collect()
     }
 
-    /// As [`Self::visible`], one after another.
+    /// Returns the ranges of [`Self::visible`] as an iterator.
     pub fn stretches(&self, length: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut from = self.boundary();
         let gaps = self.set_aside.iter().copied().chain([(length, length)]);
@@ -147,10 +147,10 @@ impl MarkMap {
         })
     }
 
-    /// Starts a batch at `index` in a history of `length` messages; what was visible is archived.
+    /// Starts a batch at `index` in a history of `length` messages. The messages visible before are archived.
     ///
     /// # Errors
-    /// [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= `length`.
+    /// Returns [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= `length`.
     pub fn start_new_batch(&mut self, index: usize, length: usize) -> Result<(), ConversationError> {
         let low = self.boundary();
         let next = self.current_batch.checked_add(1);
@@ -170,11 +170,11 @@ impl MarkMap {
         Ok(())
     }
 
-    /// Makes `batch` the current one again and shows it as it was when it was left (D19): what came later stays in
-    /// the history and is set aside. Returns whether anything changed.
+    /// Makes `batch` the current one again, as it was when it was left (D19). Later messages remain in the history and are set
+    /// aside. Returns true if anything changed.
     ///
     /// # Errors
-    /// [`ConversationError::UnknownBatch`] where no boundary leads to the batch.
+    /// Returns [`ConversationError::UnknownBatch`] if there is no such batch.
     pub fn rollback_to_batch(&mut self, batch: u64, length: usize) -> Result<bool, ConversationError> {
         let place = self.place_of(batch).ok_or(ConversationError::UnknownBatch { batch })?;
         if place + 1 == self.batch_boundaries.len() && batch == self.current_batch {
@@ -203,7 +203,7 @@ impl MarkMap {
             .filter(|&place| place < self.batch_boundaries.len())
     }
 
-    /// Length of the history when the batch at `place` was left; `length` where that is not known.
+    /// Returns the length of the history when the batch at `place` was left, or `length` if unknown.
     fn left_at(&self, place: usize, length: usize) -> usize {
         let known = self.original_indices.len() + 1 == self.batch_boundaries.len();
         let next = self.batch_boundaries.get(place + 1).copied();
@@ -213,7 +213,7 @@ impl MarkMap {
         }
     }
 
-    /// Forgets what follows the batch at `place`, and puts `original_indices` in order.
+    /// Removes the batches after the one at `place`, and normalizes `original_indices`.
     fn keep_up_to(&mut self, place: usize, length: usize) {
         self.original_indices = (0..place).map(|before| self.left_at(before, length)).collect();
         self.batch_boundaries.truncate(place + 1);

@@ -6,8 +6,8 @@
 //! | Anthropic | `w * h / 750`, once its long side is shrunk to 1568 and the whole to 1,600 tokens |
 //! | Gemini | 258 where both sides are at most 384; else 258 for each tile of `min(w, h) / 1.5`, at least 256 and at most 768 |
 //!
-//! An image whose size is not said counts as one of 1024 x 1024. A file counts by its pages, a page for each 50,000 bytes; one
-//! that stands elsewhere as one page.
+//! An image of unknown size counts as 1024 x 1024. A file counts one page for each 50,000 bytes; a file given by URL counts as one
+//! page.
 
 use crate::message::Part;
 
@@ -22,21 +22,21 @@ pub enum MediaRule {
     Gemini,
 }
 
-/// Pixels of a side that is not known.
+/// Assumed pixels of an unknown side.
 const SIDE: u32 = 1024;
 
-/// Bytes of a page.
+/// Bytes that count as one page.
 const PAGE: usize = 50_000;
 
 impl MediaRule {
     const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
 
-    /// Tokens of a part by the rule that makes most of it: where the provider is not known.
+    /// Returns the tokens by the most expensive rule, for unknown providers.
     pub fn most(part: &Part) -> u64 {
         Self::ALL.iter().map(|rule| rule.cost(part)).max().unwrap_or_default()
     }
 
-    /// Tokens of an image or a file. Text costs nothing here: it is counted by its tokenizer.
+    /// Returns the tokens of an image or a file. 0 for text, which the tokenizer counts.
     pub fn cost(self, part: &Part) -> u64 {
         match part {
             Part::Text { .. } => 0,
@@ -48,14 +48,14 @@ impl MediaRule {
                 detail.as_deref(),
             ),
             Part::File { url, .. } => {
-                // Base64: four characters for three bytes.
+                // Base64 encodes three bytes in four characters.
                 let bytes = if url.starts_with("data:") { url.len() / 4 * 3 } else { 0 };
                 (bytes.div_ceil(PAGE).max(1) as u64).saturating_mul(self.page())
             }
         }
     }
 
-    /// Text and picture of a page.
+    /// Returns the tokens of a page: its text and its picture.
     fn page(self) -> u64 {
         match self {
             Self::OpenAi => 1_500,
@@ -89,7 +89,7 @@ impl MediaRule {
     }
 }
 
-/// Both sides, made so much smaller that `side` is at most `most`.
+/// Returns both sides, scaled down so that `side` is at most `most`.
 fn shrunk(width: u64, height: u64, side: u64, most: u64) -> (u64, u64) {
     if side <= most {
         return (width, height);
@@ -117,7 +117,7 @@ mod tests {
         image
     }
 
-    /// The figures are those of the providers' own pages.
+    /// Compares with the figures that the providers publish.
     #[test]
     fn an_image_costs_what_its_provider_says() {
         for (rule, part, cost) in [

@@ -1,9 +1,9 @@
-//! The conversation: history, batches, selection, tokens, pinned context, requests, compression .
+//! The conversation: history, batches, selection, tokens, pinned context, requests, compression.
 //!
 //! - [`Conversation`] is the log; its clone is the O(1) snapshot that FORK needs.
 //! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`repair_tool_pairs`] the one pair rule.
-//! - [`build_request`] makes what a model gets: a projection, never stored. An [`Outline`] prepares it without its messages.
-//! - [`shown_result`] decides which tool results are shown as a preview; [`read_artifact`] and [`recall`] give back what is not shown.
+//! - [`build_request`] builds the request for a model: a projection, never stored. An [`Outline`] prepares it without its messages.
+//! - [`shown_result`] decides which tool results become previews; [`read_artifact`] and [`recall`] return the hidden text.
 //! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
 //! - [`ConversationMachine`] wraps it all for an actor.
 

@@ -1,44 +1,44 @@
-//! The rules that providers have for the order of a request's messages, and what is done so that a request keeps them. The
-//! history itself is never changed.
+//! Rules of providers for the order of messages in a request, and repairs of requests that violate them. The history itself is
+//! never changed.
 //!
-//! | rule | a request that breaks it |
+//! | rule | repair |
 //! |---|---|
-//! | no blank text | loses its blank messages; a blank text beside tool calls is not sent |
-//! | the user speaks first | gets [`USER_FIRST`] before its first message |
-//! | the assistant does not speak last | gets [`USER_LAST`] at its end |
+//! | no blank text | blank messages are removed; a blank text next to tool calls is not sent |
+//! | the first message is the user's | [`USER_FIRST`] is inserted before it |
+//! | the last message is not the assistant's | [`USER_LAST`] is appended |
 
 use serde::{Deserialize, Serialize};
 
 use super::Counted;
 use crate::message::{Message, Role};
 
-/// The user message before a request that would begin with the assistant's.
+/// User message inserted before a request that would start with the assistant.
 pub const USER_FIRST: &str = "[Earlier messages are left out. The conversation goes on:]";
 
-/// The user message after a request that would end with the assistant's.
+/// User message appended to a request that would end with the assistant.
 pub const USER_LAST: &str = "Go on.";
 
-/// The rules of a provider for the order of messages. System messages stand apart, and first.
+/// Rules of a provider for the order of messages. System messages are excluded: they come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageRules {
-    /// The first message is the user's, and there is one.
+    /// The first message must exist and be the user's.
     pub user_first: bool,
-    /// The last message is not the assistant's.
+    /// The last message must not be the assistant's.
     pub user_last: bool,
-    /// No message is empty or nothing but space.
+    /// No message may be empty or white space.
     pub no_blank: bool,
 }
 
 impl MessageRules {
-    /// Every rule.
+    /// All rules.
     pub const STRICT: Self = Self {
         user_first: true,
         user_last: true,
         no_blank: true,
     };
 
-    /// The rules of both: of a request that either provider may get.
+    /// Combines the rules of two providers, for a request that either may receive.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -49,32 +49,32 @@ impl MessageRules {
     }
 }
 
-/// Changes made to a request so that a provider takes it. Part of REQUEST_REPAIRED.
+/// Changes to a request that made it valid for the provider. Part of REQUEST_REPAIRED.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Repairs {
-    /// Ids of calls that were closed with a stated result.
+    /// Ids of calls for which a result was stated.
     pub closed_calls: Vec<String>,
-    /// Results without a call before them, left out: the call ids they name, empty where they name none.
+    /// Call ids of removed results without a preceding call; empty for a result without an id.
     pub dropped_results: Vec<String>,
-    /// Blank messages that were left out.
+    /// Number of removed blank messages.
     #[serde(default)]
     pub dropped_blank: usize,
-    /// A user message was put before the first one.
+    /// True if a user message was inserted before the first one.
     #[serde(default)]
     pub user_first: bool,
-    /// A user message was put after the last one.
+    /// True if a user message was appended.
     #[serde(default)]
     pub user_last: bool,
 }
 
 impl Repairs {
-    /// True if nothing was repaired.
+    /// Returns true if nothing was repaired.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds what was done to a later part.
+    /// Adds the repairs of a later part.
     pub fn absorb(&mut self, later: Repairs) {
         self.closed_calls.extend(later.closed_calls);
         self.dropped_results.extend(later.dropped_results);
@@ -84,7 +84,7 @@ impl Repairs {
     }
 }
 
-/// Takes blank messages out. The results of tools stay: an empty one is a result.
+/// Removes blank messages. Tool messages stay: an empty result is a result.
 pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<Counted>) -> Repairs {
     let before = messages.len();
     if rules.no_blank {
@@ -96,7 +96,7 @@ pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<Counted>) -> Re
     }
 }
 
-/// True if a provider that takes no blank messages is sent this one.
+/// Returns true if a provider that rejects blank messages is sent this one.
 pub(super) fn is_sent(message: &Message) -> bool {
     match message.role {
         Role::Tool => true,
@@ -105,8 +105,7 @@ pub(super) fn is_sent(message: &Message) -> bool {
     }
 }
 
-/// Sees to it that the user speaks first, and the assistant not last. Gives the place of a message that was put before
-/// others.
+/// Ensures that the first message is the user's and the last is not the assistant's. Returns the index of an inserted message.
 pub(super) fn repair_ends(
     rules: MessageRules,
     messages: &mut Vec<Counted>,

@@ -1,12 +1,12 @@
-//! The pinned context as text: up to four user messages, always in the same order.
+//! Converts the pinned context to up to four user messages, in a fixed order.
 
 use std::fmt::Write as _;
 
 use crate::definition::{FolderNotes, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
 use crate::message::{Message, Role};
 
-/// The messages: role definition, TODO list, useful information, folder notes. Absent and empty sections are skipped.
-/// The same context gives the same messages.
+/// Returns the messages: role definition, TODO list, useful information, folder notes. Absent and empty sections are skipped. Equal
+/// contexts give equal messages.
 pub fn pinned_messages(pinned: &Pinned) -> Vec<Message> {
     let role = pinned.role.as_ref().filter(|role| !role.is_empty());
     let sections = [

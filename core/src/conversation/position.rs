@@ -1,5 +1,4 @@
-//! The place of the pinned context: found from the tail, so the work does
-//! not grow with the history.
+//! Position of the pinned context. Found from the end, so that the cost does not grow with the history.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +9,16 @@ use crate::message::Message;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PinStrategy {
-    /// That many messages from the end; a shorter history: at the end.
+    /// Before the last N messages; at the end of a shorter history.
     FromEnd(usize),
-    /// Right after the system message, or a sub-agent's first prompt.
+    /// Directly after the system message or a sub-agent's first prompt.
     AfterFirst,
     /// At the end.
     AtEnd,
 }
 
 impl PinStrategy {
-    /// N where nothing says otherwise.
+    /// Default of N.
     pub const DEFAULT_FROM_END: usize = 5;
 }
 
@@ -29,11 +28,11 @@ impl Default for PinStrategy {
     }
 }
 
-/// The index in a history of `length` messages before which the pinned context goes. The first message (system, or a
-/// sub-agent's first prompt) is not counted; the user message now being sent must not be part of the history.
+/// Returns the index before which the pinned context is inserted in a history of `length` messages. The first message (system, or a
+/// sub-agent's first prompt) is not counted. The user message that is being sent must not be part of the history.
 ///
-/// Inside a tool block it is the block's start, and never after a trailing call that still waits for its result. Only
-/// the tail down to the place, and the block around it, is asked for.
+/// An index inside a tool block is moved to the block's start. The context is never placed after a trailing call without a result.
+/// Reads only the tail from the position on, and the block around it.
 pub fn pin_position<'a>(
     strategy: PinStrategy,
     length: usize,
@@ -54,7 +53,7 @@ pub fn pin_position<'a>(
     }
 }
 
-/// True if a call of the block `start..end` has no result yet.
+/// Returns true if a call of the block `start..end` has no result yet.
 fn waits_for_result<'a>(start: usize, end: usize, message_at: &impl Fn(usize) -> Option<&'a Message>) -> bool {
     let Some(asking) = message_at(start) else {
         return false;

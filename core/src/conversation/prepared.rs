@@ -1,5 +1,7 @@
-//! A request that is put together where it is sent. What a run decides by is known without its messages, from what the
-//! conversation gained since the request before: a replay, where the model has answered already, builds none.
+//! Model requests that are built only when they are sent.
+//!
+//! A run needs only the token count, the repairs and the length of a request. These are updated from the messages appended since
+//! the previous request. A replay, in which the model has answered already, never builds the messages.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +16,7 @@ use super::tool_pairs::UNANSWERED;
 use super::{AgentKind, Basis, Conversation, Counted, ModelRequest, RequestParts, Tokenizer, message_cost};
 use crate::message::{Message, Part, Role};
 
-/// A request for a model, and what a run decides by. [`Self::built`] is the request with its messages.
+/// A request for a model, with the figures that a run uses. [`Self::built`] returns the request with its messages.
 pub struct PreparedRequest {
     tokens: u64,
     repairs: Repairs,
@@ -26,37 +28,37 @@ pub struct PreparedRequest {
 struct Foreseen {
     conversation: Conversation,
     sources: Sources,
-    /// What the user said last.
+    /// Last message of the user.
     said: Option<Arc<Message>>,
-    /// The lists of the [`Outline`] that it begins: see [`Half::kept`].
+    /// Generation of the [`Outline`]'s lists with which it starts: see [`Half::kept`].
     generation: u64,
-    /// True if the system message is made for it.
+    /// True if the system message is generated for this request.
     has_system: bool,
-    /// The number of system messages of the conversation.
+    /// Number of system messages from the conversation.
     system: usize,
-    /// The number of others.
+    /// Number of other messages from the conversation.
     rest: usize,
-    /// Stated results of the calls at the end.
+    /// Stated results for the calls at the end.
     stated: Vec<Arc<Message>>,
-    /// The index of the first pinned message.
+    /// Index of the first pinned message.
     inserted_at: Option<usize>,
 }
 
-/// A list of an [`Outline`], which grows at its end alone.
+/// Id of an append-only list of an [`Outline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListId {
     generation: u64,
     is_system: bool,
 }
 
-/// A stretch of a request's messages.
+/// A range of a request's messages.
 #[derive(Clone, Debug)]
 pub(super) enum Piece<'a> {
-    /// A message that was made for it.
+    /// A message generated for this request.
     Made(&'a Arc<Message>),
     /// A message of the pinned context.
     Pinned(&'a Arc<Message>),
-    /// Messages of a list.
+    /// A range of a list.
     Listed(ListId, Range<usize>),
 }
 
@@ -70,17 +72,17 @@ impl Piece<'_> {
 }
 
 impl PreparedRequest {
-    /// Its tokens: messages, pinned context, tool definitions.
+    /// Returns the tokens of the request: messages, pinned context and tool definitions.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// The repairs made.
+    /// Returns the repairs made.
     pub fn repairs(&self) -> &Repairs {
         &self.repairs
     }
 
-    /// The number of its messages.
+    /// Returns the number of messages.
     #[allow(clippy::len_without_is_empty)] // of messages, not of the request
     pub fn len(&self) -> usize {
         match &self.foreseen {
@@ -89,7 +91,7 @@ impl PreparedRequest {
         }
     }
 
-    /// The index of the first pinned message; none where nothing is pinned.
+    /// Returns the index of the first pinned message; `None` if nothing is pinned.
     pub fn inserted_at(&self) -> Option<usize> {
         match &self.foreseen {
             Some(foreseen) => foreseen.inserted_at,
@@ -97,7 +99,7 @@ impl PreparedRequest {
         }
     }
 
-    /// The request with its messages, built when it is first asked for.
+    /// Returns the request with its messages. Built at the first call.
     pub fn built(&self) -> &Arc<ModelRequest> {
         self.built.get_or_init(|| match self.foreseen.as_deref() {
             Some(foreseen) => Arc::new(ModelRequest {
@@ -108,7 +110,7 @@ impl PreparedRequest {
         })
     }
 
-    /// A request with the message alone that the user said last: see [`ModelRequest::last_said`].
+    /// Returns a request with the user's last message only: see [`ModelRequest::last_said`].
     #[must_use]
     pub fn last_said(&self) -> ModelRequest {
         match &self.foreseen {
@@ -120,7 +122,7 @@ impl PreparedRequest {
         }
     }
 
-    /// Hands out its messages in order, those of lists together.
+    /// Passes the messages to `take` in order. Consecutive messages of a list are one piece.
     pub(super) fn pieces<'a>(&'a self, mut take: impl FnMut(Piece<'a>)) {
         if let Some(foreseen) = &self.foreseen {
             return foreseen.pieces(&self.repairs, take);
@@ -138,7 +140,7 @@ impl PreparedRequest {
         }
     }
 
-    /// The conversation that its lists are of.
+    /// Returns the conversation to which its lists refer.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         self.foreseen.as_deref().map(|foreseen| &foreseen.conversation)
     }
@@ -237,7 +239,7 @@ impl<'de> Deserialize<'de> for PreparedRequest {
     }
 }
 
-/// For a request whose tokens are known.
+/// Tokenizer for a request whose tokens are already counted.
 struct Uncounted;
 
 impl Tokenizer for Uncounted {
@@ -252,45 +254,46 @@ impl Tokenizer for Uncounted {
     }
 }
 
-/// What requests made of a conversation have of it, kept up with each one by what was appended since.
+/// Incrementally maintained outline of a conversation's requests. Each request updates it with the messages appended since the
+/// last.
 #[derive(Debug, Default)]
 pub struct Outline {
-    /// By kind of agent, and by whether blank messages are left out: few conversations have more than one.
+    /// By kind of agent, and whether blank messages are omitted. Usually one entry.
     sides: Vec<((AgentKind, bool), Side)>,
     generation: u64,
 }
 
-/// The messages of one kind of request.
+/// Outline of one kind of request.
 #[derive(Debug, Default)]
 struct Side {
     basis: Basis,
     generation: u64,
     system: Half,
     rest: Half,
-    /// The last message of the user that is kept: its index in the complete history.
+    /// Index in the complete history of the user's last message in the request.
     said: Option<usize>,
     tokens: u64,
-    /// Calls of the last block that have no result.
+    /// Calls of the last block without a result.
     open: Vec<String>,
     /// Results that were stated for calls of other blocks.
     stated: Vec<Counted>,
     repairs: Repairs,
 }
 
-/// System messages, or the others.
+/// The system messages, or all others.
 #[derive(Debug, Default)]
 struct Half {
-    /// Indices in the complete history, and how many messages before each are kept.
+    /// Visible messages: index in the complete history, and number of earlier messages in the request.
     visible: Vec<(usize, usize)>,
-    /// What a request has of them: none is ever changed.
+    /// Messages in the request. Append-only: an entry never changes.
     kept: Vec<Kept>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kept {
-    /// An index in the complete history.
+    /// A message, by its index in the complete history.
     Said(usize),
-    /// An index in [`Side::stated`].
+    /// A stated result, by its index in [`Side::stated`].
     Stated(usize),
 }
 
@@ -302,7 +305,7 @@ impl Half {
         }
     }
 
-    /// The number of kept messages before the `at`th visible one.
+    /// Returns the number of messages in the request before the visible one at `at`.
     fn kept_before(&self, at: usize) -> usize {
         self.visible.get(at).map_or(self.kept.len(), |(_, before)| *before)
     }
@@ -314,8 +317,8 @@ impl Half {
 }
 
 impl Outline {
-    /// The request: the same as [`super::build_request`] makes. Costs what was appended since the last time, except where
-    /// something was changed by more than an append.
+    /// Returns the request that [`super::build_request`] would build. The cost is proportional to the messages appended since the
+    /// last call, unless the conversation was changed in another way.
     pub fn prepare(
         &mut self,
         conversation: &Conversation,
@@ -340,7 +343,7 @@ impl Outline {
         side.foresee(conversation, sources, tokenizer)
     }
 
-    /// The messages of a list from `from` to `to`, of the conversation that it was kept up with last.
+    /// Returns the messages `from..to` of a list. `conversation` is the one of the last update.
     pub(super) fn listed<'a>(
         &'a self,
         list: ListId,
@@ -438,7 +441,7 @@ impl Side {
         half.add(index, is_kept);
     }
 
-    /// States a result for each call of the last block that has none.
+    /// States a result for each call of the last block without one.
     fn close(&mut self, tokenizer: &dyn Tokenizer) {
         for call in self.open.drain(..) {
             let stated = Counted::new(stated(&call), tokenizer);
@@ -449,7 +452,7 @@ impl Side {
         }
     }
 
-    /// A request without its messages.
+    /// Returns a request without its messages.
     fn foresee(&self, conversation: &Conversation, sources: Sources, tokenizer: &dyn Tokenizer) -> PreparedRequest {
         let rules = sources.rules;
         let mut repairs = self.repairs.clone();

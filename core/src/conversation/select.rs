@@ -1,4 +1,4 @@
-//! Selection: one set of options for every place that takes messages.
+//! Selection of messages: one set of options for every feature that selects messages.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::{Conversation, ConversationError, Counted};
 use crate::definition::{ConversationHistoryOptions, HistorySelection, json_from_value};
 use crate::message::{Message, Role};
 
-/// Options that are odd and still good.
+/// Warning about redundant options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectionWarning {
-    /// The option that is used.
+    /// Option that is used.
     pub used: &'static str,
-    /// Those that are not, in order.
+    /// Ignored options, in order.
     pub ignored: Vec<&'static str>,
 }
 
-/// The selected messages, in order. More than there are gives all; the selection is exact, tool blocks are repaired when
-/// a request is built.
+/// Returns the selected messages in order. If fewer messages exist than are requested, all are selected. The selection is exact:
+/// incomplete tool blocks are repaired when a request is built.
 ///
 /// # Errors
-/// [`ConversationError::InvalidHistoryOptions`], as [`check`] finds it.
+/// Returns [`ConversationError::InvalidHistoryOptions`] if [`check`] does.
 pub fn select(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
@@ -30,10 +30,10 @@ pub fn select(
     Ok(counted.into_iter().map(|counted| counted.message).collect())
 }
 
-/// As [`select`], with the tokens that the conversation has counted.
+/// Selects like [`select`], and returns the messages with their tokens.
 ///
 /// # Errors
-/// As [`select`].
+/// Returns the errors of [`select`].
 pub fn select_counted(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
@@ -44,10 +44,10 @@ pub fn select_counted(
     Ok(chosen.cloned().collect())
 }
 
-/// `true`: all visible messages; `false`: nothing is handed over; options: their selection.
+/// Selects all visible messages for `true`, none for `false`, or by options.
 ///
 /// # Errors
-/// [`ConversationError::InvalidHistoryOptions`].
+/// Returns [`ConversationError::InvalidHistoryOptions`] for invalid options.
 pub fn select_from(
     conversation: &Conversation,
     selection: &HistorySelection,
@@ -59,10 +59,10 @@ pub fn select_from(
     }
 }
 
-/// The selected messages' places among the visible ones, rising.
+/// Returns the positions of the selected messages among the visible ones, in ascending order.
 ///
 /// # Errors
-/// [`ConversationError::InvalidHistoryOptions`].
+/// Returns [`ConversationError::InvalidHistoryOptions`] for invalid options.
 pub fn select_positions(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
@@ -169,7 +169,7 @@ pub fn parse_selection(value: &Value) -> Result<HistorySelection, ConversationEr
     }
 }
 
-/// A path as a JSON pointer.
+/// Converts a path to a JSON pointer.
 pub fn pointer_of(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
     path.iter()

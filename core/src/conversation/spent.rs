@@ -1,13 +1,13 @@
-//! Tokens that providers reported and what they cost, added up.
+//! Sums of tokens that providers reported, with their cost.
 //!
-//! Every kind of token stands for itself: none counts within another, whatever the provider's protocol says. So a sum of
-//! requests is the sum of each kind, and a cost is a sum of products.
+//! Each token is counted in one kind only, whatever the provider's protocol reports. The sum over requests is therefore the sum of
+//! each kind, and the cost is a sum of products.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens that a provider reported, added up over a thread and its children.
+/// Tokens that a provider reported, summed over a thread and its children.
 ///
 /// ```
 /// # use pirn_core::conversation::Spent;
@@ -18,28 +18,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spent {
-    /// Sent, and neither read from a cache nor written to one.
+    /// Input tokens neither read from nor written to a cache.
     pub input: u64,
-    /// Sent, and read from the provider's cache.
+    /// Input tokens read from the provider's cache.
     #[serde(default)]
     pub cached_read: u64,
-    /// Sent, and written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     #[serde(default)]
     pub cached_write: u64,
-    /// Received, reasoning not counted.
+    /// Output tokens without reasoning.
     pub output: u64,
-    /// Received as reasoning.
+    /// Reasoning tokens.
     #[serde(default)]
     pub reasoning: u64,
-    /// All of them, as the provider says; at least their sum.
+    /// Total, as reported by the provider; at least the sum of the others.
     pub total: u64,
-    /// The cost, of what profiles with prices were asked.
+    /// Cost of the calls of profiles with prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
 impl Spent {
-    /// The tokens of one request.
+    /// Creates the tokens of one request.
     pub fn new(input: u64, output: u64, total: u64) -> Self {
         Self {
             input,
@@ -49,25 +49,25 @@ impl Spent {
         }
     }
 
-    /// True where nothing was reported.
+    /// Returns true if nothing was reported.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Everything that was sent.
+    /// Returns all input tokens.
     pub fn sent(&self) -> u64 {
         self.input
             .saturating_add(self.cached_read)
             .saturating_add(self.cached_write)
     }
 
-    /// Everything that was received.
+    /// Returns all output tokens.
     pub fn received(&self) -> u64 {
         self.output.saturating_add(self.reasoning)
     }
 
-    /// Adds a request that has ended, or a child's sum. A stream reports absolute figures of its request: only the
-    /// last one is added.
+    /// Adds a request that has ended, or a child's sum. A stream reports cumulative figures of its request: add the last report
+    /// only.
     pub fn add(&mut self, other: Spent) {
         for (own, more) in [
             (&mut self.input, other.input),
@@ -87,8 +87,8 @@ impl Spent {
     }
 }
 
-/// An amount of money: exact, so that the order of adding does not matter. Written down it is a number of the currency, exact
-/// for what one call may cost: below 500 of it.
+/// An amount of money in integer units, so that sums do not depend on the order. In JSON it is a number of the currency, exact for
+/// amounts below 500, more than one call costs.
 ///
 /// ```
 /// # use pirn_core::conversation::{Cost, Currency};
@@ -98,17 +98,17 @@ impl Spent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub struct Cost {
-    /// Millionths of a millionth of the currency.
+    /// Amount in trillionths (1e-12) of the currency.
     pub pico: u64,
-    /// Which.
+    /// Currency of the amount.
     pub currency: Currency,
 }
 
-/// Pico in one.
+/// Number of 1e-12 units in one unit of the currency.
 const ONE: f64 = 1e12;
 
 impl Cost {
-    /// The sum. Amounts of two currencies have none: it is 0 of [`Currency::NONE`], and stays that.
+    /// Adds two amounts. If their currencies differ, the result is 0 in [`Currency::NONE`], to which every further sum evaluates.
     fn plus(self, other: Cost) -> Cost {
         if self.currency != other.currency {
             return Cost {
@@ -122,7 +122,7 @@ impl Cost {
         }
     }
 
-    /// The amount, as a number of the currency.
+    /// Returns the amount as a number of the currency.
     pub fn amount(&self) -> f64 {
         self.pico as f64 / ONE
     }
@@ -157,13 +157,13 @@ impl TryFrom<Written> for Cost {
     }
 }
 
-/// A currency, by the three letters of ISO 4217.
+/// A currency by its three-letter code (ISO 4217).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Currency([u8; 3]);
 
 impl Currency {
-    /// No currency (`XXX`): of a sum over several.
+    /// No currency (`XXX`): the sum over several currencies.
     pub const NONE: Self = Self(*b"XXX");
 }
 

@@ -12,10 +12,10 @@ pub struct RoleMissing {
     pub agent_id: String,
 }
 
-/// Composes it. Blank instructions are skipped.
+/// Composes the prompt. Blank instructions are skipped.
 ///
 /// # Errors
-/// [`RoleMissing`] where the agent has no role; ask before any work is done.
+/// Returns [`RoleMissing`] if the agent has no role. Call this before any work is done.
 pub fn first_prompt(prompt: &str, agent: &AgentConfig) -> Result<String, RoleMissing> {
     let role = agent.role.as_deref().filter(|role| !role.trim().is_empty());
     let role = role.ok_or_else(|| RoleMissing {

@@ -1,4 +1,4 @@
-//! The costs of messages. A message is counted once, when it is made ready to be appended.
+//! Token counts of messages. A message is counted once, before it is appended.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 use super::MediaRule;
 use crate::message::{Message, Part};
 
-/// Tokens that a message costs beyond its text (case H04).
+/// Tokens of a message in addition to its text (case H04).
 pub const MESSAGE_OVERHEAD: u64 = 4;
 
-/// Counts the tokens of a text. The same text must always give the same number.
+/// Counts the tokens of a text. Must be deterministic.
 pub trait Tokenizer: Send + Sync {
-    /// Its name, as profiles write it.
+    /// Returns the name of the tokenizer, as in profiles.
     fn name(&self) -> &str;
-    /// Tokens in `text`.
+    /// Returns the tokens of `text`.
     fn count(&self, text: &str) -> u64;
-    /// Tokens of an image or a file.
+    /// Returns the tokens of an image or a file.
     fn count_media(&self, part: &Part) -> u64 {
         MediaRule::most(part)
     }
 }
 
-/// A message with its cost: what a conversation stores. Cloning it clones a pointer.
+/// A message with its token count, as stored in a conversation. Cloning copies a pointer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// The message.
     pub message: Arc<Message>,
-    /// Its cost in tokens, [`MESSAGE_OVERHEAD`] included.
+    /// Tokens of the message, including [`MESSAGE_OVERHEAD`].
     pub tokens: u64,
 }
 
@@ -46,7 +46,7 @@ impl AsRef<Message> for Counted {
     }
 }
 
-/// The cost of a message: overhead, text, images and files, and the names and arguments of its tool calls.
+/// Returns the tokens of a message: overhead, text, images and files, and the names and arguments of its tool calls.
 pub fn message_cost(message: &Message, tokenizer: &dyn Tokenizer) -> u64 {
     let calls = message.tool_calls.iter().map(|call| {
         tokenizer
@@ -61,16 +61,15 @@ pub fn message_cost(message: &Message, tokenizer: &dyn Tokenizer) -> u64 {
     )
 }
 
-/// A tokenizer for models whose vocabulary is not known: no tables, one pass, never far below the truth.
+/// A tokenizer for models with an unknown vocabulary. One pass without tables; rarely far below the real count.
 ///
-/// Latin letters, digits and spaces count a quarter each, ASCII punctuation a half, Chinese, Japanese and Korean
-/// characters one each, other scripts a half, symbols and emoji two. A plain characters / 4 is three times too low on
-/// Chinese.
+/// Latin letters, digits and spaces count 1/4 each, ASCII punctuation 1/2, Chinese, Japanese and Korean characters 1, other scripts
+/// 1/2, symbols and emoji 2. The common rule "characters / 4" is too low by a factor of three for Chinese.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimator;
 
 impl Estimator {
-    /// Its name in profiles.
+    /// Name in profiles.
     pub const NAME: &'static str = "estimate";
 }
 
@@ -84,7 +83,7 @@ impl Tokenizer for Estimator {
     }
 }
 
-/// The [`Estimator`], with a provider's rule for images and files.
+/// The [`Estimator`] with a provider's rule for images and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EstimatorOf(pub MediaRule);
 

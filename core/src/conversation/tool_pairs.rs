@@ -1,5 +1,5 @@
-//! The pair rule: in a request every tool call is followed by its result, and every result follows its call. Histories come
-//! in broken; requests go out repaired. The history itself is never changed.
+//! Pairing of tool calls and results: in a request every call is followed by its result, and every result follows its call.
+//! Histories may violate this; requests are repaired. The history itself is never changed.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::message::{Message, Role};
 /// The result of a call that has none.
 pub const UNANSWERED: &str = "No result: this tool call was interrupted before it returned.";
 
-/// The same messages with the pair rule enforced: results in the order they came, missing ones stated at the block's
-/// end in the order of the calls. `state` makes an item of a stated result.
+/// Returns the messages with paired calls and results. Results retain their order; missing ones are stated at the end of the block,
+/// in call order. `state` creates a stated result.
 pub fn repair_tool_pairs<M: AsRef<Message>>(
     messages: impl IntoIterator<Item = M>,
     state: impl Fn(Message) -> M,

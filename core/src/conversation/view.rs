@@ -1,4 +1,4 @@
-//! A read-only look at a part of a conversation.
+//! Read-only view of a part of a conversation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::Counted;
 use super::entries::Entries;
 use crate::message::Message;
 
-/// Messages of a conversation, in order. Making one copies no message.
+/// Messages of a conversation, in order. Creating a view copies no messages.
 #[derive(Clone, Debug)]
 pub struct Visible<'a> {
     log: &'a Entries,
@@ -19,22 +19,22 @@ impl<'a> Visible<'a> {
         Self { log, stretches }
     }
 
-    /// The number of messages.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.stretches.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// True if there are none.
+    /// Returns true if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.stretches.is_empty()
     }
 
-    /// The message at `position` of this view.
+    /// Returns the message at `position` of this view.
     pub fn get(&self, position: usize) -> Option<&'a Counted> {
         self.log.get(self.index(position)?).map(|entry| &entry.counted)
     }
 
-    /// The index in the complete history of the message at `position`.
+    /// Returns the index in the complete history of the message at `position`.
     pub fn index(&self, mut position: usize) -> Option<usize> {
         for stretch in &self.stretches {
             if position < stretch.len() {
@@ -45,12 +45,12 @@ impl<'a> Visible<'a> {
         None
     }
 
-    /// The messages with their costs.
+    /// Returns the messages with their tokens.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
         self.indexed().map(|(_, counted)| counted)
     }
 
-    /// The messages with their indices in the complete history.
+    /// Returns the messages with their indices in the complete history.
     pub fn indexed(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
         let log = self.log;
         let stretches = self.stretches.clone().into_iter();
@@ -59,17 +59,17 @@ impl<'a> Visible<'a> {
             .filter_map(move |index| log.get(index).map(|entry| (index, &entry.counted)))
     }
 
-    /// The messages alone, shared.
+    /// Returns the messages as shared pointers.
     pub fn messages(&self) -> Vec<Arc<Message>> {
         self.iter().map(|counted| Arc::clone(&counted.message)).collect()
     }
 
-    /// Those from `index` of the complete history on; costs only what it gives.
+    /// Returns the messages from `index` of the complete history on. The cost is proportional to their number.
     pub fn from_index(&self, index: usize) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
         self.indexed_from(index).map(|(_, counted)| counted)
     }
 
-    /// The same with their indices in the complete history.
+    /// Returns the messages from `index` of the complete history on, with their indices there.
     pub fn indexed_from(&self, index: usize) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
         let stretches = self
             .stretches
@@ -80,7 +80,7 @@ impl<'a> Visible<'a> {
         Visible::new(self.log, stretches).indexed()
     }
 
-    /// The stretches of the complete history that are visible, in order, none empty.
+    /// Returns the visible ranges of the complete history, in order, none empty.
     pub fn stretches(&self) -> &[Range<usize>] {
         &self.stretches
     }

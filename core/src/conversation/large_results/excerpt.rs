@@ -1,8 +1,8 @@
-//! Parts of a text that cost no more than so many tokens.
+//! Excerpts of a text within a token budget.
 
 use super::super::Tokenizer;
 
-/// The length in bytes of a beginning of `text` that costs at most `budget`, as long as can be told by halving.
+/// Returns the length in bytes of a prefix of `text` within the budget. Found by bisection, so it may be a little short.
 pub(super) fn beginning(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
     longest(text.len(), budget, |length| {
         let length = text.ceil_char_boundary(length);
@@ -10,7 +10,7 @@ pub(super) fn beginning(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> u
     })
 }
 
-/// The place at which an end of `text` begins that costs at most `budget`, likewise.
+/// Returns the start of a suffix of `text` within the budget. Found by bisection, so it may be a little short.
 pub(super) fn end(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
     let length = longest(text.len(), budget, |length| {
         let start = text.floor_char_boundary(text.len() - length);
@@ -19,8 +19,8 @@ pub(super) fn end(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
     text.len() - length
 }
 
-/// A length whose cost is within the budget; `cost` may look at a little more than it is asked for, and says at how much. Only
-/// texts of about that length are counted, however long the whole is.
+/// Returns a length within the budget. `cost` may measure a slightly longer excerpt and returns that length. Only excerpts of about
+/// the resulting length are tokenized, even if the text is very long.
 fn longest(whole: usize, budget: u64, cost: impl Fn(usize) -> (usize, u64)) -> usize {
     let guess = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
     let (mut fits, mut high) = (0, guess.clamp(1, whole.max(1)).min(whole));
@@ -47,7 +47,7 @@ fn longest(whole: usize, budget: u64, cost: impl Fn(usize) -> (usize, u64)) -> u
     fits
 }
 
-/// The text with small letters, each as long as it was: what is found in it stands at the same place in the text.
+/// Converts to lower case where the length in bytes stays equal, so that offsets in the result are valid in the text.
 pub(super) fn folded(text: &str) -> String {
     let fold = |letter: char| {
         let mut small = letter.to_lowercase();
@@ -59,7 +59,7 @@ pub(super) fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// The part of `text` around the place `at`: so many bytes before it and after it, with marks where something is left out.
+/// Returns the part of `text` around offset `at`, with `before` and `after` bytes of context. Omissions are marked.
 pub(super) fn around(text: &str, at: usize, before: usize, after: usize) -> String {
     let start = text.floor_char_boundary(at.saturating_sub(before));
     let end = text.ceil_char_boundary(at.saturating_add(after).min(text.len()));

@@ -1,4 +1,4 @@
-//! The large results of a run.
+//! Store of a run's large tool results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Bytes of large results that a run keeps where its workflow says nothing; of more, those go that were kept longest ago.
+/// Default capacity in bytes. Above it, the least recently stored results are dropped.
 pub const DEFAULT_KEPT_BYTES: usize = 64 << 20;
 
-/// The digits of an id: the first of the result's SHA-256, all of them where another result begins with the same.
+/// Number of hex digits in an id: a prefix of the result's SHA-256. All digits if two results share the prefix.
 const DIGITS: usize = 16;
 
-/// The large results of a run, by id. Each is there once, however often tools give it.
+/// Large results of a run by id. Equal results are stored once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargeResults {
     texts: BTreeMap<Arc<str>, Kept>,
-    /// Ids in the order in which they were last kept.
+    /// Ids by time of the last store.
     order: BTreeMap<u64, Arc<str>>,
     next: u64,
     bytes: usize,
@@ -28,18 +28,18 @@ struct Kept {
     place: u64,
 }
 
-/// A result that is no longer kept.
+/// A result that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedResult {
-    /// Its id.
+    /// Id of the result.
     pub id: Arc<str>,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
 impl LargeResults {
-    /// Keeps a result under the id that [`LargeResults::id_of`] gives it. Those that go for it, while there are more than
-    /// `max_bytes`: the oldest ones.
+    /// Stores a result under the id from [`LargeResults::id_of`]. Returns the results dropped for it, least recently stored first,
+    /// while the total exceeds `max_bytes`.
     pub fn keep(&mut self, id: &Arc<str>, text: &str, max_bytes: usize) -> Vec<DroppedResult> {
         let place = self.next;
         self.next += 1;
@@ -61,27 +61,27 @@ impl LargeResults {
         dropped
     }
 
-    /// Bytes of all of them.
+    /// Returns the total size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The result of this id.
+    /// Returns the result with this id.
     pub fn get(&self, id: &str) -> Option<&Arc<str>> {
         self.texts.get(id).map(|kept| &kept.text)
     }
 
-    /// The ids, those that were kept last first.
+    /// Returns the ids, most recently stored first.
     pub fn ids(&self) -> impl Iterator<Item = &Arc<str>> {
         self.order.values().rev()
     }
 
-    /// The id of a result.
+    /// Returns the id of a result.
     pub fn id_of(&self, text: &str) -> Arc<str> {
         use std::fmt::Write;
         let mut digits = String::new();
         for byte in Sha256::digest(text.as_bytes()) {
-            // Writing to a String does not fail.
+            // Cannot fail: writing to a `String` is infallible.
             let _ = write!(digits, "{byte:02x}");
         }
         let short = &digits[..DIGITS];

@@ -1,10 +1,11 @@
-//! Large tool results (artifacts): what a conversation shows in their place, and how a model reads them.
+//! Large tool results (artifacts): previews in the conversation, and built-in tools with which a model reads the rest.
 //!
-//! 1. A result of more than the limit is kept once, by the hash of what it says; its message shows a preview with the id.
-//! 2. A preview is smaller than what it stands for. A result that no preview makes smaller, one with images or files, and one
-//!    that is too large to be kept stay as they are.
-//! 3. An answer about a kept result is at most the limit: it is never kept itself.
-//! 4. The same results in the same order have the same ids.
+//! 1. A result above the token limit is stored once, under a hash of its content. Its message shows a preview with the id.
+//! 2. A preview is smaller than the result. Unchanged are: results for which no preview is smaller, results with images or files,
+//!    and
+//!    results too large to store.
+//! 3. A reply about a stored result is within the limit, so that it is never stored again.
+//! 4. Equal results in equal order have equal ids.
 
 mod excerpt;
 mod kept;
@@ -17,8 +18,8 @@ pub use page::read_artifact;
 pub use preview::{ShownResult, artifact_of, shown_result};
 pub use recall::{no_longer_shown, recall};
 
-/// The tokens of an answer where the workflow has no limit on results.
+/// Default token limit of a reply, if the workflow has no limit for results.
 pub const DEFAULT_PAGE_TOKENS: u64 = 2_000;
 
-/// The least limit on results: a preview and a page need room for what they say beside the text.
+/// Minimum limit for results: previews and pages need room for their fixed text.
 pub const MIN_RESULT_TOKENS: u64 = 200;

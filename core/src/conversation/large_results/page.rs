@@ -1,4 +1,4 @@
-//! `read_artifact`: a part of a large result, by characters or by lines that contain a text.
+//! `read_artifact`: returns a part of a large result, by characters or by matching lines.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,11 +7,11 @@ use super::super::Tokenizer;
 use super::excerpt;
 use super::kept::LargeResults;
 
-/// Bytes of a line that are shown before what was looked for and from there on; fewer where the limit is low.
+/// Bytes of a line shown before the match, and from it on; fewer if the limit is low.
 const BEFORE: u64 = 120;
 const AFTER: u64 = 360;
 
-/// Ids that an answer names where there is none of the one that was asked for.
+/// Maximum number of ids listed in a reply about an unknown id.
 const NAMED: usize = 5;
 
 #[derive(Deserialize)]
@@ -30,10 +30,10 @@ struct Range {
     end: Option<usize>,
 }
 
-/// The answer to `read_artifact`: at most `limit` tokens.
+/// Returns the reply to `read_artifact`, of at most `limit` tokens.
 ///
 /// # Errors
-/// A sentence for the model: there is no such artifact, or the arguments make no sense.
+/// Returns a sentence for the model if there is no such artifact or the arguments are invalid.
 pub fn read_artifact(
     arguments: &Value,
     results: &LargeResults,
@@ -53,7 +53,7 @@ pub fn read_artifact(
     }
 }
 
-/// The arguments of a built-in tool, or why they are none.
+/// Parses the arguments of a built-in tool, or returns the reason that they are invalid.
 pub(super) fn read_arguments<'de, T: Deserialize<'de>>(arguments: &'de Value) -> Result<T, String> {
     const LONGEST: usize = 200;
     T::deserialize(arguments).map_err(|error| {
@@ -150,7 +150,7 @@ fn lines_with(
     paged(&shown, from < total, head, (limit, tokenizer))
 }
 
-/// As many of the matches as make a page of at most `limit` tokens.
+/// Returns a page with as many matches as fit in `limit` tokens.
 pub(super) fn paged(
     matches: &[String],
     is_any: bool,

@@ -1,4 +1,4 @@
-//! The preview that a conversation shows in the place of a large result.
+//! Preview that replaces a large result in the conversation.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use super::excerpt;
 use super::kept::{DroppedResult, LargeResults};
 use crate::message::{Message, Role};
 
-/// The metadata key that makes a message a preview: `{id, tokens}` of what it stands for.
+/// Metadata key that marks a preview: `{id, tokens}` of the result.
 const ARTIFACT: &str = "artifact";
 
-/// The beginning and the end that are shown: each so much of the limit, at most [`MOST_SHOWN`] tokens.
+/// Beginning and end of a result are shown, each with this fraction of the limit, at most [`MOST_SHOWN`] tokens.
 const SHARE_SHOWN: u64 = 8;
 const MOST_SHOWN: u64 = 200;
 
-/// A tool's result as its conversation has it.
+/// Form of a tool's result in the conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShownResult {
-    /// As it came: it is not large, or can not be kept.
+    /// Unchanged: not large, or not suitable for storing.
     Whole(Counted),
     /// A preview.
     Preview {
-        /// The preview's message.
+        /// Message with the preview.
         counted: Counted,
-        /// The id of the whole.
+        /// Id of the stored result.
         id: Arc<str>,
-        /// The tokens of the whole, without the message's own.
+        /// Tokens of the result, without those of its message.
         tokens: u64,
-        /// The results that went for it.
+        /// Results dropped to make room.
         dropped: Vec<DroppedResult>,
     },
 }
 
-/// The result `message` in a conversation whose results are shown whole up to `limit` tokens, in a run that keeps `max_bytes` of
-/// large ones.
+/// Returns the form of a result in a conversation: whole up to `limit` tokens, else a preview. The run stores at most `max_bytes`
+/// of large results.
 pub fn shown_result(
     message: Message,
     (limit, max_bytes): (u64, usize),
@@ -75,7 +75,7 @@ pub fn shown_result(
     }
 }
 
-/// The id of the result that a message is a preview of.
+/// Returns the id of the result for which a message is a preview.
 pub fn artifact_of(message: &Message) -> Option<&str> {
     message.metadata.as_ref()?.get(ARTIFACT)?.get("id")?.as_str()
 }

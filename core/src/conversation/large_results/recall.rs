@@ -1,4 +1,4 @@
-//! `recall`: a plain search over what compressions archived.
+//! `recall`: a word search in the messages that compressions archived.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use super::excerpt;
 use super::page::{paged, read_arguments};
 use crate::message::{Message, Role};
 
-/// A message is shown up to so much of a page, around the first word that it has.
+/// A message takes at most this fraction of a page, around its first matching word.
 const SHARE: u64 = 3;
-/// So much of that is for what stands before that word.
+/// Fraction of that for the text before the word.
 const BEFORE: u64 = 4;
 
 #[derive(Deserialize)]
@@ -23,12 +23,13 @@ struct Arguments {
     from: Option<usize>,
 }
 
-/// The answer to `recall`: at most `limit` tokens. Archived messages that have words of the query (small and capital letters are
-/// the same, a part of a word counts), those with most of them first, then the later ones; each text once, and none that is visible.
-/// Summaries are left out, for what they stand for is archived too, and so are messages that a main agent does not see.
+/// Returns the reply to `recall`, of at most `limit` tokens: archived messages that contain words of the query, those with most
+/// words first, then later ones. Case is ignored, and parts of words match. Each text occurs once.
+///
+/// Omitted are texts that are still visible, messages hidden from a main agent, and summaries: what they summarize is archived too.
 ///
 /// # Errors
-/// A sentence for the model: the arguments make no sense.
+/// Returns a sentence for the model if the arguments are invalid.
 pub fn recall(
     arguments: &Value,
     conversation: &Conversation,
@@ -76,8 +77,8 @@ pub fn recall(
     paged(&shown, from < total, head, (limit, tokenizer))
 }
 
-/// The messages that compressions took out of sight, with their places in the whole history: none that is visible still, each text
-/// once, without summaries and without those that a main agent does not see.
+/// Returns the messages that compressions hid, with their indices in the complete history: none that is still visible, each text
+/// once, without summaries and messages hidden from a main agent.
 pub fn no_longer_shown(conversation: &Conversation) -> Vec<(usize, &Message)> {
     let visible = conversation.visible();
     let mut seen: BTreeSet<_> = visible.iter().map(|counted| same_as(&counted.message)).collect();
@@ -85,11 +86,11 @@ pub fn no_longer_shown(conversation: &Conversation) -> Vec<(usize, &Message)> {
         .archived()
         .map(|(index, counted)| (index, &*counted.message));
     let others = older.filter(|(_, message)| !message.sub_agent_internal && !is_summary(message));
-    // Of those that say the same the first one.
+    // Retain the first of equal messages.
     others.filter(|(_, message)| seen.insert(same_as(message))).collect()
 }
 
-/// Equal for messages that say the same.
+/// Returns a key that is equal for messages with equal content.
 fn same_as(message: &Message) -> (Role, &str, Vec<&str>) {
     let calls = message.tool_calls.iter().map(|call| &*call.id);
     let ids = calls.chain(message.tool_call_id.as_deref()).collect();
@@ -100,7 +101,7 @@ struct Found {
     index: usize,
     role: Role,
     text: String,
-    /// The words of the query that it has, and where the first stands.
+    /// Number of query words in the message, and the offset of the first one.
     words: usize,
     at: usize,
 }
@@ -110,7 +111,7 @@ impl Found {
         use std::fmt::Write;
         let mut text = message.content.clone();
         for call in &message.tool_calls {
-            // Writing to a String does not fail.
+            // Cannot fail: writing to a `String` is infallible.
             let _ = write!(text, "\ncalls {} {}", call.name, call.arguments);
         }
         let folded = excerpt::folded(&text);

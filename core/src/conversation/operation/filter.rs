@@ -1,10 +1,10 @@
-//! `filter`: what meets all that is given stays.
+//! `filter`: retains messages that satisfy all given conditions.
 
 use super::super::{Conversation, Counted, tool_blocks, widen};
 use crate::definition::FilterContext;
 
-/// A tool block stays whole where one of its messages meets `roles` and `contentContains`, and goes whole where one
-/// holds a text that `contentExcludes` names: what is excluded never stays behind.
+/// Returns the retained messages. A tool block is retained as a whole if one of its messages satisfies `roles` and
+/// `contentContains`. It is removed as a whole if one contains a text of `contentExcludes`: excluded text never remains.
 pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> Vec<Counted> {
     let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
     let mut kept: Vec<bool> = visible.iter().map(|counted| wanted(counted, filter)).collect();

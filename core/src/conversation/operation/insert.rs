@@ -1,16 +1,17 @@
-//! `insert`: before a message, or at the end.
+//! `insert`: adds messages before a message, or at the end.
 
 use super::super::{Conversation, ConversationError, Counted, split_block};
 use crate::message::{Message, Role};
 
 pub(super) enum Inserted {
-    /// Nothing else moves: a plain append.
+    /// Messages to append; the others do not move.
     AtEnd(Vec<Counted>),
-    /// The messages visible afterwards.
+    /// All visible messages after the insertion.
     Within(Vec<Counted>),
 }
 
-/// A place inside a tool block becomes the block's start; a place before a leading system message comes after it.
+/// Returns the insertion. A position inside a tool block is moved to the block's start, one before a leading system message after
+/// it.
 pub(super) fn inserted(
     conversation: &Conversation,
     messages: Vec<Counted>,
@@ -39,7 +40,7 @@ pub(super) fn inserted(
     Ok(Inserted::Within(shown))
 }
 
-/// `-1` is the end, `-2` before the last message, and so on.
+/// Converts a position: `-1` is the end, `-2` before the last message, and so on.
 fn resolve(position: i64, length: usize) -> Option<usize> {
     if let Ok(at) = usize::try_from(position) {
         return (at <= length).then_some(at);

@@ -1,7 +1,7 @@
-//! CONTEXT_PROCESSOR's changes of the conversation.
+//! Changes of the conversation by CONTEXT_PROCESSOR.
 //!
-//! All but an insert at the end start a new batch: what was visible is archived. Leading system messages that stay, stay
-//! first; no tool block is split: it is kept, or goes, as a whole.
+//! Every change except an insert at the end starts a new batch: the messages visible before are archived. Remaining leading system
+//! messages stay first. Tool blocks are retained or removed as a whole.
 
 mod filter;
 mod insert;
@@ -11,40 +11,40 @@ mod truncate;
 use super::{Conversation, ConversationError, Counted};
 use crate::definition::{ConversationHistoryOptions, FilterContext, TruncateContext};
 
-/// A CONTEXT_PROCESSOR operation with its templates rendered and its new messages counted. `compress` and `pin` change
-/// nothing here: see [`super::compression`] and [`crate::definition::Pinned`].
+/// A CONTEXT_PROCESSOR operation with rendered templates and counted messages. `compress` and `pin` are not included: see
+/// [`super::compression`] and [`crate::definition::Pinned`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResolvedContext {
     /// Adds messages.
     Insert {
-        /// The messages.
+        /// New messages.
         messages: Vec<Counted>,
-        /// Index among the visible messages; negative counts from the end, -1 is the end.
+        /// Index among the visible messages. Negative values count from the end; -1 is the end.
         position: i64,
     },
-    /// Puts messages in the place of others.
+    /// Replaces messages.
     Replace {
-        /// The messages that go; absent: every visible message but system ones.
+        /// Messages to remove; absent: all visible messages except system ones.
         target: Option<ConversationHistoryOptions>,
-        /// The messages that come, in the place of the first that goes.
+        /// Replacement, inserted at the position of the first removed message.
         messages: Vec<Counted>,
     },
-    /// Keeps or removes from an end.
+    /// Retains or removes messages at one end.
     Truncate(TruncateContext),
-    /// Removes all.
+    /// Removes all messages.
     Clear {
-        /// But not system messages.
+        /// True to retain system messages.
         keep_system: bool,
     },
-    /// Keeps what matches.
+    /// Retains the messages that match.
     Filter(FilterContext),
 }
 
-/// Changes the conversation in one step, or not at all.
+/// Applies an operation atomically.
 ///
 /// # Errors
-/// A selection that makes no sense or selects nothing, a position out of range, a truncate that names none or several
-/// of its ways.
+/// Returns an error for an invalid or empty selection, a position out of range, or a truncate with none or several of its
+/// alternative fields.
 pub fn apply(conversation: &mut Conversation, operation: ResolvedContext) -> Result<(), ConversationError> {
     let shown = match operation {
         ResolvedContext::Insert { messages, position } => match insert::inserted(conversation, messages, position)? {
@@ -75,7 +75,7 @@ fn cleared(conversation: &Conversation, keep_system: bool) -> Vec<Counted> {
     }
 }
 
-/// The messages whose flag is set.
+/// Returns the messages with a set flag.
 fn keep(visible: Vec<Counted>, kept: &[bool]) -> Vec<Counted> {
     visible
         .into_iter()

@@ -1,10 +1,10 @@
-//! `replace`: messages in the place of a selection.
+//! `replace`: replaces a selection of messages.
 
 use super::super::{Conversation, ConversationError, Counted, select_positions, widen};
 use crate::definition::ConversationHistoryOptions;
 use crate::message::Role;
 
-/// Without a target everything but system messages goes, and those stay first.
+/// Returns the messages after the replacement. Without a target all are replaced except system messages, which stay first.
 pub(super) fn replaced(
     conversation: &Conversation,
     target: Option<&ConversationHistoryOptions>,
@@ -26,7 +26,7 @@ pub(super) fn replaced(
         .iter()
         .position(|goes| *goes)
         .ok_or(ConversationError::NothingSelected)?;
-    // Nothing before the first that goes is removed, so its place is the same afterwards.
+    // No message before the first removed one is removed, so that its index is also the insertion index.
     let kept: Vec<bool> = goes.into_iter().map(|goes| !goes).collect();
     let mut shown = super::keep(visible, &kept);
     shown.splice(first..first, messages);

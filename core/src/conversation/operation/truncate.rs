@@ -1,12 +1,12 @@
-//! `truncate`: keep or remove from an end.
+//! `truncate`: retains or removes messages at one end.
 
 use std::ops::Range;
 
 use super::super::{Conversation, ConversationError, Counted, widen};
 use crate::definition::TruncateContext;
 
-/// With `role` it counts, and keeps, only that role's messages. More than there are is all. A tool block of which
-/// anything stays, stays.
+/// Returns the retained messages. With `role`, only messages of that role are counted and retained. A count above the number of
+/// messages selects all. A tool block with a retained message is retained as a whole.
 pub(super) fn truncated(
     conversation: &Conversation,
     truncate: &TruncateContext,
@@ -26,7 +26,7 @@ pub(super) fn truncated(
     Ok(super::keep(visible, &kept))
 }
 
-/// Which of `length` messages stay.
+/// Returns the range that is retained of `length` messages.
 fn stays(truncate: &TruncateContext, length: usize) -> Result<Range<usize>, ConversationError> {
     let bounded = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(length);
     let ways = [
