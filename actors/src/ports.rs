@@ -387,7 +387,7 @@ pub type ScriptAnswer = Box<dyn FnOnce(ScriptEnd) + Send>;
 pub struct TextJob {
     /// The run; script threads are shared fairly between runs.
     pub run_id: Arc<str>,
-    /// What to evaluate.
+    /// Texts to evaluate.
     pub texts: Texts,
 }
 

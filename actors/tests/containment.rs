@@ -7,7 +7,7 @@ use actix::{Actor, ActorContext, Addr, Context, Handler, Message, Running};
 use pirn_actors::contain::{Exit, start_contained};
 use pirn_actors::host::{Host, HostConfig, HostRuntime, SimulatedHost};
 
-/// Where an actor panics; several may be set.
+/// Points at which an actor panics; several may be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Breaks {
     started: bool,

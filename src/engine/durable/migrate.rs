@@ -64,11 +64,11 @@ struct Trace {
     step: u64,
     threads: BTreeMap<ThreadNo, Place>,
     triggers: TriggersDecide,
-    /// What the triggers did, as the run was told.
+    /// Recorded actions of the triggers.
     acted: TriggersActed,
 }
 
-/// Where a thread is.
+/// Position of a thread.
 struct Place {
     workflow_id: Arc<str>,
     /// The node that it entered last.

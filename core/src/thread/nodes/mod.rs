@@ -58,7 +58,7 @@ pub(in crate::thread) enum NodeRun {
     Idle,
     /// Held or paused before a node.
     SafePoint,
-    /// Whether triggers hold the thread.
+    /// The node waits for the answer whether triggers hold the thread.
     AwaitingTriggers {
         id: EffectId,
     },
