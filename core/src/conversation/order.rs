@@ -105,7 +105,7 @@ pub(super) fn is_sent(message: &Message) -> bool {
     }
 }
 
-/// Ensures that the first message is the user's and the last is not the assistant's. Returns the index of an inserted message.
+/// Ensures that the first message is the user's and the last is not the assistant's. Returns the index of an inserted first message.
 pub(super) fn repair_ends(
     rules: MessageRules,
     messages: &mut Vec<Counted>,

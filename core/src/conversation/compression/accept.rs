@@ -1,4 +1,4 @@
-//! Taking in results of others: a script's is checked, and never costs the current turn or a pinned message.
+//! Validation of compression results from outside. A result may remove neither the current turn nor a pinned message.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -10,20 +10,20 @@ use super::context::CompressionResult;
 use super::turn::current_turn_start;
 use crate::message::{Message, Role};
 
-/// The verdict on a result.
+/// Decision about a result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
-    /// Show these, with [`Conversation::replace_visible`].
+    /// Show these messages with [`Conversation::replace_visible`].
     Replace(Vec<Counted>),
-    /// It is not smaller than what was visible: nothing is applied, and the compression stops.
+    /// The result is not smaller than the visible messages: it is not applied, and the compression ends.
     NotSmaller,
 }
 
-/// Checks a compression's result for a conversation as it was at `basis`.
+/// Validates a compression's result for a conversation as it was at `basis`.
 ///
 /// # Errors
-/// [`ConversationError::InvalidMarkMap`] where its mark map is broken, [`ConversationError::Changed`] where the
-/// conversation was reshaped since.
+/// Returns [`ConversationError::InvalidMarkMap`] for an invalid mark map, [`ConversationError::Changed`] if the conversation was
+/// reshaped since.
 pub fn accept_result(
     conversation: &Conversation,
     basis: Basis,
@@ -43,11 +43,11 @@ pub fn accept_result(
     Ok(Accepted::Replace(shown))
 }
 
-/// The messages that a triggered sub-workflow's `returned` ones make visible (`mode: replace`): system messages
-/// first (the conversation's own where none came back), then the others, then the current turn as of `basis`.
+/// Returns the messages that are visible after a triggered sub-workflow `returned` messages (`mode: replace`): system messages
+/// first (the conversation's if none were returned), then the others, then the current turn as of `basis`.
 ///
 /// # Errors
-/// [`ConversationError::Changed`] where the conversation was reshaped since.
+/// Returns [`ConversationError::Changed`] if the conversation was reshaped since.
 pub fn replacement(
     conversation: &Conversation,
     basis: Basis,
@@ -73,8 +73,7 @@ fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>,
     Ok(then.map(|(_, counted)| counted.clone()).collect())
 }
 
-/// `shown`, with the pinned messages of `before` that it lost, or of whose tool block it lost anything: after its system messages,
-/// the block whole.
+/// Adds to `shown` the pinned messages of `before` that it lacks, each with its whole tool block, after the system messages.
 fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     let mut lost: Vec<bool> = before.iter().map(|counted| counted.message.pin).collect();
     if !lost.contains(&true) {
@@ -98,7 +97,7 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     shown
 }
 
-/// `shown`, ending with the whole current turn of `before`; what of it was there already is not said twice.
+/// Moves the whole current turn of `before` to the end of `shown`. Messages of the turn that `shown` contains are not duplicated.
 fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     let turn = &before[current_turn_start(before)..];
     let mut places: HashMap<Content<'_>, Vec<usize>, FixedState> = HashMap::default();
@@ -107,7 +106,7 @@ fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted
     }
     let mut is_kept = vec![true; shown.len()];
     for counted in turn {
-        // Of equal ones the last are the turn's.
+        // Of equal messages, the last ones belong to the turn.
         if let Some(place) = places.get_mut(&Content(&counted.message)).and_then(Vec::pop) {
             is_kept[place] = false;
         }
@@ -119,12 +118,12 @@ fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted
     shown
 }
 
-/// The contents of messages, to look others up in: a long turn is not compared with all that is shown.
+/// Hash set of messages: comparing each message of a long turn with all others would be quadratic.
 fn contents(messages: &[Counted]) -> HashSet<Content<'_>, FixedState> {
     messages.iter().map(|counted| Content(&counted.message)).collect()
 }
 
-/// A message that is equal to another with the same content.
+/// A message as key, compared by content.
 struct Content<'m>(&'m Message);
 
 impl PartialEq for Content<'_> {
@@ -139,7 +138,7 @@ impl Eq for Content<'_> {}
 
 impl Hash for Content<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Messages that differ in nothing of this are rare; where some do, they are compared.
+        // These fields differ in almost all messages. Equality compares the rest.
         self.0.role.hash(state);
         self.0.content.hash(state);
         self.0.tool_call_id.hash(state);

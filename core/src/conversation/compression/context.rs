@@ -81,26 +81,26 @@ pub struct FactStats {
     pub is_met: bool,
 }
 
-/// The tokens of messages.
+/// Returns the tokens of messages.
 pub(super) fn cost(messages: &[Arc<Message>], tokenizer: &dyn Tokenizer) -> u64 {
     let costs = messages.iter().map(|message| message_cost(message, tokenizer));
     costs.fold(0, u64::saturating_add)
 }
 
-/// A result that is smaller than what was visible.
+/// Criterion for a smaller result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Smaller {
-    /// It is fewer messages.
+    /// Fewer messages.
     Messages,
-    /// It is as many, and some of them are shorter.
+    /// An equal number of messages, some of them shorter.
     Tokens,
 }
 
 impl CompressionContext {
-    /// The visible messages.
+    /// Returns the visible messages.
     ///
     /// # Errors
-    /// [`ConversationError::InvalidMarkMap`].
+    /// Returns [`ConversationError::InvalidMarkMap`] if the map is invalid or its current batch has a gap.
     pub fn visible(&self) -> Result<&[Arc<Message>], ConversationError> {
         self.mark_map.check(self.messages.len())?;
         match &*self.mark_map.visible(self.messages.len()) {
@@ -113,7 +113,8 @@ impl CompressionContext {
         }
     }
 
-    /// True unless `payback` requests would save less than the tokens `again` that no cache has then.
+    /// Returns true if `payback` requests save more tokens than the provider's cache loses by the change (`again`), or `payback` is
+    /// not set.
     pub(super) fn pays(&self, saved: u64, again: impl FnOnce() -> u64) -> bool {
         let config = self.compression_config.as_ref();
         let requests = config.and_then(|config| config.parameters.get("payback")?.as_u64());
@@ -133,7 +134,7 @@ impl CompressionContext {
         }
     }
 
-    /// `shown` as a new batch where it is fewer tokens and, unless messages were only shortened, fewer messages; else no change.
+    /// Returns `shown` as a new batch if it has fewer tokens and satisfies `by`, else the unchanged messages.
     pub(super) fn result(&self, shown: Vec<Arc<Message>>, by: Smaller, tokenizer: &dyn Tokenizer) -> CompressionResult {
         let visible = self.visible().unwrap_or_default();
         let is_fewer = match by {

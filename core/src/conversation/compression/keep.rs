@@ -1,4 +1,4 @@
-//! `keep_recent` and `keep_system_recent`: the last messages, the current turn, pinned messages, whole tool blocks.
+//! `keep_recent` and `keep_system_recent`: retain the last messages, the current turn, pinned messages and whole tool blocks.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::super::widen;
 use super::turn::current_turn_start;
 use crate::message::{Message, Role};
 
-/// The last `count` messages, whatever their role.
+/// Selects the last `count` messages of any role.
 pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
     let from = visible.len().saturating_sub(count).min(current_turn_start(visible));
     let mut kept: Vec<bool> = (visible.iter().enumerate())
@@ -16,7 +16,7 @@ pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
     kept
 }
 
-/// Every system message, and the last `count` of the others.
+/// Selects every system message, and the last `count` of the others.
 pub(super) fn system_and_recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
     let turn = current_turn_start(visible);
     let others = visible.iter().filter(|message| message.role != Role::System).count();

@@ -1,8 +1,12 @@
-//! Compression strategies as pure functions .
+//! Compression strategies as pure functions.
 //!
-//! Promises, each with a test: a tool block is kept or goes as a whole; the current turn stays beyond any count; system
-//! messages stay and stand first (`keep_recent` alone treats them like any other); pinned messages stay; the result is smaller, or it is no
-//! change; applied twice is applied once.
+//! Each of these guarantees has a test:
+//! - A tool block is retained or removed as a whole.
+//! - The current turn is retained, regardless of counts.
+//! - System messages are retained and come first. Only `keep_recent` treats them like others.
+//! - Pinned messages are retained.
+//! - The result is smaller, or there is no change.
+//! - A strategy is idempotent.
 
 mod accept;
 mod context;
@@ -30,21 +34,21 @@ use self::context::Smaller;
 use super::{ConversationError, Tokenizer, message_cost};
 use crate::message::{Message, Role};
 
-/// The outcome of a strategy.
+/// Result of a strategy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compression {
-    /// The result; `stats` say whether anything changed.
+    /// Final result; `stats` show whether anything changed.
     Done(CompressionResult),
-    /// `summarize` wants a text: give it to [`finish_summary`].
+    /// `summarize` needs a summary: pass it to [`finish_summary`].
     Summarize(Box<SummaryPlan>),
 }
 
-/// Why a compression could not even begin.
+/// Reason that a compression could not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompressionError {
-    /// The context's mark map contradicts itself or its messages.
+    /// The mark map of the context is inconsistent.
     Conversation(ConversationError),
-    /// A parameter of the strategy is of the wrong kind.
+    /// A parameter of the strategy has the wrong type.
     Parameter(InvalidParameter),
 }
 
@@ -59,10 +63,10 @@ impl std::fmt::Display for CompressionError {
 
 impl std::error::Error for CompressionError {}
 
-/// Runs the strategy that the context's config names. None, or an unknown one: no change.
+/// Runs the strategy in the context's config. No strategy, or an unknown one, changes nothing.
 ///
 /// # Errors
-/// A broken mark map, or a parameter that is no number.
+/// Returns an error for an invalid mark map or a parameter of the wrong type.
 pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Result<Compression, CompressionError> {
     let visible = context.visible().map_err(CompressionError::Conversation)?;
     let config = context.compression_config.clone().unwrap_or_default();
@@ -108,7 +112,7 @@ enum Order {
     SystemFirst,
 }
 
-/// The messages whose flag is set. All of them: as they were.
+/// Returns the messages with a set flag. If all are set, their order is unchanged.
 fn shown(visible: &[Arc<Message>], kept: &[bool], order: Order) -> Vec<Arc<Message>> {
     let stay = visible
         .iter()

@@ -1,4 +1,4 @@
-//! Reading a strategy's parameters, under the names people use for them.
+//! Parses the parameters of strategies.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ const COUNT: &[&str] = &["count", "keepCount", "recentCount", "keepRecent", "las
 const MAX_TOKENS: &[&str] = &["maxTokens", "tokenBudget"];
 const WINDOW_COUNT: &[&str] = &["count", "windowSize", "size"];
 
-/// A parameter of the wrong kind.
+/// A parameter of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// The kind that it must be.
+    /// Required type.
     pub kind: ParameterKind,
 }
 
-/// The kind of a parameter.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// A whole number, zero or more.
+    /// A non-negative integer.
     Whole,
     /// A list of names.
     Names,
@@ -41,7 +41,7 @@ impl fmt::Display for InvalidParameter {
     }
 }
 
-/// The messages `sliding_window` keeps. Neither of the first two: everything.
+/// Limits of `sliding_window`. Without `count` and `maxTokens` everything is retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) max_tokens: Option<u64>,
@@ -49,12 +49,12 @@ pub(super) struct Window {
     pub(super) keep_head: usize,
 }
 
-/// `count`, default 10.
+/// Parses `count`, default 10.
 pub(super) fn count(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
     Ok(whole(parameters, COUNT)?.map_or(10, bounded))
 }
 
-/// `clear_tool_results`: results that stay, the tokens below which nothing is done, tools whose results stay.
+/// Parameters of `clear_tool_results`: number of retained results, minimum savings in tokens, excluded tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clear {
     pub(super) keep: usize,
@@ -62,7 +62,7 @@ pub(super) struct Clear {
     pub(super) exclude: Vec<String>,
 }
 
-/// `keep`, default 3; `minTokens`, default 0; `exclude`, names.
+/// Parses `keep` (default 3), `minTokens` (default 0) and `exclude` (names).
 pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, CompressionError> {
     let wrong = || invalid("exclude", ParameterKind::Names);
     let exclude = match parameters.get("exclude") {
@@ -79,17 +79,17 @@ pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, Compressio
     })
 }
 
-/// `payback` of every strategy.
+/// Validates `payback`, which every strategy has.
 pub(super) fn check_payback(parameters: &Map<String, Value>) -> Result<(), CompressionError> {
     whole(parameters, &["payback"]).map(|_| ())
 }
 
-/// `summarize`'s `keepRecent`, default 4.
+/// Parses `keepRecent` of `summarize`, default 4.
 pub(super) fn keep_recent(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
     Ok(whole(parameters, &["keepRecent", "count"])?.map_or(4, bounded))
 }
 
-/// `summarize`'s `keepFacts`: the least share of facts that is kept.
+/// Parses `keepFacts` of `summarize`: the minimum share of facts to retain.
 pub(super) fn keep_facts(parameters: &Map<String, Value>) -> Result<Option<f64>, CompressionError> {
     match parameters.get("keepFacts") {
         None | Some(Value::Null) => Ok(None),
@@ -100,7 +100,7 @@ pub(super) fn keep_facts(parameters: &Map<String, Value>) -> Result<Option<f64>,
     }
 }
 
-/// `keepHead` counts messages after the system ones; `true` is one.
+/// Parses the limits of `sliding_window`. `keepHead` counts messages after the system ones; `true` means 1.
 pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, CompressionError> {
     let keep_head = match parameters.get("keepHead") {
         Some(Value::Bool(keep)) => usize::from(*keep),

@@ -1,4 +1,4 @@
-//! `summarize`: planned here, written by a model, finished here.
+//! `summarize`: plans a summary, which a model writes, and applies it.
 
 use std::sync::Arc;
 
@@ -12,42 +12,42 @@ use super::parameters;
 use super::verbatim::Verbatim;
 use crate::message::{Message, Role};
 
-/// The metadata key that makes a message a summary: `{ids[], count, batch, verbatim?}` of what it stands for.
+/// Metadata key that marks a summary: `{ids[], count, batch, verbatim?}` of the summarized messages.
 const SUMMARY_OF: &str = "summaryOf";
 
-/// In there: the number of messages that stay beside the summary for their facts, the first ones after it.
+/// Field with the number of messages retained for their facts. They follow the summary directly.
 const VERBATIM: &str = "verbatim";
 
-/// The messages to summarize, and those that stay.
+/// Messages to summarize, and messages to retain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SummaryPlan {
-    /// Goes to the model, in order; an earlier summary is among it.
+    /// Messages for the model, in order, including earlier summaries.
     pub to_summarize: Vec<Arc<Message>>,
-    /// System messages; stand first.
+    /// System messages, which come first.
     pub system: Vec<Arc<Message>>,
-    /// Follow the summary.
+    /// Messages after the summary.
     pub kept: Vec<Arc<Message>>,
-    /// The position of each of `to_summarize` among the visible messages.
+    /// Positions of `to_summarize` among the visible messages.
     places: Vec<usize>,
-    /// The position of each of `kept`.
+    /// Positions of `kept`.
     kept_places: Vec<usize>,
     context: CompressionContext,
 }
 
 impl SummaryPlan {
-    /// False where even a summary of no length would not pay for what no cache has then.
+    /// Returns false if even an empty summary would save less than the provider's cache loses.
     pub(super) fn may_pay(&self, tokenizer: &dyn Tokenizer) -> bool {
         let saved = cost(&self.to_summarize, tokenizer);
         self.context.pays(saved, || cost(&self.kept, tokenizer))
     }
 }
 
-/// The messages a summary would replace: all but system messages, pinned ones, the last `keep_recent` others, the current
-/// turn. None where that is nothing, or only an earlier summary.
+/// Selects the messages to summarize: all except system messages, pinned ones, the last `keep_recent` others, and the current turn.
+/// Returns `None` if that is nothing, or only an earlier summary.
 ///
 /// # Errors
-/// [`ConversationError::InvalidMarkMap`].
+/// Returns [`ConversationError::InvalidMarkMap`] for an invalid mark map.
 pub fn plan_summary(
     context: &CompressionContext,
     keep_recent: usize,
@@ -79,7 +79,7 @@ pub fn plan_summary(
     Ok(has_new(&plan.to_summarize).then_some(plan))
 }
 
-/// True if anything is to be summarized that is neither a summary nor was kept beside one for its facts.
+/// Returns true if anything to summarize is neither a summary nor a message retained with one for its facts.
 fn has_new(to_summarize: &[Arc<Message>]) -> bool {
     let mut beside = 0;
     to_summarize.iter().any(|message| match summary_of(message) {
@@ -95,16 +95,17 @@ fn has_new(to_summarize: &[Arc<Message>]) -> bool {
     })
 }
 
-/// The result with `text` as the summary. No change where that would not be smaller, or the text is blank. With `keepFacts`,
-/// messages whose facts the text lost stay word for word beside it: the newest first, by whole tool blocks, until that share of
-/// the facts is kept or no other fits in what is still smaller.
+/// Applies `text` as the summary. Nothing changes if the result would not be smaller, or the text is blank.
+///
+/// With `keepFacts`, messages with facts that the text lacks are retained verbatim: the newest first, by whole tool blocks, until
+/// the share of facts is reached or no other one fits in a result that is still smaller.
 pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> CompressionResult {
     let visible = plan.system.len() + plan.kept.len() + plan.to_summarize.len();
     if text.trim().is_empty() {
         return plan.context.unchanged(visible);
     }
     let config = plan.context.compression_config.as_ref();
-    // Checked when it was planned.
+    // Validated when the summary was planned.
     let floor = config.and_then(|config| parameters::keep_facts(&config.parameters).ok().flatten());
     let Some(floor) = floor else {
         let stays = vec![false; plan.to_summarize.len()];
@@ -123,7 +124,7 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
 }
 
 impl SummaryPlan {
-    /// The messages with `text` in the place of those to summarize, but for those that stay.
+    /// Returns the messages with the summary: system messages, summary, then the retained ones in order.
     fn shown(&self, text: &str, stays: &[bool]) -> Vec<Arc<Message>> {
         let mut summary = Message::new(Role::User, text);
         summary.metadata = Some(stands_for(self, stays));
@@ -138,8 +139,8 @@ impl SummaryPlan {
     }
 }
 
-/// The ids of what the summary stands for, an earlier summary's included. A message without an id is named by its batch
-/// and place there: `0:3`; `batch` is what `rollbackToBatch` brings them back with.
+/// Returns the ids of the summarized messages, including those of earlier summaries. A message without an id is identified by batch
+/// and position, such as `0:3`. `rollbackToBatch` with `batch` makes the messages visible again.
 fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     let batch = plan.context.mark_map.current_batch;
     let mut ids = Vec::new();
@@ -174,7 +175,7 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     metadata
 }
 
-/// True if the message is a summary of others.
+/// Returns true if the message is a summary.
 pub fn is_summary(message: &Message) -> bool {
     summary_of(message).is_some()
 }

@@ -1,4 +1,4 @@
-//! `clear_tool_results`: old results give way to a note; calls, and everything else, stay.
+//! `clear_tool_results`: replaces old results with a note. Calls and all other messages stay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use super::parameters::Clear;
 use super::turn::current_turn_start;
 use crate::message::{Message, Role};
 
-/// The messages with a note in the place of each result but the last ones, those of the current turn, pinned ones and those of
-/// excluded tools. As they were where that saves less than `minTokens`. A result that costs no more than its note stays.
+/// Returns the messages with a note instead of each result, except the last ones, those of the current turn, pinned ones and those
+/// of excluded tools. Returns them unchanged if that saves less than `minTokens`. A result that is not longer than its note stays.
 pub(super) fn cleared(visible: &[Arc<Message>], clear: &Clear, tokenizer: &dyn Tokenizer) -> Vec<Arc<Message>> {
     let turn = current_turn_start(visible);
     let is_result = |message: &Arc<Message>| message.role == Role::Tool;

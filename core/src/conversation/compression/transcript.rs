@@ -1,4 +1,4 @@
-//! The transcript that a model reads when asked for a summary.
+//! Transcript of messages, for a model that summarizes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::message::{Message, Role};
 
-/// Characters of a tool result that are read from its beginning, where it is too long for the whole.
+/// Number of leading characters shown of a long tool result.
 const RESULT_HEAD: usize = 1200;
-/// As [`RESULT_HEAD`], from its end.
+/// Number of trailing characters shown of a long tool result.
 const RESULT_TAIL: usize = 400;
 
-/// The messages as a text, a paragraph each: who spoke, and all that was said. Calls stand with their arguments, on
-/// lines of their own, and results with their tool's name; of a result of more than 1,600 characters the middle is left out.
+/// Formats messages as text, one paragraph each, with the role and the content. Calls are listed with their arguments, one a line,
+/// and results with the tool's name. A result of more than 1,600 characters is shortened in the middle.
 pub fn transcript(messages: &[Arc<Message>]) -> String {
     let mut text = String::new();
     let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
@@ -35,7 +35,7 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
         }
         for call in &message.tool_calls {
             tools.insert(&call.id, &call.name);
-            // Writing to a String does not fail.
+            // Cannot fail: writing to a `String` is infallible.
             let _ = write!(text, "\n calls {} {}", call.name, call.arguments);
         }
     }

@@ -1,10 +1,10 @@
-//! The current turn: what came after the last assistant message without tool calls.
+//! The current turn: the messages after the last assistant message without tool calls.
 
 use super::super::Conversation;
 use crate::message::{Message, Role};
 
-/// Start of the current turn; the length where it is empty. System messages begin none. With no such assistant message
-/// everything after the leading system messages is the current turn.
+/// Returns the start of the current turn, or the length if it is empty. System messages at its start do not belong to it. Without
+/// such an assistant message, the turn starts after the leading system messages.
 pub fn current_turn_start<M: AsRef<Message>>(messages: &[M]) -> usize {
     let answered = |message: &M| message.as_ref().role == Role::Assistant && !message.as_ref().asks_for_tools();
     let from = messages.iter().rposition(answered).map_or(0, |answer| answer + 1);
@@ -14,7 +14,7 @@ pub fn current_turn_start<M: AsRef<Message>>(messages: &[M]) -> usize {
     from + system.count()
 }
 
-/// Tokens of the current turn alone: above the budget no compression helps (TOKEN_BUDGET_EXCEEDED).
+/// Returns the tokens of the current turn. Above the token budget no compression helps (TOKEN_BUDGET_EXCEEDED).
 pub fn current_turn_tokens(conversation: &Conversation) -> u64 {
     let visible: Vec<_> = conversation.visible().iter().collect();
     let turn = &visible[current_turn_start(&visible)..];

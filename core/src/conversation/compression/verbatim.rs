@@ -1,4 +1,4 @@
-//! `keepFacts`: messages that stay word for word beside a summary, because it lost their facts.
+//! `keepFacts`: retains messages verbatim whose facts a summary lacks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::facts::{JudgedFact, judge};
 use super::window::units;
 use crate::message::Message;
 
-/// The messages to summarize, and which of them stay.
+/// Messages to summarize, with those retained so far.
 pub(super) struct Verbatim<'a> {
     messages: &'a [Arc<Message>],
     facts: Vec<JudgedFact>,
-    /// The facts of each message, by their places in `facts`.
+    /// Indices in `facts` of the facts of each message.
     facts_at: Vec<Vec<usize>>,
     costs: Vec<u64>,
     summary: u64,
@@ -42,7 +42,8 @@ impl<'a> Verbatim<'a> {
         }
     }
 
-    /// Has messages stay until `floor` is kept: of those with lost facts the newest that fits, then the next older one.
+    /// Retains messages until the share `floor` is reached, newest first. Skips messages without missing facts and those that do
+    /// not fit.
     pub(super) fn fill(&mut self, floor: f64) {
         let (mut kept, mut leaving) = (self.kept(), self.messages.len());
         let mut saved = self.costs.iter().copied().fold(0, u64::saturating_add);
@@ -51,7 +52,7 @@ impl<'a> Verbatim<'a> {
                 return;
             }
             let cost = self.costs[unit.clone()].iter().copied().fold(0, u64::saturating_add);
-            // Fewer messages and fewer tokens than before, with the summary.
+            // With the summary, the result must have fewer messages and fewer tokens than before.
             let fits = leaving - unit.len() > 1 && saved.saturating_sub(cost) > self.summary;
             if self.has_lost(&unit) && fits {
                 leaving -= unit.len();
@@ -66,7 +67,7 @@ impl<'a> Verbatim<'a> {
         facts.any(|number| !self.facts[*number].kept)
     }
 
-    /// Has the messages stay; the number of facts that are kept by that.
+    /// Retains a unit and returns the number of facts gained.
     fn keep(&mut self, unit: Range<usize>) -> usize {
         self.stays[unit.clone()].fill(true);
         let before = |fact: &mut JudgedFact| std::mem::replace(&mut fact.kept, true);
@@ -78,7 +79,7 @@ impl<'a> Verbatim<'a> {
         self.facts.iter().filter(|fact| fact.kept).count()
     }
 
-    /// True if the share of kept facts is at least the floor. No facts: all of them are kept.
+    /// Returns true if the share of retained facts is at least the floor. Always true without facts.
     fn is_met(&self, kept: usize, floor: f64) -> bool {
         kept as f64 >= floor * self.facts.len() as f64
     }

@@ -1,4 +1,4 @@
-//! `sliding_window`: system and pinned messages, a head, and as many of the last messages as a budget allows.
+//! `sliding_window`: retains system and pinned messages, the first messages, and as many of the last ones as a limit allows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use super::parameters::Window;
 use super::turn::current_turn_start;
 use crate::message::{Message, Role};
 
-/// The window grows from the end by whole tool blocks and single messages. A `count` that ends inside a block takes the
-/// whole block; `maxTokens`, which pays for system, head and window together, leaves out the block that does not fit.
-/// The current turn is in whatever it costs.
+/// Selects the retained messages. The window grows from the end by tool blocks and single messages. A `count` that ends inside a
+/// block includes the whole block. `maxTokens`, which also covers system messages and head, excludes a block that does not fit. The
+/// current turn is always included.
 pub(super) fn window(visible: &[Arc<Message>], costs: &[u64], window: Window) -> Vec<bool> {
     if window.count.is_none() && window.max_tokens.is_none() {
         return vec![true; visible.len()];
@@ -48,7 +48,7 @@ pub(super) fn window(visible: &[Arc<Message>], costs: &[u64], window: Window) ->
     kept
 }
 
-/// Tool blocks, and every message outside one, in order.
+/// Returns the tool blocks and all messages outside of blocks, in order.
 pub(super) fn units(visible: &[Arc<Message>]) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let mut at = 0;

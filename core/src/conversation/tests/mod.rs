@@ -1,4 +1,4 @@
-//! Acceptance cases under their ids, and properties against oracles written from SPEC.
+//! Acceptance cases by id, and properties against reference models of the SPEC.
 
 mod case_compression;
 mod case_machine;

@@ -1,5 +1,5 @@
-//! The cases' notation: `u`, `user:Hi`, `s`, `a`, `a[1,2]` asks for calls 1 and 2, `t:1` answers call 1; `~` after it
-//! marks `subAgentInternal`.
+//! Notation of the cases: `u`, `user:Hi`, `s`, `a`; `a[1,2]` makes calls 1 and 2, `t:1` is the result of call 1; a trailing `~`
+//! sets `subAgentInternal`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +57,7 @@ pub(super) fn conversation(texts: &[&str]) -> Conversation {
     Conversation::from_messages(counted(texts))
 }
 
-/// Back to notation; content where it differs from the role's letter.
+/// Converts messages to the notation, with the content if it differs from the role's letter.
 pub(super) fn written<M: AsRef<Message>>(messages: impl IntoIterator<Item = M>) -> Vec<String> {
     messages
         .into_iter()
@@ -79,7 +79,7 @@ pub(super) fn shown(conversation: &Conversation) -> Vec<String> {
     written(conversation.visible().messages())
 }
 
-/// One token a byte; counts how often it is asked.
+/// Tokenizer with one token a byte, which counts its calls.
 #[derive(Default)]
 pub(super) struct Counter(pub(super) AtomicU64);
 

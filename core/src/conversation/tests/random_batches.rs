@@ -1,4 +1,4 @@
-//! Batches, rollbacks, versions and replacements, against a list of what is visible.
+//! Batches, rollbacks, versions and replacements, against a list of the visible messages.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 0..25)
 }
 
-/// The plain way: for each batch up to the current one, the visible indices when it was left.
+/// Reference model: the visible indices of each batch up to the current one, at the time when it was left.
 #[derive(Default)]
 struct Plain {
     length: usize,

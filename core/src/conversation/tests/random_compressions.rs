@@ -1,4 +1,4 @@
-//! The promises of SPEC section 7 that need no trigger, for every strategy and every history.
+//! Guarantees of SPEC section 7 that need no trigger, for every strategy and random histories.
 
 use std::sync::Arc;
 
@@ -155,7 +155,7 @@ proptest! {
         let shown: Vec<Message> = result.messages.iter().map(|one| Message::clone(one)).collect();
         let cost = |messages: &[Message]| messages.iter().map(|one| Counted::new(one.clone(), &Estimator).tokens).sum::<u64>();
 
-        // Smaller, or no change.
+        // The result is smaller, or nothing changed.
         if shown == messages {
             prop_assert_eq!(&result.mark_map, &context.mark_map);
             prop_assert_eq!(result.stats.tokens_saved, 0);
@@ -167,24 +167,24 @@ proptest! {
         prop_assert!(result.mark_map.check(shown.len()).is_ok());
         prop_assert_eq!(result.stats.compressed_count, shown.len() as u64);
 
-        // System messages stay and stand first.
+        // System messages are retained and come first.
         let system: Vec<&Message> = messages.iter().filter(|one| one.role == Role::System).collect();
         if !["keep_recent", "clear_tool_results"].contains(&&*word) && shown != messages {
             prop_assert_eq!(&shown.iter().take(system.len()).collect::<Vec<_>>(), &system);
         }
-        // The current turn stays.
+        // The current turn is retained.
         let turn = &messages[current_turn_start(&messages)..];
         prop_assert!(turn.iter().all(|one| shown.contains(one)), "the turn {:?} in {:?}", turn, shown);
-        // A block is kept or goes as a whole.
+        // A block is retained or removed as a whole.
         for block in tool_blocks(&messages).into_iter().filter(|_| word != "clear_tool_results") {
             let kept = messages[block.clone()].iter().filter(|one| shown.contains(one)).count();
             prop_assert!(kept == 0 || kept == block.len(), "split {:?}", &messages[block]);
         }
-        // Twice is once.
+        // The strategy is idempotent.
         let again = done(&CompressionContext { messages: result.messages.clone(), mark_map: result.mark_map.clone(), ..context });
         prop_assert_eq!(&again.messages, &result.messages);
         prop_assert_eq!(&again.mark_map, &result.mark_map);
-        // Nothing is orphaned in what is sent.
+        // A request built from the result contains no orphaned call or result.
         let history = Conversation::from_messages(shown.into_iter().map(|one| Counted::new(one, &Estimator)));
         let request = build_request(&history, &RequestParts::default(), &Estimator);
         prop_assert_eq!(broken_pairs(&request.messages), 0);

@@ -1,4 +1,4 @@
-//! Judged summaries against a simple oracle: texts of words whose facts are known, because they were put there.
+//! Judged summaries against a simple reference: generated texts with known facts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::super::{Estimator, message_cost, tool_blocks};
 use super::notation::message;
 use crate::message::{Message, Role};
 
-/// Words with the facts that they are, as they are compared. A negation is two words.
+/// Words with their facts in normalized form. A negation has two words.
 const WORDS: &[(&str, &[(FactKind, &str)])] = &[
     ("the", &[]),
     ("parcel", &[]),
@@ -33,7 +33,7 @@ const WORDS: &[(&str, &[(FactKind, &str)])] = &[
 
 type Known = BTreeSet<(FactKind, String)>;
 
-/// A sentence, and its facts. Its first word is no name.
+/// Returns a sentence with its facts. Its first word is not a name.
 fn sentence(numbers: &[usize]) -> (String, Known) {
     let words = numbers.iter().map(|number| WORDS[number % WORDS.len()]);
     let facts = words
@@ -67,7 +67,7 @@ fn summarized(context: &CompressionContext, text: &str) -> CompressionResult {
     }
 }
 
-/// Turns with sentences of facts; some answers call a tool.
+/// Generates turns with sentences of facts; some replies call a tool.
 fn talks() -> impl Strategy<Value = Vec<(Message, Known)>> {
     prop::collection::vec((sentences(), sentences(), sentences(), any::<bool>()), 1..9).prop_map(|turns| {
         let mut talk = Vec::new();
@@ -116,7 +116,8 @@ proptest! {
         prop_assert_eq!(judge(&messages, &said).len(), all.len());
     }
 
-    /// The oracle keeps whole units, the newest first, and asks each time anew what is lost and whether the result is smaller.
+    /// The reference retains whole units, newest first, and recomputes after each what is missing and whether the result is
+    /// smaller.
     #[test]
     fn what_a_summary_lost_stays_word_for_word_until_the_floor_is_kept(
         talk in talks(), summary in sentences(), tenths in 0_u32..11, keep in 0_u64..4,
@@ -128,7 +129,7 @@ proptest! {
         let result = summarized(&context, &text);
         let blocks = tool_blocks(&messages);
 
-        // The last turn's end is never summarized, nor the last messages, nor half a block.
+        // Never summarized: the current turn, the last messages, and parts of blocks.
         let mut first_kept = messages.len().saturating_sub(keep as usize);
         if let Some(block) = blocks.iter().find(|block| block.contains(&first_kept)) {
             first_kept = block.start;
@@ -170,7 +171,7 @@ proptest! {
         prop_assert_eq!(stats.verbatim, stays.iter().filter(|stays| **stays).count() as u64);
         prop_assert_eq!(stats.is_met, is_met(&kept));
 
-        // Twice is once, and what comes later is summarized with what stayed.
+        // Idempotent; and later messages are summarized together with the retained ones.
         let again = summarized(&CompressionContext { messages: result.messages.clone(), ..context }, "something else");
         prop_assert_eq!(&again.messages, &result.messages);
     }

@@ -1,5 +1,5 @@
-//! Histories as they come: clean, parallel shuffled results, missing results, a user message inside a block, orphan
-//! results, a pending tail; and blocks, selections and mending on them.
+//! Random histories: valid, shuffled parallel results, missing results, a user message inside a block, orphaned results, a pending
+//! tail. Blocks, selections and repairs on them.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::notation::message;
 use crate::definition::{ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
 use crate::message::{Message, Role};
 
-/// Mostly whole turns, each possibly broken, and single messages of any kind between them.
+/// Generates histories: mostly whole turns, some of them broken, with single messages between them.
 pub(super) fn histories() -> impl Strategy<Value = Vec<Message>> {
     let turn = prop_oneof![
         Just(vec!["user:ask", "assistant:answer"]),
@@ -49,7 +49,7 @@ pub(super) fn of(messages: &[Message]) -> Conversation {
     Conversation::from_messages(messages.iter().map(|one| Counted::new(one.clone(), &Estimator)))
 }
 
-/// SPEC's words: whose block a message is in, asked of the message.
+/// Returns the start of the block of a message, by the definition in the SPEC.
 pub(super) fn block_start_by_definition(messages: &[Message], at: usize) -> Option<usize> {
     let start = if messages[at].role == Role::Tool {
         (0..at).rev().find(|before| messages[*before].role != Role::Tool)?
@@ -60,7 +60,7 @@ pub(super) fn block_start_by_definition(messages: &[Message], at: usize) -> Opti
     asks.then_some(start)
 }
 
-/// Calls without their result and results without their call, by definition.
+/// Returns the number of calls without result and results without call, by definition.
 pub(super) fn broken_pairs<M: AsRef<Message>>(messages: &[M]) -> usize {
     let messages: Vec<Message> = messages.iter().map(|one| one.as_ref().clone()).collect();
     let mut broken = 0;

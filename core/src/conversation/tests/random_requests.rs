@@ -1,4 +1,4 @@
-//! The requests sent, for every history and every pinned context.
+//! Requests for random histories and pinned contexts.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use super::random_histories::{broken_pairs, histories, of};
 use crate::definition::{Pinned, PinnedText};
 use crate::message::{Message, Role};
 
-/// SPEC section 3, "Pinned context", read aloud; `history` without its first message.
+/// Returns the position of the pinned context by SPEC section 3; `history` is without its first message.
 fn place_by_definition(history: &[Message], n: usize) -> usize {
     let blocks = tool_blocks(history);
     if history.len() < n || n == 0 {
@@ -82,7 +82,7 @@ proptest! {
 
         let leading = request.messages.iter().take_while(|one| one.role == Role::System).count();
         let all = request.messages.iter().filter(|one| one.role == Role::System).count();
-        // Pinned messages may stand between two system messages only where there is nothing else before them.
+        // Pinned messages may be between two system messages only if no other message precedes them.
         prop_assert!(all - leading == 0 || request.inserted_at.is_some_and(|at| at <= all), "system first");
         prop_assert!(!system || all > 0);
         if !sub {
@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!(request.tokens, cost);
     }
 
-    /// A conversation that grows, is asked for requests by both kinds of agents, and starts batches meanwhile.
+    /// A conversation that grows, from which both kinds of agents prepare requests, and which starts batches between them.
     #[test]
     fn a_prepared_request_is_the_one_that_is_built(
         (messages, order) in (sound_and_broken(), prop::collection::vec(0_u8..9, 60)),
@@ -137,14 +137,14 @@ proptest! {
             prop_assert_eq!(prepared.inserted_at(), built.inserted_at);
             held.push((prepared, built));
         }
-        // What the conversation gains later is in none of them.
+        // Later messages of the conversation are in none of these requests.
         for (prepared, built) in held {
             prop_assert_eq!(&**prepared.built(), &built);
         }
     }
 }
 
-/// Histories with a broken pair in few of them, and with blank messages.
+/// Generates histories, few of them with a broken pair, and some with blank messages.
 fn sound_and_broken() -> impl Strategy<Value = Vec<Message>> {
     let turn = prop_oneof![
         4 => Just(vec!["user:ask", "assistant:answer"]),

@@ -1,4 +1,4 @@
-//! Large results against simple oracles: what is kept, what is shown, what is found again.
+//! Large results against simple references: which are stored, shown and found.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use super::random_histories::histories;
 use crate::conversation::compression::CompressionContext;
 use crate::message::{Message, Role};
 
-/// Texts of many lines and letters, some of several bytes and some with a small letter of another length.
+/// Generates texts with many lines and multi-byte letters, some with a lower case of another length.
 fn texts() -> impl Strategy<Value = String> {
     prop::collection::vec("[a-eßİ界🦀., -]{0,60}", 0..60).prop_map(|lines| lines.join("\n"))
 }
 
-/// The texts that calls of `read_artifact` give one after the other, each where the one before says.
+/// Returns the pages of successive `read_artifact` calls, each starting where the previous reply says.
 fn pages(
     arguments: impl Fn(usize) -> Value,
     next: &str,
@@ -73,7 +73,7 @@ proptest! {
             digits.parse().expect("a number")
         }).collect();
         let needle = needle.to_lowercase();
-        // The dotted capital I has a small letter of two characters, which no needle has.
+        // The lower case of the dotted capital I has two characters, which no needle contains.
         let has = |line: &&str| line.contains(&needle);
         let oracle: Vec<usize> = text.split('\n').zip(1..).filter(|(line, _)| has(line)).map(|(_, number)| number).collect();
         prop_assert_eq!(numbers, oracle);
@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// The words are single letters: the oracle need not know where one begins.
+    /// Query words are single letters, so that the reference need not find word boundaries.
     #[test]
     fn archived_messages_are_found_by_most_words_then_the_latest(messages in histories(), keep in 0_u64..6, query in "[a-h] [a-h] [a-h]") {
         let mut conversation = Conversation::from_messages(messages.iter().map(|one| Counted::new(one.clone(), &Estimator)));
@@ -189,17 +189,17 @@ proptest! {
             let result = done(&context);
             let before: Vec<Message> = context.messages.iter().map(|one| Message::clone(one)).collect();
             let after: Vec<Message> = result.messages.iter().map(|one| Message::clone(one)).collect();
-            // Pairs stay pairs: a preview goes with its call or not at all.
+            // A preview is removed with its call or not at all.
             for block in tool_blocks(&before) {
                 let calls = |messages: &[Message]| messages.iter().filter(|one| one.tool_call_id.is_some() || one.asks_for_tools()).count();
                 let ids: Vec<_> = before[block.clone()].iter().map(|one| (one.role, one.id.clone(), one.tool_call_id.clone())).collect();
                 let there = after.iter().filter(|one| ids.contains(&(one.role, one.id.clone(), one.tool_call_id.clone()))).count();
                 prop_assert!(calls(&before[block]) == 0 || there == 0 || there >= ids.len(), "{:?}", ids);
             }
-            // The current turn's previews are as they were.
+            // Previews of the current turn are unchanged.
             let turn = &before[current_turn_start(&before)..];
             prop_assert!(turn.iter().all(|one| after.contains(one)));
-            // A note in the place of a preview says where the whole is.
+            // A note that replaces a preview contains the id of the stored result.
             for note in after.iter().filter(|one| artifact_of(one).is_some()) {
                 prop_assert!(artifact_of(note).is_some_and(|id| note.content.contains(id)), "{:?}", note);
             }

@@ -1,4 +1,4 @@
-//! The signals of random contexts, beside what the table of `watch` says, read off the whole past.
+//! Signals of random contexts, compared with the table of `watch` evaluated over the whole past.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::conversation::{TokenLimit, TokenSignal, TokenWatch};
 
 const LIMIT: u64 = 100;
 
-/// Something that happens to a watch.
+/// An event of a watch.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Calls(u64),
@@ -22,8 +22,8 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// True if a compression begins early at the last of these: its context has the share, is not over the limit, and has been below
-/// the share since the last call that began one or was over the limit.
+/// Returns true if an early compression starts at the last event: its context reaches the share, does not exceed the limit, and has
+/// been below the share since the last call that started one or exceeded the limit.
 fn begins_early(past: &[Happens], early: u64) -> bool {
     let Some((Happens::Calls(tokens), before)) = past.split_last() else {
         return false;

@@ -1,4 +1,4 @@
-//! Work is counted in operations, so the promise holds on any machine.
+//! Complexity tests. Operations are counted, not timed, so that the results do not depend on the machine.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn finding_the_place_looks_at_the_tail_only() {
 
 #[test]
 fn a_snapshot_shares_and_an_append_leaves_it_alone() {
-    // Every copy of a node counts the messages in it once more.
+    // Each copy of a tree node increments the reference count of its messages.
     let one = Counted::new(message("u"), &Estimator);
     for length in [1_000, 1_000_000] {
         let history = Conversation::from_messages(std::iter::repeat_n(one.clone(), length));

@@ -1,4 +1,4 @@
-//! The facts of texts, and which of them a summary kept. Found by rules alone: the same texts have the same facts.
+//! Facts in texts, and which of them a summary contains. Found by fixed rules, so that equal texts have equal facts.
 //!
 //! | kind | a word that |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | name | begins with a capital letter and does not begin a sentence, or is all capitals |
 //! | negation | follows `not`, `no`, `never`, `without` and the like: "not *refundable*" |
 //!
-//! A fact is kept where the summary has the same word; a negation where the summary negates the same word.
+//! A summary keeps a fact if it contains the word; a negation if it negates the word.
 
 mod word;
 
@@ -19,27 +19,27 @@ use serde::{Deserialize, Serialize};
 use crate::message::Message;
 use word::{Word, words};
 
-/// The kind of a fact.
+/// Kind of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FactKind {
-    /// An amount, a count.
+    /// An amount or a count.
     Number,
     /// A date or a time.
     Date,
-    /// A word made of letters and digits.
+    /// A word of letters and digits.
     Id,
-    /// A word with a capital.
+    /// A capitalized word.
     Name,
-    /// A word that is said not to hold.
+    /// A negated word.
     Negation,
 }
 
 impl FactKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Number, Self::Date, Self::Id, Self::Name, Self::Negation];
 
-    /// The lower-case word used in JSON.
+    /// Returns the lower-case name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -51,28 +51,28 @@ impl FactKind {
     }
 }
 
-/// A fact, in the form by which it is compared: small letters, numbers without what parts their thousands.
+/// A fact in normalized form: lower case, numbers without thousands separators.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Fact {
-    /// Its kind.
+    /// Kind of the fact.
     pub kind: FactKind,
-    /// Its word.
+    /// Normalized word.
     pub text: String,
 }
 
-/// A fact of the originals, and what became of it.
+/// A fact of the original messages, with the result for the summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgedFact {
     /// The fact.
     #[serde(flatten)]
     pub fact: Fact,
-    /// The summary has it.
+    /// True if the summary contains it.
     pub kept: bool,
-    /// The originals that have it, by their places.
+    /// Indices of the original messages that contain it.
     pub messages: Vec<usize>,
 }
 
-/// The facts of `originals`, each once, in the order of their kinds and words, and which of them `summary` kept.
+/// Returns the facts of `originals`, each once, sorted by kind and word, and whether `summary` contains them.
 pub fn judge<M: AsRef<Message>>(originals: &[M], summary: &str) -> Vec<JudgedFact> {
     let said = Said::of(summary);
     let mut facts: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
@@ -89,7 +89,7 @@ pub fn judge<M: AsRef<Message>>(originals: &[M], summary: &str) -> Vec<JudgedFac
     judged.collect()
 }
 
-/// Everything that a message says: its text and the arguments of its calls.
+/// Returns the text of a message, with the arguments of its calls.
 fn text_of(message: &Message) -> String {
     let mut text = message.content.clone();
     for call in &message.tool_calls {
@@ -99,7 +99,7 @@ fn text_of(message: &Message) -> String {
     text
 }
 
-/// The facts of a text.
+/// Returns the facts of a text.
 pub fn facts_of(text: &str) -> BTreeSet<Fact> {
     let words = words(text);
     let plain = words.iter().filter_map(|word| {
@@ -112,7 +112,7 @@ pub fn facts_of(text: &str) -> BTreeSet<Fact> {
     plain.chain(negated(&words)).collect()
 }
 
-/// The words that a text has, for the facts of others to be looked for.
+/// Words of a text, in which facts are looked up.
 struct Said {
     words: BTreeSet<String>,
     negated: BTreeSet<Fact>,
@@ -135,7 +135,7 @@ impl Said {
     }
 }
 
-/// For every negation the word that it is about: the next one of its sentence that says something.
+/// Returns the word to which each negation refers: the next content word of the sentence.
 fn negated(words: &[Word<'_>]) -> impl Iterator<Item = Fact> {
     let after = words
         .iter()

@@ -1,25 +1,25 @@
-//! The words of a text, as facts are made of.
+//! Words of a text, from which facts are made.
 
 use super::FactKind;
 
-/// Words that negate what follows, in small letters; so does what ends with `n't`, and one of [`NEGATING_SIGNS`].
+/// Negating words in lower case. Words that end with `n't`, and [`NEGATING_SIGNS`], negate too.
 const NEGATING: &[&str] = &[
     "cannot", "kein", "keine", "keinem", "keinen", "keiner", "keines", "never", "nicht", "nie", "niemals", "no",
     "none", "not", "ohne", "pas", "without",
 ];
 
-/// Chinese and Japanese signs that negate what follows. Their scripts have no words here, beside these.
+/// Chinese and Japanese characters that negate the next one. These scripts have no spaces, so that other characters are not words.
 const NEGATING_SIGNS: &[char] = &['不', '没', '無', '无', '未'];
 
-/// Words that say nothing by themselves: a negation before one is about the next.
+/// Words without content: a negation before one refers to the next word.
 const SMALL: &[&str] = &[
     "a", "an", "any", "be", "been", "das", "de", "der", "die", "ein", "eine", "the", "to", "yet",
 ];
 
-/// Signs that may stand within a word.
+/// Characters allowed inside a word.
 const WITHIN: &[char] = &['-', '_', '.', ',', ':', '/', '@', '\'', '’'];
 
-/// Signs after which a sentence begins.
+/// Characters that end a sentence.
 const ENDS: &[char] = &['.', '!', '?', ':', ';', '\n', '。', '！', '？', '"', '“', '(', '[', '{'];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Word<'a> {
     pub(super) begins_sentence: bool,
 }
 
-/// The words of a text: letters and digits, and signs between two of them.
+/// Splits a text into words: letters and digits, and allowed characters between two of them.
 pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     let letters: Vec<(usize, char)> = text.char_indices().collect();
     let is_of_word = |at: usize| {
@@ -47,7 +47,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
         let from = at;
         at += 1;
         if is_sign(letter) {
-            // A sign is a word of its own where it negates, or is negated by the one before it.
+            // A character is a word if it negates, or follows one that negates it.
             let is_negation = NEGATING_SIGNS.contains(&letter);
             if !is_negation && after_negation != Some(from) {
                 continue;
@@ -70,13 +70,13 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// A sign of a script without capitals and without spaces between words.
+/// Returns true for a character of a script without capitals and spaces.
 fn is_sign(letter: char) -> bool {
     matches!(u32::from(letter), 0x2e80..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x2_0000..=0x3_ffff)
 }
 
 impl Word<'_> {
-    /// The kind of fact that it is; none: it is a word like others.
+    /// Returns the kind of fact, or `None` for an ordinary word.
     pub(super) fn kind(&self) -> Option<FactKind> {
         let text = self.text;
         let has_digits = text.contains(char::is_numeric);
@@ -97,7 +97,7 @@ impl Word<'_> {
         (is_capital && is_long && !self.negates() && (all_capitals || !self.begins_sentence)).then_some(FactKind::Name)
     }
 
-    /// The form by which it is compared.
+    /// Returns the normalized form.
     pub(super) fn compared(&self) -> String {
         let small = self.text.to_lowercase().replace('’', "'");
         if self.kind() == Some(FactKind::Number) {
@@ -116,7 +116,7 @@ impl Word<'_> {
     }
 }
 
-/// Three groups of digits alike parted, perhaps with a time behind `T`, or a time.
+/// Returns true for three groups of digits with equal separators, with an optional time after `T`, or for a time.
 fn is_date(text: &str) -> bool {
     let is_group = |group: &str| (1..=4).contains(&group.len()) && group.bytes().all(|digit| digit.is_ascii_digit());
     let (day, is_timed) = match text.split_once(['T', 't']) {
@@ -129,7 +129,8 @@ fn is_date(text: &str) -> bool {
     is_time || is_day && (is_timed || day == text)
 }
 
-/// `1,200` is `1200`, `48,30` and `48.30` are `48.3`: of points and commas the last parts the fraction, unless it parts thousands.
+/// Normalizes a number: `1,200` to `1200`, `48,30` and `48.30` to `48.3`. The last separator is the decimal one, unless it
+/// separates thousands.
 fn number(text: &str) -> String {
     let last = text.rfind(['.', ',']);
     let Some(last) = last else { return text.to_owned() };
