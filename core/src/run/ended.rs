@@ -21,6 +21,7 @@ impl RunMachine {
             return;
         }
         let status = ended.end.status;
+        // The actor died before it could raise its end event, so that the run raises it.
         if ended.panicked {
             step.out.push(Effect::ThreadEnded { thread });
             let (path_id, error) = (self.path_id(thread), ended.end.error.clone());
@@ -33,6 +34,7 @@ impl RunMachine {
                 ]
             });
         }
+        // The join may have been decided since the thread was created: free what it can no longer use.
         if ended.artifacts.is_some() && !self.keeps_artifacts(thread) {
             ended.artifacts = None;
         }
@@ -99,6 +101,7 @@ impl RunMachine {
                     let report = self.report(step.now);
                     step.out.extend(self.leave_session(&report));
                     step.out.push(Effect::Report(Box::new(report)));
+                    // Without detached threads and open calls the run may settle in this step.
                     quiet = self.quiescence.ended(true, self.tree.attached(), self.left());
                 }
                 Quiet::Settle => step.out.push(Effect::Settled),

@@ -1,11 +1,11 @@
 //! Triggered sub-workflows: the states of a trigger's firing, and the order of the firings of one thread.
 //!
-//! | state | its turn comes | prepared | its thread begins | its run begins | it ended | applied | failed | its main thread ended |
+//! | state | its turn | prepared | thread starts | run starts | its end | applied | failure | main thread ends |
 //! |---|---|---|---|---|---|---|---|---|
 //! | Queued | **Preparing** | - | - | - | - | - | - | **Over**, refused |
-//! | Preparing | - | input and conversation are taken | **Running** | **Detached** | - | - | **Over**, failed | **Over**, refused |
-//! | Running | - | - | - | - | well: **Returning**; else **Over**, failed | - | **Over**, failed | its thread is stopped |
-//! | Detached | - | - | - | - | a compression: **Returning**; else **Over** | - | **Over**, failed | nothing: its run's end still comes |
+//! | Preparing | - | copies input and conversation | **Running** | **Detached** | - | - | **Over**, failed | **Over**, refused |
+//! | Running | - | - | - | - | success: **Returning**; else **Over**, failed | - | **Over**, failed | thread is cancelled |
+//! | Detached | - | - | - | - | compression: **Returning**; else **Over** | - | **Over**, failed | -: its run ends later |
 //! | Returning | - | - | - | - | - | **Over**, completed or failed | **Over**, failed | **Over**, failed: too late |
 //! | Over | - | - | - | - | - | - | - | - |
 //!

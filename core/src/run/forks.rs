@@ -156,6 +156,7 @@ impl RunMachine {
             }
         }
         if has_losers {
+            // Low priority: the parent receives its answer before the cancels, which take long after a fork of thousands.
             let message = ToSupervisor::StopLosers { fork: no, from: 0 };
             self.mailbox.send_next(Message::Supervisor(message));
         }
@@ -286,6 +287,7 @@ impl RunMachine {
             Ok((outcome, source)) => (outcome, source),
             Err(error) => (Outcome::Failed(error), None),
         };
+        // The parent's end cancels everything attached to it: detach the survivors before the parent continues.
         self.detach_survivors(no);
         if matches!(verdict, Verdict::Cancelled) {
             return;
@@ -302,6 +304,7 @@ impl RunMachine {
             let error = not_restored().caused_by(super::conversation::lost());
             return self.answer(parent, effect, Outcome::Failed(error));
         };
+        // The conversation answers the parent after the replacement, so that no message of the parent precedes it.
         let request = Box::new(Request::Restore {
             conversation,
             then: outcome,

@@ -159,6 +159,7 @@ impl Globals {
             return Evaluated::Other;
         };
         let (node, started) = (request.node, request.started.unwrap_or(0));
+        // Compare-and-swap: between its start and now another write may have changed what the expression read.
         if pending.writes > started && pending.may_have_read(graph, node, started) {
             let writes = pending.writes;
             if let Some(request) = pending.request(thread) {

@@ -232,6 +232,7 @@ impl RunMachine {
         let error = (total > limit).then(|| self.memory_exceeded(&measure));
         self.memory.made = 0;
         let Some(error) = error else {
+            // At least an eighth: a run close to its limit would otherwise be measured at every step.
             self.memory.most = (limit - total).max(limit / 8);
             return;
         };

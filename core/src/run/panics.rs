@@ -49,6 +49,7 @@ impl RunMachine {
     }
 
     fn thread_panicked(&mut self, thread: ThreadNo, message: &str, is_known: bool) {
+        // The thread may be at the front of an evaluation queue: without this, the threads behind it would wait for ever.
         if let Some((_, Some(next))) = self.globals.withdraw(thread) {
             self.send(next, ToThread::GoOn);
         }
@@ -58,6 +59,7 @@ impl RunMachine {
         if is_known {
             let (owner, ended) = (live.speaks_in(thread), live.panicked(message));
             let message = ToConversation::Ended(thread, Box::new(ended));
+            // Through the conversation, like a normal end: operations that the thread sent before its panic are still applied.
             return self.mailbox.send(Message::Conversation(owner, message));
         }
         let end = ThreadEnd {

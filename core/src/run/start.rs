@@ -111,6 +111,7 @@ impl RunMachine {
         }
         let limit = self.time_limit(&at);
         let thread = self.register(at, Some(Box::new(start)), step);
+        // The time limit of a run in a session starts with its turn, not with its wait for the turn.
         if thread > 0 || !self.awaits_session() {
             limit_time(thread, limit, step);
         }
