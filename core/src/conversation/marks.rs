@@ -18,19 +18,18 @@ use super::ConversationError;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MarkMap {
-    /// For every batch that was left, how long the complete history was at that moment: what a rollback shows ends
-    /// there. Empty in a new conversation. A list of another length (as other tools write it) is read as unknown, and
-    /// a rollback then shows all that follows the boundary.
+    /// For each batch that was left: length of the complete history at that time, at which a rollback to the batch ends. Empty in a
+    /// new conversation. A list of another length, as other tools write it, is ignored; a rollback then shows everything from the
+    /// boundary on.
     #[serde(default)]
     pub original_indices: Vec<usize>,
-    /// The start of each batch in the complete history.
+    /// Start of each batch in the complete history.
     pub batch_boundaries: Vec<usize>,
-    /// The number of the batch that starts at the boundary of the same index.
+    /// Batch number for each boundary.
     pub boundary_to_batch: Vec<u64>,
-    /// The batch whose messages are visible.
+    /// Number of the visible batch.
     pub current_batch: u64,
-    /// Half-open stretches that a rollback set aside: in the history, in no batch any more. Absent where there are
-    /// none.
+    /// Half-open ranges of the history that a rollback set aside. They belong to no batch. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set_aside: Vec<(usize, usize)>,
 }

@@ -47,7 +47,7 @@ impl ConversationTurn<'_, '_> {
             Ok(Compression::Summarize(plan)) => {
                 let transcript = Arc::new(summary_request(&plan, &*tokenizer));
                 let asked = self.own.requests.as_ref().and_then(|requests| requests.last.as_ref());
-                // Continue the conversation's last model request: the provider's cache then serves most of the summary request.
+                // If the writer is the conversation's model: continue its last request, most of which the provider's cache then serves.
                 let asked = asked.filter(|asked| {
                     let world = &self.step.world;
                     writer.is_some() && world.profile(writer.as_deref()) == world.profile(asked.profile_id.as_deref())

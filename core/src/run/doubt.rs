@@ -97,7 +97,7 @@ impl DoubtKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resolution {
-    /// Performed again with an equal key.
+    /// Performed again with the key of the first attempt.
     Repeated,
     /// Had been performed: its outcome was recovered.
     Done,

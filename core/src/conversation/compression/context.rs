@@ -1,4 +1,4 @@
-//! The input of a compression and its result.
+//! Input and result of a compression.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::super::{ConversationError, MarkMap, Tokenizer, message_cost};
 use crate::definition::CompressionConfig;
 use crate::message::Message;
 
-/// The input. `messages` are those that `markMap` is about: its current batch is what gets compressed.
+/// Input of a compression. The current batch of `markMap`, which refers to `messages`, is compressed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompressionContext {
-    /// The thread whose conversation it is.
+    /// Id of the thread that owns the conversation.
     #[serde(default)]
     pub thread_id: String,
-    /// Its workflow.
+    /// Id of the thread's workflow.
     #[serde(default)]
     pub workflow_id: String,
-    /// Messages, in order.
+    /// Messages in order.
     pub messages: Vec<Arc<Message>>,
-    /// Which of them are visible; absent: all.
+    /// Marks, which determine the visible messages; absent: all are visible.
     #[serde(default)]
     pub mark_map: MarkMap,
     /// Tokens of the next request.
@@ -35,49 +35,49 @@ pub struct CompressionContext {
     pub compression_config: Option<CompressionConfig>,
 }
 
-/// The output. `markMap` is about `messages`: its current batch is what becomes visible. No change: both are the
-/// context's.
+/// Result of a compression. The current batch of `markMap`, which refers to `messages`, becomes visible. Without a change, both
+/// equal those of the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompressionResult {
-    /// Messages, in order.
+    /// Messages in order.
     pub messages: Vec<Arc<Message>>,
-    /// Which of them are visible.
+    /// Marks, which determine the visible messages.
     pub mark_map: MarkMap,
-    /// Its figures.
+    /// Statistics of the compression.
     #[serde(default)]
     pub stats: CompressionStats,
 }
 
-/// The figures of a compression.
+/// Statistics of a compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct CompressionStats {
-    /// Visible messages before.
+    /// Number of visible messages before the compression.
     pub original_count: u64,
-    /// Visible messages after.
+    /// Number of visible messages after the compression.
     pub compressed_count: u64,
-    /// Tokens that the visible messages cost less.
+    /// Number of tokens saved in the visible messages.
     pub tokens_saved: u64,
-    /// The facts that were kept, where `keepFacts` asks for that.
+    /// Statistics of the facts, with `keepFacts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<FactStats>,
 }
 
-/// The facts of what was summarized, as far as they are still shown.
+/// Facts of the summarized messages that are still visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct FactStats {
-    /// Facts, each once.
+    /// Number of distinct facts.
     pub total: u64,
-    /// Those that the summary has, or a message beside it.
+    /// Number of facts in the summary or in a retained message.
     pub kept: u64,
-    /// Messages that stay word for word beside the summary.
+    /// Number of messages retained verbatim for their facts.
     pub verbatim: u64,
-    /// False where less than `keepFacts` is kept, because nothing more fits.
+    /// False if the share `keepFacts` was not reached because no other message fits.
     pub is_met: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Parses the parameters of strategies.
+//! Parses the parameters of strategies, under all their aliases.
 
 use std::fmt;
 
