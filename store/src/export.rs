@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ use crate::run::{Run, RunStatus, WaitingFor};
 use crate::store::Store;
 
 const VERSION: u32 = 1;
+
+/// Bytes of the longest line that is read, so that a file without an end of a line is refused before it fills memory.
+const LONGEST_LINE: u64 = 256 << 20;
 
 /// Number of records read at a time.
 const PAGE: usize = 1_000;
@@ -315,6 +318,16 @@ fn hex(sum: Sha256) -> String {
     ContentHash::from_bytes(sum.finalize().into()).to_string()
 }
 
+/// Appends the next line. False at the end.
+fn has_line(file: &mut dyn BufRead, text: &mut String) -> io::Result<bool> {
+    let read = file.take(LONGEST_LINE + 1).read_line(text)?;
+    if read as u64 > LONGEST_LINE {
+        let why = format!("a line has more than {} MiB", LONGEST_LINE >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(read > 0)
+}
+
 fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError> {
     let mut sum = Sha256::new();
     let mut number = 0;
@@ -324,7 +337,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
         text.clear();
         number += 1;
         let malformed = |why: String| ExportError::Malformed { line: number, why };
-        if file.read_line(&mut text)? == 0 {
+        if !has_line(file, &mut text)? {
             return Err(malformed("the file ends in the middle".to_owned()));
         }
         let Some(commit) = &mut commit else {
@@ -344,7 +357,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             }
             let commit = std::mem::replace(commit, Commit::after("", 0));
             text.clear();
-            while file.read_line(&mut text)? > 0 {
+            while has_line(file, &mut text)? {
                 number += 1;
                 if !text.trim().is_empty() {
                     let why = "more follows the end of the exported run: import each exported file by itself";

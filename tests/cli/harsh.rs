@@ -72,6 +72,12 @@ fn what_has_no_end_is_given_up() {
     ] {
         says(&pirn_in(folder.path(), arguments, &[]), 2, "it has more than");
     }
+    let import = pirn_in(
+        folder.path(),
+        &["runs", "import", "/dev/zero", "--store", "runs.db"],
+        &[],
+    );
+    says(&import, 2, "a line has more than 256 MiB");
 }
 
 #[test]
@@ -280,4 +286,61 @@ fn a_file_where_the_socket_of_a_store_would_be_stays() {
     );
     says(&ended, 0, "app.sock is there, and no socket");
     assert_eq!(folder.read("app.sock"), "mine");
+}
+
+/// True if something in a text would steer a terminal or hide text from who reads it.
+fn steers(text: &str) -> bool {
+    text.chars()
+        .any(|letter| letter.is_control() && letter != '\n' || matches!(letter, '\u{200b}' | '\u{202e}'))
+}
+
+#[test]
+fn names_and_lines_of_files_and_arguments_steer_no_terminal() {
+    let name = "\u{1b}]52;c;aa\u{7}\u{202e}.json";
+    let folder = folder("harsh-steering").with("line.json", "{\"id\": \"\u{9b}2J\u{200b}\u{202e}\" nodes}");
+    for (arguments, code, part) in [
+        (&["validate", "line.json"][..], 1, "<U+009B>2J<U+200B><U+202E>"),
+        (&["run", "line.json"], 1, "<U+009B>2J<U+200B><U+202E>"),
+        (&["validate", name], 2, "␛]52;c;aa␇<U+202E>.json"),
+        (&["run", "--\u{1b}[2J\u{202e}"], 2, "'--<U+202E>'"),
+        (&["\u{1b}[2J"], 2, "unrecognized subcommand"),
+        (&["run", "flow.json", "--color", "\u{9b}"], 2, "<U+009B>"),
+        (&["runs", "list", "--store", "\u{1b}[2J"], 2, "␛[2J"),
+        (
+            &["run", "flow.json", "--store", "runs.db", "--run-id", "\u{1b}[2J"],
+            0,
+            "run ␛[2J",
+        ),
+    ] {
+        let ended = pirn_in(folder.path(), arguments, &[]);
+        says(&ended, code, part);
+        assert!(!steers(&ended.stdout) && !steers(&ended.stderr), "{:?}", ended.stderr);
+    }
+    #[cfg(unix)]
+    {
+        std::fs::write(folder.path().join(name), "{}").expect("writable");
+        let ended = pirn_in(folder.path(), &["validate", name], &[]);
+        says(&ended, 1, "--> ␛]52;c;aa␇<U+202E>.json:1:1");
+        assert!(!steers(&ended.stdout) && !steers(&ended.stderr), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_command_does_not_write_over_the_store_that_it_has_open() {
+    let folder = folder("harsh-over");
+    std::fs::create_dir(folder.path().join("sub")).expect("writable");
+    let in_folder = |arguments: &[&str]| pirn_in(folder.path(), arguments, &[]);
+    let run = ["run", "flow.json", "--input", "1", "--store", "runs.db"];
+    says(&in_folder(&[&run[..], &["--run-id", "first"]].concat()), 0, "");
+    for file in ["runs.db", "sub/../runs.db", "runs.db-wal", "runs.db.lock"] {
+        let exported = in_folder(&["runs", "export", "first", file, "--store", "runs.db"]);
+        says(&exported, 2, "it is a file of the store");
+        let recorded = in_folder(&[&run[..], &["--events", file]].concat());
+        says(&recorded, 2, "it is a file of the store");
+    }
+    says(
+        &in_folder(&["runs", "show", "first", "--store", "runs.db"]),
+        0,
+        "COMPLETED",
+    );
 }

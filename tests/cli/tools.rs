@@ -195,6 +195,7 @@ fn a_server_that_does_not_start_ends_the_command_with_its_last_words() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_no_program_behind() {
+    use std::io::Write;
     use std::process::Command;
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -202,25 +203,48 @@ fn an_interrupt_leaves_no_program_behind() {
     // It and what it starts hold a pipe, whose reader hears when the last one is gone.
     let script = "exec 3>\"$1\"; echo up >&3; (sleep 600) & sleep 600";
     let made = json!([{"id": "1", "name": "hold", "arguments": {}}]);
-    for (name, signal, by_hand, code) in [
-        ("int", "-INT", false, 130),
-        ("term", "-TERM", false, 130),
-        ("hand", "-INT", true, 130),
+    // Of a client of `pirn mcp`.
+    let messages = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "client", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "main", "arguments": {"input": 1}}}),
+    ];
+    // Where the program is a server of tools, the signal comes while it starts.
+    for (name, signal, command, is_server) in [
+        ("int", "-INT", &["run", "main.json"][..], false),
+        ("term", "-TERM", &["run", "main.json"], false),
+        ("hand", "-INT", &["tools", "call", "hold"], false),
+        ("mcp", "-TERM", &["mcp", "main.json"], false),
+        ("mcp-hup", "-HUP", &["mcp", "main.json"], false),
+        ("run-starts", "-HUP", &["run", "main.json"], true),
+        ("list-starts", "-INT", &["tools", "list"], true),
+        ("mcp-starts", "-INT", &["mcp", "main.json"], true),
+        (
+            "serve-starts",
+            "-TERM",
+            &["serve", "main.json", "--listen", "127.0.0.1:0"],
+            true,
+        ),
     ] {
         let folder = Folder::calling(name, "", &["hold"], &made);
         let pipe = folder.file("pipe");
-        let config = format!(
-            "[[tools]]\nname = \"hold\"\ndescription = \"Holds a pipe\"\ncommand = {{ program = \"sh\", args = ['-c', '{script}', \"sh\", '{pipe}'] }}\n"
-        );
+        let config = if is_server {
+            format!("[[mcpServers]]\nid = \"hold\"\ncommand = \"sh\"\nargs = ['-c', '{script}', \"sh\", '{pipe}']\n")
+        } else {
+            format!(
+                "[[tools]]\nname = \"hold\"\ndescription = \"Holds a pipe\"\ncommand = {{ program = \"sh\", args = ['-c', '{script}', \"sh\", '{pipe}'] }}\n"
+            )
+        };
         std::fs::write(folder.file("pirn.toml"), config).expect("writable");
         assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-        let (workflow, config) = (folder.file("main.json"), folder.file("pirn.toml"));
-        let arguments = if by_hand {
-            vec!["tools", "call", "hold", "--config", &config]
-        } else {
-            vec!["run", &workflow]
-        };
-        let child = crate::command::start(&arguments);
+        let mut child = crate::command::start_in(folder.path(), command, &[]);
+        if command[0] == "mcp" {
+            let stdin = child.stdin.as_mut().expect("piped");
+            for message in &messages {
+                writeln!(stdin, "{message}").expect("it reads");
+            }
+        }
         let (told, heard) = channel();
         std::thread::spawn(move || {
             use std::io::{BufRead, BufReader};
@@ -237,11 +261,12 @@ fn an_interrupt_leaves_no_program_behind() {
             .expect("kill runs");
         assert!(killed.success());
         assert_eq!(hear().as_deref(), Ok("0 more"), "every writer is gone");
-        assert_eq!(
-            child.wait_with_output().expect("it ends").status.code(),
-            Some(code),
-            "{name}"
-        );
+        // A client of `pirn mcp` that is still there.
+        let _stdin = child.stdin.take();
+        let ended = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(130), "{name}: {said}");
+        assert!(!is_server || !said.contains("hold"), "{name}: {said}");
     }
 }
 

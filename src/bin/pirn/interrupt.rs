@@ -17,6 +17,18 @@ const INTERRUPTED_BY: &str = "interrupted";
 pub(crate) struct Interrupt {
     state: Arc<Mutex<State>>,
     was_heard: Arc<AtomicBool>,
+    /// For a command that reads its files again at a hangup, which then does not end it: whether one has come.
+    hangup: Option<Arc<AtomicBool>>,
+}
+
+/// True while an interrupt ends the process.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Does not return while an interrupt ends the process: what fails because its programs are killed is reported by nobody.
+pub(crate) fn wait_if_ending() {
+    while IS_ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 enum State {
@@ -27,14 +39,26 @@ enum State {
     Running(RunHandle),
     /// A durable run: it can be resumed in another process.
     Durable(RunHandle),
+    /// Others listen.
+    Elsewhere,
 }
 
 /// Starts a thread that listens for interrupts until the process ends. The handler is installed when this returns, so no later
 /// interrupt is lost.
 pub(crate) fn listen() -> Interrupt {
+    listen_as(None)
+}
+
+/// Listens while a command that serves starts: until it listens itself, an interrupt ends the process and its programs.
+pub(crate) fn listen_until_served() -> Interrupt {
+    listen_as(Some(Arc::default()))
+}
+
+fn listen_as(hangup: Option<Arc<AtomicBool>>) -> Interrupt {
     let interrupt = Interrupt {
         state: Arc::new(Mutex::new(State::Idle)),
         was_heard: Arc::default(),
+        hangup,
     };
     let (ready, is_ready) = channel();
     let heard = interrupt.clone();
@@ -79,6 +103,12 @@ impl Interrupt {
         }
     }
 
+    /// From now on the command listens itself. True if a hangup has come before.
+    pub(crate) fn stand_down(&self) -> bool {
+        *self.state() = State::Elsewhere;
+        self.hangup.as_ref().is_some_and(|hangup| hangup.load(Ordering::SeqCst))
+    }
+
     /// True once an interrupt has arrived.
     pub(crate) fn was_heard(&self) -> bool {
         self.was_heard.load(Ordering::SeqCst)
@@ -88,6 +118,7 @@ impl Interrupt {
         let mut state = self.state();
         let is_again = self.was_heard.swap(true, Ordering::SeqCst);
         match &*state {
+            State::Elsewhere => {}
             // The run has no handle yet: `stops` or `stops_durable` stops it when it has one.
             State::Expecting if !is_again => {}
             State::Running(run) => {
@@ -99,6 +130,7 @@ impl Interrupt {
                 *state = State::Idle;
             }
             State::Idle | State::Expecting => {
+                IS_ENDING.store(true, Ordering::SeqCst);
                 pirn::tools::kill_all();
                 std::process::exit(i32::from(INTERRUPTED));
             }
@@ -127,7 +159,12 @@ fn wait(ready: &Sender<()>, interrupt: &Interrupt) {
             tokio::select! {
                 _ = ctrl_c.recv() => {}
                 _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
+                _ = hangup.recv() => {
+                    if let Some(has_come) = &interrupt.hangup {
+                        has_come.store(true, Ordering::SeqCst);
+                        continue;
+                    }
+                }
             }
             interrupt.interrupted();
         }

@@ -1,6 +1,6 @@
 //! `--log` and `RUST_LOG`: the filter and the format of the log.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
@@ -11,6 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::Failure;
+use crate::visible::visible;
 
 /// The format of a log line.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -45,13 +46,16 @@ impl LogArgs {
         };
         let shows_contents = filter.max_level_hint() == Some(LevelFilter::TRACE);
         let without_contents = filter_fn(move |about| shows_contents || !may_have_contents(about));
-        let lines = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(io::stderr)
-            .with_ansi(false);
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
         let begun = match self.log_format {
-            Format::Text => lines.finish().with(without_contents).try_init(),
-            Format::Json => lines.json().finish().with(without_contents).try_init(),
+            Format::Text => {
+                let lines = lines.with_writer(|| VisibleLines(io::stderr()));
+                lines.finish().with(without_contents).try_init()
+            }
+            Format::Json => {
+                let lines = lines.with_writer(io::stderr).json();
+                lines.finish().with(without_contents).try_init()
+            }
         };
         begun.map_err(|error| Failure::failed("NO_LOG", error.to_string()))
     }
@@ -61,4 +65,31 @@ impl LogArgs {
 /// TRACE, so its lower levels are filtered out without it.
 fn may_have_contents(about: &Metadata<'_>) -> bool {
     about.target().starts_with("rmcp") && *about.level() > Level::WARN
+}
+
+/// A log that a person reads on a terminal: what others wrote into it is made visible. Each line is written whole.
+struct VisibleLines<W>(W);
+
+impl<W: Write> Write for VisibleLines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_all(visible(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_steers_no_terminal() {
+        let mut written = Vec::new();
+        let line = " INFO said=\"a\u{202e}b\u{5}\u{1b}[2J\"\n";
+        VisibleLines(&mut written).write_all(line.as_bytes()).expect("writes");
+        assert_eq!(String::from_utf8_lossy(&written), " INFO said=\"a<U+202E>b␅␛[2J\"\n");
+    }
 }

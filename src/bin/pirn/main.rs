@@ -33,6 +33,8 @@ mod visible;
 #[cfg(feature = "cluster")]
 mod worker;
 
+use std::borrow::Cow;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -40,6 +42,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 use terminal::{Color, Output};
+use visible::visible;
 
 /// A runtime for LLM-agent workflows: a workflow is a JSON graph whose branches run as supervised actors.
 #[derive(Parser)]
@@ -113,7 +116,9 @@ fn main() -> ExitCode {
     };
     cli.color.apply();
     let output = cli.command.output();
-    let code = cli.command.run().unwrap_or_else(|failure| failure.report(output));
+    let ended = cli.command.run();
+    interrupt::wait_if_ending();
+    let code = ended.unwrap_or_else(|failure| failure.report(output));
     pirn::tools::kill_all();
     code
 }
@@ -171,7 +176,17 @@ fn unparsed(error: &clap::Error) -> ExitCode {
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
-    if asks || !wants_json() {
+    if asks {
+        error.exit();
+    }
+    if !wants_json() {
+        // Without colours where an argument would have escape sequences among theirs.
+        if std::env::args_os().any(|word| matches!(visible(&word.to_string_lossy()), Cow::Owned(_))) {
+            let text = error.render().to_string();
+            // Where stderr is gone nobody is there to be told.
+            let _ = write!(io::stderr().lock(), "{}", visible(&text));
+            return ExitCode::from(terminal::USAGE);
+        }
         error.exit();
     }
     let message = error.render().to_string();

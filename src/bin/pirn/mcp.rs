@@ -6,8 +6,11 @@ use std::time::Duration;
 use pirn::service::{Options, Service};
 
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::log::LogArgs;
 use crate::served::ServedFiles;
+use crate::signals::Signals;
+use crate::terminal::INTERRUPTED;
 
 /// Grace period for runs after the client has disconnected.
 const GRACE: Duration = Duration::from_secs(1);
@@ -18,7 +21,8 @@ const GRACE: Duration = Duration::from_secs(1);
 Example, in the settings of an MCP client:
   {\"mcpServers\": {\"pirn\": {\"command\": \"pirn\", \"args\": [\"mcp\", \"workflow.json\"]}}}
 
-Exit codes: 0 the client has ended the session, 1 a file is invalid or the session broke, 2 wrong usage or an unreadable file.")]
+Exit codes: 0 the client has ended the session, 1 a file is invalid or the session broke, 2 wrong usage or an unreadable file,
+130 interrupted.")]
 pub(crate) struct Args {
     #[command(flatten)]
     served: ServedFiles,
@@ -26,9 +30,10 @@ pub(crate) struct Args {
     log: LogArgs,
 }
 
-/// Serves until stdin ends.
+/// Serves until stdin ends, or a signal comes.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
+    let interrupt = interrupt::listen();
     let (engine, ids) = args.served.open(None)?;
     let service = Service::new(engine, Options::default());
     service
@@ -37,13 +42,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;
     let served = runtime.block_on(async {
-        let served = service.serve_mcp_stdio().await;
-        service.shut_down(GRACE).await;
-        served
+        let signals = Signals::listen();
+        let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
+        interrupt.stand_down();
+        let served = tokio::select! {
+            served = service.serve_mcp_stdio() => served.map(|()| 0),
+            // A hangup too: nothing is read again here.
+            _ = signals.next() => Ok(INTERRUPTED),
+        };
+        tokio::select! {
+            _ = service.shut_down(GRACE) => {}
+            _ = signals.next() => {}
+        }
+        served.map_err(|message| Failure::failed("SESSION_BROKEN", message))
     });
     // Do not wait: a pending read of stdin blocks until the process ends.
     runtime.shutdown_background();
     pirn::tools::kill_all();
-    served.map_err(|message| Failure::failed("SESSION_BROKEN", message))?;
-    Ok(ExitCode::SUCCESS)
+    served.map(ExitCode::from)
 }

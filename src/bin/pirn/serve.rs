@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 use crate::files;
+use crate::interrupt::{self, Interrupt};
 use crate::log::LogArgs;
 use crate::place::SharedArgs;
 use crate::served::{ServedFiles, WorkflowIds};
@@ -102,12 +103,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "--detach needs a server that workers share: --engine and its --url",
         ));
     }
+    let interrupt = interrupt::listen_until_served();
     let (engine, ids) = args.served.open(place.as_ref())?;
     #[cfg(feature = "otel")]
     let telemetry = args.telemetry(&engine)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(listen(args, &engine, &ids, tokens)),
+        Ok(runtime) => runtime.block_on(listen(args, &engine, &ids, (tokens, interrupt))),
         Err(error) => Err(Failure::failed("NO_THREADS", error.to_string())),
     };
     #[cfg(feature = "otel")]
@@ -207,7 +209,12 @@ fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
     offered.map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))
 }
 
-async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<String>) -> Result<ExitCode, Failure> {
+async fn listen(
+    args: &Args,
+    engine: &Engine,
+    ids: &WorkflowIds,
+    (tokens, interrupt): (Vec<String>, Interrupt),
+) -> Result<ExitCode, Failure> {
     let service = Service::new(engine.clone(), args.options(tokens));
     offered(&service, ids)?;
     #[cfg(feature = "otel")]
@@ -223,6 +230,10 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
     }
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
+    // The files were read before: what was changed since is read now.
+    if interrupt.stand_down() {
+        tokio::task::block_in_place(|| args.reload(&service, engine));
+    }
     let listening = async {
         let listener = TcpListener::bind(args.listen).await?;
         let address = listener.local_addr()?;

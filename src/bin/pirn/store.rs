@@ -21,6 +21,25 @@ pub(crate) fn file(named: &str) -> PathBuf {
     }
 }
 
+/// Refuses to write to a file of the store itself, which is open.
+pub(crate) fn spare(store: Option<&Path>, written: &str) -> Result<(), Failure> {
+    let Some(store) = store else { return Ok(()) };
+    // What is not there yet is none of them.
+    let (Ok(store), Ok(file)) = (store.canonicalize(), Path::new(written).canonicalize()) else {
+        return Ok(());
+    };
+    let is_beside = |suffix: &str| {
+        let mut name = store.clone().into_os_string();
+        name.push(suffix);
+        Path::new(&name) == file
+    };
+    if ["", "-wal", "-journal", ".lock", ".sock"].into_iter().any(is_beside) {
+        let message = format!("cannot write {written}: it is a file of the store");
+        return Err(Failure::usage("WRITE_FAILED", message).with_help("name another file"));
+    }
+    Ok(())
+}
+
 /// Converts a store's error: a held or unreadable store and an unknown run are wrong usage.
 pub(crate) fn refused(error: &StoreError) -> Failure {
     let (code, message) = (error.code(), error.to_string());

@@ -146,7 +146,7 @@ pub(crate) fn say(text: &str) {
 /// Prints the run's id as the first line of a durable run, for programs too.
 pub(crate) fn say_run(run_id: &str) {
     // Ignore the error, as in `say`.
-    let _ = writeln!(io::stderr().lock(), "run {run_id}");
+    let _ = writeln!(io::stderr().lock(), "run {}", visible(run_id));
 }
 
 /// Writes the result to stdout and ends with `code`. The text may contain input from others, so control characters are made visible

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::faults::{self, counted};
 use crate::files;
 use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is};
+use crate::visible::visible_line;
 
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]
@@ -63,7 +64,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             let sources: Vec<String> = in_order.into_iter().chain(config).collect();
             let shown = faults::texts(files, text);
             let verdict = faults::text(&shown, &checked, terminal::on_stdout());
-            format!("{verdict}checked: {} ({})\n", counts.text(), sources.join(", "))
+            format!(
+                "{verdict}checked: {} ({})\n",
+                counts.text(),
+                visible_line(&sources.join(", "))
+            )
         }
     };
     Ok(match args.output {

@@ -8,6 +8,7 @@ use pirn::Engine;
 
 use crate::config::ConfigFile;
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::log::LogArgs;
 #[cfg(any(feature = "postgres", feature = "restate"))]
 use crate::place::Place;
@@ -61,6 +62,7 @@ pub(crate) struct Args {
 /// Executes runs until a stop signal arrives.
 pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
+    let interrupt = interrupt::listen_until_served();
     let Some(place) = args.shared.place()? else {
         return Err(Failure::usage(
             "USAGE",
@@ -95,7 +97,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let (engine, _) = served.open(Some(&place))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;
-    let carried = runtime.block_on(carry(&engine, &served, args.carry as usize));
+    let carried = runtime.block_on(carry(&engine, &served, args.carry as usize, &interrupt));
     let left = engine.shutdown_blocking(Duration::from_secs(args.grace));
     tracing::info!(
         left = left.runs_cancelled,
@@ -106,19 +108,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
 }
 
 /// Executes runs and handles signals until a stop signal arrives.
-async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize) -> Result<(), Failure> {
+async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize, interrupt: &Interrupt) -> Result<(), Failure> {
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
     tracing::info!(at_most, "carries runs");
+    let reload = || match served.reload(engine) {
+        Ok(_) => tracing::info!("the workflows were loaded anew"),
+        Err(failure) => {
+            failure.report(Output::Text);
+            tracing::error!("the workflows stay as they were");
+        }
+    };
+    // The files were read before: what was changed since is read now.
+    if interrupt.stand_down() {
+        reload();
+    }
     let steering = async {
         while signals.next().await == Signal::Reload {
-            match served.reload(engine) {
-                Ok(_) => tracing::info!("the workflows were loaded anew"),
-                Err(failure) => {
-                    failure.report(Output::Text);
-                    tracing::error!("the workflows stay as they were");
-                }
-            }
+            reload();
         }
     };
     tokio::select! {

@@ -38,7 +38,8 @@ fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Anno
         .and_then(|name| files.iter().find(|file| file.name == *name));
     file.zip(fault.position).map(|(file, position)| {
         let place = Place::of(&file.text, position.offset, position.length);
-        let mark = AnnotationKind::Primary.span(place.mark.clone());
+        let (line, mark) = place.visible();
+        let mark = AnnotationKind::Primary.span(mark);
         let label = match (fault.pointer.as_str(), place.is_cut) {
             ("", false) => None,
             (pointer, false) => Some(visible_line(pointer)),
@@ -48,8 +49,8 @@ fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Anno
                 position.column
             )),
         };
-        Snippet::source(place.line)
-            .path(file.name.as_str())
+        Snippet::source(line)
+            .path(visible_line(&file.name))
             .line_start(position.line as usize)
             .annotation(mark.label(label))
     })
@@ -92,6 +93,17 @@ impl<'t> Place<'t> {
             mark: begin..stop.max(begin),
             is_cut: line_start.is_none() && from > 0,
         }
+    }
+
+    /// The line as a terminal may have it, and what is marked of that.
+    fn visible(&self) -> (String, std::ops::Range<usize>) {
+        let Self { line, mark, .. } = self;
+        let mut shown = visible(&line[..mark.start]).into_owned();
+        let start = shown.len();
+        shown.push_str(&visible(&line[mark.clone()]));
+        let end = shown.len();
+        shown.push_str(&visible(&line[mark.end..]));
+        (shown, start..end)
     }
 }
 

@@ -35,7 +35,7 @@ use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
-use crate::store::{all, config_key, new_run_id, not_resumed, refused};
+use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say, say_run, shell_quoted};
 use crate::tools;
 use asking::Asking;
@@ -339,6 +339,9 @@ fn execute(
     }
     if args.detach {
         return detach(prepared, engine, args.output);
+    }
+    if let Some(path) = &args.events {
+        spare(place.and_then(Place::file).as_deref(), path)?;
     }
     // Subscribe before the run starts, so that no event is missed.
     let record = match &args.events {

@@ -1,7 +1,7 @@
 //! Commands that change a store: cancel, export, import, prune.
 
 use std::fs::File;
-use std::io::{BufReader, Write, stdout};
+use std::io::{BufReader, IsTerminal, Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::files;
 use crate::holder::{Request, Told, tell};
 use crate::place::StoreArgs;
 use crate::run::json_or_text;
-use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970};
+use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
 use crate::terminal::{FAILED, Output, answer, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
@@ -239,16 +239,21 @@ fn not_moved(error: ExportError) -> Failure {
 
 impl Export {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let file = store.place()?.file();
         let store = store.open()?;
         run_of(&*store, &self.id)?;
         let Some(path) = &self.file else {
             let mut whole = Vec::new();
             block_on(export(&*store, &self.id, &mut whole)).map_err(not_moved)?;
+            if stdout().is_terminal() {
+                return Ok(answer(&String::from_utf8_lossy(&whole), 0));
+            }
             let written = stdout().lock().write_all(&whole);
             written.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             return Ok(ExitCode::SUCCESS);
         };
         let unwritten = |error: std::io::Error| Failure::usage("WRITE_FAILED", format!("cannot write {path}: {error}"));
+        spare(file.as_deref(), path)?;
         let mut file = File::create(path).map_err(unwritten)?;
         block_on(export(&*store, &self.id, &mut file)).map_err(not_moved)?;
         file.sync_all().map_err(unwritten)?;
