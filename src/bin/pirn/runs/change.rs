@@ -256,7 +256,10 @@ impl Export {
         spare(file.as_deref(), path)?;
         let mut file = File::create(path).map_err(unwritten)?;
         block_on(export(&*store, &self.id, &mut file)).map_err(not_moved)?;
-        file.sync_all().map_err(unwritten)?;
+        // A terminal or a pipe refuses a sync.
+        if file.metadata().is_ok_and(|file| file.is_file()) {
+            file.sync_all().map_err(unwritten)?;
+        }
         Ok(done(output, path))
     }
 }
