@@ -58,6 +58,8 @@ pub(crate) struct LocalMailbox {
     inbox: Weak<dyn LocalInbox>,
     /// A later turn is already scheduled. Prevents a second one.
     is_put_off: Cell<bool>,
+    /// An urgent turn is scheduled.
+    is_urgent: Cell<bool>,
 }
 
 /// A run's actors, with the machine in memory or parked.
@@ -88,6 +90,8 @@ struct Actors {
     unkept: Option<Box<Unkept>>,
     /// The queue may be served. False until the messages that were sent before the first turn are in the queue.
     has_begun: bool,
+    /// The queue contains a cancellation or the end of a time limit.
+    is_controlled: bool,
 }
 
 /// The handler of a message.
@@ -148,6 +152,7 @@ impl LocalMailbox {
                 actors: RefCell::new(Standing::Here(Box::new(actors))),
                 own: Weak::clone(own),
                 is_put_off: Cell::new(false),
+                is_urgent: Cell::new(false),
             }
         })
     }
@@ -157,11 +162,12 @@ impl LocalMailbox {
         let standing = &mut *self.actors.borrow_mut();
         let Standing::Here(actors) = standing else { return None };
         let put_off = || (!self.is_put_off.replace(true)).then(|| -> Weak<dyn PutOff> { self.own.clone() });
-        if !actors.machine.is_idle() && self.run.has_turn_later(put_off) {
+        if actors.is_held_up() && self.run.has_turn_later(put_off) {
             return None;
         }
         match actors.serve(&self.run, &self.inbox) {
             Served::All => {
+                actors.is_controlled = false;
                 if self.run.is_to_leave() {
                     self.leave(actors);
                 } else {
@@ -170,7 +176,11 @@ impl LocalMailbox {
                 None
             }
             Served::Some => {
-                self.put_off();
+                if actors.is_controlled {
+                    self.put_off_once(&self.is_urgent, Self::has_urgent_turn);
+                } else {
+                    self.put_off();
+                }
                 None
             }
             Served::Lost(message) => Some(message),
@@ -179,7 +189,12 @@ impl LocalMailbox {
 
     /// Schedules another turn of the run, unless one is scheduled already.
     fn put_off(&self) {
-        if self.is_put_off.replace(true) {
+        self.put_off_once(&self.is_put_off, PutOff::has_turn);
+    }
+
+    /// Schedules `turn`, unless `is_scheduled` says that it is scheduled already.
+    fn put_off_once(&self, is_scheduled: &Cell<bool>, turn: fn(&Self)) {
+        if is_scheduled.replace(true) {
             return;
         }
         let own = Weak::clone(&self.own);
@@ -187,10 +202,24 @@ impl LocalMailbox {
             None,
             Box::pin(async move {
                 if let Some(own) = own.upgrade() {
-                    own.has_turn();
+                    turn(&own);
                 }
             }),
         );
+    }
+
+    /// A turn that does not wait for the backlog. The run may be in the queue of the backlog too, and stays there.
+    fn has_urgent_turn(&self) {
+        self.is_urgent.set(false);
+        self.turn();
+    }
+
+    fn turn(&self) {
+        if let Some(lost) = self.serve() {
+            self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
+        } else if self.actors.borrow().is_over() {
+            self.run.supervisor.do_send(SupervisorMsg::Over);
+        }
     }
 
     /// Ends the run in this process if all of its inputs are durable; otherwise requests a journal write and tries again in a
@@ -271,11 +300,7 @@ fn refuse(messages: Vec<SupervisorMsg>) {
 impl PutOff for LocalMailbox {
     fn has_turn(&self) {
         self.is_put_off.set(false);
-        if let Some(lost) = self.serve() {
-            self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-        } else if self.actors.borrow().is_over() {
-            self.run.supervisor.do_send(SupervisorMsg::Over);
-        }
+        self.turn();
     }
 }
 
@@ -287,13 +312,10 @@ impl LocalInbox for LocalMailbox {
             // order.
             return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
         };
+        actors.is_controlled |= matches!(message, Message::Supervisor(ToSupervisor::Elapsed(_)));
         self.run.tell(&mut actors.machine, message);
         drop(standing);
-        if let Some(lost) = self.serve() {
-            self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-        } else if self.actors.borrow().is_over() {
-            self.run.supervisor.do_send(SupervisorMsg::Over);
-        }
+        self.turn();
     }
 }
 
@@ -307,6 +329,7 @@ impl Actors {
             effects,
             unkept: is_durable.then(Box::default),
             has_begun: false,
+            is_controlled: false,
         }
     }
 
@@ -391,6 +414,12 @@ impl Actors {
         actors.effects = open.effects(now);
         actors.carry(now, run, inbox);
         actors
+    }
+
+    /// True if the backlog of the event bus delays the next turn. A run that is told to end has its turn at once: its triggers fill
+    /// the bus on their own, and only the end of the run stops them.
+    fn is_held_up(&self) -> bool {
+        !self.machine.is_idle() && !self.is_controlled
     }
 
     fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
@@ -545,6 +574,7 @@ impl Actors {
                 run.tell(&mut self.machine, Message::Supervisor(fired));
             }
             message => {
+                self.is_controlled |= matches!(message, SupervisorMsg::Control(_));
                 if let Some(message) = message.for_machine(&self.machine) {
                     run.tell(&mut self.machine, message);
                 }
