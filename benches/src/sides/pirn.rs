@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pirn::{Engine, EngineBuilder, EventFilter, History, Message, Role, RunHandle, RunStatus, ThreadStatus};
+use pirn::{
+    Engine, EngineBuilder, EventFilter, History, Message, Role, RunHandle, RunStatus, ThreadReport, ThreadStatus,
+};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
@@ -199,14 +201,15 @@ impl Bench {
 
 /// Waits until a run has `threads` threads, including the main thread, and the first `turns` of them have had their first turn.
 pub async fn stand(run: &RunHandle, threads: usize, turns: usize) {
-    let started = |status: RunStatus| status.threads.len() == threads;
-    while !run.status().await.is_some_and(started) {
+    let stands = |status: RunStatus| {
+        let had_turn = |thread: &&ThreadReport| thread.status != ThreadStatus::Created;
+        status.threads.len() == threads && status.threads.iter().filter(had_turn).count() >= turns
+    };
+    while !run.status().await.is_some_and(stands) {
         tokio::task::yield_now().await;
     }
-    // Turns are taken in order, 32 at a time, and a status request is answered after them.
-    for _ in 0..turns.div_ceil(32) {
-        run.status().await;
-    }
+    // Answered after the last of these turns, which holds the buffers of its effects until it ends.
+    run.status().await;
 }
 
 fn messages(count: usize) -> Vec<Message> {
