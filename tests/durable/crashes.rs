@@ -1,4 +1,4 @@
-//! The process ends at every commit, in every workflow, on the shipped actors.
+//! Kills the process at every commit of every workflow, on the shipped actors, and resumes the run.
 
 use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::failing::{Crash, Failing};
 use crate::outside::{Known, Outside};
 use crate::workflows;
 
-/// The events but those that say what was in doubt, without their numbers; those are to be without a gap.
+/// Returns the events except `EFFECT_IN_DOUBT`, without their sequence numbers, and asserts that the numbers have no gap.
 fn told(known: &Known) -> Vec<String> {
     for (place, sequence) in (1..).zip(known.events.keys()) {
         assert_eq!(*sequence, place, "a number is missing");
@@ -19,17 +19,17 @@ fn told(known: &Known) -> Vec<String> {
         event.to_string()
     });
     let mut events: Vec<String> = unnumbered.collect();
-    // What is repeated in one branch may come after what another goes on with.
+    // A repeated effect in one branch may be reported after events of another branch, so the order is not compared.
     events.sort();
     events
 }
 
-/// Takes the numbers of events away, also where one stands in another: those after a doubt is told of are higher.
+/// Removes sequence numbers, times and timestamps at every depth: `EFFECT_IN_DOUBT` events shift the numbers of later events.
 fn unnumber(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("sequence");
-            // When a person answered, or a trigger fired.
+            // The time at which a person answered or a trigger fired.
             fields.remove("at");
             fields.remove("timestamp");
             fields.values_mut().for_each(unnumber);
@@ -39,7 +39,7 @@ fn unnumber(value: &mut Value) {
     }
 }
 
-/// Plays a run that is killed there, and goes on with it.
+/// Plays a run, kills it at `crash`, resumes it and compares the result with the uninterrupted run.
 pub(crate) fn crash_and_resume(bundle: &str, crash: Crash, whole: &Known) -> Known {
     crash_and_resume_in(&MemoryStore::new(), bundle, crash, whole)
 }
@@ -48,9 +48,9 @@ pub(crate) fn crash_and_resume_in(kept: &MemoryStore, bundle: &str, crash: Crash
     crash_and_resume_by(|| kept.clone(), bundle, crash, whole)
 }
 
-/// The same in a store that each process opens for itself.
+/// As `crash_and_resume`, with a store that each process opens separately.
 pub(crate) fn crash_and_resume_by<S: Store>(open: impl Fn() -> S, bundle: &str, crash: Crash, whole: &Known) -> Known {
-    // Every other one leaves memory whenever it waits.
+    // For even commit numbers, the runs also park whenever they wait.
     let parks = |outside: Outside| match crash {
         Crash::Before(at) | Crash::After(at) if at.is_multiple_of(2) => outside.parking(),
         Crash::Never | Crash::Before(_) | Crash::After(_) => outside,
@@ -66,12 +66,13 @@ pub(crate) fn crash_and_resume_by<S: Store>(open: impl Fn() -> S, bundle: &str, 
     found
 }
 
-/// Checks that a run that went on after a crash came to the same as the uninterrupted one, and that nothing was asked for more than
-/// once but what was under way.
+/// Checks that a run resumed after a crash has the outcome and events of the uninterrupted one, and that only effects in flight
+/// at the crash were performed a second time.
 pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known, case: &str) {
     let events = told(found);
-    // Two of four paths win there, those that are first; or what a trigger starts runs beside its thread. What is repeated may
-    // be later than it was. So may an answer: questions that wait when a run goes on are answered together.
+    // These bundles have races: a join that two of four paths win, a triggered sub-workflow that runs concurrently with its
+    // thread. A repeated effect may finish later than it did before the crash. Answers may also arrive in another order, because
+    // questions that are pending on resume are answered together.
     let has = |words: &[&str]| words.iter().any(|word| bundle.contains(word));
     let is_race = has(&[
         "SUCCESS_COUNT_THRESHOLD",
@@ -90,7 +91,7 @@ pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known
     }
     for (key, times) in &found.asked {
         let before = before.asked.get(key).copied().unwrap_or_default();
-        // All attempts of a node ask by one key.
+        // All attempts of a node use one idempotency key.
         let attempts = whole.asked.get(key).copied().unwrap_or(1);
         assert!(
             *times <= attempts || (*times == attempts + 1 && before >= 1),

@@ -1,8 +1,8 @@
-//! Runs that earlier versions kept, replayed: each says the same events under the same numbers, and comes to the same.
+//! Replays runs stored by earlier versions: each yields the recorded events, sequence numbers and report.
 //!
-//! `tests/durable/golden/N/` has those of version N of the machines: `NAME.run` as `pirn runs export` writes it, and
-//! `NAME.told`, a line for each event and at last the report. They stay as they are. `PIRN_GOLDEN=write cargo test --test
-//! durable golden` adds those that are not there, of this version.
+//! `tests/durable/golden/N/` has the runs of version N of the run semantics: `NAME.run` as `pirn runs export` writes it, and
+//! `NAME.told` with a line for each event and the report as the last line. These files never change. `PIRN_GOLDEN=write cargo
+//! test --test durable golden` adds the missing files for the current version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("durable/golden")
 }
 
-/// The version of the machines that step runs now.
+/// Returns the version of the run semantics that this build writes.
 fn version() -> u32 {
     NewRun::new("main", pirn::store::Content::new("").hash(), 0).semantics
 }
 
-/// The events and the report of a stored run that is replayed.
+/// Replays a stored run and returns its events and its report.
 fn told(store: MemoryStore) -> Result<Vec<Value>, String> {
     let outside = Outside::default();
     let engine = outside.engine(r#"{"workflows": []}"#, store).build().expect("builds");
@@ -36,7 +36,7 @@ fn told(store: MemoryStore) -> Result<Vec<Value>, String> {
     Ok(events.chain([json!(view.report)]).collect())
 }
 
-/// The step after which a run had told so many events.
+/// Returns the first step at which a run had raised at least `events` events.
 fn step_of(store: MemoryStore, events: usize) -> u64 {
     let outside = Outside::default();
     let engine = outside.engine(r#"{"workflows": []}"#, store).build().expect("builds");
@@ -45,7 +45,7 @@ fn step_of(store: MemoryStore, events: usize) -> u64 {
     (0..last).find(|step| told(*step) >= events).unwrap_or(last)
 }
 
-/// True if all that was told then is told now; a later version may say more of it.
+/// Returns true if `now` contains all of `then`: a later version may add fields.
 fn has(now: &Value, then: &Value) -> bool {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => then
@@ -76,7 +76,7 @@ fn write(name: &str, store: &MemoryStore) {
     fs::write(folder.join(format!("{name}.told")), lines.join("\n") + "\n").expect("writable");
 }
 
-/// A run that has left memory while it waits for a person.
+/// Returns the store of a run that is parked while it waits for a person.
 fn parked() -> MemoryStore {
     let (store, outside) = (MemoryStore::new(), Outside::default().parking());
     let engine = outside.engine(&asks(), store.clone()).build().expect("builds");
@@ -87,7 +87,7 @@ fn parked() -> MemoryStore {
     store
 }
 
-/// The names of the golden journals, and all that each says.
+/// Returns the paths and contents of all golden files.
 fn golden() -> Vec<(PathBuf, String)> {
     let versions = fs::read_dir(folder()).expect("readable");
     let files = versions.flat_map(|version| fs::read_dir(version.expect("readable").path()).expect("readable"));
@@ -143,7 +143,8 @@ fn a_parked_run_of_every_version_goes_on_when_its_person_answers() {
     assert!(count >= 1);
 }
 
-/// One for each small workflow, as it went and as it went on after a crash; and some with forks, calls and models.
+/// Writes runs of each small workflow, uninterrupted and resumed after a crash, a parked run, and every fourth bundle of
+/// `workflows::all`.
 fn write_all() {
     for (name, bundle) in small::all().into_iter().chain(small::later()) {
         let store = MemoryStore::new();

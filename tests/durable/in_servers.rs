@@ -1,4 +1,4 @@
-//! The same runs in a server: whole ones say and come to what they do in a file, killed ones to what whole ones do.
+//! Runs in a server's store: uninterrupted runs behave as in an SQLite file, and killed runs end as uninterrupted ones do.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn runs(store: &dyn Store) -> Vec<Run> {
     block_on(store.runs(RunFilter::default(), None, 1_000)).expect("are read")
 }
 
-/// Takes all runs out of a store: the next has their ids.
+/// Removes all runs from a store, because the next case reuses their ids.
 fn empty(store: &dyn Store) {
     let ids: Vec<String> = runs(store).into_iter().map(|run| run.id).collect();
     let count = ids.len();
@@ -32,7 +32,7 @@ fn empty(store: &dyn Store) {
     assert_eq!(removed.runs, count as u64, "every run has ended");
 }
 
-/// A run that was played, and all that its store has then: every run, with its journal.
+/// A run that was played, and every run with its journal that its store has afterwards.
 #[derive(Debug, PartialEq)]
 struct Played {
     ran: Ran,
@@ -52,7 +52,7 @@ fn played<S: Store>(store: &Failing<S>, play: &impl Fn(Stored) -> Ran) -> Played
     Played { ran, kept }
 }
 
-/// A run in each of two stores: embedded, and shared, which is empty again then.
+/// Plays a run in an embedded and in a shared store, and empties the shared one afterwards.
 fn in_both<S: Store>(shared: &Failing<S>, play: impl Fn(Stored) -> Ran) -> [Played; 2] {
     let disk = Disk::new();
     let embedded = SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");
@@ -64,7 +64,7 @@ fn in_both<S: Store>(shared: &Failing<S>, play: impl Fn(Stored) -> Ran) -> [Play
     both
 }
 
-/// They say and come to the same, and the same is kept of them.
+/// Asserts that both runs have equal events, reports and journals.
 fn compare(name: &str, [embedded, shared]: &[Played; 2]) {
     let mut events = embedded.ran.events.iter().zip(&shared.ran.events);
     assert_eq!(events.find(|(one, other)| one != other), None, "{name}: the events");
@@ -101,13 +101,13 @@ pub(crate) fn every_example_says_and_comes_to_the_same_as_in_a_file(store: impl 
         let desk = examples::support_desk();
         plays(stored(desk.builder), desk.run)
     });
-    // Its tools are programs, and the system decides which of them is the first to answer.
+    // The example's tools are child processes, and the system decides which of them answers first. So the order is not compared.
     assert_eq!(shared.ran.report.status, embedded.ran.report.status);
     assert_eq!(shared.ran.report.output, embedded.ran.report.output);
     assert_eq!(shared.ran.events.len(), embedded.ran.events.len());
 }
 
-/// `open` connects to the server, with claims that last so long.
+/// Checks that a parked run keeps its claim. `open` connects to the server with the given duration of claims.
 #[allow(clippy::disallowed_methods, reason = "a claim runs out by the real clock")]
 pub(crate) fn a_parked_run_keeps_its_claim_and_wakes_where_it_is<S: Store>(open: impl Fn(Duration) -> S) {
     let claim = Duration::from_secs(1);
@@ -126,7 +126,7 @@ pub(crate) fn a_parked_run_keeps_its_claim_and_wakes_where_it_is<S: Store>(open:
         }
     };
     block_on(run.kept()).expect("is kept");
-    // Longer than a claim lasts: its heartbeat goes on while the run is not in memory.
+    // Sleeps for longer than a claim is valid: the heartbeat has to renew the claim of a parked run.
     std::thread::sleep(claim * 3);
     let claims = other.claims().expect("several share it");
     let held = block_on(claims.claim("run-1")).expect_err("it is carried");
@@ -137,7 +137,8 @@ pub(crate) fn a_parked_run_keeps_its_claim_and_wakes_where_it_is<S: Store>(open:
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
 }
 
-/// How many commits apart a workflow is killed: all of them where the environment's `PIRN_ENGINE_CRASHES` is `all`.
+/// Returns the distance between the tested crash points: 1 if the environment variable `PIRN_ENGINE_CRASHES` is `all`, otherwise
+/// 9.
 fn stride() -> usize {
     let all = std::env::var("PIRN_ENGINE_CRASHES").is_ok_and(|word| word == "all");
     if all { 1 } else { 9 }

@@ -1,4 +1,5 @@
-//! Whoever does what a run asks for, and hears of it. It outlives the run's processes.
+//! The outside world of a run: performs its effects, answers its questions and records its events. This record survives the run's
+//! processes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +18,21 @@ use serde_json::{Value, json};
 
 pub(crate) const RUN: &str = "run-1";
 
-/// See the module.
+/// Handle to the outside world that all processes of a run share.
 #[derive(Clone, Default)]
 pub(crate) struct Outside {
     known: Arc<Mutex<Known>>,
-    /// As [`EngineBuilder::park_after`].
+    /// Parking delay for [`EngineBuilder::park_after`].
     park_after: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Known {
-    /// The number of times each effect was asked for, by its key.
+    /// Number of executions of each effect, by its idempotency key.
     pub(crate) asked: BTreeMap<String, u32>,
-    /// Every event that was told, by its sequence, without its time.
+    /// Every event delivered, by its sequence number, without its timestamp.
     pub(crate) events: BTreeMap<u64, Value>,
-    /// Every outcome that was told, but those of a store that failed.
+    /// Every outcome delivered, except those of a failed store.
     pub(crate) reports: Vec<Value>,
 }
 
@@ -43,7 +44,7 @@ impl Outside {
         }
     }
 
-    /// The same, whose runs leave memory whenever they wait.
+    /// Returns this world with runs that park whenever they wait.
     pub(crate) fn parking(self) -> Self {
         Self {
             park_after: Some(Duration::ZERO),
@@ -55,7 +56,7 @@ impl Outside {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does it, or says once more what came of it: by its key and nothing else.
+    /// Counts one execution of the current effect and returns its key and a pseudo-random number that depends only on the key.
     fn perform(&self) -> (String, u64) {
         let key = idempotency_key().expect("an effect has a key");
         *self.known().asked.entry(key.clone()).or_default() += 1;
@@ -115,7 +116,7 @@ impl Outside {
             .model("main", Arc::new(Speaker(self.clone())))
     }
 
-    /// Puts the run into the store, for whoever plays it.
+    /// Puts the run into the store without an owner, for a process that plays it later.
     pub(crate) fn put(&self, bundle: &str, store: &(impl Store + Clone)) -> Result<(), ResumeError> {
         let engine = self.engine(bundle, store.clone()).build().expect("builds");
         let put = block_on(prepared(&engine).start_elsewhere());
@@ -123,7 +124,7 @@ impl Outside {
         put.map(|id| assert_eq!(&*id, RUN))
     }
 
-    /// Begins the run, or goes on with it, until it ends or its store fails. Whether it has ended.
+    /// Starts or resumes the run and plays it until it ends or its store fails. Returns true if the run has ended.
     pub(crate) fn play(&self, bundle: &str, store: &(impl Store + Clone)) -> bool {
         let engine = self.engine(bundle, store.clone()).build().expect("builds");
         let seen = self.known().events.keys().last().copied().unwrap_or_default();
@@ -135,7 +136,7 @@ impl Outside {
                 let events = run.blocking_events(&[], 65_536);
                 (run.start().expect("starts"), events)
             }
-            // Nobody was told: it is looked at.
+            // The run ended before its outcome was delivered, so the outcome is read from the store.
             Some(there) if there.status.is_final() => {
                 let view = block_on(engine.view(RUN, None)).expect("is read");
                 let later = view.events.iter().filter(|event| event.sequence > seen);
@@ -187,7 +188,7 @@ fn prepared(engine: &Engine) -> RunBuilder {
     engine.run("main").run_id(RUN).input(input)
 }
 
-/// A person's answer, which depends on the question alone.
+/// Returns a person's answer, which depends only on the question.
 #[allow(clippy::unnecessary_wraps)] // as a run's questions are answered
 pub(crate) fn answered(question: &Interaction) -> Option<Value> {
     Some(match (&question.tool, chance_of(&question.id) % 3) {
@@ -198,7 +199,7 @@ pub(crate) fn answered(question: &Interaction) -> Option<Value> {
     })
 }
 
-/// Without what differs from one time to the next.
+/// Returns the report without the fields that differ between two executions.
 fn shown(report: &RunReport) -> Value {
     let mut shown = json!(report);
     for name in ["elapsedMs", "inDoubt", "repeated"] {
@@ -212,7 +213,7 @@ fn shown(report: &RunReport) -> Value {
     shown
 }
 
-/// Two tools at first, and when they have answered, a text.
+/// A model that calls two tools, and replies with a string once they have answered.
 struct Speaker(Outside);
 
 impl Model for Speaker {
@@ -234,7 +235,7 @@ impl Model for Speaker {
             } else {
                 Vec::new()
             },
-            // Where it is bounded, it reports something.
+            // A call with a token limit has to report its usage.
             usage: match call.parameters.get("maxTokens") {
                 Some(_) => Spent::new(10, 20, 30),
                 None => Spent::default(),

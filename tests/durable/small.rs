@@ -1,10 +1,11 @@
-//! Small workflows that wait and go on in every way: a question, a MAP, a loop, an event, a trigger that compresses, also early.
+//! Small workflows that pause and resume in different ways: a question, a MAP, a loop, an event, a trigger that compresses (also
+//! speculatively).
 
 use serde_json::{Value, json};
 
 use crate::answers::asks;
 
-/// Goes on at `next` where it fails.
+/// Returns a CODE node that continues at `next` if it fails.
 fn work(id: &str, next: &str) -> Value {
     json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": next}})
 }
@@ -13,7 +14,7 @@ fn speak(id: &str) -> Value {
     json!({"id": id, "type": "LLM", "config": {"prompt": format!("tell me all about {id}, in many words, and say why it is so")}})
 }
 
-/// Nodes one after the other.
+/// Returns a workflow with the nodes in sequence.
 fn line(id: &str, (first, last): (&str, &str), nodes: &[Value]) -> Value {
     let mut all = vec![json!({"id": "first", "type": first})];
     all.extend_from_slice(nodes);
@@ -58,7 +59,7 @@ fn compressed() -> Value {
     json!({"workflows": [main, aside], "triggers": [trigger]})
 }
 
-/// Begins early, and its thread goes on meanwhile.
+/// Returns `compressed` with speculative compression, which starts before the limit is reached while the thread continues.
 fn begun_early() -> Value {
     let mut all = compressed();
     let main = &mut all["workflows"][0];
@@ -66,14 +67,14 @@ fn begun_early() -> Value {
     all
 }
 
-/// Speaks, and may use this tool.
+/// Returns an LLM node that may use this tool.
 fn speak_with(id: &str, tool: &str) -> Value {
     let mut node = speak(id);
     node["config"]["tools"] = json!([tool]);
     node
 }
 
-/// Two model calls are one too few.
+/// Returns a workflow with a budget of two model calls, one fewer than it makes.
 fn with_budget() -> Value {
     let mut last = speak("snow");
     last["onError"] = json!({"targetNodeId": "last"});
@@ -82,14 +83,14 @@ fn with_budget() -> Value {
     main
 }
 
-/// Large results, of which the first has to go.
+/// Returns a workflow with large results, of which the first is dropped.
 fn with_artifacts() -> Value {
     let mut main = main_line(&[speak_with("rain", "list"), speak_with("snow", "list")]);
     main["config"] = json!({"artifactTokens": 200, "maxArtifactBytes": 6_000, "tokenizer": "estimate"});
     main
 }
 
-/// A trigger calls an async function, another an inline one, and one sends a notification.
+/// Returns a workflow whose triggers call an async function, call an inline function and send a notification.
 fn with_trigger_calls() -> Value {
     let trigger = |id: &str, action: Value| {
         json!({"id": id, "type": "EVENT", "action": action,
@@ -109,7 +110,7 @@ fn with_trigger_calls() -> Value {
     main
 }
 
-/// By name: what a journal came to say after those of [`all`] were written.
+/// Returns workflows by name whose journal records were introduced after the golden files of [`all`] were written.
 pub(crate) fn later() -> Vec<(&'static str, String)> {
     let consent = main_line(&["rain", "snow", "hail", "fog"].map(|id| speak_with(id, "look")));
     let all = [
@@ -123,7 +124,7 @@ pub(crate) fn later() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// By name.
+/// Returns the workflows by name.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
     let asked: Value = serde_json::from_str(&asks()).expect("JSON");
     let all = [

@@ -1,8 +1,8 @@
 //! A disk in memory, for SQLite to write to (`Connection::open_with_flags_and_vfs(disk.path(), .., VFS)`).
 //!
-//! Every write, truncation, sync and deletion is an *operation* with a number. What was written since a file's last sync is kept
-//! apart, so that at any operation the power can go, and what a real disk may then hold can be looked at: nothing of it, all of
-//! it, some of it in any order, the last write torn. Operations can also fail.
+//! Every write, truncation, sync and deletion is an *operation* with a number. The disk separates synced from unsynced data, so a
+//! test can cut the power at any operation and look at what a real disk may then hold: none of the unsynced data, all of it, a
+//! subset in any order, or a torn last write. Operations can also fail.
 
 mod vfs;
 
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use rusqlite::ffi;
 
-/// The name the disks are known to SQLite by.
+/// Name under which SQLite finds the disks.
 pub const VFS: &str = "pirn-test-disk";
 
-/// A sync that is made is made sooner.
+/// Time limit of `Disk::until_a_sync_waits`: far more than a real sync takes.
 const LONG: Duration = Duration::from_mins(1);
 
-/// A disk. It is gone when it is dropped and no file of it is open.
+/// A disk in memory. Its contents are freed when it is dropped and none of its files is open.
 #[derive(Debug)]
 pub struct Disk {
     number: u64,
@@ -31,7 +31,7 @@ pub(crate) type Shared = Arc<Platter>;
 #[derive(Debug, Default)]
 pub(crate) struct Platter {
     state: Mutex<State>,
-    /// Whoever waits looks again.
+    /// Wakes all waiters, which check their conditions again.
     changed: Condvar,
 }
 
@@ -53,35 +53,35 @@ impl Platter {
     }
 }
 
-/// When something is to happen to an operation.
+/// A fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The power goes before it.
+    /// The power is cut before the operation.
     PowerBefore,
-    /// The power goes after it.
+    /// Returns `compressed` with speculative compression, which starts before the limit is reached while the thread continues.
     PowerAfter,
-    /// It is not done, and fails: EIO.
+    /// The operation has no effect and fails with EIO.
     Fails,
-    /// It is done, and fails nevertheless.
+    /// The operation takes effect and reports a failure nevertheless.
     FailsAfter,
-    /// Half of what was to be written is; then EIO.
+    /// Half of the bytes are written, then the operation fails with EIO.
     ShortWrite,
-    /// There is no room; nor for any later one, until [`Disk::make_room`].
+    /// The disk is full for this operation and all later ones, until [`Disk::make_room`].
     Full,
-    /// Nothing can be changed from here on.
+    /// The disk is read-only from this operation on.
     ReadOnly,
 }
 
-/// The remains of unsynced writes when the power goes.
+/// The part of the unsynced writes that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survives {
-    /// All of it.
+    /// All unsynced writes survive.
     All,
-    /// Nothing of it.
+    /// No unsynced write survives.
     Nothing,
-    /// All, but the last write only in part.
+    /// All unsynced writes survive, but the last one only in part.
     LastTorn,
-    /// Any part of it, written in any order, some of it torn: by this seed.
+    /// Any subset of the writes survives, in any order, some of them torn. The number is the seed of the choice.
     Any(u64),
 }
 
@@ -101,11 +101,11 @@ pub enum Kind {
 /// An operation that took place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The kind.
+    /// Kind of the operation.
     pub kind: Kind,
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The bytes written, or the new length.
+    /// Number of bytes written, or the new length.
     pub len: usize,
 }
 
@@ -118,18 +118,18 @@ pub(crate) struct State {
     power_is_off: bool,
     is_full: bool,
     is_read_only: bool,
-    /// Syncs wait.
+    /// True while syncs block.
     is_held: bool,
     waiting: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// As a program sees it; none after it was deleted.
+    /// The content as a program sees it; `None` after the file was deleted.
     now: Option<Vec<u8>>,
-    /// As it surely is after a power cut.
+    /// The content that is certain to survive a power cut.
     durable: Option<Vec<u8>>,
-    /// Since then.
+    /// Changes since the last sync.
     unsynced: Vec<Change>,
 }
 
@@ -150,7 +150,7 @@ fn disks() -> MutexGuard<'static, HashMap<u64, Shared>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The disk a path lies on, and the file's name there.
+/// Returns the disk of a path and the file's name on it.
 pub(crate) fn find(path: &str) -> Option<(Shared, String)> {
     let (number, name) = path.strip_prefix('/')?.split_once('/')?;
     let disk = disks().get(&number.parse().ok()?)?.clone();
@@ -158,7 +158,7 @@ pub(crate) fn find(path: &str) -> Option<(Shared, String)> {
 }
 
 impl Disk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new() -> Self {
         vfs::register();
         Self::with(State::default())
@@ -174,7 +174,7 @@ impl Disk {
         Self { number, shared }
     }
 
-    /// The path of this file.
+    /// Returns the path of a file of this disk.
     pub fn path(&self, name: &str) -> String {
         format!("/{}/{name}", self.number)
     }
@@ -183,30 +183,31 @@ impl Disk {
         self.shared.lock()
     }
 
-    /// The operations so far.
+    /// Returns the operations so far.
     pub fn operations(&self) -> Vec<Operation> {
         self.state().operations.clone()
     }
 
-    /// Number of operations so far.
+    /// Returns the number of operations so far.
     pub fn count(&self) -> u64 {
         self.state().operations.len() as u64
     }
 
-    /// Trouble comes with the operation of this number; the first is 0.
+    /// Applies `trouble` to the operation with number `at`. The first operation has number 0.
     pub fn trouble(&self, at: u64, trouble: Trouble) {
         self.state().trouble = Some((at, trouble));
     }
 
-    /// From here on every sync waits.
+    /// Makes every later sync block.
     pub fn hold_syncs(&self) {
         self.state().is_held = true;
     }
 
-    /// Waits until a sync waits.
+    /// Waits until a sync is blocked.
     ///
     /// # Panics
-    /// None comes within a minute: a test of what is never synced fails rather than hangs.
+    ///
+    /// Panics if no sync is blocked within a minute, so that a test of a write that is never synced fails and does not hang.
     pub fn until_a_sync_waits(&self) {
         let none_waits = |state: &mut State| state.waiting == 0;
         let waited = self.shared.changed.wait_timeout_while(self.state(), LONG, none_waits);
@@ -215,23 +216,23 @@ impl Disk {
         assert!(!ended.timed_out(), "nothing is synced");
     }
 
-    /// Those that wait go on.
+    /// Releases the blocked syncs and stops blocking new ones.
     pub fn let_syncs_go(&self) {
         self.state().is_held = false;
         self.shared.changed.notify_all();
     }
 
-    /// There is room again.
+    /// Makes space available again after `Trouble::Full`.
     pub fn make_room(&self) {
         self.state().is_full = false;
     }
 
-    /// The power is off.
+    /// Returns true if the power is off.
     pub fn is_off(&self) -> bool {
         self.state().power_is_off
     }
 
-    /// The disk that is found when the power is on again.
+    /// Returns the disk as it is found when the power is on again.
     #[must_use]
     pub fn after_power_cut(&self, survives: Survives) -> Self {
         let state = self.state();
@@ -256,7 +257,7 @@ impl Disk {
         })
     }
 
-    /// The files there are.
+    /// Returns the names of the existing files.
     pub fn files(&self) -> Vec<String> {
         let state = self.state();
         state
@@ -267,7 +268,7 @@ impl Disk {
             .collect()
     }
 
-    /// The contents of a file.
+    /// Returns the contents of a file.
     pub fn read(&self, name: &str) -> Vec<u8> {
         self.state()
             .files
@@ -276,7 +277,7 @@ impl Disk {
             .unwrap_or_default()
     }
 
-    /// Flips one bit of a file, behind everybody's back.
+    /// Flips one bit of a file without an operation, as silent corruption does.
     pub fn flip(&self, name: &str, bit: usize) {
         if let Some(File { now, durable, .. }) = self.state().files.get_mut(name) {
             for bytes in [now, durable].into_iter().flatten() {
@@ -327,7 +328,7 @@ impl File {
 }
 
 impl Change {
-    /// Two halves of it, or one.
+    /// Applies the change. Unless `halves` is 2, only the first half of a write is applied.
     fn apply(&self, content: &mut Option<Vec<u8>>, halves: u64) {
         match self {
             Self::Write(offset, bytes) => {
@@ -346,7 +347,7 @@ impl Change {
     }
 }
 
-/// An error code for SQLite.
+/// An SQLite error code.
 type Refused = i32;
 
 impl State {
@@ -358,7 +359,7 @@ impl State {
         self.is_read_only
     }
 
-    /// It need not last until something is synced.
+    /// Creates a file. Its existence is not durable before a sync.
     pub(crate) fn create(&mut self, name: &str) -> Result<(), Refused> {
         if self.power_is_off || self.is_read_only {
             return Err(ffi::SQLITE_CANTOPEN);
@@ -378,7 +379,7 @@ impl State {
             .map_or(0, Vec::len)
     }
 
-    /// Number of bytes read.
+    /// Reads into the buffer and returns the number of bytes read.
     pub(crate) fn read(&self, name: &str, offset: usize, into: &mut [u8]) -> Result<usize, Refused> {
         if self.power_is_off {
             return Err(ffi::SQLITE_IOERR_READ);
@@ -444,7 +445,7 @@ impl State {
         if self.is_read_only {
             return Err(ffi::SQLITE_READONLY);
         }
-        // Room is asked for by what makes a file longer.
+        // Only a change that makes a file longer needs space.
         let grows = match &change {
             Some(Change::Write(offset, bytes)) => offset + bytes.len() > self.len(name),
             Some(Change::Truncate(_) | Change::Delete) | None => false,
@@ -478,7 +479,7 @@ impl State {
         file.unsynced.push(change);
     }
 
-    /// The file, and with it its folder: which files there are.
+    /// Makes the file durable and its folder with it: creations and deletions of other files become durable too.
     fn make_durable(&mut self, name: &str) {
         for (other, file) in &mut self.files {
             if other == name {
@@ -498,7 +499,7 @@ impl State {
 struct Dice(u64);
 
 impl Dice {
-    /// Below `sides`.
+    /// Returns a random number below `sides`.
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,9 +1,13 @@
-//! The disks as an SQLite VFS.
+//! Registers the disks as an SQLite VFS.
 //!
-//! The one file with `unsafe`: SQLite's VFS is a table of C functions that get pointers, and there is no crate that makes one
-//! without a C compiler's headers at build time. What makes it sound: SQLite calls a file's methods with the `sqlite3_file` that
-//! `open` filled in, of the size that `szOsFile` says, until `close`; buffers it hands over have the length it says and are not
-//! used by anybody else during the call; the table and the names are never freed.
+//! This is the one file with `unsafe`: SQLite's VFS is a table of C functions that receive pointers, and no crate builds one
+//! without a C compiler's headers at build time. The reasons why it is sound:
+//!
+//! - SQLite calls a file's methods with the `sqlite3_file` that `open` filled in, until `close`. Its size is `szOsFile`.
+//!
+//! - A buffer that SQLite passes has the length that it passes, and nothing else uses it during the call.
+//!
+//! - The table and the names are never freed.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,13 +25,13 @@ struct Open {
     file: *mut Handle,
 }
 
-/// An open file: one of a disk, or a temporary one of SQLite's own, which no power cut leaves anything of.
+/// An open file: one of a disk, or a temporary file of SQLite, which is lost in a power cut.
 enum Handle {
     OnDisk { disk: Shared, name: String },
     Temporary(Mutex<Vec<u8>>),
 }
 
-/// As SQLite's own for files says of most: a write leaves alone what is beside it.
+/// SQLite's default VFS reports this for most files too: a write does not damage adjacent bytes.
 const CHARACTERISTICS: c_int = ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -52,7 +56,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Tells SQLite, once.
+/// Registers the VFS with SQLite, once per process.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -81,7 +85,7 @@ pub(crate) fn register() {
             xGetSystemCall: None,
             xNextSystemCall: None,
         }));
-        // SAFETY: the table lives for ever.
+        // SAFETY: the table is leaked, so it lives for the rest of the process.
         let answer = unsafe { ffi::sqlite3_vfs_register(vfs, 0) };
         assert_eq!(answer, ffi::SQLITE_OK, "registering the test disk");
     });
@@ -92,7 +96,7 @@ fn code(answer: Result<(), i32>) -> c_int {
 }
 
 unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a Handle {
-    // SAFETY: `open` put it there, and `close` has not been called.
+    // SAFETY: `open` stored the handle, and `close` has not been called.
     unsafe { &*(*file.cast::<Open>()).file }
 }
 
@@ -117,7 +121,7 @@ unsafe extern "C" fn open(
     flags_out: *mut c_int,
 ) -> c_int {
     let open = file.cast::<Open>();
-    // SAFETY: room for an `Open` is behind it, and null methods say that nothing is open yet.
+    // SAFETY: SQLite allocated `szOsFile` bytes, the size of an `Open`. Null methods mean that no file is open yet.
     unsafe { (*open).base.pMethods = ptr::null() };
     // SAFETY: see `text`.
     let new = match unsafe { text(name) } {
@@ -141,14 +145,14 @@ unsafe extern "C" fn open(
                 } else {
                     0
                 };
-                // SAFETY: it is not null.
+                // SAFETY: the pointer is not null.
                 unsafe { *flags_out = flags | read_only };
             }
             drop(state);
             Handle::OnDisk { disk, name }
         }
     };
-    // SAFETY: room for an `Open` is behind it.
+    // SAFETY: SQLite allocated `szOsFile` bytes, the size of an `Open`.
     unsafe {
         (*open).file = Box::into_raw(Box::new(new));
         (*open).base.pMethods = &raw const METHODS;
@@ -157,7 +161,7 @@ unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: `open` made it, and nobody uses it after this.
+    // SAFETY: `open` made the handle with `Box::into_raw`, and SQLite does not use the file after this call.
     drop(unsafe { Box::from_raw((*file.cast::<Open>()).file) });
     ffi::SQLITE_OK
 }
@@ -168,7 +172,7 @@ unsafe extern "C" fn read(
     len: c_int,
     offset: ffi::sqlite3_int64,
 ) -> c_int {
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: SQLite's buffer is `len` bytes long.
     let into = unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), usize::try_from(len).unwrap_or(0)) };
     let offset = usize::try_from(offset).unwrap_or(0);
     // SAFETY: see `handle`.
@@ -198,7 +202,7 @@ unsafe extern "C" fn write(
     len: c_int,
     offset: ffi::sqlite3_int64,
 ) -> c_int {
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: SQLite's buffer is `len` bytes long.
     let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), usize::try_from(len).unwrap_or(0)) };
     let offset = usize::try_from(offset).unwrap_or(0);
     // SAFETY: see `handle`.
@@ -242,18 +246,18 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut ffi::sql
         Handle::OnDisk { disk, name } => disk.lock().len(name),
         Handle::Temporary(content) => temporary(content).len(),
     };
-    // SAFETY: it points to where the size goes.
+    // SAFETY: SQLite passes a valid pointer for the size.
     unsafe { *size = ffi::sqlite3_int64::try_from(len).unwrap_or(0) };
     ffi::SQLITE_OK
 }
 
-/// A disk is used by one connection.
+/// Always succeeds: only one connection uses a disk, so no lock is needed.
 unsafe extern "C" fn lock(_file: *mut ffi::sqlite3_file, _level: c_int) -> c_int {
     ffi::SQLITE_OK
 }
 
 unsafe extern "C" fn check_reserved_lock(_file: *mut ffi::sqlite3_file, answer: *mut c_int) -> c_int {
-    // SAFETY: it points to where the answer goes.
+    // SAFETY: SQLite passes a valid pointer for the result.
     unsafe { *answer = 0 };
     ffi::SQLITE_OK
 }
@@ -293,7 +297,7 @@ unsafe extern "C" fn access(
     let is_there = unsafe { text(name) }
         .and_then(find)
         .is_some_and(|(disk, name)| disk.lock().exists(&name));
-    // SAFETY: it points to where the answer goes.
+    // SAFETY: SQLite passes a valid pointer for the result.
     unsafe { *answer = c_int::from(is_there) };
     ffi::SQLITE_OK
 }
@@ -309,13 +313,13 @@ unsafe extern "C" fn full_pathname(
     if name.len() > usize::try_from(room).unwrap_or(0) {
         return ffi::SQLITE_CANTOPEN;
     }
-    // SAFETY: there is room for so many.
+    // SAFETY: `to` has `room` bytes, and the name fits into them.
     unsafe { ptr::copy_nonoverlapping(name.as_ptr().cast(), to, name.len()) };
     ffi::SQLITE_OK
 }
 
 unsafe extern "C" fn randomness(_vfs: *mut ffi::sqlite3_vfs, len: c_int, to: *mut c_char) -> c_int {
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: SQLite's buffer is `len` bytes long.
     unsafe { ptr::write_bytes(to, 7, usize::try_from(len).unwrap_or(0)) };
     len
 }
@@ -325,13 +329,13 @@ unsafe extern "C" fn sleep(_vfs: *mut ffi::sqlite3_vfs, microseconds: c_int) -> 
 }
 
 unsafe extern "C" fn current_time(_vfs: *mut ffi::sqlite3_vfs, now: *mut f64) -> c_int {
-    // SAFETY: it points to where the time goes.
+    // SAFETY: SQLite passes a valid pointer for the time.
     unsafe { *now = 2_460_000.5 };
     ffi::SQLITE_OK
 }
 
 unsafe extern "C" fn current_time_int64(_vfs: *mut ffi::sqlite3_vfs, now: *mut ffi::sqlite3_int64) -> c_int {
-    // SAFETY: it points to where the time goes.
+    // SAFETY: SQLite passes a valid pointer for the time.
     unsafe { *now = 212_544_043_200_000 };
     ffi::SQLITE_OK
 }

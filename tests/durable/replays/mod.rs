@@ -1,5 +1,5 @@
-//! A kept run is what its journal says, in every process: seen at each step, forked, exported and imported, looked at and told
-//! without its profiles and tools, and gone on with under others.
+//! A stored run is determined by its journal in every process: viewed at each step, forked, exported, imported, viewed without
+//! its profiles and tools, and resumed with different ones.
 
 mod generated;
 
@@ -24,14 +24,14 @@ use generated::everything;
 
 const RUN: &str = "run-1";
 
-/// The configuration of an engine, beside its workflows.
+/// The configuration of an engine, in addition to its workflows.
 #[derive(Clone, Copy)]
 struct Config {
     token_limit: u64,
     tokenizer: &'static str,
-    /// Of its tools.
+    /// Description of both tools.
     description: &'static str,
-    /// It has the profile and the tools that the runs went by.
+    /// True if the engine has the profile and the tools of the original run.
     is_whole: bool,
 }
 
@@ -42,7 +42,7 @@ const OWN: Config = Config {
     is_whole: true,
 };
 
-/// A process without the profile file.
+/// The configuration of a process without the profile file and the tools.
 const BARE: Config = Config { is_whole: false, ..OWN };
 
 const OTHERS: [Config; 3] = [
@@ -58,7 +58,7 @@ const OTHERS: [Config; 3] = [
     },
 ];
 
-/// The key of an effect, whatever the run is called.
+/// Returns the idempotency key of the current effect without the run's id.
 fn effect(run: &str) -> String {
     let key = idempotency_key().expect("an effect has a key");
     key.strip_prefix(run).unwrap_or(&key).to_owned()
@@ -91,7 +91,7 @@ fn engine(bundle: &str, store: &MemoryStore, config: Config, run: &str) -> Engin
     engine.build().unwrap_or_else(|error| panic!("{error}\n{bundle}"))
 }
 
-/// A tool at first, and when that has answered, a text.
+/// A model that calls a tool, and replies with a string once the tool has answered.
 struct Speaker(String);
 
 impl Model for Speaker {
@@ -122,7 +122,7 @@ fn answered(question: &Interaction) -> Option<Value> {
     Some(json!(format!("answer at {}", question.node_id)))
 }
 
-/// A value without what belongs to a run's id and to the time.
+/// Returns a value with the run's id replaced by `RUN`, without times and durations.
 fn unnamed(value: &Value, run: &str) -> Value {
     fn strip(value: &mut Value, run: &str) {
         match value {
@@ -146,7 +146,7 @@ fn unnamed(value: &Value, run: &str) -> Value {
     value
 }
 
-/// Everything that a run shows of itself, whatever its id.
+/// Returns the report, events, history and questions of a run, independent of its id.
 fn shown(view: &RunView, run: &str) -> Value {
     let events: Vec<Value> = view.events.iter().map(|event| event.to_json()).collect();
     let history: Vec<Value> = view.history.iter().map(|step| json!(step)).collect();
@@ -156,7 +156,7 @@ fn shown(view: &RunView, run: &str) -> Value {
     )
 }
 
-/// A run that has ended, as it was seen live.
+/// The report and the events of a finished run, as received live.
 struct Live {
     report: Value,
     events: Vec<Value>,
@@ -186,7 +186,7 @@ fn play(bundle: &str, store: &MemoryStore) -> Live {
     }
 }
 
-/// Has a run of the store go on to its end; its report without its name.
+/// Resumes a run of the store, waits for its outcome and returns its report without its id.
 fn end(engine: &Engine, run: pirn::ResumeBuilder, id: &str) -> Value {
     let run = run.answers(answered, |_, _| ());
     let run = block_on(run.start()).unwrap_or_else(|error| panic!("{id} does not go on: {error}"));
@@ -202,7 +202,7 @@ fn exported(store: &MemoryStore, id: &str) -> Vec<u8> {
     out
 }
 
-/// A copy of a run in a store of its own, up to a step where that is said.
+/// Imports an exported run into a new store, under `id` if given.
 fn copy(export: &[u8], id: Option<&str>) -> MemoryStore {
     let store = MemoryStore::new();
     block_on(import(&store, &mut &export[..], id)).expect("is imported");
@@ -213,7 +213,7 @@ fn steps(store: &MemoryStore, id: &str) -> u64 {
     block_on(store.run(id)).expect("is read").expect("is there").steps
 }
 
-/// What runs beside its thread may come in another order when it is begun again after a fork.
+/// Returns true if a concurrent part of the bundle may finish in another order after a fork.
 fn is_race(bundle: &str) -> bool {
     ["\"waitForCompletion\":false", "ANY_COMPLETED", "START_WORKFLOW"]
         .iter()
@@ -226,7 +226,7 @@ fn check(bundle: &str) -> Result<(), TestCaseError> {
     let (original, last) = (exported(&store, RUN), steps(&store, RUN));
     let live_report = unnamed(&live.report, RUN);
 
-    // Seen at each step, here and where nobody has the profile and the tools.
+    // Views of each step, with the profile and the tools and without them.
     let (own, bare) = (engine(bundle, &store, OWN, RUN), engine(bundle, &store, BARE, RUN));
     for step in 0..=last {
         let view = block_on(own.view(RUN, Some(step)));
@@ -241,7 +241,7 @@ fn check(bundle: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(unnamed(&json!(view.report), RUN), live_report.clone(), "at the end");
     prop_assert_eq!(view.events.len(), live.events.len(), "events at the end");
 
-    // Imported under another id, where nobody has the profile and the tools.
+    // An import under another id, viewed without the profile and the tools.
     let other = "other-7";
     let there = copy(&original, Some(other));
     let view = block_on(engine(bundle, &there, BARE, other).view(other, None));
@@ -265,7 +265,7 @@ fn check(bundle: &str) -> Result<(), TestCaseError> {
         }
         forked.shutdown_blocking(Duration::from_secs(5));
 
-        // The same run, left at that step, by whoever has other profiles: what it was stays, and it ends.
+        // A fork at that step, executed with other profiles: the fork ends, and the original's export does not change.
         let config = OTHERS[step as usize % OTHERS.len()];
         let there = copy(&original, None);
         let id = format!("left-{step}");
@@ -283,7 +283,7 @@ fn check(bundle: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Workflows that are generated: as many as `PIRN_REPLAYS` says, or so many.
+/// Number of generated workflows unless `PIRN_REPLAYS` is set.
 const WORKFLOWS: u32 = 40;
 
 #[test]
