@@ -1,4 +1,4 @@
-//! A run is what it was told: rebuilt from that, without an actor, it does the same, says the same and reports the same.
+//! Checks that a run rebuilt from its recorded inputs, without an actor, repeats every effect, event and report.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pirn::{Engine, Graphs, Journal, RunJournal};
 use pirn_core::run::{Begun, Effect, Told};
 
-/// A record of what the runs of an engine were told and did.
+/// A journal in memory: the inputs and effects of every run of an engine.
 #[derive(Default)]
 pub struct Recorder(Runs);
 
@@ -15,7 +15,7 @@ type Runs = Arc<Mutex<BTreeMap<Arc<str>, Recorded>>>;
 #[derive(Clone)]
 struct Recorded {
     begun: Begun,
-    /// As JSON: what is kept of a run is kept in writing.
+    /// The inputs as JSON, so that the check also covers their serialization.
     told: Vec<String>,
     did: Vec<String>,
 }

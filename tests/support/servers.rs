@@ -13,7 +13,7 @@ pub fn everything() -> Option<PathBuf> {
     Some(modules()?.join("@modelcontextprotocol/server-everything/dist/index.js"))
 }
 
-/// The `node_modules` that hold all of them; none, with the reason printed, where there is no npm.
+/// The `node_modules` folder with all of them. Without npm, prints the reason and returns `None`.
 ///
 /// # Panics
 /// Panics if installing fails.
@@ -22,8 +22,8 @@ pub fn modules() -> Option<PathBuf> {
     Some(installed("setup", "servers")?.join("node_modules"))
 }
 
-/// The MCP project's conformance suite, to be called with arguments; none, with the reason printed, where neither Node 22 nor
-/// Python is there.
+/// The MCP project's conformance suite, to be called with arguments. Without Node 22 and Python, prints the reason and
+/// returns `None`.
 ///
 /// # Panics
 /// Panics if installing fails.
@@ -35,7 +35,7 @@ pub fn conformance() -> Option<Command> {
     Some(suite)
 }
 
-/// Node 22 or later; none, with the reason printed, where neither it nor Python is there.
+/// Node 22 or later. Without it and without Python to install it, prints the reason and returns `None`.
 ///
 /// # Panics
 /// Panics if installing fails.
@@ -44,7 +44,7 @@ pub fn new_node() -> Option<PathBuf> {
     Some(installed("setup-conformance", "servers/conformance")?.join("node"))
 }
 
-/// Python with the MCP project's client; none, with the reason printed, where there is no Python.
+/// Python with the MCP project's client. Without Python, prints the reason and returns `None`.
 ///
 /// # Panics
 /// Panics if installing fails.
@@ -53,11 +53,11 @@ pub fn mcp_python() -> Option<PathBuf> {
     Some(installed("setup-mcp-python", "servers/mcp-python")?.join("bin/python"))
 }
 
-/// The folder below `target` that a script of `tests/servers` has installed into; none, with the reason printed, where it cannot.
+/// The folder below `target` that a script of `tests/servers` installs into. If it cannot, prints the reason and returns `None`.
 #[track_caller]
 fn installed(script: &str, folder: &str) -> Option<PathBuf> {
     let into = target().join(folder);
-    // Beside the tests' own manifest, and below the workspace's.
+    // `servers` next to the manifest of the tests, or `tests/servers` below that of the workspace.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let scripts = ["servers", "tests/servers"].map(|folder| here.join(folder).join(script));
     let script = scripts.iter().find(|script| script.is_file()).unwrap_or(&scripts[0]);
@@ -76,7 +76,7 @@ fn installed(script: &str, folder: &str) -> Option<PathBuf> {
     }
 }
 
-/// The folder of the servers from PyPI; none, with the reason printed, where nobody has installed them: no test does.
+/// The folder of the servers from PyPI. Tests do not install them: if it is absent, prints the reason and returns `None`.
 pub fn python() -> Option<PathBuf> {
     let folder = target().join("servers/python");
     if folder.join(".installed").is_file() {

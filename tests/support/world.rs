@@ -1,4 +1,4 @@
-//! A tiny world for scenarios: one engine under virtual time, one run, everything it said.
+//! A small environment for scenarios: one engine under virtual time, one run and all of its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn run(bundle: &Value, input: Value) -> Ran {
     run_seeded(bundle, input, 7)
 }
 
-/// As [`run`], with a seed for the order of what happens at the same time.
+/// Like [`run`], with a seed for the order of simultaneous events.
 ///
 /// # Panics
 /// As [`run`].
@@ -42,8 +42,8 @@ pub fn run_seeded(bundle: &Value, input: Value, seed: u64) -> Ran {
     run_in(Engine::builder().virtual_time(Some(seed)), bundle, input, Vec::new())
 }
 
-/// As [`run`], in an engine with more than the bundle, and with a conversation to start with. The run is rebuilt from what
-/// it was told, and must do the same once more.
+/// Like [`run`], in an engine with more than the bundle and with an initial conversation. The run is then rebuilt from its
+/// recorded inputs and must repeat its effects.
 ///
 /// # Panics
 /// As [`run`].
@@ -56,7 +56,7 @@ pub fn run_in(builder: EngineBuilder, bundle: &Value, input: Value, conversation
     ran
 }
 
-/// As [`run_in`], for a scenario with functions that keep or count their calls: rebuilding it would call them again.
+/// Like [`run_in`], for scenarios with functions that store or count their calls: rebuilding would call them again.
 ///
 /// # Panics
 /// As [`run`].
@@ -116,7 +116,7 @@ fn plays_in(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> 
 }
 
 impl Ran {
-    /// Checks every run: sequences without gaps, threads that change as their table says (SPEC section 1) and end.
+    /// Checks every run: sequences without gaps; threads that change status by the table of SPEC section 1, and end.
     #[track_caller]
     fn check(&self) {
         let mut last = 0;
@@ -300,7 +300,7 @@ pub fn long_conversation() -> Vec<Message> {
     messages
 }
 
-/// Counts letters, and panics where it reads `boom`.
+/// Counts letters; panics on the text `boom`.
 pub struct Touchy;
 
 impl Tokenizer for Touchy {

@@ -13,7 +13,7 @@ fn seed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// The models: `main` echoes, the compression's says SUMMARY after `delay_ms`.
+/// The models: `main` echoes, that of the compression replies SUMMARY after `delay_ms`.
 fn profiles(delay_ms: u32) -> Value {
     json!([
         {"id": "main", "provider": "echo"},
@@ -30,7 +30,7 @@ fn ask(id: &str) -> Value {
     )
 }
 
-/// START > A > B > C > END, limited where `limit` says so.
+/// START > A > B > C > END, with `limit` as its token limit if given.
 fn main_workflow(limit: Option<u64>) -> Value {
     let mut main = line("main", &[ask("A"), ask("B"), ask("C")]);
     if let Some(limit) = limit {
@@ -147,7 +147,7 @@ fn what_a_thread_adds_while_it_is_compressed_stays_after_the_summary() {
         main["config"] = json!({"tokenLimit": 200});
         main
     };
-    // The seed's workflow, with a node before its first that keeps what it was given.
+    // The seed's workflow, with a first node that records the workflow's input.
     let squeeze = {
         let mut squeeze = seed(SEED_002);
         let start = squeeze["nodes"][0]["id"].clone();
@@ -181,7 +181,7 @@ fn what_a_thread_adds_while_it_is_compressed_stays_after_the_summary() {
             });
         let ran = run_unrecorded(engine, &bundle, json!({"topic": "birds"}), long_conversation());
         assert_eq!(ran.code(), "", "G31 in order {order}: {:?}", ran.report.error);
-        // When the compression looks is the order's business; what is to come of what it saw is not.
+        // The order decides when the compression reads the conversation; the result for the messages it read is fixed.
         let seen: Vec<Value> = seen.iter().collect();
         assert_eq!(seen.len(), 1, "G31 in order {order}");
         let seen: Vec<Message> = serde_json::from_value(seen[0].clone()).unwrap_or_default();

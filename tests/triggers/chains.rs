@@ -1,5 +1,5 @@
-//! SPEC section 5: a chain of triggers has a depth limit of 8. Whatever actor raises an event, it carries the depth of what
-//! brought it about, so a trigger that causes its own event ends in an error event, not in a storm.
+//! SPEC section 5: a chain of triggers has a depth limit of 8. Every event has the depth of its cause, from whichever actor
+//! it is raised, so a trigger that causes its own event ends in an error event and not in an endless cascade.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn by_a_new_run(event: EventType, main: Value) -> Chain {
 fn by_what_it_does_to_main(event: EventType, first: &Value, nodes: &[Value], end: &Value) -> Chain {
     let once = json!({"id": "once", "type": "EVENT", "action": execute("sub"),
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
-    // What it is handed takes effect at a safe point: there are more of them than links.
+    // Results are merged at safe points, so `main` needs more nodes than the chain has links.
     let mut main = vec![first.clone()];
     main.extend((0..2 * LIMIT).map(|place| wait(&format!("rest{place}"), 1_000)));
     Chain {
@@ -108,7 +108,7 @@ fn ask(profile: &str) -> Value {
     )
 }
 
-/// Fails, and the thread goes on.
+/// A node that fails and whose `onError` continues at `after`.
 fn fails(id: &str, kind: &str, mut config: Value) -> Value {
     config["onError"] = json!({ "targetNodeId": "after" });
     let mut node = node(id, kind, config);
@@ -218,7 +218,7 @@ fn chains() -> Vec<Chain> {
             );
         }
     }
-    // A sub-workflow that starts while its trigger runs coalesces: a run of its own does not.
+    // A sub-workflow coalesces with one of its trigger that is still running, a new run does not.
     let mut started = by_what_it_does_to_main(E::TriggeredSubgraphStarted, &first, &[], &json!({}));
     started.triggers[1] = trigger(E::TriggeredSubgraphStarted, &start("main"));
     started.deepest = LIMIT - 1;
@@ -486,7 +486,7 @@ fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
 #[test]
 fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() {
     let long = [say("say", &"many words ".repeat(40)), ask("main")];
-    // What begins early holds nobody: the thread is still there when it ends.
+    // The triggered sub-workflow does not block the thread, so a last WAIT makes the thread outlive it.
     let stays = [&long[..], &[wait("rest", 1_000)]].concat();
     for (by, config) in token_events() {
         let mut limited = [
@@ -517,7 +517,7 @@ fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() 
     }
 }
 
-/// Five triggers on notifications, each of which sends one: without a budget each notification is followed by five.
+/// Five triggers on notifications that each send one: without a budget every notification causes five more.
 fn storm(config: &Value) -> String {
     let sends = |id: &str, event: &str| {
         json!({"id": id, "type": "EVENT", "condition": {"eventType": event},

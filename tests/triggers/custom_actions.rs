@@ -1,5 +1,5 @@
-//! CUSTOM events and actions: what the host raises holds a thread as any event does; a function that harms (it panics before
-//! it has begun, or fails long after the run's end) harms nobody else.
+//! CUSTOM events and actions: an event that the host raises can hold a thread like any other. A function that panics before
+//! it has started, or fails long after its run ended, affects no other trigger and no other run.
 
 use std::sync::{Arc, OnceLock};
 
@@ -68,10 +68,10 @@ fn what_a_trigger_says_after_its_run_was_closed_does_not_number_the_run_anew() {
     let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
     has_begun.recv().expect("the function is called");
     handle.settled_blocking();
-    // Its own subscribers have seen all: the run is closed.
+    // The run's own subscription has ended, so the run is closed.
     let last = own.count() as u64;
     go.send(()).expect("the function waits");
-    // What a second run says comes to the bus after what the function said of the first.
+    // The bus receives the second run's events after the late failure of the first run's function.
     engine.start("main", Value::Null).map_or_else(
         |error| panic!("{error}"),
         |second| {
@@ -90,7 +90,7 @@ fn what_a_trigger_says_after_its_run_was_closed_does_not_number_the_run_anew() {
     assert_eq!(sequences, (1..=last).collect::<Vec<u64>>());
 }
 
-/// A run whose host says `go` in the middle, and a trigger for that which starts a sub-workflow of 100 ms.
+/// Plays a run whose host raises `go`, which triggers `action` with a sub-workflow of 100 ms.
 fn told(action: &Value, nodes: &[Value]) -> Vec<Arc<Event>> {
     told_in(line("main", nodes), action)
 }
@@ -154,11 +154,11 @@ fn a_thread_waits_at_its_next_safe_point_for_what_its_hosts_event_started_if_it_
             "parameters": {"triggeredWorkflowId": "sub", "waitForCompletion": waits}});
         let events = told(&action, &nodes);
         assert_eq!(entered(&events, "b"), at, "waitForCompletion: {waits}");
-        // One that nobody waits for ends with the thread it was started for.
+        // A sub-workflow without a waiting thread ends with the thread that it was started for.
         let completed = |event: &Arc<Event>| event.raised.event_type == EventType::TriggeredSubgraphCompleted;
         assert_eq!(events.iter().any(completed), waits, "waitForCompletion: {waits}");
     }
-    // Told in a branch, the event is the main thread's: that waits at its next safe point, the branches go on.
+    // Raised in a branch, the event belongs to the main thread, which waits at its next safe point; the branches continue.
     let mut forked = forked(
         &[vec![tell, wait("w", 10), code("b", "return 1")], vec![wait("v", 20)]],
         false,

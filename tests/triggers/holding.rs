@@ -1,5 +1,5 @@
-//! SPEC section 6, `waitForCompletion: true`: the thread stops at its next safe point until the child has ended, whoever
-//! raised the event in the thread's name: the thread itself, its conversation, its supervisor, a model's stream.
+//! SPEC section 6, `waitForCompletion: true`: the thread stops at its next safe point until the child has ended. The event
+//! may be raised for the thread by itself, its conversation, its supervisor or a model's stream.
 
 use pirn::{Engine, EventType};
 use pirn_tests::world::{code, forked, line, node, run_in, say, wait, workflow};

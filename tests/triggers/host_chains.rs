@@ -1,5 +1,5 @@
-//! Chains of triggers that lead through the host: what a trigger calls raises, by a handle of the run, the very event that
-//! it is called for, or starts another run.
+//! Chains of triggers through the host: the function of a trigger raises the event that fires the trigger, by a handle of
+//! the run, or starts another run.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -100,7 +100,7 @@ fn a_function_that_raises_the_event_it_is_called_for_ends_at_the_limit() {
     ends_at_the_limit("work", &played(work, &handle, &[main_line()], &again(&custom())));
 }
 
-/// A thousand events are kept for the WAIT; each one more has EVENT_DROPPED follow, and that one more again.
+/// The WAIT buffers 1,000 events. Each further one is dropped with EVENT_DROPPED, which triggers the function again.
 #[test]
 fn a_function_that_raises_events_until_they_are_dropped_ends_at_the_limit() {
     let handle = Handle::default();
@@ -169,7 +169,7 @@ fn a_notification_hook_and_a_triggered_sub_workflow_that_do_so_end_there_too() {
                     }
                 },
             ));
-        // What is raised while its own firing runs coalesces, so there is one firing; but what it raised has its place.
+        // Events raised while their own firing runs coalesce, so there is one firing; the raised events still get a depth.
         let events = played(builder, &handle, &[main_line(), sub(inner)], &again(&runs));
         assert_eq!(depths(&events, EventType::Custom).first(), Some(&1), "{name}");
         let deepest = depths(&events, EventType::Custom).into_iter().max();

@@ -1,4 +1,4 @@
-//! SPEC section 5 where there is much of it: triggers by the thousand, and limits that many threads run up against at once.
+//! SPEC section 5 at scale: thousands of triggers, and limits that many threads reach concurrently.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
         }
         false
     };
-    // An event that comes before the node waits for it finds nobody.
+    // An event that is raised before the node waits for it would be missed.
     assert!(hear_until(
         &|event| event.raised.fields.get("nodeId") == Some(&json!("wait"))
     ));

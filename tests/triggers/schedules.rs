@@ -19,7 +19,7 @@ impl Started {
         inputs.iter().map(at).collect()
     }
 
-    /// An engine with `work`, which takes so many seconds, and `main`, which waits for so many.
+    /// An engine with `work`, which takes `takes` seconds, and `main`, which waits for `waits` seconds.
     fn engine(&self, takes: u64, waits: u64, triggers: &Value) -> EngineBuilder {
         let own = Arc::clone(&self.0);
         let line = |id: &str, node: Value| {
@@ -42,7 +42,7 @@ impl Started {
         })
     }
 
-    /// Runs `main` under virtual time to its end, and what was started meanwhile to its own.
+    /// Runs `main` under virtual time until it and every run started by then have ended.
     fn play(&self, takes: u64, waits: u64, triggers: &Value) -> Engine {
         let engine = self
             .engine(takes, waits, triggers)
@@ -186,7 +186,7 @@ fn runs_of(store: &MemoryStore, schedule: &str) -> Vec<String> {
     ids
 }
 
-/// Years that a schedule on each first of January missed since 2000, by `catchUp`; each has a name of its own.
+/// Schedules on each first of January, one per name and `catchUp` value.
 fn yearly(named: &[(&str, &str)]) -> Value {
     let each = named.iter().map(|(id, catch_up)| {
         let schedule = json!({"catchUp": catch_up, "overlap": "allow"});
@@ -195,7 +195,7 @@ fn yearly(named: &[(&str, &str)]) -> Value {
     Value::Array(each.collect())
 }
 
-/// A process that goes until the last of these schedules has made good what it had missed.
+/// Runs an engine on the store until the last of these schedules has started its missed runs.
 fn process(store: &MemoryStore, named: &[(&str, &str)]) {
     let started = Started::default();
     let (told, heard) = std::sync::mpsc::channel();
@@ -221,7 +221,7 @@ fn process(store: &MemoryStore, named: &[(&str, &str)]) {
     );
 }
 
-/// A moment of 1999 stands in the store as the last time of these schedules.
+/// Stores a moment of 1999 as the last time of these schedules.
 fn last_seen_in_1999(store: &MemoryStore, ids: &[&str]) {
     for id in ids {
         let moment = Some("946684799000".to_owned());
@@ -248,7 +248,7 @@ fn no_time_of_a_schedule_starts_two_runs_whatever_ends_the_process() {
     last_seen_in_1999(&store, &["all", "last"]);
     process(&store, &[("all", "all"), ("last", "last")]);
     let before = runs_of(&store, "all");
-    // It has begun them, and what it had told of their ends may be lost: the next process asks for each again.
+    // The runs have started, but the stored time may lag behind after a crash: the next process tries each start again.
     last_seen_in_1999(&store, &["all", "later"]);
     process(&store, &[("all", "all"), ("later", "last")]);
     assert_eq!(runs_of(&store, "all"), before);

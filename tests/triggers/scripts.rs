@@ -1,4 +1,4 @@
-//! Triggers whose texts need JavaScript: each is evaluated on a thread of scripts, and what comes after it for the same run waits.
+//! Triggers whose templates need JavaScript: each is evaluated on a script thread, and later work of the same run waits for it.
 
 use std::time::Duration;
 

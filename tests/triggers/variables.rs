@@ -1,4 +1,4 @@
-//! SET_VARIABLE (SPEC section 5): what a trigger assigns takes effect, or an event says why not. Nothing is lost.
+//! SET_VARIABLE (SPEC section 5): every assignment of a trigger takes effect or causes an event with the reason.
 
 use pirn::{EventType, ThreadStatus};
 use pirn_core::event::Event;
@@ -227,7 +227,7 @@ fn a_read_only_variable_of_the_run_is_not_hidden_by_what_a_sub_workflow_returns(
     }
 }
 
-/// Hands back `names`, each 7, to a main thread of these variables whose next node reads them; they stand in its output.
+/// Returns `names`, each 7, from a sub-workflow to a main thread with these variables whose next node outputs them.
 fn handing_back(names: &[&str], conversation: bool, variables: &Value) -> Ran {
     let mut callback = json!({"variableCallback": {"includeVariables": names}});
     if conversation {

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Failures after which it is enough: what is broken is broken in many orders.
+/// Failures after which the search stops: one fault usually fails in many orders.
 const ENOUGH: u32 = 10;
 
 /// Schedules between two signs of life.

@@ -14,7 +14,7 @@ use pirn_tests::stress::{Config, run};
 /// Real engines under load from many host threads
 #[derive(Parser)]
 struct Args {
-    /// No new round after so many seconds
+    /// Seconds after which no new round starts
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// Rounds at most
@@ -29,7 +29,7 @@ struct Args {
     /// Host threads that start runs, and as many that wait for them
     #[arg(long, default_value_t = 8)]
     hosts: usize,
-    /// Decides what is done to which run; drawn and printed where it is not given
+    /// Seed of the actions on each run; random and printed if omitted
     #[arg(long)]
     seed: Option<u64>,
     /// Seconds after which a run that has not ended counts as lost
@@ -79,7 +79,7 @@ fn drawn() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The first Ctrl-C stops after what is under way, and the summary comes; a second one ends the process.
+/// The first Ctrl-C stops the load and prints the summary; a second one exits at once.
 fn hear_ctrl_c(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     let listen = move || {

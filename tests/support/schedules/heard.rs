@@ -16,14 +16,14 @@ pub(super) struct Heard {
 #[derive(Default)]
 struct Inner {
     deliveries: Vec<Delivery>,
-    /// Number of deliveries it takes before it says once that it is full.
+    /// Number of deliveries accepted before `Undelivered::Full` is returned; rises by one each time.
     room: Option<usize>,
 }
 
 struct Ear(Heard);
 
 impl Heard {
-    /// Subscribes to a run from now on; with `room` the buffer is full after every so many events.
+    /// Subscribes to a run from this moment; with `room` the buffer is full now and then, first after `room` deliveries.
     pub(super) fn listen(engine: &Arc<EngineShared>, run_id: &str, room: Option<usize>) -> Self {
         let heard = Self::default();
         heard.with(|inner| inner.room = room);
@@ -35,7 +35,7 @@ impl Heard {
         heard
     }
 
-    /// Hears a run that is to be started from its first event on.
+    /// A subscription for a run that has not started, from its first event.
     pub(super) fn subscription(&self) -> Subscription {
         Subscription {
             types: Vec::new(),
@@ -59,7 +59,7 @@ impl Heard {
         })
     }
 
-    /// Sequences of one run rise by one, but for what was said to be missed.
+    /// Checks that the sequences of one run rise by one, except for the events reported as missed.
     pub(super) fn check_account(&self) -> Result<(), String> {
         self.with(|inner| {
             let (mut last, mut missed) = (None, 0);

@@ -1,4 +1,4 @@
-//! A thread that shares its conversation is stopped while that takes in what a trigger hands back.
+//! A thread that shares its conversation is stopped while the conversation merges the result of a trigger.
 
 use pirn::scene::Stage;
 use pirn::{EngineBuilder, EventType};
@@ -56,7 +56,7 @@ pub(super) fn shared() -> Vec<EngineBuilder> {
     ]
 }
 
-/// Every firing that began has one answer, and so has every compression: the same one.
+/// Checks that every firing and every compression that started has exactly one outcome.
 pub(super) fn stop(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
         let (run, heard) = heard_from_the_start(scene.engine())?;

@@ -1,8 +1,8 @@
 //! The shipped actors under many orders: random ones, and by priorities that change a few times (PCT).
 //!
-//! A schedule is a scene, a seed and an order. What is ready at the same time (a mailbox, a timer, a request from
-//! outside) is what the order picks from. A schedule that fails is written to a file with its choices, and is had again
-//! from there: `cargo run -p pirn-tests --bin schedules -- replay FILE`.
+//! A schedule is a scene, a seed and an order. The order picks from the events that are ready at one instant: a mailbox,
+//! a timer, a request from outside. A failed schedule is written to a file with its choices and is replayed from it:
+//! `cargo run -p pirn-tests --bin schedules -- replay FILE`.
 
 mod heard;
 mod merges;
@@ -58,7 +58,7 @@ pub struct Failure {
     pub seed: u64,
     /// The way the order was drawn from the seed.
     pub strategy: Strategy,
-    /// The choices of the order: they are the same in a build that draws differently.
+    /// The choices of the order, recorded so that a replay does not depend on the random generator of a build.
     pub choices: Vec<u32>,
     /// The fault.
     pub message: String,
@@ -67,14 +67,14 @@ pub struct Failure {
 /// The behaviour of a failed schedule when it is played again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// It fails in the same way.
+    /// The failure repeats.
     Same,
     /// It fails, in another way.
     Other(String),
-    /// It does not fail any more.
+    /// The schedule passes.
     Holds {
-        /// True if the run still asked for just the choices that are written down; else it took another way, and what
-        /// failed may be there still.
+        /// True if the run requested exactly the recorded choices. Otherwise it took another path, so the fault may
+        /// still exist.
         fits: bool,
     },
 }
@@ -117,10 +117,10 @@ impl Schedules {
         self.stages.iter().map(|(scene, _)| scene.name).collect()
     }
 
-    /// Plays the schedule of this number: the scenes in turn, half of them in a random order, half by priorities.
+    /// Plays the schedule with this number: the scenes in turn, half of them in a random order, half by priorities.
     ///
     /// # Errors
-    /// Fails with what was wrong, and the choices that led there.
+    /// Fails with the fault and the choices that led to it.
     pub fn play(&self, number: u64) -> Result<(), Failure> {
         let count = self.stages.len() as u64;
         let (scene, stages) = &self.stages[(number % count) as usize];

@@ -1,4 +1,4 @@
-//! The scenes: what races, and what must hold whoever wins.
+//! The scenes: each is a race and the invariants that hold for every winner.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -80,8 +80,8 @@ pub(super) fn ask(id: &str) -> Value {
     node(id, "LLM", json!({ "prompt": format!("question {id} of some length") }))
 }
 
-/// A node whose work ends at a time of its own, as a script's does. It is no script: making a realm for each takes
-/// many times what the whole schedule takes.
+/// A CODE node that calls a host function with a duration different from the others, like a script. A real script needs
+/// a JavaScript realm, which costs far more than the rest of the schedule.
 fn work(id: &str, function: &str) -> Value {
     node(id, "CODE", json!({ "function": function }))
 }
@@ -93,7 +93,7 @@ pub(super) fn engine(bundle: &Value) -> EngineBuilder {
         .workflows(bundle.to_string())
 }
 
-/// Every strategy over branches that complete, fail, speak, wait and write; and a loser with branches of its own.
+/// Every strategy over branches that complete, fail, reply, wait and write, and a losing branch that forks again.
 fn forks() -> Vec<EngineBuilder> {
     let strategies = [
         json!({ "joinStrategy": "ALL_COMPLETED" }),
@@ -197,7 +197,7 @@ pub(super) fn played<T>(
     stage.play(seed, order, set).map_err(|error| error.to_string())
 }
 
-/// A run and a subscriber that hears it from its first event on.
+/// Starts a run with a subscriber that receives its first event.
 pub(super) fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard), pirn::RunError> {
     let heard = Heard::default();
     let subscriptions = vec![heard.subscription()];
@@ -225,7 +225,7 @@ pub(super) fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<
     }
 }
 
-/// A run that is heard from the start, and ends with its books in order.
+/// Plays a scene with one subscribed run to its end and checks its events and threads.
 fn ended_whole(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<Arc<RunReport>, String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
         let (run, heard) = heard_from_the_start(scene.engine())?;

@@ -23,7 +23,7 @@ pub(super) struct Live {
     slow: Option<BlockingEvents>,
 }
 
-/// Starts the runs whose numbers come; counts what is refused.
+/// Starts a run for each number received and counts the refusals.
 pub(super) fn start_all(seed: u64, numbers: &Receiver<u64>, engines: &Engines, live: &Sender<Live>) -> Ledger {
     let mut books = Ledger::default();
     for number in numbers {
@@ -54,7 +54,7 @@ pub(super) fn start_all(seed: u64, numbers: &Receiver<u64>, engines: &Engines, l
     books
 }
 
-/// Does to each run what its plan says, and hands it on.
+/// Performs each run's planned action and forwards the run.
 pub(super) fn meddle_with_all(live: &Receiver<Live>, onward: &Sender<Live>) -> Ledger {
     let mut books = Ledger::default();
     for one in live {
@@ -96,7 +96,7 @@ pub(super) fn meddle_with_all(live: &Receiver<Live>, onward: &Sender<Live>) -> L
     books
 }
 
-/// Waits for each run's end and settles its books. `shut` tells which engines were stopped under their runs.
+/// Waits for each run to end and checks it. `shut` is the engine that was shut down while its runs were active.
 pub(super) fn close_all(live: &Receiver<Live>, shut: Option<usize>, done: &Sender<()>) -> Ledger {
     let mut books = Ledger::default();
     for one in live {
@@ -112,7 +112,7 @@ pub(super) fn close_all(live: &Receiver<Live>, shut: Option<usize>, done: &Sende
         if let (Some(slow), Some(raised)) = (one.slow, raised) {
             check_slow(slow, raised, &report.run_id, &mut books);
         }
-        // a watcher that has given up is no loss
+        // The watcher has timed out: nothing to notify.
         let _ = done.send(());
     }
     books
@@ -136,7 +136,7 @@ fn check_end(plan: &Plan, report: &RunReport, was_shut: bool, books: &mut Ledger
     }
 }
 
-/// Hears everything: no gap, every thread that began has ended once, the main one too. How much there was.
+/// Reads every event, checks that there is no gap and that every thread ended once, and returns the number of events.
 fn check_witness(witness: BlockingEvents, main: &str, books: &mut Ledger) -> u64 {
     let mut count = 0;
     let mut threads: BTreeMap<String, (u32, u32)> = BTreeMap::new();
@@ -173,7 +173,7 @@ fn check_witness(witness: BlockingEvents, main: &str, books: &mut Ledger) -> u64
     count
 }
 
-/// Events heard and events reported missed add up to what there was.
+/// Checks that events received and events reported as missed add up to the events raised.
 fn check_slow(slow: BlockingEvents, raised: u64, run_id: &str, books: &mut Ledger) {
     let (mut heard, mut missed, mut last) = (0, 0, 0);
     for one in slow {

@@ -1,4 +1,4 @@
-//! The books: what was asked for, what came of it, what does not add up.
+//! Counters of a load test: starts, outcomes, events and violated invariants.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ pub type Violation = String;
 pub struct Ledger {
     /// Rounds that are over.
     pub rounds: u64,
-    /// Starts asked for.
+    /// Starts requested.
     pub asked: u64,
     /// Runs admitted.
     pub started: u64,
@@ -22,11 +22,11 @@ pub struct Ledger {
     pub ended: BTreeMap<String, u64>,
     /// Actions of host threads on runs, by word.
     pub meddled: BTreeMap<&'static str, u64>,
-    /// Events heard by subscribers with room.
+    /// Events received by subscribers with a large buffer.
     pub heard: u64,
-    /// Events heard by subscribers without room.
+    /// Events received by subscribers with a small buffer.
     pub heard_slowly: u64,
-    /// Events they were told they missed.
+    /// Events reported as missed to subscribers with a small buffer.
     pub missed: u64,
     /// Resident memory after the warm-up, KiB.
     pub first_kib: Option<u64>,

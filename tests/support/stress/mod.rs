@@ -1,12 +1,13 @@
-//! Real engines under load from many host threads: starts, cancels, pauses, events and subscribers at once, and the
-//! books kept of all of it.
+//! Real engines under load from many host threads: concurrent starts, cancels, pauses, events and subscribers, all of
+//! them counted.
 //!
-//! The invariants, whatever the order:
-//! 1. Every run that was admitted ends, exactly once, and settles; nobody waits for ever.
-//! 2. A run nobody meddled with ends as its workflow says.
-//! 3. A subscriber with room hears every event, without gap; one without room hears or misses each of them.
+//! The invariants, in every order:
+//! 1. Every admitted run ends exactly once and settles; no wait is endless.
+//! 2. A run without a host action ends with the status that its workflow defines.
+//! 3. A subscriber with a large buffer receives every event, without gaps; one with a small buffer receives each event or
+//!    a count that includes it.
 //! 4. After shutdown no run, task, call or thread is left.
-//! 5. Memory comes back to where it was once an engine had its first rounds.
+//! 5. Memory returns to its level after the warm-up rounds.
 
 mod host;
 mod ledger;
@@ -27,7 +28,7 @@ pub struct Config {
     pub seed: u64,
     /// Runs of one round.
     pub runs: u64,
-    /// Rounds; each has engines of its own.
+    /// Number of rounds; each builds new engines.
     pub rounds: u64,
     /// No new round after this long.
     pub time: Duration,
@@ -39,7 +40,7 @@ pub struct Config {
     pub patience: Duration,
 }
 
-/// Rounds until the time is up, `stop` says so, or something is violated; what was counted.
+/// Plays rounds until the time is up, `stop` is set or an invariant is violated; returns the counters.
 #[allow(clippy::disallowed_methods)] // real engines live by the real clock
 pub fn run(config: &Config, stop: &AtomicBool, mut each: impl FnMut(u64, &Ledger)) -> Ledger {
     let began = Instant::now();
@@ -68,7 +69,7 @@ pub fn run(config: &Config, stop: &AtomicBool, mut each: impl FnMut(u64, &Ledger
     books
 }
 
-/// Rounds until the allocator has what it keeps.
+/// Rounds until the allocator has reached its steady state.
 const WARM_UP: u64 = 3;
-/// Memory that may stay beyond that: fragments, and what the allocator holds back for its threads.
+/// Growth of memory allowed after the warm-up: fragmentation, and free memory that the allocator retains for each thread.
 const KEPT_KIB: u64 = 64 * 1024;

@@ -34,7 +34,7 @@ pub(super) enum Meddling {
     PauseAndCancel,
     Emit,
     Pin,
-    /// The handle is dropped at once; the books still want the end, by another clone.
+    /// Queries the run's status, which must be answered.
     AskStatus,
 }
 
@@ -64,11 +64,11 @@ pub(super) struct Plan {
     pub(super) engine: usize,
     pub(super) workload: usize,
     pub(super) meddling: Meddling,
-    /// A subscriber that hears everything.
+    /// Adds a subscriber with room for every event.
     pub(super) witness: bool,
-    /// A subscriber with room for so many, which reads when all is over.
+    /// Capacity of a subscriber that reads only after the run has ended.
     pub(super) slow: Option<usize>,
-    /// A subscriber that goes away at once.
+    /// Adds a subscriber that is dropped at once.
     pub(super) leaver: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Figures of this process from the operating system; none where it gives none.
+//! Figures of this process from the operating system, if it provides them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) fn threads() -> Option<u64> {
     status("Threads:")
 }
 
-/// True if the count of threads comes down to `wanted` within `patience`: the system tells of an end a little late.
+/// True if the number of threads falls to `wanted` within `patience`: the system reports an ended thread with a delay.
 pub(super) fn threads_come_down_to(wanted: u64, patience: Duration) -> bool {
     let step = Duration::from_millis(10);
     let mut left = patience;

@@ -1,4 +1,4 @@
-//! One round: engines of its own, its runs through the host's threads, shutdown, the books.
+//! One round: new engines, runs started by the host's threads, shutdown and the checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,7 +123,7 @@ pub(super) fn run(config: &Config, number: u64, stop: &AtomicBool, books: &mut L
     books.rounds += 1;
 }
 
-/// True if the ends go on coming until the last thread that tells of them is through.
+/// Waits for outcomes until every sender is dropped. Returns false if none arrives for `patience`.
 fn wait_for_all(ended: &Receiver<()>, patience: Duration) -> bool {
     loop {
         match ended.recv_timeout(patience) {

@@ -1,4 +1,4 @@
-//! The workflows, and how each ends when nobody meddles with it.
+//! The workflows, each with the status it ends with if no host thread acts on it.
 
 use std::sync::Arc;
 

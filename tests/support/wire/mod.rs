@@ -1,5 +1,5 @@
-//! A model provider on loopback, as bad as a test wants it to be; or a proxy before a real one. It records what it is
-//! sent, and every body is held to the pair rule and to its provider's rules of order.
+//! A model provider on loopback with the faults that a test chooses, or a proxy for a real one. The server records its
+//! requests, and every body is checked against the pair rule and the message order of its provider.
 
 mod pairs;
 mod rules;
@@ -30,14 +30,14 @@ pub enum Answer {
     },
     /// A streamed reply, piece by piece.
     Stream {
-        /// Sent as they are, each in a chunk of its own.
+        /// Sent unchanged, one chunk each.
         pieces: Vec<String>,
         /// The end after them.
         end: End,
     },
     /// The connection is closed without a word.
     HangUp,
-    /// Handed on to the server there, and its reply back.
+    /// Forwards the request to this server and returns its reply.
     Forward(SocketAddr),
 }
 
@@ -48,7 +48,7 @@ pub enum End {
     Finished,
     /// The connection is closed in the middle of the reply.
     Cut,
-    /// Nothing more comes, until the client goes away: then [`Server::client_left`] says so.
+    /// Sends nothing more until the client disconnects, which [`Server::client_left`] reports.
     Stall,
 }
 
@@ -64,7 +64,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Holds it to the rules of the provider whose path it has.
+    /// Checks the body against the rules of the provider that the path belongs to.
     fn check_order(&self) -> Result<(), String> {
         let path = self.path.split('?').next().unwrap_or_default();
         if path.ends_with("/messages") {
@@ -77,7 +77,7 @@ impl Request {
     }
 }
 
-/// A server that lives as long as the process.
+/// A server that runs until the process ends.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -88,7 +88,7 @@ type Decide = dyn Fn(&Request) -> Answer + Send + Sync;
 
 struct Shared {
     answers: Mutex<VecDeque<Answer>>,
-    /// The answer to a request for which there is none of those.
+    /// Answers the requests that `answers` is too short for.
     otherwise: Box<Decide>,
     requests: Mutex<Vec<Request>>,
 }
@@ -110,7 +110,7 @@ impl Server {
         Self::start(VecDeque::new(), move |_| Answer::Forward(upstream))
     }
 
-    /// Answers each request as `decide` says, one after the other.
+    /// Answers each request, one after another, with the result of `decide`.
     ///
     /// # Panics
     /// As [`Server::answering`].
@@ -143,10 +143,10 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// The requests so far. Every body keeps the rules.
+    /// The requests so far, after a check of every body.
     ///
     /// # Panics
-    /// Panics if one does not.
+    /// Panics if a body breaks a rule.
     #[track_caller]
     pub fn requests(&self) -> Vec<Request> {
         let requests = lock(&self.shared.requests).clone();
@@ -209,7 +209,7 @@ fn serve(shared: &Shared, mut stream: TcpStream, leaves: &Sender<()>) -> std::io
                 without_connection(head),
                 request.body
             )?;
-            // One request a connection, whatever the server there says: the next one must not wait behind this.
+            // One request per connection, even if upstream offers keep-alive: the next request must not wait for this connection.
             let mut reply = BufReader::new(up);
             let head = without_connection(read_head(&mut reply)?);
             write!(stream, "{head}Connection: close\r\n\r\n")?;
@@ -281,7 +281,7 @@ impl Answer {
         }
     }
 
-    /// The same with one more header.
+    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         if let Self::Whole { headers, .. } = &mut self {

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Checks a request's body of any of the four protocols.
 ///
 /// # Errors
-/// Fails with what is broken and the message's place.
+/// Fails with the broken rule and the message's index.
 pub fn check_pairs(body: &Value) -> Result<(), String> {
     let messages = ["messages", "contents", "input"]
         .into_iter()
@@ -20,7 +20,7 @@ pub fn check_pairs(body: &Value) -> Result<(), String> {
         }
         is_past_system |= !is_system;
         let answers = answers(message);
-        // Calls that stand beside each other are one turn.
+        // Adjacent `function_call` items are one turn.
         let is_call = message["type"] == "function_call";
         if answers.is_empty() && !open.is_empty() && !is_call {
             return Err(format!("message {place}: {open:?} stand unanswered before it"));

@@ -1,11 +1,11 @@
 //! The rules that providers publish for the order of messages, written from their documentation and not from our code.
 //!
 //! - Anthropic (Messages API; "handling stop reasons", "tool use"): the first message is the user's; the last one is not the
-//!   assistant's, which newer models refuse as a prefill; texts are not blank; `tool_result` blocks answer the calls of the turn
-//!   right before, all of them, and stand before any text; the ids of calls are letters, digits, `_` and `-`, none twice.
+//!   assistant's, which newer models refuse as a prefill; texts are not blank; `tool_result` blocks answer the calls of the
+//!   previous turn, all of them, and precede any text; the ids of calls are letters, digits, `_` and `-`, none twice.
 //! - Gemini (generateContent; "function calling"): the first content is the user's; the last one is not the model's; parts are
-//!   not empty; a call comes right after the user's turn or after results, and as many results as calls come right after it;
-//!   roles take turns, but for results.
+//!   not empty; a call directly follows the user's turn or results, and is directly followed by one result per call;
+//!   roles alternate, except for results.
 
 use std::collections::BTreeSet;
 
