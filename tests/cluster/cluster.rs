@@ -10,23 +10,23 @@ use serde_json::Value;
 
 /// The server of an engine, for one test.
 pub(crate) trait Server {
-    /// The arguments that name it.
+    /// Returns the arguments that name the server.
     fn arguments(&self) -> Vec<String>;
 
-    /// Those of a worker beside them.
+    /// Returns further arguments of a worker.
     fn worker_arguments(&self) -> Vec<String>;
 
-    /// Ends it as a power cut would.
+    /// Kills the server without a clean shutdown, as a power cut does.
     fn kill(&self);
 
-    /// Starts it again.
+    /// Starts the server again.
     fn go(&self);
 }
 
-/// A claim lasts so long.
+/// Duration of a claim.
 pub(crate) const CLAIM_SECONDS: u64 = 2;
 
-/// Something that takes this long does not come any more.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Each call appends its text, the key of its effect and the time of its beginning; a second line says that it has ended.
@@ -48,7 +48,7 @@ pub(crate) struct Cluster {
 pub(crate) struct Worker(pub(crate) Child);
 
 impl Cluster {
-    /// Around a server that is set up, a folder with its tools.
+    /// Returns a cluster around a running server, with a folder that has its tools.
     pub(crate) fn of(server: impl Server + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("pirn.toml"), CONFIG).expect("written");
@@ -60,7 +60,7 @@ impl Cluster {
         }
     }
 
-    /// Has the claims of processes that are started from now on last so long.
+    /// Sets the duration of the claims of processes that are started later.
     pub(crate) fn claims_last(&self, seconds: u64) {
         self.claim_seconds.set(seconds);
     }
@@ -73,7 +73,7 @@ impl Cluster {
         std::fs::write(self.file(name), text).expect("written");
     }
 
-    /// The arguments that name the server, and how long its claims last.
+    /// Returns the arguments that name the server and the duration of claims.
     fn place(&self) -> Vec<String> {
         let claim = ["--claim".to_owned(), self.claim_seconds.get().to_string()];
         self.server.arguments().into_iter().chain(claim).collect()
@@ -88,7 +88,7 @@ impl Cluster {
         command
     }
 
-    /// Calls a command to its end.
+    /// Executes a command and waits for its exit.
     pub(crate) fn pirn(&self, arguments: &[&str]) -> Output {
         self.command(arguments)
             .stdin(Stdio::null())
@@ -96,14 +96,14 @@ impl Cluster {
             .expect("the binary is built")
     }
 
-    /// Calls a command whose answer is JSON.
+    /// Executes a command and parses its output as JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.pirn(&[arguments, &["--output", "json"]].concat());
         serde_json::from_slice(&ended.stdout)
             .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&ended.stderr)))
     }
 
-    /// Starts a process; what it says is in a file of this name.
+    /// Starts a process whose output is appended to the file `log`.
     pub(crate) fn spawn(&self, arguments: &[&str], log: &str) -> Child {
         let file = std::fs::OpenOptions::new()
             .create(true)
@@ -126,7 +126,7 @@ impl Cluster {
         Worker(self.spawn(&arguments.collect::<Vec<_>>(), &format!("{name}.log")))
     }
 
-    /// Begins a run, and waits until it is there; then the process that began it is killed.
+    /// Starts a run, waits until it is stored and kills the process that started it.
     pub(crate) fn leave_run(&self, id: &str, arguments: &[&str]) {
         self.leave_runs(&[(
             id.to_owned(),
@@ -134,7 +134,7 @@ impl Cluster {
         )]);
     }
 
-    /// The same with several, side by side, by their ids and arguments.
+    /// As `leave_run`, for several concurrent runs with their ids and arguments.
     pub(crate) fn leave_runs(&self, runs: &[(String, Vec<String>)]) {
         let spawned = |(id, arguments): &(String, Vec<String>)| {
             let own = ["run", "--run-id", id, "--approve", "none"].into_iter();
@@ -153,7 +153,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until something is so.
+    /// Waits until the condition is true.
     pub(crate) fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let until = Instant::now() + PATIENCE;
         while !is_so() {
@@ -174,7 +174,7 @@ impl Cluster {
         texts.join("\n")
     }
 
-    /// The status of every run, by id.
+    /// Returns the status of every run, by id.
     pub(crate) fn statuses(&self) -> Vec<(String, String)> {
         let listed = self.json(&["runs", "list"]);
         let runs = listed["runs"].as_array().expect("a list").iter();
@@ -188,7 +188,7 @@ impl Cluster {
         found.map(|(_, status)| status).unwrap_or_default()
     }
 
-    /// The lines of a file there.
+    /// Returns the lines of a file in the folder.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         read(&self.file(name)).lines().map(str::to_owned).collect()
     }
@@ -203,7 +203,7 @@ fn read(file: &Path) -> String {
 }
 
 impl Worker {
-    /// Sends it a signal, by its name.
+    /// Sends the process a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .arg(format!("-{name}"))
@@ -212,7 +212,7 @@ impl Worker {
         assert!(sent.expect("kill is there").success());
     }
 
-    /// Ends it without a word.
+    /// Kills the process without a shutdown.
     pub(crate) fn kill(mut self) {
         self.0.kill().expect("killed");
         self.0.wait().expect("it ends");
@@ -221,7 +221,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may already have exited, in which case these calls fail.
         drop(self.0.kill());
         drop(self.0.wait());
     }

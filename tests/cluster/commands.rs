@@ -1,4 +1,4 @@
-//! What a person sees of runs in a server.
+//! Commands of a person about runs in a server.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(c
         let shown = cluster.json(&["runs", "show", id]);
         shown["interactions"][0]["id"].as_str().unwrap_or_default().to_owned()
     };
-    // Nobody carries it.
+    // The run has no owner.
     cluster.leave_run("left", &["main.json"]);
     cluster.wait("it asks", || !question("left").is_empty());
     std::thread::sleep(std::time::Duration::from_secs(CLAIM_SECONDS + 1));
@@ -60,7 +60,7 @@ pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(c
     assert_eq!(answered, json!({"ok": true}));
     let worker = cluster.worker("worker");
     cluster.wait("it goes on", || cluster.status("left") == "COMPLETED");
-    // The worker carries it.
+    // The worker owns the run.
     cluster.leave_run("carried", &["main.json"]);
     cluster.wait("it is carried", || cluster.log("worker").contains("run_id=\"carried\""));
     let answered = cluster.json(&["runs", "answer", "carried", "carried.0.99", "yes"]);
@@ -68,7 +68,7 @@ pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(c
     let answered = cluster.json(&["runs", "answer", "carried", &question("carried"), "yes"]);
     assert_eq!(answered, json!({"ok": true}));
     cluster.wait("it goes on", || cluster.status("carried") == "COMPLETED");
-    // A cancel, by way of the worker.
+    // A cancel request reaches the worker through the server.
     cluster.leave_run("cancelled", &["main.json"]);
     cluster.wait("it is carried", || {
         cluster.log("worker").contains("run_id=\"cancelled\"")

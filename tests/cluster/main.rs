@@ -13,7 +13,7 @@ mod restate;
 mod services;
 mod storms;
 
-/// The tests of every engine, with the cluster that `$start` gives; nothing where there is none.
+/// Generates the tests of every engine with the cluster that `$start` returns; they pass without a check if it returns `None`.
 macro_rules! with_each_engine {
     ($start:path) => {
         crate::with_each_engine!($start =>

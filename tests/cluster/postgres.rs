@@ -31,7 +31,7 @@ impl cluster::Server for Database {
     }
 }
 
-/// None where PostgreSQL is not installed.
+/// Returns `None` if PostgreSQL is not installed.
 fn start() -> Option<Cluster> {
     let server = Server::start()?;
     let url = server.database();

@@ -11,7 +11,7 @@ use server::{Server, free_port};
 
 struct Objects {
     server: Server,
-    /// Every worker's address, and that of whoever offers the objects while there is no worker.
+    /// Port of every worker, and of the process that serves the objects while there is no worker.
     port: u16,
     _offering: RestateStore,
 }
@@ -37,7 +37,7 @@ impl cluster::Server for Objects {
     }
 }
 
-/// None where the server cannot be had.
+/// Returns `None` if the Restate server is not available.
 fn start() -> Option<Cluster> {
     let (server, port) = (Server::start()?, free_port());
     let endpoint = Endpoint::at(([127, 0, 0, 1], port).into());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, Worker};
 use crate::commands::{asks, chain};
 
-/// A service process, and a client of it.
+/// A service process and a client of it.
 struct Service {
     _process: Worker,
     address: String,
@@ -16,7 +16,7 @@ struct Service {
 }
 
 impl Service {
-    /// Serves main.json, in a process whose log has this name.
+    /// Serves main.json in a process with this log name.
     fn start(cluster: &Cluster, name: &str, more: &[&str]) -> Self {
         let arguments = [
             "serve",
@@ -55,7 +55,7 @@ async fn answered(request: RequestBuilder) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().await.expect("is JSON"))
 }
 
-/// The same, again as long as the first request with its key is being handled.
+/// Sends a request, and repeats it while another request with its idempotency key is in progress.
 async fn handled(request: impl Fn() -> RequestBuilder) -> (u16, Value) {
     loop {
         match answered(request()).await {
@@ -93,7 +93,7 @@ pub(crate) fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_wor
         let open = runtime.block_on(service.get(&format!("/v1/runs/{id}/interactions")));
         open["interactions"][0]["id"].as_str().map(str::to_owned)
     };
-    // Nobody carries it yet: it is told what it is told all the same.
+    // The run has no owner yet. Inputs to it are accepted nevertheless.
     start("waits", "left");
     assert_eq!(cluster.status("left"), "UNFINISHED");
     assert_eq!(tell("/v1/runs/left/emit", json!({"name": "go"})).0, 200);
@@ -129,7 +129,7 @@ pub(crate) fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_wor
     assert_eq!((status, &refused["code"]), (409, &json!("RUN_ENDED")), "{refused}");
     let (status, refused) = tell("/v1/runs/none/emit", json!({"name": "go"}));
     assert_eq!((status, &refused["code"]), (404, &json!("UNKNOWN_RUN")), "{refused}");
-    // Whoever waits is answered when the worker is done.
+    // A client that waits receives the answer when the worker has ended the run.
     let body = json!({"workflow": "waits", "runId": "waited"});
     let waiting = async { answered(service.post("/v1/runs?wait=30", &body)).await };
     let told = async {
@@ -157,7 +157,7 @@ pub(crate) fn an_idempotency_key_starts_one_run_over_all_services(cluster: &Clus
     for round in 0..12 {
         let key = format!("key {round}");
         let input = json!(round);
-        // Both at the same time, and each once more.
+        // Both services receive the request at once, and each receives it once more.
         let (one, other) = runtime.block_on(async {
             tokio::join!(
                 handled(|| keyed(&services[0], &key, &input)),

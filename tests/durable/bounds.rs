@@ -1,11 +1,11 @@
-//! What a model call may use is decided once: a run that goes on with other prices stands as it did.
+//! The limits of a model call are decided once and recorded, so other prices after a resume do not change them.
 
 use futures::executor::block_on;
 use pirn::store::MemoryStore;
 use pirn::{Engine, RunErrorCode, ThreadStatus};
 use serde_json::json;
 
-/// A call, a question, a call.
+/// A model call, a question and another model call.
 const WORKFLOW: &str = r#"{"id": "main", "config": {"budget": {"cost": 0.001}}, "nodes": [
     {"id": "start", "type": "START"}, {"id": "first", "type": "LLM", "config": {"prompt": "one"}},
     {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Go on?"}},
@@ -13,7 +13,7 @@ const WORKFLOW: &str = r#"{"id": "main", "config": {"budget": {"cost": 0.001}}, 
   "edges": [{"from": "start", "to": "first"}, {"from": "first", "to": "ask"}, {"from": "ask", "to": "second"},
     {"from": "second", "to": "end"}]}"#;
 
-/// An engine whose model costs so much a million tokens.
+/// Returns an engine whose model has this price per million tokens.
 fn engine(store: &MemoryStore, price: f64) -> Engine {
     let profile = json!({"id": "m", "provider": "scripted", "parameters": {"maxTokens": 100},
         "prices": {"input": price, "output": price}, "responses": [{"content": "said"}, {"content": "said"}]});
@@ -44,7 +44,7 @@ fn a_call_that_fitted_its_budget_still_does_where_the_run_goes_on_with_higher_pr
     assert_eq!(nodes, ["start", "first", "ask", "second"]);
     drop((run, dear));
 
-    // Whoever looks at it later, by whatever prices, sees what happened.
+    // A later view shows what happened, independent of the prices in its configuration.
     for price in [1.0, 5.0] {
         let view = block_on(engine(&store, price).view("run-1", None)).expect("is rebuilt");
         assert_eq!(view.report.error, report.error);

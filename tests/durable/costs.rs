@@ -1,4 +1,4 @@
-//! The costs of durable runs on the disk, counted: syncs and bytes do not depend on the clock.
+//! Costs of durable runs on the disk in syncs and bytes, which do not depend on the clock.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use pirn::{Engine, RunHandle, ThreadStatus};
 use pirn_test_disk::{Disk, Kind, VFS};
 use serde_json::{Value, json};
 
-/// Bytes of what a call answers.
+/// Bytes of a call's result.
 const ANSWER: usize = 100;
 
-/// Nodes in a row: calls that are made outside of the run, or inside of it.
+/// Returns a workflow with nodes in sequence: async calls, or inline calls.
 fn row(count: usize, calls: bool) -> String {
     let function = if calls { "work" } else { "pure" };
     let node = |number: usize| json!({"id": format!("n{number}"), "type": "CODE", "config": {"function": function}});
@@ -37,10 +37,10 @@ fn engine(disk: &Disk, workflow: &str) -> Engine {
     engine.build().expect("builds")
 }
 
-/// Plays so many runs at once to their end. The syncs that they took, and the bytes that the file grew by.
+/// Plays runs concurrently to their end. Returns the number of syncs and the bytes by which the file grew.
 fn cost(workflow: &str, runs: usize) -> (usize, usize) {
     let disk = Disk::new();
-    // What is made once is no part of it.
+    // The one-time setup of the file is excluded.
     let made = SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");
     made.close().expect("closes");
     let before = disk.read("runs.db").len();
@@ -79,8 +79,7 @@ fn a_call_alone_costs_one_sync_and_what_needs_nobody_costs_none() {
 
 #[test]
 fn a_step_costs_at_most_300_bytes_beyond_its_answer_however_many_there_are() {
-    // The workflow itself is kept once, whatever its runs come to.
-    // Fewer than these fill no more than a few pages.
+    // The workflow is stored once, independent of the number of runs. With fewer nodes, a run fills only a few pages.
     for count in [300, 900] {
         let workflow = row(count, true);
         let (_, one) = cost(&workflow, 1);

@@ -1,4 +1,4 @@
-//! Effects that had begun and have no outcome: every policy, what is told of them, and the key they are known by.
+//! Effects in doubt, which started and have no recorded outcome: every policy, the events and the idempotency key.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failing::{Crash, Failing};
 
-/// A workflow whose one function is called under this policy.
+/// Returns a workflow that calls its one function under this policy.
 fn workflow(policy: &Value) -> String {
     let mut node = json!({"id": "pay", "type": "CODE", "config": {"function": "pay", "input": {"amount": 7}}});
     if !policy.is_null() {
@@ -42,7 +42,7 @@ impl Calls {
     }
 }
 
-/// A run whose function was called, and whose process then ended before the outcome was durable.
+/// Returns the store of a run whose process ended after the function was called and before its outcome was durable.
 fn interrupted(policy: &Value, calls: &Calls) -> MemoryStore {
     let kept = MemoryStore::new();
     let engine = calls
@@ -174,7 +174,7 @@ fn a_shutdown_leaves_a_durable_run_to_the_next_process() {
             .store(store)
             .workflows(nap.to_string())
     };
-    // On the real clock: the hour has not passed.
+    // On the real clock the hour has not passed.
     let real = Engine::builder()
         .store(kept.clone())
         .workflows(nap.to_string())

@@ -1,4 +1,4 @@
-//! Runs that wait long leave memory and come back, and nobody notices.
+//! Runs that wait for a long time are parked, and this changes nothing that a client can observe.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const BUNDLE: &str = r#"{"workflows": [
         {"id": "end", "type": "END", "config": {"output": "[nodes.ask.answer, nodes.go.data.n, input]"}}],
       "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "go"}, {"from": "go", "to": "nap"}, {"from": "nap", "to": "end"}]}]}"#;
 
-/// A hundred seconds.
+/// A workflow that takes 100 seconds.
 const PASS: &str = r#"{"id": "pass", "edges": [{"from": "start", "to": "nap"}, {"from": "nap", "to": "end"}], "nodes": [
     {"id": "start", "type": "START"}, {"id": "nap", "type": "WAIT", "config": {"seconds": 100}}, {"id": "end", "type": "END"}]}"#;
 
@@ -44,7 +44,7 @@ fn engine(store: &Kept, park_after: Option<Duration>) -> Engine {
     engine.build().expect("builds")
 }
 
-/// A hundred seconds pass: whatever waits has left memory then.
+/// Advances the clock by 100 seconds, after which every waiting run is parked.
 fn pass(engine: &Engine) {
     let passed = engine.start("pass", json!(null)).expect("starts");
     passed.outcome_blocking();
@@ -52,7 +52,7 @@ fn pass(engine: &Engine) {
     engine.wait_idle();
 }
 
-/// A run that has left memory while it waits for its person.
+/// Starts a run that is parked while it waits for a person's answer.
 fn waits_for_a_person(store: &Kept) -> (Engine, RunHandle) {
     let engine = engine(store, None);
     let run = engine.run("main").run_id(RUN).input(json!("in")).start();
@@ -70,7 +70,7 @@ fn answer(run: &RunHandle, answer: &str) -> Result<(), AnswerRefused> {
     block_on(run.answer(&question(run), json!(answer)))
 }
 
-/// A run that waits for all of it: its events, its report, and how often its journal was read.
+/// Plays a run through all its waits. Returns its events, its report and the number of times its journal was read.
 fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
     let store = kept();
     let engine = engine(&store, park_after);
@@ -84,7 +84,7 @@ fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
     pass(&engine);
     run.emit("go", [("n", json!(2))]);
     pass(&engine);
-    // Not waited for: what is never heard would be waited for for ever.
+    // Polls instead of waiting: a missed input would make a wait hang.
     let report = run.try_outcome().expect("it has come to its end");
     run.settled_blocking();
     engine.shutdown_blocking(Duration::from_secs(5));
@@ -99,7 +99,7 @@ fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
 fn a_run_that_leaves_memory_and_comes_back_is_as_one_that_stays_to_whoever_hears_and_holds_it() {
     let (events, report, reads) = plays(Some(Duration::MAX));
     assert_eq!((reads, &report["output"]), (0, &json!(["yes", 2, "in"])));
-    // The question after the questions, the first event, and what each of the later two and the time make it come back for.
+    // The parked run is rebuilt from its journal four times: for the list of questions, for events and for the timer.
     assert_eq!(plays(None), (events.clone(), report.clone(), 4));
     assert_eq!(plays(Some(MINUTE)), (events, report, 4));
 }
@@ -110,7 +110,7 @@ fn a_minute_in_memory_is_nobodys_wait() {
     let engine = engine(&store, None);
     let run = engine.start("main", json!(null)).expect("starts");
     engine.wait_idle();
-    // Nothing is left to wait for: the clock stands, and with it the minute.
+    // No timer is pending, so the virtual clock does not advance and the parking delay does not elapse.
     let nap = engine.start("pass", json!(null)).expect("starts");
     let report = nap.outcome_blocking();
     assert_eq!(report.elapsed_ms, 100_000);
@@ -249,7 +249,7 @@ fn a_run_that_can_not_be_made_again_ends_here_and_stands_in_its_store() {
     drop(engine);
 }
 
-/// A run whose person answers one question at a time, and takes a hundred seconds for each.
+/// Plays a run whose person answers one question at a time and takes 100 seconds for each.
 fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize) {
     let (outside, store) = (Outside::default(), kept());
     let engine = outside.engine(bundle, store.clone()).park_after(park_after);
@@ -266,7 +266,7 @@ fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize
         let answer = question.as_ref().and_then(answered);
         match question.zip(answer) {
             Some((question, answer)) => block_on(run.answer(&question.id, answer)).expect("is taken"),
-            // What runs on when the outcome was told may ask, too.
+            // Parts of a run that outlive its outcome may also ask, so an outcome ends the loop only if no question is pending.
             None if run.try_outcome().is_some() => break,
             None => {}
         }
@@ -282,7 +282,7 @@ fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize
     (known, told.collect(), store.reads(RUN))
 }
 
-/// Takes limits on time away: the clock would go on to them before the person answers.
+/// Removes time limits: the virtual clock would advance to them before the person answers.
 fn without_limits(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! Keys and values from outside are data, whatever they are called: what is written of a run has no key twice, says the same
-//! of the run's own fields, and is read again.
+//! Keys and values from outside are data, whatever their names. The written forms of a run have no duplicate keys, preserve the
+//! run's own fields and can be read again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use pirn::{
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 
-/// Names of Pirn's own fields, and of what other formats and languages give a meaning.
+/// Names of Pirn's own fields, and names with a meaning in other formats and languages.
 const NAMES: &[&str] = &[
     "type",
     "sequence",
@@ -51,7 +51,7 @@ const NAMES: &[&str] = &[
     "$ref",
 ];
 
-/// Every name with a value of each kind.
+/// Returns every name with a value of each kind.
 fn reserved() -> Value {
     let values = [
         json!("forged"),
@@ -64,7 +64,7 @@ fn reserved() -> Value {
     Value::Object(named.map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
 }
 
-/// JSON in which no object has a key twice.
+/// Accepts only JSON in which no object has a duplicate key.
 struct NoKeyTwice;
 
 impl<'de> Deserialize<'de> for NoKeyTwice {
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for Keys {
         Ok(())
     }
 
-    /// Records and definitions are texts of JSON in other JSON.
+    /// Records and definitions are JSON strings nested in other JSON.
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         if text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
             serde_json::from_str::<NoKeyTwice>(text).map_err(E::custom)?;
@@ -134,7 +134,7 @@ fn no_key_twice(text: &str) {
     }
 }
 
-/// Calls a tool with reserved names, then says a text of them.
+/// A model that calls a tool with reserved names as arguments, then replies with a string that has them too.
 struct Speaker;
 
 impl Model for Speaker {
@@ -225,7 +225,7 @@ fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
         );
         assert_eq!(shown["type"], json!(event.raised.event_type));
     }
-    // The next one is raised while no process has the run.
+    // The second event is raised while no process owns the run.
     let second = engine(&store);
     let emit = Steering::Emit {
         name: "type".to_owned(),
@@ -271,7 +271,7 @@ fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
     assert_eq!(told(&again), told(&view));
 }
 
-/// serde_json reads these keys as something else where a crate of the program turns on one of its features.
+/// Fails if serde_json gives these keys a meaning, which any crate of the program can cause: it enables a feature for all.
 #[test]
 fn no_key_has_a_meaning_to_the_parser() {
     for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
@@ -290,7 +290,7 @@ fn no_key_has_a_meaning_to_the_parser() {
     }
 }
 
-/// The levels of a value that every record can hold.
+/// Nesting depth that every record supports.
 const MAX_LEVELS: usize = 100;
 
 fn deep(levels: usize) -> Value {
@@ -303,7 +303,7 @@ fn deep(levels: usize) -> Value {
     })
 }
 
-/// Calls a tool with arguments of so many levels, then says something.
+/// A model that calls a tool with arguments of the given depth, then replies.
 struct Deep(usize);
 
 impl Model for Deep {
@@ -325,7 +325,8 @@ impl Model for Deep {
     }
 }
 
-/// What a run gets from outside at each place, nested so deep; whether it took it, and whether it is read again.
+/// Passes a value of the given depth to a run through each input. Returns whether the run accepted it, and asserts that the
+/// stored run can be read.
 fn entered(levels: usize) -> BTreeMap<&'static str, Result<(), String>> {
     let mut taken = BTreeMap::new();
     for place in ["input", "event", "answer", "arguments", "function", "script", "work"] {
@@ -387,7 +388,7 @@ fn entered(levels: usize) -> BTreeMap<&'static str, Result<(), String>> {
             })
         });
         first.shutdown_blocking(Duration::from_secs(5));
-        // Taken or refused: what is in the store is read, goes on and is removed.
+        // Accepted or rejected: the stored run can be viewed, resumed and removed.
         if block_on(store.run("r")).expect("is read").is_some() {
             let second = engine();
             let view = block_on(second.view("r", None)).unwrap_or_else(|error| panic!("{place} {levels}: {error}"));

@@ -1,4 +1,4 @@
-//! Answers of people, over processes: none is lost, none is used twice, and nothing that led to a question is done again.
+//! People's answers across processes: no answer is lost or used twice, and no work before a question is repeated.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use pirn::tools::{Approval, ToolOptions, ToolRegistry, tool_fn};
 use pirn::{AnswerRefused, Engine, InDoubt, RunHandle, ThreadStatus};
 use serde_json::{Value, json};
 
-/// Two branches, each prepares something and asks; after both, something is done that fails the first time.
+/// Two branches, each with work and a question, followed by a node that fails the first time.
 const BUNDLE: &str = r#"{"id": "main", "nodes": [
     {"id": "start", "type": "START"}, {"id": "fork", "type": "FORK", "config": {}},
     {"id": "prepare-a", "type": "CODE", "config": {"function": "prepare"}},
@@ -107,7 +107,7 @@ fn an_answer_is_used_once_and_nothing_before_its_question_is_done_again() {
     assert_eq!(world.acted.load(Ordering::Relaxed), 2);
 }
 
-/// A model calls two tools of which each call waits for consent; then something is done that fails the first time.
+/// A model makes two calls that both wait for consent, and then replies.
 const CONSENTS: &str = r#"{"workflows": [{"id": "main", "nodes": [
     {"id": "start", "type": "START"},
     {"id": "ask", "type": "LLM", "config": {"profileId": "script", "prompt": "go", "tools": ["delete"]}},
@@ -117,7 +117,7 @@ const CONSENTS: &str = r#"{"workflows": [{"id": "main", "nodes": [
     {"toolCalls": [{"id": "a", "name": "delete", "arguments": {"n": 1}}, {"id": "b", "name": "delete", "arguments": {"n": 2}}]},
     {"content": "done"}]}]}"#;
 
-/// An engine whose `delete` counts its calls; a call in doubt fails.
+/// Returns an engine whose `delete` records its calls; a call in doubt fails.
 fn consents(store: &MemoryStore, made: &Arc<Mutex<Vec<Value>>>) -> Engine {
     let made = Arc::clone(made);
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
@@ -153,7 +153,7 @@ fn consent_to_a_call_is_asked_for_once_over_processes_and_the_call_is_made_once(
     first.wait_idle();
     drop((run, first));
 
-    // Nobody carries it: the answer is durable, and used when it goes on.
+    // No process owns the run: the answer is durable, and is used when the run resumes.
     let offline = consents(&store, &made);
     assert_eq!(
         block_on(offline.resume("run-1").interactions()).expect("is read"),

@@ -1,4 +1,4 @@
-//! Sessions: runs that go on from each other, one after the other, in memory and in a store, killed anywhere.
+//! Sessions: each run continues the conversation of the previous one, in memory and in a store, with a crash at any commit.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::failing::{Crash, Failing};
 
 const SESSION: &str = "chat-7";
 
-/// Counts the session's runs and has the offline model say the input again; `fail` fails then, `gate` waits before.
+/// Returns a workflow that counts the session's runs and makes the offline model repeat the input. `fail` makes it fail
+/// afterwards, `gate` makes it wait before.
 fn chat() -> String {
     let count = json!({"variableName": "turns", "expression": "turns + 1", "scope": "session"});
     let nodes = json!([
@@ -43,7 +44,7 @@ fn engine() -> EngineBuilder {
         })
 }
 
-/// With the name of where it keeps its sessions.
+/// Returns the engines with the name of the storage of their sessions.
 fn engines() -> Vec<(&'static str, Engine)> {
     let stored = engine().store(MemoryStore::new());
     [("in memory", engine()), ("in a store", stored)]
@@ -160,7 +161,7 @@ fn what_is_kept_on_failure_is_kept_in_whatever_order_the_run_is_described() {
     }
 }
 
-/// A gate that runs wait at, and are let through one at a time: the inputs of those that have come to it.
+/// A gate at which runs wait, with the inputs of the runs that have arrived there.
 #[derive(Clone, Default)]
 struct Gate(Arc<Mutex<Waiting>>);
 
@@ -191,10 +192,10 @@ impl Gate {
         self.0.lock().expect("no panic").came.clone()
     }
 
-    /// Lets everybody through who waits, and waits for what comes of that.
+    /// Releases all waiting runs and waits until their effects are complete.
     fn open(&self, engine: &Engine) {
         self.0.lock().expect("no panic").open.clear();
-        // The first has the clock look, the second waits until it has.
+        // The first call makes the virtual clock check for work, the second call waits for that check.
         engine.wait_idle();
         engine.wait_idle();
     }
@@ -225,7 +226,7 @@ fn runs_of_a_session_go_one_after_the_other_in_the_order_in_which_they_were_star
             ["a", "x"],
             "those behind wait for the first; another session does not"
         );
-        // One that waits may be cancelled, and the others keep their order.
+        // A queued run can be cancelled, and the others keep their order.
         runs[1].cancel("not needed");
         assert_eq!(runs[1].outcome_blocking().status, ThreadStatus::Cancelled);
         for expected in [&["a", "x", "c"][..], &["a", "x", "c", "d"]] {
@@ -258,7 +259,7 @@ fn a_run_that_is_paused_or_given_a_variable_before_its_turn_begins_with_the_sess
     assert_eq!(said(&second.outcome_blocking()), ["a", "a", "b", "b"]);
 }
 
-/// Starts those of three runs that are not in the store, has the others go on, and waits for all.
+/// Starts those of three runs that are not in the store, resumes the others and waits for all of them.
 fn play(store: &(impl Store + Clone)) -> Vec<Arc<RunReport>> {
     let engine = engine()
         .virtual_time(None)
@@ -279,7 +280,7 @@ fn play(store: &(impl Store + Clone)) -> Vec<Arc<RunReport>> {
         }
     }
     engine.wait_idle();
-    // A store that fails leaves those behind waiting.
+    // If a store fails, later runs of the session stay queued.
     engine.shutdown_blocking(Duration::ZERO);
     runs.iter().filter_map(RunHandle::try_outcome).collect()
 }

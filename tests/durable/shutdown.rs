@@ -1,4 +1,4 @@
-//! Runs that only wait for what comes from outside hold up no shutdown: they are kept, and go on in another process.
+//! Runs that only wait for external inputs do not delay a shutdown: they stay stored and resume in another process.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use pirn_test_disk::{Disk, VFS};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// Far more than anything here takes.
+/// A grace period far above the duration of the tests.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// `work`, and then a wait of the kind that the workflow is named by.
+/// Returns workflows that call `work` and then wait in the way that their id names.
 fn workflows() -> String {
     let line = |id: &str, wait: Value| {
         json!({"id": id,
@@ -33,7 +33,7 @@ fn workflows() -> String {
     json!({ "workflows": all }).to_string()
 }
 
-/// Its work is done when `begun` has been told of it and lets it go.
+/// Returns an engine whose `work` passes a sender to `begun` and ends when a value is sent.
 fn engine(
     store: impl Store,
     park_after: Duration,
@@ -58,7 +58,7 @@ fn at_once(go: oneshot::Sender<()>) {
     go.send(()).expect("it waits");
 }
 
-/// Until it stands so.
+/// Waits until the store has the run with this status.
 fn until(run: &RunHandle, store: &impl Store, standing: &str) {
     loop {
         let kept = block_on(store.run(run.run_id())).expect("is read");
@@ -112,7 +112,7 @@ fn a_run_at_work_has_its_grace_and_leaves_when_it_comes_to_wait_for_a_person() {
     let go = begins.recv().expect("it begins");
     let stopping = first.clone();
     let stopping = std::thread::spawn(move || stopping.shutdown_blocking(GRACE));
-    // Nothing is let in any more: the shutdown has begun.
+    // The shutdown has started once no further run is accepted.
     while first.start("short", json!(null)).is_ok() {
         std::thread::yield_now();
     }

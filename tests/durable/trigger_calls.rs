@@ -1,4 +1,4 @@
-//! Functions and notifications that triggers call: in the run's record before they begin, and labelled where they are repeated.
+//! Functions and notifications that triggers call: recorded before the call starts, and labelled when they are repeated.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::failing::{Crash, Failing};
 
-/// The things that a trigger calls.
+/// The targets of a trigger's call.
 const TARGETS: [&str; 3] = ["work", "inline", "notify"];
 
 fn workflow(target: &str, policy: &Value) -> String {
@@ -68,7 +68,7 @@ impl Calls {
     }
 }
 
-/// A run whose trigger has called, and whose process ended before that was durable.
+/// Returns a store whose process ended after the trigger's call and before its result was durable.
 fn interrupted(of: (&str, &Value), calls: &Calls) -> MemoryStore {
     for at in 0.. {
         let (kept, tried) = (MemoryStore::new(), Calls::default());
@@ -92,7 +92,7 @@ fn interrupted(of: (&str, &Value), calls: &Calls) -> MemoryStore {
     unreachable!("there are fewer commits")
 }
 
-/// The report, and the events after the crash that say what came of the call.
+/// Resumes the run and returns its report and the events after the crash that report the call's result.
 fn resumed(engine: &Engine) -> (Arc<RunReport>, Vec<Value>) {
     let mut run = engine.resume("run-1");
     let wanted = [
@@ -183,7 +183,7 @@ fn somebody_else_can_know_whether_a_call_was_made() {
             let (report, events) = resumed(&engine.expect("builds"));
             assert_eq!(calls.keys().len(), times, "{target}");
             assert_eq!(report.in_doubt.len(), 1);
-            // What was sent is told, whoever knew that it was.
+            // The notification is reported in any case, even if no process knew that it was sent.
             assert_eq!(types(&events).contains(&"NOTIFICATION"), target == "notify");
         }
     }
@@ -227,7 +227,7 @@ fn a_cancelled_run_makes_none_of_its_calls_again() {
     }
 }
 
-/// An async function that a gate holds up.
+/// Returns an engine whose async function waits at a gate.
 fn gated(kept: MemoryStore, gate: Shared<oneshot::Receiver<()>>, begun: std::sync::mpsc::Sender<String>) -> Engine {
     let engine = Engine::builder().store(kept).workflows(workflow("work", &Value::Null));
     let engine = engine.async_function("work", move |_| {
@@ -273,7 +273,7 @@ fn a_call_that_a_shutdown_stops_is_made_by_the_next_process() {
     assert!(report.repeated.is_empty(), "the outcome had been told");
 }
 
-/// A gate that is open.
+/// Returns a gate that is already open.
 fn open_gate() -> Shared<oneshot::Receiver<()>> {
     let (open, gate) = oneshot::channel();
     open.send(()).expect("is awaited");

@@ -1,4 +1,4 @@
-//! The cost of a turn of a session, counted: bytes written and read, whatever was said before.
+//! The cost of a turn of a session in bytes written and read does not depend on the length of the session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use pirn::store::{
 use pirn::{Engine, ThreadStatus};
 use serde_json::{Value, json};
 
-/// A store that counts the bytes of all that is written to it, and of the texts and records that are read.
+/// A store that counts the bytes written, and the bytes of contents and records read.
 #[derive(Clone, Default)]
 struct Counting {
     kept: MemoryStore,
@@ -109,7 +109,7 @@ impl Store for Counting {
     }
 }
 
-/// A turn of a chat: what the user says, and what the offline model says to the last ten messages.
+/// Returns a workflow for one turn of a chat: the user's message, and the offline model's reply to the last ten messages.
 fn chat(compresses: bool) -> String {
     let mut nodes = vec![
         json!({"id": "start", "type": "START"}),
@@ -141,12 +141,12 @@ fn say(engine: &Engine, turn: usize) {
     let report = run.start().expect("starts").outcome_blocking();
     assert_eq!(report.status, ThreadStatus::Completed, "{report:?}");
     assert_eq!(report.conversation.messages.len(), 2 * (turn + 1));
-    // As the service answers.
+    // The form in which the service returns the report.
     let shown = serde_json::to_string(&*report).expect("is JSON");
     assert!(shown.len() < 4_000, "turn {turn}: a report of {} bytes", shown.len());
 }
 
-/// Bytes that ten turns write and read, after so many others.
+/// Returns the bytes that ten turns write and read, after each number of previous turns.
 fn costs(store: &Counting, engine: &Engine, after: &[usize]) -> Vec<(u64, u64)> {
     let mut turn = 0;
     let cost = after.iter().map(|after| {
@@ -208,7 +208,7 @@ fn a_conversation_from_a_store_is_the_one_that_its_runs_left() {
         let found = block_on(engine(&store, compresses).session("s")).expect("is read");
         assert_eq!(found.conversation, left.conversation, "compressed: {compresses}");
         assert_eq!((found.version, &found.variables), (left.version, &left.variables));
-        // An earlier run is shown with what it began with.
+        // A view of an earlier run shows the conversation that the run started with.
         let view = block_on(first.view("turn-30", None)).expect("is read");
         assert_eq!(view.report.conversation.messages.len(), 62, "compressed: {compresses}");
         let shown: Vec<_> = view

@@ -1,4 +1,4 @@
-//! The cast of a scenario: the model, the tool, the functions; and what they noticed.
+//! The model, the tool and the functions of a scenario, and the violations that they notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ use pirn_core::message::ToolCall;
 use pirn_core::thread::ModelReply;
 use serde_json::{Value, json};
 
-/// The text of a message, without its padding.
+/// Returns the content of a message without its padding.
 pub(crate) fn gist(content: &str) -> String {
     content.split('~').next().unwrap_or_default().trim().to_owned()
 }
 
-/// The texts of these messages, summaries opened.
+/// Returns the contents of these messages without padding, with summaries expanded.
 pub(crate) fn gists<'a>(contents: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     contents
         .into_iter()
@@ -30,12 +30,12 @@ pub(crate) fn gists<'a>(contents: impl IntoIterator<Item = &'a str>) -> Vec<Stri
         .collect()
 }
 
-/// The messages that a summary stands for.
+/// Returns the messages that a summary replaces.
 pub(crate) fn summarized(content: &str) -> Option<&str> {
     content.strip_prefix("SUM[")?.strip_suffix(']')
 }
 
-/// A summary that says what it stands for, once each.
+/// Returns a summary that lists the messages it replaces, each once.
 fn summary(messages: &[Arc<Message>]) -> String {
     let told = messages.iter().filter(|message| message.role != Role::System);
     let mut seen = BTreeSet::new();
@@ -44,7 +44,7 @@ fn summary(messages: &[Arc<Message>]) -> String {
     format!("SUM[{}]", said.join("|"))
 }
 
-/// Notes on what went on behind the scenes.
+/// Observations of the model and the functions.
 #[derive(Clone, Default)]
 pub(crate) struct Notes {
     inner: Arc<Mutex<Noted>>,
@@ -62,17 +62,17 @@ impl Notes {
         then(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Promises that were seen broken.
+    /// Returns the violated invariants.
     pub(crate) fn wrong(&self) -> Vec<String> {
         self.with(|noted| noted.wrong.clone())
     }
 
-    /// The number of calls of a CUSTOM trigger.
+    /// Returns the number of calls of a CUSTOM trigger.
     pub(crate) fn counted(&self, id: &str) -> u64 {
         self.with(|noted| noted.counted.get(id).copied().unwrap_or_default())
     }
 
-    /// A detached compression of the thread begins (1) or ends (-1).
+    /// Records that a detached compression of the thread starts (1) or ends (-1).
     fn squeezing(&self, input: &Value, change: i64) {
         let thread = input["threadId"].as_str().unwrap_or_default().to_owned();
         self.with(|noted| {
@@ -84,7 +84,7 @@ impl Notes {
         });
     }
 
-    /// Checks what holds for every request that reaches the model.
+    /// Checks the invariants of every request that reaches the model.
     fn look_at(&self, messages: &[Arc<Message>]) {
         let mut wrong = Vec::new();
         if messages.first().is_none_or(|first| first.role != Role::System) {
@@ -116,7 +116,7 @@ impl Notes {
     }
 }
 
-/// An engine with everybody in it, under virtual time.
+/// Returns a builder with the model, the tool and the functions, under virtual time.
 pub(crate) fn engine(seed: u64, notes: &Notes) -> EngineBuilder {
     let (marks, ends, fails, breaks, counts) = (
         notes.clone(),
@@ -165,7 +165,7 @@ pub(crate) fn engine(seed: u64, notes: &Notes) -> EngineBuilder {
         })
 }
 
-/// Answers `ask X` with `re X`, `tool X` with a call first, `squeeze` with a summary.
+/// A model that answers `ask X` with `re X`, `tool X` with a tool call first, and `squeeze` with a summary.
 struct Teller {
     notes: Notes,
 }

@@ -1,4 +1,4 @@
-//! The promises that hold whatever comes when.
+//! The invariants of a run that hold in every interleaving.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::cast::{Notes, gist, gists, summarized};
 use super::shapes::{Does, Shape, Watch};
 use super::{stopped, waits};
 
-/// The number of times that each promise had occasion to go wrong.
+/// Number of times that a run exercised each invariant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promises {
     compressed: usize,
@@ -50,7 +50,7 @@ impl Promises {
         self.waited_in_vain += other.waited_in_vain;
     }
 
-    /// Random scenarios that never meet the case prove nothing.
+    /// Asserts that the random scenarios exercised every invariant, since a scenario without the case proves nothing.
     pub(crate) fn were_put_to_the_test(&self) {
         assert!(
             self.compressed > 30
@@ -72,7 +72,7 @@ impl Promises {
     }
 }
 
-/// Holds a run against the same one without triggers.
+/// Compares a run with the run of its scenario without triggers.
 pub(crate) fn check(seed: u64, shape: &Shape, ran: &Ran, plain: &Ran, notes: &Notes) -> Promises {
     let case = format!("seed {seed}: {}", describe(shape));
     assert_eq!(notes.wrong(), Vec::<String>::new(), "{case}");
@@ -96,8 +96,8 @@ pub(crate) fn check(seed: u64, shape: &Shape, ran: &Ran, plain: &Ran, notes: &No
     count(shape, ran)
 }
 
-/// The nodes that main entered, and how they ended: one that waits for an event may hear it in one run and not in
-/// another.
+/// Returns the nodes that the main thread entered and how they ended. For a node that waits for an event, the status is omitted:
+/// the event may arrive in time in one run and late in another.
 fn way(shape: &Shape, ran: &Ran) -> Vec<(String, Option<NodeStatus>, u32)> {
     let nodes = ran.report.nodes.iter();
     nodes
@@ -112,11 +112,11 @@ fn way(shape: &Shape, ran: &Ran) -> Vec<(String, Option<NodeStatus>, u32)> {
         .collect()
 }
 
-/// The messages said, but for what triggers added; once each, summaries opened.
+/// Returns the visible messages without those that triggers added, each once, with summaries expanded.
 pub(super) fn own(ran: &Ran) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut said = gists(ran.visible());
-    // A summary may stand for messages of the current turn, which stay after it as well.
+    // A summary may include messages of the current turn, which also stay visible after it.
     said.retain(|gist| !gist.starts_with("trig ") && seen.insert(gist.clone()));
     said
 }
@@ -135,10 +135,11 @@ fn describe(shape: &Shape) -> String {
     format!("calm {}, {watches:?}", shape.is_calm)
 }
 
-/// The visible messages say what they say without triggers, once each and in that order, summaries opened.
+/// Asserts that the visible messages, with summaries expanded, equal those of the run without triggers, in order and without
+/// duplicates.
 fn said_once_and_in_order(case: &str, ran: &Ran, plain: &Ran) {
     assert_eq!(own(ran), gists(plain.visible()), "{case}: {:?}", ran.visible());
-    // Archived is not gone: everything said stands in the complete history in its own words.
+    // Archived messages are not deleted: the complete history has every message verbatim.
     let messages = &ran.report.conversation.messages;
     let words: BTreeSet<&str> = messages.iter().map(|message| message.content.as_str()).collect();
     for message in &plain.report.conversation.messages {
@@ -150,7 +151,7 @@ fn said_once_and_in_order(case: &str, ran: &Ran, plain: &Ran) {
     }
 }
 
-/// Outside summaries nothing is visible twice, and the system message is first.
+/// Asserts that no message is visible twice outside of summaries, and that the system message is first.
 fn stands_once(case: &str, ran: &Ran) {
     let visible = ran.visible();
     let mut verbatim = BTreeSet::new();
@@ -164,13 +165,13 @@ fn stands_once(case: &str, ran: &Ran) {
     assert_eq!(visible.first(), Some(&"You are kind."), "{case}");
 }
 
-/// Messages of a trigger stand in the conversation once where its firing completed, and not at all where it did not.
+/// Asserts that messages of a trigger are in the conversation once if its firing completed, and absent otherwise.
 fn added_where_completed(case: &str, shape: &Shape, ran: &Ran) {
     let mut said = gists(ran.visible());
     let mut seen = BTreeSet::new();
     said.retain(|gist| gist.starts_with("trig ") && seen.insert(gist.clone()));
     let adds: BTreeSet<&str> = of(shape, Does::Add).map(|watch| watch.id.as_str()).collect();
-    // Only the main path's conversation comes back from a fork.
+    // A fork returns only the conversation of its main path.
     let survives = |thread: &str| {
         let thread = ran.report.threads.iter().find(|report| *report.thread_id == *thread);
         thread.is_some_and(|report| report.path_id.as_ref().is_none_or(|path| path.ends_with("p0")))
@@ -188,7 +189,7 @@ fn added_where_completed(case: &str, shape: &Shape, ran: &Ran) {
     );
 }
 
-/// One sub-workflow at a time runs for a thread, and every firing that began has ended.
+/// Asserts that a thread has at most one triggered sub-workflow at a time, and that every started firing has ended.
 fn one_at_a_time(case: &str, ran: &Ran) {
     let mut running: BTreeMap<&str, &str> = BTreeMap::new();
     let mut open: BTreeSet<u64> = BTreeSet::new();
@@ -227,7 +228,7 @@ fn one_at_a_time(case: &str, ran: &Ran) {
     }
 }
 
-/// Time never goes back, and no node ends that has not begun.
+/// Asserts that timestamps never decrease, and that no node ends before it has started.
 fn in_order(case: &str, ran: &Ran) {
     let times: Vec<u64> = ran.events.iter().map(|event| event.timestamp).collect();
     assert!(times.is_sorted(), "{case}: {times:?}");
@@ -247,8 +248,8 @@ fn in_order(case: &str, ran: &Ran) {
     }
 }
 
-/// Every event that a trigger is to match has come to something, up to `maxTriggers`: in a calm run exactly, in one that
-/// ends in the middle of things never more.
+/// Asserts that every event matched by a trigger had an effect, up to `maxTriggers`. In a calm run the counts are equal. A run
+/// that ends while triggers are active may have fewer effects, but never more.
 fn accounted_for(case: &str, shape: &Shape, ran: &Ran, notes: &Notes, is_calm: bool) {
     for watch in &shape.watches {
         let matches = ran.events.iter().filter(|event| is_match(watch, event)).count() as u64;

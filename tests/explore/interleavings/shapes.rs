@@ -1,11 +1,11 @@
-//! Random workflows with random triggers: what a seed stands for.
+//! Random workflows with random triggers, generated from a seed.
 
 use std::collections::BTreeMap;
 
 use pirn_tests::world::{node, wait};
 use serde_json::{Value, json};
 
-/// Numbers from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -30,10 +30,10 @@ impl Dice {
     }
 }
 
-/// The action of a trigger, as far as the checks care.
+/// The action of a trigger, in the detail that the checks need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Does {
-    /// A sub-workflow that summarizes, before the call that would exceed or beside it.
+    /// A sub-workflow that summarizes, either before the call that would exceed the limit or concurrently with it.
     Squeeze,
     /// A detached run that summarizes.
     SqueezeDetached,
@@ -41,9 +41,9 @@ pub(crate) enum Does {
     Add,
     /// A sub-workflow that sets a variable.
     Assign,
-    /// A sub-workflow that ends badly.
+    /// A sub-workflow that fails.
     Fail,
-    /// A detached run that has nothing to do with the conversation.
+    /// A detached run that does not touch the conversation.
     Start,
     Notify,
     Custom,
@@ -54,30 +54,30 @@ pub(crate) enum Does {
     Stop,
 }
 
-/// A trigger of the scenario, and which events it is to match.
+/// A trigger of the scenario, and the events that it has to match.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) id: String,
     pub(crate) does: Does,
     pub(crate) event_type: String,
-    /// Of which node; none: any.
+    /// The node of the events; `None` matches every node.
     pub(crate) node_id: Option<String>,
     pub(crate) max: Option<u64>,
-    /// Watches every workflow, not main's threads alone.
+    /// True if the trigger watches every workflow, and not only the main workflow's threads.
     pub(crate) everywhere: bool,
 }
 
 /// One scenario.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// With triggers and a token limit.
+    /// The workflows with triggers and a token limit.
     pub(crate) bundle: Value,
-    /// Without.
+    /// The workflows without triggers and without a token limit.
     pub(crate) plain: Value,
     pub(crate) watches: Vec<Watch>,
-    /// Nodes that wait for an event, by id, and for which.
+    /// Nodes that wait for an event, with the event's name, by node id.
     pub(crate) waits: BTreeMap<String, &'static str>,
-    /// Long enough at rest before its end that everything a trigger started has been applied.
+    /// True if the run is idle before its end for long enough that every effect of a trigger has been applied.
     pub(crate) is_calm: bool,
     /// Turns that the conversation starts with, after a system message.
     pub(crate) turns: u64,
@@ -99,7 +99,8 @@ impl Shape {
             draft.segment();
         }
         if is_calm {
-            // One sub-workflow after another, and each takes effect between two nodes: as many safe points, and more.
+            // Triggered sub-workflows run one after another, and each takes effect between two nodes. These nodes provide enough
+            // such safe points.
             for id in (0..7).map(|place| format!("rest-{place}")) {
                 draft.link(&id);
                 draft.nodes.push(wait(&id, 100_000));
@@ -149,9 +150,9 @@ struct Draft {
     nodes: Vec<Value>,
     edges: Vec<Value>,
     last: String,
-    /// Nodes of the main thread.
+    /// Ids of the main thread's nodes.
     top: Vec<String>,
-    /// These, and the branches'.
+    /// Ids of all nodes, including those of branches.
     all: Vec<String>,
     waits: BTreeMap<String, &'static str>,
 }
@@ -171,7 +172,8 @@ impl Draft {
         self.top.push(id);
     }
 
-    /// Puts a node behind the last; behind one that waits for an event another, where it goes on also in vain.
+    /// Appends a node. A node that waits for an event is followed by another, at which the thread continues even if the wait
+    /// fails.
     fn place(&mut self, id: &str, is_top: bool) {
         let mut step = self.step(id, is_top);
         self.link(id);
@@ -393,7 +395,7 @@ fn in_row(id: &str, nodes: &[Value]) -> Value {
     json!({"id": id, "nodes": nodes, "edges": edges})
 }
 
-/// A workflow that main calls, on main's own conversation.
+/// Returns a workflow that the main workflow calls with its own conversation.
 fn called() -> Value {
     in_row(
         "called",

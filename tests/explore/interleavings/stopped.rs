@@ -8,11 +8,11 @@ use super::cast::gists;
 use super::promises::{is_match, of, own};
 use super::shapes::{Does, Shape};
 
-/// The answer to a tool call that was cancelled.
+/// Result of a tool call that was cancelled.
 const CANCELLED: &str = "The tool call was cancelled before it had a result.";
 
-/// True if a trigger stopped the main thread. It is to where an event came that is to; only an end that comes first can
-/// forestall it, and then nothing but the end is left.
+/// Returns true if a trigger stopped the main thread. Asserts that the run was stopped if and only if a matching event was
+/// raised. Only in a run that is not calm, the end may come before the stop.
 pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
     let first = ran
         .events
@@ -39,7 +39,8 @@ pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
     true
 }
 
-/// Main entered the nodes it would have, and those it left behind ended as they would have.
+/// Asserts that the main thread entered the nodes of the whole run up to the stop, and that the nodes before the last ended as
+/// there.
 pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
     case: &str,
     way: &[(String, Option<T>, u32)],
@@ -52,10 +53,10 @@ pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
     assert_eq!(Some(&last.0), whole.get(behind.len()).map(|node| &node.0), "{case}");
 }
 
-/// It had said exactly what it had done by then, in the order in which it says it without triggers.
+/// Asserts that the messages of every completed node are visible, in the order of the run without triggers.
 pub(crate) fn said_what_was_done(case: &str, ran: &Ran, plain: &Ran) {
     let mut said = own(ran);
-    // Of the node that it was stopped in.
+    // The node in which the run was stopped adds this message.
     if said.last().is_some_and(|last| last == CANCELLED) {
         said.pop();
     }
@@ -77,7 +78,7 @@ pub(crate) fn said_what_was_done(case: &str, ran: &Ran, plain: &Ran) {
     }
 }
 
-/// The node of the main thread whose end brings what the node of this id says: a branch's words come with the JOIN.
+/// Returns the main thread's node whose completion adds the messages of this node: a branch's messages are added at the JOIN.
 fn node_of(id: &str) -> Option<String> {
     let (main, path) = id.split_once('p').unwrap_or((id, ""));
     let is_number = main.strip_prefix('n')?.parse::<u32>().is_ok();
