@@ -1,4 +1,4 @@
-//! Many runs at once: what waits for the event bus is bounded, and nobody waits for ever.
+//! Many concurrent runs: the queue of the event bus is bounded, and no run waits for ever.
 
 use futures::executor::block_on;
 use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};

@@ -229,7 +229,7 @@ fn a_shutdown_cancels_what_does_not_end_by_itself() {
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
 }
 
-/// Does something once, when it is asked to count.
+/// A tokenizer that calls a function on its first count.
 struct Interrupting(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Tokenizer for Interrupting {

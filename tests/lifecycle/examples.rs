@@ -1,4 +1,4 @@
-//! The shipped examples, each ready to be run without anybody's help.
+//! The shipped examples, each ready to run without a person or a provider.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn json_of(name: &str) -> Value {
     serde_json::from_str(&text(name)).expect("it is JSON")
 }
 
-/// The first workflow of some files, with a config that lies among the examples too.
+/// The first workflow of some files, with a config file of the examples.
 fn example(name: &'static str, files: &[&str], config: Option<&str>, input: Value, said: Vec<Message>) -> Example {
     let mut builder = Engine::builder().virtual_time(Some(3));
     if let Some(config) = config {

@@ -1,4 +1,4 @@
-//! Runs that ask for the same thing have it in turn, however much each of them asks for.
+//! Runs that compete for one resource take turns, however many requests each of them has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,10 +14,10 @@ use pirn_core::message::Part;
 use pirn_tests::world::{code, line, node, run_in};
 use serde_json::{Value, json};
 
-/// Branches of the run that asks for much.
+/// Branches of the run with many requests.
 const MANY: usize = 200;
 
-/// A run whose many branches do `work`; when the first of them has, a run begins that does it once.
+/// A run with many branches that each do `work`; after the first one, a second run starts that does it once.
 fn bundle(work: &Value, profiles: &[Value]) -> Value {
     let items: Vec<usize> = (0..MANY).collect();
     let map = node("map", "MAP", json!({"items": items, "subgraphId": "branch"}));

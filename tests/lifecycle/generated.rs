@@ -1,4 +1,4 @@
-//! Generated workflows: a fork whose branches do a few things each, with triggers on what they do.
+//! Generated workflows: a fork with a few nodes per branch, and triggers on their events.
 
 use pirn_tests::world::{code, forked, line, node, say, wait};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ impl Does {
     }
 }
 
-/// A fork of some branches, with triggers on what they do.
+/// A fork with up to a few branches, and triggers on their events.
 #[derive(Clone, Debug)]
 pub(crate) struct Generated {
     branches: Vec<Vec<Does>>,

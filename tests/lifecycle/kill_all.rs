@@ -1,4 +1,4 @@
-//! Alone in its process: after it, no program is started any more.
+//! The only test of its process, because no child process can be started after it.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -17,7 +17,7 @@ fn a_process_that_is_about_to_exit_ends_every_program_and_starts_no_more() {
         .status()
         .expect("mkfifo");
     assert!(made.success());
-    // A server that never answers, and what it has started, hold a pipe.
+    // A server that never answers and its child both hold the pipe open.
     let script = format!("exec 3>'{}'; echo up >&3; (sleep 600) & sleep 600", pipe.display());
     let config =
         json!({"mcpServers": [{"id": "x", "command": "sh", "args": ["-c", script], "startTimeoutMs": 60_000}]});

@@ -4,7 +4,7 @@ use pirn::check::SourceFile;
 use pirn::{Engine, Profile};
 use serde_json::{Value, json};
 
-/// A workflow that waits for an event and says then what its model answers.
+/// A workflow that waits for an event and then outputs the reply of its model.
 fn file(provider: &str, says: &str) -> SourceFile {
     let text = json!({
         "workflows": [{"id": "main", "nodes": [{"id": "s", "type": "START"}, {"id": "go", "type": "WAIT", "config": {"event": "go"}},

@@ -20,7 +20,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Has a thread of its own kind do it: one with local tasks.
+/// Runs the future on a current-thread runtime with local tasks.
 fn on_a_local_thread<T>(work: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime(), work)
 }
@@ -102,7 +102,7 @@ async fn reports(engine: &Engine) -> Vec<Value> {
         started(engine, "gate"),
         started(engine, "bad"),
     ];
-    // A WAIT that has not begun does not hear: the event is raised until it was heard.
+    // An event is missed by a WAIT that has not started, so it is raised until the run ends.
     while runs[2].try_outcome().is_none() {
         runs[2].emit("go", Map::from_iter([("answer".to_owned(), json!(1))]));
         runs[2].status().await;
@@ -195,7 +195,7 @@ fn a_thread_without_local_tasks_can_not_carry_an_engine() {
     let elsewhere = Runtime::new().expect("a runtime");
     let spawned = elsewhere.block_on(elsewhere.spawn(async move { builder().local().build() }));
     refused(spawned.expect("no panic"), NotLocalContext::LocalTasks);
-    // What was refused leaves nothing behind.
+    // A refused build leaves no state behind.
     on_a_local_thread(async {
         let engine = local();
         assert!(reports(&engine).await.len() > 1);
@@ -244,7 +244,7 @@ fn a_shutdown_waits_for_what_ends_by_itself() {
         let run = started(&engine, "gate");
         let mut shutdown = Box::pin(engine.shutdown(Duration::from_mins(1)));
         let done = std::future::poll_fn(|context| {
-            // Raised again at every turn: a WAIT that has not begun does not hear.
+            // Raised at every turn, because an event is missed by a WAIT that has not started.
             run.emit("go", Map::new());
             if shutdown.as_mut().poll(context).is_pending() {
                 context.waker().wake_by_ref();
@@ -453,7 +453,7 @@ fn what_a_run_is_told_before_its_first_turn_comes_before_it() {
         let paused = started(&engine, "one");
         paused.pause();
         let stands = async || paused.status().await.map(|status| status.status);
-        // Asked before the first turn, and after it.
+        // Queried before the first turn, and after it.
         assert_eq!(stands().await, Some(ThreadStatus::Created));
         while stands().await == Some(ThreadStatus::Created) {}
         assert_eq!((stands().await, called.load(Relaxed)), (Some(ThreadStatus::Paused), 0));

@@ -1,4 +1,4 @@
-//! A run that holds more than its limit ends with an error that names what is largest, and never with the process.
+//! A run that exceeds its memory limit ends with an error that names its largest part; the process continues.
 
 use pirn::{Engine, EngineBuilder, RunErrorCode, RunReport, ThreadStatus};
 use pirn_tests::world::{code, forked, node, run_in, workflow};
@@ -10,7 +10,7 @@ fn engine() -> EngineBuilder {
     Engine::builder().virtual_time(Some(1))
 }
 
-/// Also rebuilt from what it was told: it fails at the same step.
+/// Runs a bundle, also rebuilt from its recorded inputs, which must fail at that step too.
 fn run(bundle: &Value, input: Value) -> RunReport {
     run_in(engine(), bundle, input, Vec::new()).report
 }
@@ -72,7 +72,7 @@ fn a_list_that_a_join_doubles_ends_at_a_limit() {
     assert_exceeded(&report, "the largest part is the ");
 }
 
-/// Calls a workflow that returns so many bytes, again and again.
+/// Calls a workflow `times` times that returns `bytes` bytes.
 fn calls(times: u64, bytes: usize, runs: &Value) -> Value {
     let mut caller = workflow(
         "caller",

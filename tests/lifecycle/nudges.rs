@@ -1,5 +1,5 @@
-//! Messages from outside under virtual time, where nothing else is left to happen: the clock's thread rests, and
-//! has to be told that there is something to do.
+//! Messages from outside under virtual time when no timer is pending and no task is runnable: the clock's thread sleeps and
+//! must be woken.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use pirn::{Engine, EventType, Heard, MailboxDepths, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
-/// Waits for what `asked` gives, on a thread that may wait for ever; none where it does.
+/// The result of `asked`, called on a thread that may block for ever; `None` after 20 seconds.
 fn comes<T: Send + 'static>(asked: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || told.send(asked()).unwrap_or(()));
     heard.recv_timeout(Duration::from_secs(20)).ok()
 }
 
-/// A run that waits for the event `go`, in an engine that has come to rest, and what is heard of it.
+/// A run that waits for the event `go`, in an idle engine, with its events.
 fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
     let waits = line("waits", &[node("w", "WAIT", json!({"event": "go"}))]);
     let engine = Engine::builder()
@@ -31,8 +31,8 @@ fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
     (engine, run, events)
 }
 
-/// Number of rounds of each: the clock's thread says that all is at rest a moment before it rests, and what comes in
-/// that moment it would see anyway.
+/// Rounds of each test: the clock's thread reports idle a moment before it sleeps, and a message in that moment is seen
+/// even without a wake-up.
 const ROUNDS: usize = 64;
 
 #[test]

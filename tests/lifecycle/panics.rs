@@ -1,5 +1,5 @@
-//! A panic ends the thread it happens in and no other. What the thread had spent was spent and what it had said was said:
-//! the run's report has both, up to the panic.
+//! A panic ends the thread that it happens in and no other. The run's report includes the thread's tokens and messages up to
+//! the panic.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn cost_of(asked: &[Value]) -> Spent {
 fn a_run_that_panics_reports_what_it_spent_and_said_until_then() {
     let asked = [ask("ask", "hello there")];
     let cost = cost_of(&asked);
-    // In its first turn after a wait for the model, and where it has waited for a timer too.
+    // The panic happens in the first turn after a wait for the model, and after a wait for a timer.
     for more in [Vec::new(), vec![wait("w", 10)]] {
         let mut nodes = vec![set("kept"), asked[0].clone()];
         nodes.extend(more.iter().cloned());
@@ -261,7 +261,7 @@ fn what_a_thread_took_in_before_it_panicked_is_told_as_taken_in() {
         "condition": {"eventType": "THREAD_FORK_STARTED"},
         "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH",
             "parameters": {"triggeredWorkflowId": "sub", "waitForCompletion": false}}});
-    // It waits at its JOIN, and goes on from there in one turn.
+    // The main thread waits at its JOIN and runs into the panic in the next turn.
     let mut main = forked(
         &[vec![wait("short", 10)], vec![wait("long", 200)]],
         false,

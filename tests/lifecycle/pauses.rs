@@ -1,4 +1,4 @@
-//! A run that is paused (SPEC section 1): every thread stands at its next safe point, also one that begins meanwhile.
+//! A run that is paused (SPEC section 1): every thread stops at its next safe point, also one that starts during the pause.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Runs of generated workflows and of the shipped examples, rebuilt from what they were told. Every scenario that
-//! `world::run_in` plays is rebuilt too.
+//! Runs of generated workflows and of the shipped examples, rebuilt from their recorded inputs. Every scenario of
+//! `world::run_in` is rebuilt too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn the_support_desk_is_rebuilt_with_its_tools_and_its_compression() {
     assert_eq!(report.firings.len(), 1, "it compressed once");
 }
 
-/// A workflow whose second node panics, in a thread of its own too.
+/// The second node panics, once in a branch and once in the main thread.
 #[test]
 fn a_run_that_panicked_is_rebuilt_with_its_panics() {
     let panics = |id: &str| node(id, "CODE", json!({"function": "panics"}));

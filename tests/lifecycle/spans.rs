@@ -1,4 +1,4 @@
-//! The log of a run at work says for which run, thread and node.
+//! Log events of a run have spans that name its run, thread and node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,9 +22,9 @@ struct Heard(Arc<Mutex<Spans>>);
 struct Spans {
     made: Vec<Span>,
     entered: Vec<(ThreadId, u64)>,
-    /// The span that each event stands in.
+    /// The span of each event.
     events: Vec<Option<u64>>,
-    /// Those of threads and runs that were open when the last event came.
+    /// Spans of threads and runs that were open at the last event.
     open: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl Spans {
         &mut self.made[id.into_u64() as usize - 1]
     }
 
-    /// The span in those that it stands in: `run w / thread w / node a model`.
+    /// The span with its parents: `run w / thread w / node a model`.
     fn way(&self, id: u64) -> String {
         let Span {
             parent, name, fields, ..

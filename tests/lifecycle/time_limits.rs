@@ -1,11 +1,11 @@
-//! `config.timeoutMs` of each workflow of a run: its own thread ends TIMEOUT, and what stands above it goes on or ends as
-//! after any failure.
+//! `config.timeoutMs` of each workflow of a run: the workflow's thread ends TIMEOUT, and its callers continue or end as after
+//! any failure.
 
 use pirn::{EventType, ThreadStatus};
 use pirn_tests::world::{code, line, node, run, wait, workflow};
 use serde_json::{Value, json};
 
-/// START > calls `inner` > END beside a workflow that rests for so long and may take so long.
+/// START > calls `inner` > END, with `inner`, which waits for `rests_ms` and has a time limit of `limit` ms.
 fn calling(rests_ms: u32, limit: u64) -> Value {
     let mut inner = line("inner", &[wait("rest", rests_ms), code("late", "return 'rested'")]);
     inner["config"] = json!({ "timeoutMs": limit });

@@ -1,4 +1,4 @@
-//! A thread that waits for a run it carries is told so, and does not wait for ever.
+//! A thread that waits for a run that it executes gets an error instead of a deadlock.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use pirn::{Engine, EngineBuilder, RunErrorCode, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
-/// Runs a function that waits for a run: its own. What it was told.
+/// Runs a function that waits for its run; returns the result of that wait.
 fn waits_for_itself(builder: EngineBuilder) -> Value {
     let (give, given) = crossbeam_channel::bounded::<RunHandle>(1);
     let builder = builder.function("wait", move |_| {

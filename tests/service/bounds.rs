@@ -1,8 +1,8 @@
-//! The memory of `pirn serve` under clients that send as much as they can and take as little: every case runs under a limit of
-//! address space, and `/healthz` answers all the while.
+//! The memory of `pirn serve` under clients that send as much and read as little as they can: every case has a limit of address
+//! space, and `/healthz` must answer throughout.
 //!
-//! `PIRN_BOUNDS=long` has the sizes of docs/service.md, and mixes the cases for `PIRN_BOUNDS_MINUTES` (30); it needs a release build
-//! for the times that it asks for: `PIRN_BOUNDS=long cargo test --release -p pirn --test service bounds -- --test-threads 1`.
+//! `PIRN_BOUNDS=long` uses the sizes of docs/service.md and mixes the cases for `PIRN_BOUNDS_MINUTES` (30); its time limits need a
+//! release build: `PIRN_BOUNDS=long cargo test --release -p pirn --test service bounds -- --test-threads 1`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -213,7 +213,7 @@ impl Bounded {
         drop(all);
     }
 
-    /// A run whose events have a text of so many bytes each.
+    /// Starts a run with events that contain a text of `bytes` bytes each, and waits for its end.
     async fn texts(&self, run_id: &str, bytes: usize, steps: usize) {
         let input = json!({"text": "lorem ipsum ".repeat(bytes / 12), "n": steps});
         let body = json!({"workflow": "texts", "runId": run_id, "input": input}).to_string();
@@ -373,7 +373,7 @@ async fn a_reader_of_a_stored_run_gets_every_event_while_others_take_nothing() {
     };
     let engine = pirn::Engine::builder().store(pirn::store::MemoryStore::new());
     let world = crate::world::World::of(engine, options).await;
-    // More than the buffers of a connection: nobody has taken the event that has it.
+    // Larger than the buffers of a connection, so a client that does not read holds the event back.
     let id = world.start("paid", json!({"text": "x".repeat(10 << 20)})).await;
     world.until(&id, "NODE_STARTED").await;
     crate::world::answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
@@ -386,7 +386,7 @@ async fn a_reader_of_a_stored_run_gets_every_event_while_others_take_nothing() {
     for _ in 0..3 {
         let mut reader = TcpStream::connect(world.address).await.expect("a connection");
         reader.write_all(request.as_bytes()).await.expect("it is sent");
-        // It is sent something by now, and takes nothing else.
+        // Reads the start of an event, then nothing more.
         reader.read_exact(&mut vec![0; 1 << 16]).await.expect("an event");
         stuck.push(reader);
     }

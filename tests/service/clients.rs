@@ -9,7 +9,7 @@ use crate::command::Served;
 use crate::servers;
 use crate::world::{World, answer};
 
-/// The data that a client of `clients.mjs` has understood; none where it cannot be installed.
+/// The JSON that a client of `clients.mjs` printed; `None` if it cannot be installed.
 async fn client(arguments: Vec<String>) -> Option<Value> {
     tokio::task::spawn_blocking(move || {
         let modules = servers::modules()?;
@@ -122,7 +122,7 @@ fn check_mcp(heard: &Value) {
         let list = heard[list].as_array().expect("progress").iter();
         list.filter_map(|told| told["progress"].as_f64()).collect()
     };
-    // The client leaves out what it reads together with the answer; of a call that waits it must have heard.
+    // The client drops progress that it reads together with the answer; a call that waits must report some.
     let (answered, waiting) = (told("progress"), told("toldWhileWaiting"));
     assert!(answered.is_sorted_by(|a, b| a < b), "{answered:?}");
     assert!(!waiting.is_empty() && waiting.is_sorted_by(|a, b| a < b), "{waiting:?}");

@@ -26,7 +26,7 @@ impl Served {
         Self::by(command.arg("serve"), folder, arguments)
     }
 
-    /// One whose address space has so many bytes.
+    /// Starts the service with its address space limited to `memory` bytes.
     pub(crate) fn within(memory: u64, folder: &Path, arguments: &[&str]) -> Self {
         let limited = format!("ulimit -v {}; exec \"$0\" serve \"$@\"", memory >> 10);
         let mut command = Command::new("sh");

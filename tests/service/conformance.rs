@@ -1,4 +1,4 @@
-//! The MCP project's own conformance suite against a service whose workflows are the tools that it asks for.
+//! The MCP project's conformance suite against a service with workflows for the tools that the suite calls.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! docs/service.md: every line of shell in it works, and answers what stands there.
+//! docs/service.md: every shell command in it works and gives the answer shown.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ fn page() -> String {
     std::fs::read_to_string(root().join("docs/service.md")).expect("the page")
 }
 
-/// Blocks of shell, each with the JSON that stands right after it.
+/// Blocks of shell, each with the JSON block that follows it.
 fn blocks(page: &str) -> Vec<(String, Option<Value>)> {
     let mut blocks = Vec::new();
     for part in page.split("```sh\n").skip(1) {
@@ -30,7 +30,7 @@ fn blocks(page: &str) -> Vec<(String, Option<Value>)> {
     blocks
 }
 
-/// True if everything in `shown` stands in `given`.
+/// True if `given` contains every field of `shown`.
 fn holds(given: &Value, shown: &Value) -> bool {
     match (given, shown) {
         (Value::Object(given), Value::Object(shown)) => shown

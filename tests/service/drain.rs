@@ -49,7 +49,7 @@ async fn every_run_ends_and_every_stream_with_it_within_the_grace() {
     };
     assert_eq!(status(first.all().await).as_deref(), Some("COMPLETED"));
     assert_eq!(status(second.all().await).as_deref(), Some("CANCELLED"));
-    // What they came to is still told.
+    // The outcome can still be read after the shutdown.
     assert_eq!(
         answer(world.get(&format!("/v1/runs/{hangs}"))).await.body["status"],
         "CANCELLED"

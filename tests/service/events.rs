@@ -38,7 +38,7 @@ async fn a_client_that_drops_at_every_event_and_comes_back_gets_each_once_in_ord
             None => break,
         }
         drop(events);
-        // The run takes its steps while nobody reads as well as while somebody does.
+        // The run advances both while a client is connected and while it is not.
         if read.len().is_multiple_of(4) {
             world.gate.add_permits(1);
         }
@@ -163,7 +163,7 @@ async fn a_stream_of_types_that_do_not_come_sends_a_comment_while_others_do() {
     let id = world.start("steps", json!({"n": 1_000})).await;
     let mut all = Events::open(world.get(&format!("/v1/runs/{id}/events"))).await;
     let mut none = Events::open(world.get(&format!("/v1/runs/{id}/events?types=CUSTOM"))).await;
-    // Every step lets the next one in: the run has always something to say.
+    // Every step permits the next one, so the run raises events all the time.
     let steps = async {
         while let Some(event) = all.next().await {
             if event.json["nodeId"] == "step" && event.json["type"] == "NODE_STARTED" {
@@ -202,7 +202,7 @@ async fn a_client_that_goes_away_stops_its_run_only_where_it_said_so() {
     );
     world.gate.add_permits(1);
     assert_eq!(world.ended(&left).await["status"], "COMPLETED");
-    // Whoever reads to the end has not gone away.
+    // A client that reads to the end does not count as disconnected.
     let body = json!({"workflow": "echo", "input": {}, "cancelOnDisconnect": true});
     assert_eq!(
         answer(world.post("/v1/runs?wait=60", &body)).await.body["status"],
@@ -250,7 +250,7 @@ async fn no_more_streams_are_opened_than_the_limits_say() {
         refusal(world.get(&path(&other))).await,
         (503, "TOO_MANY_STREAMS".into())
     );
-    // A place is free again when its stream is gone, or has come to its end.
+    // A stream frees its slot when its client disconnects or the run ends.
     drop(first);
     world.gate.add_permits(2);
     while world.get(&path(&other)).send().await.expect("an answer").status() != StatusCode::OK {

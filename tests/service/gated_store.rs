@@ -1,4 +1,4 @@
-//! A store whose answers to commits wait at a gate, as those of a slow disk do.
+//! A store with commits that wait at a gate, like those of a slow disk.
 
 use std::sync::Arc;
 

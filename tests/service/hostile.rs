@@ -39,7 +39,7 @@ async fn a_client_that_sends_its_headers_drop_by_drop_is_cut_off_and_others_are_
     let world = World::limited(short()).await;
     let slow: Vec<TcpStream> = futures::future::join_all((0..100).map(|n| async move {
         let mut stream = TcpStream::connect(world.address).await.expect("a connection");
-        // Some say nothing at all.
+        // Every second client sends nothing.
         let start: &[u8] = if n % 2 == 0 {
             b"GET /healthz HTTP/1.1\r\nHost: loc"
         } else {
@@ -187,7 +187,7 @@ async fn more_connections_than_there_is_room_for_wait_and_are_served_when_there_
         ..Limits::default()
     })
     .await;
-    // Those that say nothing lose their places in time.
+    // Idle connections are closed after the header timeout.
     let idle = futures::future::join_all((0..6).map(|_| TcpStream::connect(world.address))).await;
     let answered = answer(world.get("/healthz")).await;
     assert_eq!(answered.status, StatusCode::OK);

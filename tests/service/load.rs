@@ -1,5 +1,5 @@
-//! Many runs and many readers at once: no error, nothing left. `PIRN_LOAD_RUNS=10000 PIRN_LOAD_READERS=2000` makes it as
-//! large as docs/service.md says it may be; `--nocapture` shows how fast it was.
+//! Many concurrent runs and readers: no error, nothing left. `PIRN_LOAD_RUNS=10000 PIRN_LOAD_READERS=2000` is the size that
+//! docs/service.md allows; `--nocapture` prints the throughput.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn amount(variable: &str, in_short: usize) -> usize {
         .unwrap_or(in_short)
 }
 
-/// Memory of this process, which is the service and its clients; 0 where nothing says.
+/// Resident memory of this process, service and clients together; 0 if the system does not report it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -33,7 +33,7 @@ async fn many_runs_at_once_all_complete_while_many_readers_read_each_to_its_end(
     let (runs, readers) = (amount("PIRN_LOAD_RUNS", 500), amount("PIRN_LOAD_READERS", 200));
     let watched = world.start("gated", Value::Null).await;
     let path = format!("/v1/runs/{watched}/events");
-    // Every reader is there before the first of the runs is started.
+    // Every reader connects before the first run is started.
     let open = stream::iter(0..readers)
         .map(|_| Events::open(world.get(&path)))
         .buffer_unordered(CLIENTS);

@@ -1,4 +1,4 @@
-//! Two runs that call one MCP server at once: each is asked what its own call is about.
+//! Concurrent runs that call one MCP server: each receives the question of its call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::command::folder;
 use crate::world::World;
 
-/// A workflow of the server that asks a person after a while: calls that are made at once are all under way by then.
+/// A workflow of the server that questions a person after a delay, so that concurrent calls are all pending at that moment.
 fn asks() -> Value {
     json!({"id": "hello", "inputSchema": {"type": "object", "properties": {"who": {"type": "string"}}},
         "nodes": [{"id": "start", "type": "START"}, {"id": "nap", "type": "WAIT", "config": {"seconds": 0.2}},
@@ -23,7 +23,7 @@ fn asks() -> Value {
         "edges": [{"from": "start", "to": "nap"}, {"from": "nap", "to": "ask"}, {"from": "ask", "to": "end"}]})
 }
 
-/// An engine whose runs call the server for their tenants, and the questions that each tenant was asked.
+/// An engine with runs that call the server for their tenants, and the questions that each tenant received.
 async fn client(server: Value) -> (Engine, Arc<Mutex<BTreeMap<String, Vec<String>>>>) {
     let config = tools_of(json!({ "mcpServers": [server] }), Path::new("")).expect("a config");
     let servers = McpServers::start(config.mcp_servers).await.expect("a server");

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// What a person does with a form.
+/// A person's reply to a form.
 type Act = (ElicitationAction, Value);
 
-/// A client whose person answers forms in turn; with the forms that it was shown.
+/// A client that answers forms in turn and records them.
 #[derive(Clone)]
 struct Person {
     acts: Arc<Mutex<VecDeque<Act>>>,

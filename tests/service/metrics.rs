@@ -72,7 +72,7 @@ async fn the_figures_count_what_has_happened() {
         value(r#"pirn_tokens_total{workflow="chat",kind="total"}"#) != "0",
         "{text}"
     );
-    // Only this workflow asks that profile.
+    // No other workflow uses that profile.
     let of_kind = |kind: &str| {
         let of_profile = value(&format!(r#"pirn_model_tokens_total{{profile="bot",kind="{kind}"}}"#));
         assert_eq!(
@@ -88,7 +88,7 @@ async fn the_figures_count_what_has_happened() {
         "{text}"
     );
     assert_eq!(value("pirn_runs_live"), "0");
-    // Every family has its type and help, and no family stands twice.
+    // Every family has its type and help exactly once.
     let families: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
@@ -100,7 +100,7 @@ async fn the_figures_count_what_has_happened() {
     promtool(text);
 }
 
-/// Prometheus's own check of what it reads, where it is installed.
+/// Checks the text with Prometheus's `promtool`, if that is installed.
 fn promtool(text: &str) {
     let child = Command::new("promtool")
         .args(["check", "metrics"])
@@ -178,7 +178,7 @@ mod otlp {
         let (sender, received) = mpsc::unbounded_channel();
         let take = async move |body: Bytes| {
             let message = ExportMetricsServiceRequest::decode(body).expect("a message of OTLP");
-            // The test has ended where nobody receives it.
+            // Fails if the test has ended.
             drop(sender.send(message));
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

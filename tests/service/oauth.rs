@@ -21,7 +21,7 @@ fn secret() -> String {
     std::env::var(SECRET).expect("cargo sets it")
 }
 
-/// A token endpoint that gives these answers one after the other, and what it was asked.
+/// A token endpoint that gives these answers in turn and records its requests.
 #[derive(Clone, Default)]
 struct Issuer {
     answers: Arc<Mutex<VecDeque<(u16, Value)>>>,
@@ -87,7 +87,7 @@ fn is_whole(request: &str) -> bool {
     body.len() >= length.unwrap_or(0)
 }
 
-/// A service whose `/mcp` is the server, with these tokens.
+/// A service with these tokens and the MCP server at `/mcp`.
 async fn guarded(tokens: &[&str]) -> World {
     let access = Access {
         tokens: tokens.iter().map(|token| (*token).to_owned()).collect(),

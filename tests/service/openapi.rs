@@ -45,7 +45,7 @@ async fn the_document_names_every_call_and_nothing_that_is_not_there() {
             assert!(paths[path].get(method).is_some(), "{method} {path}");
         }
     }
-    // Each call has a name of its own, and says what an error looks like.
+    // Each call has a unique name and describes its errors.
     let calls: Vec<&Value> = paths
         .values()
         .flat_map(|path| path.as_object().expect("methods").values())
@@ -86,7 +86,7 @@ async fn the_document_names_every_call_and_nothing_that_is_not_there() {
         let pointer = reference.strip_prefix('#').expect("inside the document");
         assert!(document.pointer(pointer).is_some(), "{reference}");
     }
-    // A path of the document that the router does not know would be 404 with the code for that.
+    // PATCH gives 405 for a path that the router has, and 404 for any other.
     for path in paths.keys() {
         let asked = path.replace("{id}", "x").replace("{workflow}", "x");
         let answer = answer(world.client.patch(world.url(&asked))).await;

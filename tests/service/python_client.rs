@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::command::Served;
 use crate::servers;
 
-/// The file whose workflows it calls.
+/// The file of the workflows that the client calls.
 const WORKFLOWS: &str = "tests/servers/conformance.json";
 
-/// The data that the client has understood with these words; none where it cannot be installed.
+/// The JSON that the client printed for these arguments; `None` if it cannot be installed.
 fn client(words: &[&str]) -> Option<Vec<Value>> {
     let python = servers::mcp_python()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

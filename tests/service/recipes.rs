@@ -21,7 +21,7 @@ fn example(name: &str) -> String {
     std::fs::read_to_string(root().join("examples/service").join(name)).expect("the example")
 }
 
-/// True if a program can be started; else it is told that it is not there.
+/// True if the program can be started; otherwise prints that it is not installed.
 fn is_installed(program: &str) -> bool {
     let version = Command::new(program)
         .arg("-v")
@@ -131,7 +131,7 @@ async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
     let started = answer(send("/v1/runs", json!({"workflow": "order", "runId": "o"}))).await;
     assert_eq!(started.status.as_u16(), 201, "{}", started.body);
     let mut events = Events::open(client.get(url("/v1/runs/o/events"))).await;
-    // It is told while the run waits: nothing holds it back.
+    // The event arrives while the run waits: the proxy does not buffer it.
     while events.next().await.expect("an event").json["nodeId"] != "payment" {}
     assert_eq!(
         answer(send("/v1/runs/o/emit", json!({"name": "paid"})))
@@ -198,7 +198,7 @@ fn systemd_takes_the_unit() {
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("pirn.service:"), "{said}");
-    // The command that stands there is one.
+    // The options of the unit's command exist.
     let line = unit
         .lines()
         .find_map(|line| line.strip_prefix("ExecStart="))

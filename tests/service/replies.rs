@@ -44,7 +44,7 @@ fn words(pieces: std::ops::Range<usize>) -> String {
         .collect()
 }
 
-/// A workflow whose reply takes its time, and one where a person is asked meanwhile.
+/// A workflow with a slow reply, and one that questions a person during such a reply.
 fn workflows() -> String {
     let says = json!({"prompt": "{{input.message}}", "profileId": "speaker"});
     let start = json!({"id": "start", "type": "START"});
@@ -77,7 +77,7 @@ async fn world(builder: EngineBuilder) -> (World, Arc<Semaphore>) {
     (World::of(builder, Options::default()).await, permits)
 }
 
-/// Reads a stream until so many events satisfy `is_one`; the ids of the last event read.
+/// Reads a stream until `count` events satisfy `is_one`; returns all events read.
 async fn read(events: &mut Events, count: usize, is_one: impl Fn(&Sent) -> bool) -> Vec<Sent> {
     let mut read = Vec::new();
     while read.iter().filter(|sent| is_one(sent)).count() < count {
@@ -103,7 +103,7 @@ async fn a_client_that_comes_back_in_the_middle_of_a_reply_gets_each_later_piece
         let path = format!("/v1/runs/{id}/events");
         let is_piece = |sent: &Sent| sent.json["type"] == "LLM_TOKEN";
         let mut seen: Vec<Sent> = Vec::new();
-        // Comes back after each piece but the last; two more are said while nobody listens.
+        // Reconnects after each piece but the last; two more pieces are sent while no client is connected.
         for _ in 0..PIECES / 3 {
             let mut request = world.get(&path);
             if !seen.is_empty() {
@@ -220,7 +220,7 @@ async fn an_interrupt_in_the_middle_of_a_reply_loses_none_of_it() {
     seen.extend(events.all().await);
     let interrupt = seen.last().expect("an end").json["outcome"]["interrupts"][0]["id"].clone();
     permits.add_permits(5);
-    // All of the reply is there before the client comes back.
+    // The reply is complete before the client reconnects.
     let mut live = Events::open(world.get(&format!("/v1/runs/{run}/events"))).await;
     read(&mut live, 1, |sent| {
         sent.json["type"] == "NODE_COMPLETED" && sent.json["nodeId"] == "say"
@@ -240,7 +240,7 @@ async fn a_position_beyond_the_end_gives_nothing_but_the_end_and_no_position_is_
     let id = world.start("says", json!({"message": "go"})).await;
     let path = format!("/v1/runs/{id}/events");
     let endless = u64::MAX.to_string();
-    // Asked for while the run is under way or has ended.
+    // Requested while the run is under way or after its end.
     let beyond = Events::open(world.get(&format!("{path}?after={endless}")))
         .await
         .all()

@@ -105,7 +105,7 @@ async fn one_idempotency_key_starts_one_run_however_often_it_comes() {
     let body = json!({"workflow": "echo", "input": {"n": 1}});
     let with = |key: &'static str, body: &Value| world.post("/v1/runs", body).header("idempotency-key", key);
     let ids = futures::future::join_all((0..20).map(|_| answer(with("k", &body)))).await;
-    // Whoever comes while the first is being handled is told so, and may come again.
+    // A request that arrives while the first one is in progress is refused and may be retried.
     let ids: BTreeSet<&str> = ids.iter().filter_map(|answer| answer.body["runId"].as_str()).collect();
     assert_eq!(ids.len(), 1);
     assert_eq!(
@@ -115,16 +115,16 @@ async fn one_idempotency_key_starts_one_run_however_often_it_comes() {
     assert_eq!(refusal(with("", &body)).await, (400, "INVALID_REQUEST".into()));
     let listed = answer(world.get("/v1/runs")).await;
     assert_eq!(listed.body["runs"].as_array().map(Vec::len), Some(1));
-    // A request that started nothing leaves its key free.
+    // A request that started no run does not use up its key.
     assert_eq!(refusal(with("free", &json!({"workflow": "nope"}))).await.0, 404);
     assert_eq!(answer(with("free", &body)).await.status, StatusCode::CREATED);
-    // The key that came first is forgotten first.
+    // The oldest key is forgotten first.
     answer(with("third", &body)).await;
     let again = answer(with("k", &body)).await;
     assert!(!ids.contains(again.body["runId"].as_str().expect("an id")));
 }
 
-/// A world whose commits are answered by permits of the gate, with a run of this request that waits for its first one, and its client.
+/// Starts a run in a world with commits gated by permits, and waits until the run is listed. Returns the client, still waiting.
 async fn started_at_a_gate(world: &World, path: &str, key: Option<&str>, body: &Value) -> tokio::task::JoinHandle<()> {
     let mut request = world.post(path, body);
     if let Some(key) = key {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Events, World, answer, refusal};
 
-/// A workflow whose end starts one that asks a person.
+/// Two workflows that start one that questions a person: when the first has completed, and each second by a schedule.
 fn triggers() -> String {
     let step = |id: &str, kind: &str| json!({"id": id, "type": kind});
     let start = |workflow: &str| json!({"type": "START_WORKFLOW", "parameters": {"workflowId": workflow}});
@@ -24,7 +24,7 @@ fn builders() -> [EngineBuilder; 2] {
     [Engine::builder(), Engine::builder().store(MemoryStore::new())]
 }
 
-/// Waits until a run of the workflow `asks` is listed; its id.
+/// Waits until a new run of the workflow `asks` is listed; returns its id.
 async fn listed(world: &World, before: &[String]) -> String {
     loop {
         let runs = answer(world.get("/v1/runs?workflow=asks")).await.body["runs"].clone();
@@ -40,7 +40,7 @@ async fn listed(world: &World, before: &[String]) -> String {
     }
 }
 
-/// The path of a run, whose id may have any characters.
+/// The path of a run; the id is percent-encoded.
 fn path(id: &str) -> String {
     let encoded: String = id
         .bytes()

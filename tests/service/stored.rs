@@ -136,7 +136,7 @@ async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
 /// A store in memory that answers one question about a run when it is let.
 struct Gated {
     kept: MemoryStore,
-    /// Tells that the question was asked, and waits for leave to answer.
+    /// Signals the query, then waits for permission to answer.
     gate: Arc<Mutex<Option<Gate>>>,
 }
 
@@ -211,7 +211,7 @@ async fn a_run_that_is_parked_is_never_reported_as_failed_and_is_resumed_at_once
     let ((asked, is_asked), (let_go, may_go)) = (oneshot::channel(), oneshot::channel());
     *gate.lock().expect("whole") = Some((asked, may_go));
     answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
-    // It has ended in this process, and the service does not know yet that the store has it as unfinished.
+    // The run has left this process, but the service has not yet read from the store that the run is unfinished.
     is_asked.await.expect("asked");
     let shown = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
     assert_eq!(shown["status"], json!("RUNNING"), "{shown}");
@@ -243,7 +243,7 @@ async fn park_resume_and_emit_at_the_same_moment_leave_a_run_that_goes_on() {
         let emit = post("emit", json!({"name": "paid"}));
         let (parked, resumed, told) = tokio::join!(park, resume, emit);
         for answer in [&parked, &resumed] {
-            // It may have come to its end before.
+            // 409: the run had already ended.
             assert!([200, 409].contains(&answer.status.as_u16()), "{}", answer.body);
         }
         assert_eq!(told.status.as_u16(), 200, "{}", told.body);
@@ -254,7 +254,7 @@ async fn park_resume_and_emit_at_the_same_moment_leave_a_run_that_goes_on() {
     }
 }
 
-/// A run that has heard of `paid`, which is on its way into the store, and is told to leave the process.
+/// A run that has received `paid`, which is being committed to the store.
 async fn leaves_while_kept(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphore>, pirn::RunHandle) {
     let waits = nodes
         .iter()
@@ -280,7 +280,7 @@ async fn leaves_while_kept(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphor
 #[tokio::test]
 async fn a_run_that_is_parked_while_its_end_is_on_its_way_into_the_store_has_ended() {
     let (engine, gate, run) = leaves_while_kept(&["paid"]).await;
-    // The event is kept, and what follows from it is the next commit.
+    // The event is durable; its effects are the next commit.
     gate.add_permits(1);
     let store = engine.store().expect("a store");
     let is_final = async || {
@@ -531,7 +531,7 @@ async fn an_idempotency_key_starts_one_run_though_the_service_is_killed_in_betwe
     {}
     second.kill();
 
-    // The run has ended, and this process has never carried it.
+    // The run has ended, and this process has never owned it.
     let third = serve(&folder);
     let (status, ended) = start(&third, "order-17", &body).await;
     assert_eq!(
@@ -605,7 +605,7 @@ const QUICK: &str = r#"{"id": "quick", "nodes": [{"id": "s", "type": "START"},
         {"id": "a", "type": "CODE", "config": {"code": "return 1 + 1"}}, {"id": "e", "type": "END"}],
     "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "e"}]}"#;
 
-/// Starts runs one after the other until the service takes no more; tells of each that it has acknowledged.
+/// Starts runs one after another until the service refuses; sends each acknowledged run id to the channel.
 async fn start_on(url: String, workflow: &'static str, acknowledged: mpsc::UnboundedSender<String>) {
     let client = client();
     loop {

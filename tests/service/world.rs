@@ -1,4 +1,4 @@
-//! A service on a port of its own, and clients of it.
+//! A service on a free port, and its clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
