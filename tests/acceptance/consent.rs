@@ -1,4 +1,4 @@
-//! Consent to tool calls: questions of the run, answered once, in any order, with other arguments too.
+//! Consent to tool calls: questions of the run, answered once, in any order, also with changed arguments.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use pirn::{AnswerRefused, Engine, EngineBuilder, EventType, Heard, Interaction, 
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
-/// The arguments of every call that was made.
+/// Arguments of every call that was made.
 type Made = Arc<Mutex<Vec<Value>>>;
 
 fn schema() -> Value {
@@ -18,7 +18,8 @@ fn schema() -> Value {
     })
 }
 
-/// `delete`, of which each call waits for consent, or none does; says what it deleted.
+/// Returns an engine with the tool `delete`. Its calls wait for consent or not, as `approval` requires, and it reports the
+/// deleted path.
 fn deletes(approval: Approval, approval_timeout: Option<u64>) -> (EngineBuilder, Made) {
     let made = Made::default();
     let hears = Arc::clone(&made);
@@ -36,7 +37,7 @@ fn deletes(approval: Approval, approval_timeout: Option<u64>) -> (EngineBuilder,
     (Engine::builder().virtual_time(Some(7)).tools(tools), made)
 }
 
-/// A node whose model calls `delete` with each of these, at once, and then says `done`.
+/// Returns a workflow whose model calls `delete` with each path in one reply and then replies `done`.
 fn calling(paths: &[&str]) -> Value {
     let calls = paths.iter().enumerate();
     let calls: Vec<Value> = calls
@@ -53,7 +54,7 @@ fn calling(paths: &[&str]) -> Value {
     })
 }
 
-/// A TOOL node of the same.
+/// Returns a workflow that makes such a call in a TOOL node.
 fn without_a_model() -> Value {
     line(
         "main",
@@ -91,7 +92,7 @@ impl Asking {
         taken
     }
 
-    /// What the model was told of each call.
+    /// Returns the results of the calls as the model received them.
     fn told(&self) -> Vec<String> {
         let report = self.run.outcome_blocking();
         assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
@@ -100,7 +101,7 @@ impl Asking {
         results.map(|message| message.content.as_str().to_owned()).collect()
     }
 
-    /// The events of interactions and tool calls, each with its interaction's answer.
+    /// Returns the events of interactions and tool calls, each with the answer of its interaction.
     fn events(self) -> Vec<(EventType, Value)> {
         self.run.settled_blocking();
         self.engine.shutdown_blocking(std::time::Duration::from_secs(5));

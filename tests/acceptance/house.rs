@@ -1,12 +1,12 @@
-//! The tree's own rules: which folder may import which, and how doc lines begin.
+//! Rules of the source tree: the imports that each folder may have, and the first words of doc lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The actors of a run and of an arbiter: a message and a handle are all that one knows of another.
+/// The actors of a run and of an arbiter. Each may use only the messages and handles of another one.
 const ACTORS: &[&str] = &["supervisor", "thread", "conversation", "event_bus", "trigger_matcher"];
 
-/// Crates by their sources, and the crates of ours that each may import.
+/// The source folder of each crate, and those of our crates that it may import.
 const CRATES: &[(&str, &[&str])] = &[
     ("sync/src", &[]),
     ("core/src", &[]),
@@ -14,7 +14,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("store/src", &["pirn_core", "pirn_store"]),
     ("engines/postgres/src", &["pirn_postgres", "pirn_store"]),
     ("engines/restate/src", &["pirn_restate", "pirn_store"]),
-    // Its own name stands in texts.
+    // The crate's name occurs in string literals.
     ("src", &["pirn", "pirn_core", "pirn_sync", "pirn_actors", "pirn_store"]),
     (
         "src/bin/pirn",
@@ -143,7 +143,7 @@ fn a_circle_is_found_and_a_line_is_none() {
     assert_eq!(two, [vec!["a", "b"], vec!["c", "d", "e"]]);
 }
 
-/// Each module at the root of a crate (a folder, or a file there), and those that it imports.
+/// Returns each module at the root of a crate (a folder or a file) with the modules that it imports.
 fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     let files = sources(root);
     let of_root = |file: &Path| file.strip_prefix(workspace().join(root)).expect("below it").to_owned();
@@ -172,7 +172,7 @@ fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     imports
 }
 
-/// The names that follow `prefix` directly, also those in braces.
+/// Returns the names that directly follow `prefix`, including those in braces.
 fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     let is_part_of_a_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(prefix)
@@ -190,7 +190,7 @@ fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         })
 }
 
-/// The beginnings of the items of a group in braces.
+/// Returns the first name of each item in a group in braces.
 fn first_names(group: &str) -> Vec<&str> {
     let (mut depth, mut starts) = (0_usize, vec![0]);
     for (at, letter) in group.char_indices() {
@@ -205,7 +205,7 @@ fn first_names(group: &str) -> Vec<&str> {
     starts.into_iter().map(|at| group[at..].trim_start()).collect()
 }
 
-/// The sets of modules that import each other, through others too; each sorted, and they are.
+/// Returns the sets of modules that import each other, directly or indirectly. The sets and their contents are sorted.
 fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         imports.keys().map(|from| (from, reach(imports, from))).collect();
@@ -232,7 +232,7 @@ fn reach<'a>(imports: &'a BTreeMap<String, BTreeSet<String>>, from: &'a String) 
     reached
 }
 
-/// A file without its comments and its own tests.
+/// Returns a file without its comments and its unit tests.
 fn code(file: &Path) -> String {
     let text = std::fs::read_to_string(file).expect("a source file");
     let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
@@ -240,7 +240,7 @@ fn code(file: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The files of a crate that are shipped, sorted.
+/// Returns the shipped files of a crate, sorted.
 fn sources(root: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![workspace().join(root)];

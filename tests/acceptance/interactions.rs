@@ -15,7 +15,7 @@ fn question(id: &str, config: Value) -> Value {
     node(id, "USER_INTERACTION", whole)
 }
 
-/// A run of a workflow that asks, on threads of its own.
+/// A run of a workflow that asks questions, on real threads.
 struct Asking {
     _engine: Engine,
     run: RunHandle,
@@ -37,7 +37,7 @@ impl Asking {
         }
     }
 
-    /// The questions, once there are so many; by node.
+    /// Waits for `count` questions and returns them, sorted by node.
     fn asked(&mut self, count: usize) -> Vec<Interaction> {
         let requested = self.events.by_ref().filter(|heard| match heard {
             Heard::Event(event) => event.raised.event_type == EventType::InteractionRequested,
@@ -53,7 +53,7 @@ impl Asking {
         block_on(self.run.answer(&question.id, answer))
     }
 
-    /// The events of interactions that follow.
+    /// Returns the remaining events of interactions.
     fn rest(self) -> Vec<(EventType, Value)> {
         self.run.settled_blocking();
         let heard = self.events.filter_map(|heard| match heard {
@@ -170,7 +170,7 @@ fn a_question_whose_thread_is_cancelled_is_withdrawn() {
     assert!(expected.iter().all(|event| rest.contains(event)), "{rest:?}");
 }
 
-/// Nobody answers, on a clock that jumps.
+/// Runs a question that is never answered, under virtual time.
 fn unanswered(config: Value) -> Ran {
     let nodes = [
         node("start", "START", json!({})),
@@ -192,7 +192,7 @@ fn a_question_that_nobody_answers_in_time_fails_has_a_default_or_leads_elsewhere
     assert_eq!((&ran.report.output, ran.report.elapsed_ms), (&json!("nobody came"), 50));
     assert_eq!(ran.of(EventType::InteractionTimedOut).len(), 1);
     assert_eq!(ran.of(EventType::InteractionWithdrawn).len(), 0);
-    // Where nothing leads to it the other node would be unreachable.
+    // These workflows omit the node `unanswered`, which no edge would reach.
     let fails = |config: Value| run(&line("main", &[question("ask", config)]), Value::Null);
     let ran = fails(json!({"timeoutMs": 50}));
     assert_eq!((ran.code(), ran.report.elapsed_ms), ("NODE_TIMEOUT", 50));

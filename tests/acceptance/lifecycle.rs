@@ -1,4 +1,4 @@
-//! A thread's life as its handle and its events tell it: cases M30, M31, M32, M34.
+//! The life cycle of a thread as its handle and its events report it: cases M30, M31, M32, M34.
 
 use pirn::{Engine, EventType, Heard, RunHandle, RunReport, ThreadStatus};
 use pirn_tests::world::{code, forked, line, node, run, wait, workflow};
@@ -8,20 +8,20 @@ use serde_json::{Map, Value, json};
 /// An action on a run from outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
-    /// Raises the event that its WAIT nodes wait for.
+    /// Raises the event that the thread's WAIT nodes wait for.
     Go,
     Pause,
     Resume,
     Cancel,
 }
 
-/// The result: THREAD_* events and statuses of the main thread, one by one, and the report.
+/// The result of a scenario: THREAD_* events and statuses of the main thread in order, and the report.
 struct Life {
     changes: Vec<&'static str>,
     report: RunReport,
 }
 
-/// Runs `main`, and does the next thing whenever nothing else is left to happen.
+/// Runs `main` and performs the next action whenever the run is idle.
 fn live(files: &[Value], does: &[Does]) -> Life {
     let mut workflows = files.to_vec();
     workflows.push(line("tick", &[]));
@@ -30,7 +30,7 @@ fn live(files: &[Value], does: &[Does]) -> Life {
         .workflows(json!({"workflows": workflows}).to_string())
         .build()
         .unwrap_or_else(|error| panic!("{error}"));
-    // Under virtual time a run from outside starts when what began before it has come to rest.
+    // Under virtual time, a run started from outside begins when all earlier runs are idle.
     let rest = || {
         let tick = engine
             .start("tick", Value::Null)
@@ -55,7 +55,7 @@ fn live(files: &[Value], does: &[Does]) -> Life {
         apply(&handle, *step);
         rest();
     }
-    // Whatever the steps left it in, it ends; an end that is there already stays.
+    // Ends the run whatever its state is. A run that has already ended stays unchanged.
     handle.cancel("the scenario is over");
     let report = (*handle.outcome_blocking()).clone();
     handle.settled_blocking();
@@ -80,7 +80,7 @@ fn apply(handle: &RunHandle, step: Does) {
     }
 }
 
-/// START > so many WAITs for `go` > END.
+/// Returns START > `count` WAITs for `go` > END.
 fn gates(count: usize) -> Value {
     let gates: Vec<Value> = (0..count)
         .map(|place| node(&format!("gate{place}"), "WAIT", json!({"event": "go"})))
@@ -88,8 +88,8 @@ fn gates(count: usize) -> Value {
     line("main", &gates)
 }
 
-/// SPEC section 1, by hand: what the steps make of a thread that stands in the first of so many gates. An event that is raised while
-/// it is paused opens the next gate when it comes there.
+/// Predicts the life cycle of a thread that waits in the first of several gates, as SPEC section 1 defines it. An event raised
+/// while the thread is paused opens the next gate once the thread reaches it.
 fn expected(gates: usize, does: &[Does]) -> (Vec<&'static str>, ThreadStatus) {
     let mut changes = vec!["THREAD_STARTED"];
     let (mut passed, mut kept, mut to_pause, mut is_paused) = (0, 0, false, false);
@@ -99,7 +99,7 @@ fn expected(gates: usize, does: &[Does]) -> (Vec<&'static str>, ThreadStatus) {
             Does::Go => {
                 passed += 1;
                 if to_pause {
-                    // The safe point behind a node, also behind the last.
+                    // The safe point after a node, including the last one.
                     is_paused = true;
                     changes.push("THREAD_PAUSED");
                 } else if passed == gates {
@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// The point shown, the workflow, what is done to it, the changes, the end.
+/// The tested point, the workflow, the actions, the changes and the final status.
 type Case<'a> = (&'a str, &'a Value, &'a [Does], &'a [&'a str], ThreadStatus);
 
 #[test]
@@ -228,7 +228,7 @@ fn m30_what_no_handle_can_do_changes_as_the_table_says_too() {
     }
 }
 
-/// START > FORK (a quick path; one that forks again, into a WAIT and a called workflow that WAITs) > JOIN > END.
+/// Returns START > FORK (a quick path; one that forks again, into a WAIT and a called workflow that WAITs) > JOIN > END.
 fn family() -> [Value; 2] {
     let gate = |id: &str| node(id, "WAIT", json!({"event": "never"}));
     let main = workflow(
@@ -294,7 +294,7 @@ fn m31_a_cancelled_branch_leaves_the_other_alone() {
         vec![wait("w", 50), code("b", "return 'done'")],
     ];
     let mut file = forked(&branches, false, &json!({"joinStrategy": "ANY_FAILED"}));
-    // The first thread that enters `stop` is stopped by the trigger, not by its join.
+    // The trigger stops the first thread that enters `stop`, and not its join.
     file["triggers"] = json!([{"id": "t", "type": "EVENT",
         "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId === 'stop'"},
         "action": {"type": "STOP_THREAD", "parameters": {}}}]);
@@ -318,7 +318,7 @@ fn m31_a_cancelled_branch_leaves_the_other_alone() {
     assert_eq!((ran.code(), ran.report.elapsed_ms), ("", 50), "M31");
 }
 
-/// Upstream answers that a task that runs cannot be cancelled.
+/// Upstream differs here: it cannot cancel a running task.
 #[test]
 fn m34_what_runs_can_be_cancelled() {
     let engine = Engine::builder()
@@ -332,7 +332,7 @@ fn m34_what_runs_can_be_cancelled() {
     let is_inside = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.fields["nodeId"] == "spin"));
     assert!(is_inside, "M34");
     handle.cancel("enough");
-    // A script that nobody stops would end by its own limit, FAILED.
+    // Without the cancellation, the script ends FAILED at its time limit.
     assert_eq!(handle.outcome_blocking().status, ThreadStatus::Cancelled, "M34");
     engine.shutdown_blocking(std::time::Duration::from_secs(5));
 }

@@ -1,4 +1,4 @@
-//! Acceptance cases through the engine, as whoever embeds it meets them. Each carries its id where a failure shows it.
+//! Acceptance cases through the public API of the engine. Failure messages contain the id of the case.
 
 mod called;
 mod consent;

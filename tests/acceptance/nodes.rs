@@ -1,10 +1,10 @@
-//! SPEC section 2 in a real engine: which way a thread goes, what it assigns, and how its nodes fail.
+//! SPEC section 2 in a real engine: the path of a thread, its assignments, and the failures of its nodes.
 
 use pirn::{Engine, EventType, Message, Role, ThreadStatus};
 use pirn_tests::world::{Ran, code, line, node, run, run_in, run_unrecorded, say, wait, workflow};
 use serde_json::{Value, json};
 
-/// START > ROUTE > one of the targets > END: where it went.
+/// Runs START > ROUTE > one of the targets > END.
 fn routed(variables: &Value, config: Value, targets: &[&str]) -> Ran {
     let mut nodes = vec![
         node("start", "START", json!({})),
@@ -391,7 +391,7 @@ fn a_node_that_is_tried_again_without_a_pause_is_ended_by_the_time_limit() {
     assert_eq!((ran.report.status, ran.report.elapsed_ms), (ThreadStatus::Timeout, 200));
 }
 
-/// START > VARIABLE n=n+1 > back while n < limit, else END.
+/// Returns START > VARIABLE n=n+1 > back while n < limit, else END.
 fn looping(until: u32) -> Value {
     let mut bundle = workflow(
         "loop",

@@ -1,4 +1,4 @@
-//! Promises of docs/semantics.md that no scenario of its own shows.
+//! Guarantees of docs/semantics.md without a scenario.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use pirn::{Engine, EventFilter, EventType, Heard, ThreadStatus};
 use pirn_tests::world::{Ran, code, forked, node, run_seeded, wait, workflow};
 use serde_json::{Map, Value, json};
 
-/// When each thread was in which node: `(id, from, to)`, in virtual milliseconds since the run began.
+/// Returns the stays of each thread in nodes as `(id, from, to)`, in virtual milliseconds since the start of the run.
 fn stays(ran: &Ran) -> BTreeMap<&str, Vec<(String, u64, u64)>> {
     let began = ran.at_ms(EventType::ThreadStarted).unwrap_or_default();
     let mut inside: BTreeMap<&str, (String, u64)> = BTreeMap::new();
@@ -73,7 +73,8 @@ fn a_count_is_exact_where_events_come_at_once() {
             assert_eq!(ran.of(EventType::Notification).len(), expected, "seed {seed}, {most}");
         }
     }
-    // Several runs on several threads: a trigger outside counts for all of them, one inside for each.
+    // Several runs on several threads: the limit of a trigger outside of the workflow is shared by all runs, inside each run has
+    // one.
     let told = |file: &Value| {
         let engine = Engine::builder()
             .arbiters(2)
@@ -94,7 +95,7 @@ fn a_count_is_exact_where_events_come_at_once() {
     assert_eq!(told(&file(None, Some(100))).iter().sum::<usize>(), 100);
 }
 
-/// True if it is of that node.
+/// Returns true if the event belongs to this node.
 fn is_in(heard: &Heard, id: &str) -> bool {
     matches!(heard, Heard::Event(event) if event.raised.fields.get("nodeId") == Some(&json!(id)))
 }
@@ -135,7 +136,7 @@ fn who_subscribes_in_the_middle_gets_all_from_its_first_on() {
         types: Vec::new(),
     };
     let mut late = engine.events(filter, 10_000);
-    // It is heard at the last gate, which is left after the subscription.
+    // The run waits at the last gate until it receives `go on`, which is sent after the subscription.
     while !all.last().is_some_and(|heard| is_in(heard, "last")) {
         all.push(first.next().expect("it comes to the last gate"));
     }

@@ -1,4 +1,4 @@
-//! Triggered sub-workflows between their main thread and themselves: cases G03 to G12.
+//! Triggered sub-workflows and their main thread: cases G03 to G12.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -7,7 +7,7 @@ use pirn::{Engine, EngineBuilder, EventType, FiringOutcome, Message, Role, Threa
 use pirn_tests::world::{Ran, code, line, node, run, run_in, run_unrecorded, say, wait, workflow};
 use serde_json::{Value, json};
 
-/// A trigger that starts `sub` whenever such an event comes, of node `a` where it is a node's.
+/// Returns a trigger that starts `sub` on each event of this type; for events of nodes, only of node `a`.
 fn starts(event_type: &str, parameters: &Value) -> Value {
     let mut trigger = json!({"id": "t", "type": "EVENT", "condition": {"eventType": event_type},
         "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}});
@@ -20,7 +20,7 @@ fn starts(event_type: &str, parameters: &Value) -> Value {
     trigger
 }
 
-/// START_FROM_TRIGGER > the nodes > CONTINUE_FROM_TRIGGER.
+/// Returns START_FROM_TRIGGER > the nodes > CONTINUE_FROM_TRIGGER.
 fn sub(nodes: &[Value], back: Value) -> Value {
     let mut all = vec![node("first", "START_FROM_TRIGGER", json!({}))];
     all.extend(nodes.iter().cloned());
@@ -29,7 +29,7 @@ fn sub(nodes: &[Value], back: Value) -> Value {
     workflow("sub", &all, &[&way.join(">")])
 }
 
-/// START > a > b > a long rest > END beside `sub`.
+/// Returns START > a > b > a long wait > END, together with `sub` and the trigger.
 fn bundle(trigger: &Value, sub: &Value) -> Value {
     let nodes = [
         code("a", "return 'of a'"),
@@ -61,7 +61,7 @@ fn g03_the_thread_waits_unless_it_is_told_not_to() {
     }
 }
 
-/// An engine whose function `look` keeps what it is given.
+/// Returns an engine whose function `look` sends its inputs to the receiver.
 pub(crate) fn looking() -> (EngineBuilder, std::sync::mpsc::Receiver<Value>) {
     let (sender, seen) = channel();
     let sender = Mutex::new(sender);
@@ -144,7 +144,7 @@ fn g07_the_history_it_is_handed_is_its_conversation_message_by_message() {
                 .collect()
         });
         assert_eq!(told, (!handed.is_empty()).then(|| handed.clone()), "{case}");
-        // What it hands back is its whole conversation, and takes the place of main's.
+        // The sub-workflow returns its whole conversation, which replaces the main thread's.
         assert_eq!(ran.visible(), [handed, vec!["More"]].concat(), "{case}");
     }
 }

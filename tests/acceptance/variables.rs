@@ -16,7 +16,7 @@ fn l13_a_global_variable_is_the_runs_and_not_the_threads() {
         let mut nodes = nodes.to_vec();
         nodes.push(node("call", "SUBGRAPH", json!({"subgraphId": "sub"})));
         nodes.push(code("both", "return [output, v]"));
-        // A called workflow is a thread of its own: of its caller's variables it sees the global ones.
+        // A called workflow runs in a separate thread, which sees only the global variables of its caller.
         let sub = line("sub", &[code("look", "return typeof v === 'undefined' ? 'absent' : v")]);
         let ran = run(&json!({"workflows": [line("main", &nodes), sub]}), Value::Null);
         assert_eq!(ran.code(), "", "L13: {:?}", ran.report.error);
@@ -31,7 +31,7 @@ fn l13_a_global_variable_is_the_runs_and_not_the_threads() {
     );
 }
 
-/// Names that every object inherits are none of the run's, and what a text does to them is gone with the text.
+/// Names inherited by every object are not variables of the run, and an expression's changes to them are discarded with it.
 #[test]
 fn k35_no_expression_reaches_what_all_values_share() {
     let tried = |expression: &str| {

@@ -29,7 +29,7 @@ pub(crate) const CLAIM_SECONDS: u64 = 2;
 /// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Each call appends its text, the key of its effect and the time of its beginning; a second line says that it has ended.
+/// A tool that appends its string and idempotency key to `lines` when it starts, and to `ended` when it ends.
 const CONFIG: &str = r#"
 [[tools]]
 name = "append"

@@ -1,4 +1,4 @@
-//! Runs under way while workers are killed, paused and cut off from their server.
+//! Active runs while workers are killed, paused and disconnected from their server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::cluster::{CLAIM_SECONDS, Cluster, Worker};
 
 const WORKERS: usize = 3;
-/// Runs of a round, and those that share a session.
+/// Number of runs in a round, and of those that share a session.
 const RUNS: usize = 8;
 const OF_SESSION: usize = 4;
 
-/// So many rounds: those of the environment's `PIRN_CLUSTER_ROUNDS`, else 5.
+/// Returns the number of rounds: the environment variable `PIRN_CLUSTER_ROUNDS`, by default 5.
 fn rounds() -> usize {
     let asked = std::env::var("PIRN_CLUSTER_ROUNDS").ok();
     asked.and_then(|rounds| rounds.parse().ok()).unwrap_or(5)
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-/// A fork whose branches call tools, a wait and a last call.
+/// Returns a workflow with a fork whose branches call tools, a wait and a last call.
 fn workflow() -> String {
     let append = |id: &str, pause: &str| {
         let arguments = json!({"text": format!("{{{{input}}}}-{id}"), "pause": pause});
@@ -48,7 +48,7 @@ fn workflow() -> String {
     .to_string()
 }
 
-/// Every line of a file by the key of its effect.
+/// Returns the lines of a file, grouped by the idempotency key of their effect.
 fn by_key(lines: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in lines {
@@ -58,7 +58,7 @@ fn by_key(lines: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     keys
 }
 
-/// The runs of a session in the order of their effects: each is to be done before the next begins.
+/// Asserts that the effects of a session's runs do not overlap: each run ends before the next one starts.
 fn in_turn(lines: &[String], round: usize) {
     let prefix = format!("s{round}-");
     let runs = lines.iter().filter(|line| line.starts_with(&prefix));

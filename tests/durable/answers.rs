@@ -1,4 +1,4 @@
-//! People's answers in kept runs: durable before they are acknowledged, and used once.
+//! People's answers in stored runs: durable before they are acknowledged, and used once.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::failing::{Crash, Failing};
 use crate::outside::{Outside, RUN};
 
-/// Works, asks, works.
+/// Returns a workflow with a call, a question and another call.
 pub(crate) fn asks() -> String {
     let work = |id: &str, then: &str| json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": then}});
     let schema = json!({"type": "string", "minLength": 2});
@@ -23,7 +23,7 @@ pub(crate) fn asks() -> String {
     .to_string()
 }
 
-/// Answers the question, where one waits when nothing else can happen; what came of that.
+/// Answers the question that is pending when the run is idle, and returns the result.
 fn answer(engine: &Engine, run: &pirn::RunHandle, answer: &str) -> Option<Result<(), AnswerRefused>> {
     engine.wait_idle();
     let question = block_on(run.interactions()).pop()?;
@@ -62,7 +62,8 @@ fn an_answer_that_was_acknowledged_counts_wherever_the_process_ends_and_is_used_
     );
 }
 
-/// Answers "first" before the crash, and "second" where the question still waits then: what came of the first, and the output.
+/// Answers "first" before the crash, and "second" if the question is still pending afterwards. Returns the result of the first
+/// answer and the run's output.
 fn crash_and_answer(store: &Failing<MemoryStore>) -> (Option<Result<(), AnswerRefused>>, String) {
     let outside = Outside::default();
     let engine = outside.engine(&asks(), store.clone()).build().expect("builds");
@@ -72,7 +73,7 @@ fn crash_and_answer(store: &Failing<MemoryStore>) -> (Option<Result<(), AnswerRe
     engine.shutdown_blocking(Duration::from_secs(5));
     let kept = MemoryStore::clone(&store.kept);
     let Some(there) = block_on(kept.run(RUN)).expect("is read") else {
-        // It never began: nobody was answered, and it begins anew.
+        // The run was not stored, so the answer was not acknowledged, and the run starts again.
         assert!(!matches!(first, Some(Ok(()))));
         let engine = outside.engine(&asks(), kept).build().expect("builds");
         let run = engine.run("main").run_id(RUN).start().expect("starts");
@@ -103,7 +104,7 @@ fn crash_and_answer(store: &Failing<MemoryStore>) -> (Option<Result<(), AnswerRe
     (first, output)
 }
 
-/// A run on real threads that waits for its answer, in a store on a disk.
+/// Starts a run on real threads that waits for its answer, in a store on a disk.
 fn waiting(disk: &Disk) -> (Engine, pirn::RunHandle, String) {
     let store = SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");
     let engine = Engine::builder()

@@ -1,4 +1,4 @@
-//! A store whose every command has its answer at once, so that the order of what happens is the virtual clock's alone.
+//! A store that completes every command before it returns, so that only the virtual clock determines the order of events.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use pirn::store::{
     Claims, Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot, Store, Timer,
 };
 
-/// See the module.
+/// A wrapper that blocks on each future of the inner store.
 pub(crate) struct AtOnce<S>(pub(crate) S);
 
 fn answered<T: Send + 'static>(pending: Pending<T>) -> Pending<T> {
-    // On a thread of its own: whoever asks may wait for a future here already.
+    // Uses a separate thread, because the caller may already be inside of `block_on`, which must not be nested.
     let answer = std::thread::scope(|scope| scope.spawn(|| block_on(pending)).join());
     Box::pin(std::future::ready(answer.expect("a store does not panic")))
 }

@@ -1,4 +1,4 @@
-//! Runs that one process puts into the store, and another carries.
+//! Runs that one process puts into the store and another process owns.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn a_run_that_another_process_carries_comes_to_the_same_and_nothing_of_it_is_in_
         let (here, elsewhere) = (here.known(), elsewhere.known());
         compare(&bundle, &Known::default(), &elsewhere, &here, &format!("{number}"));
         assert!(!has_doubts(&elsewhere), "{number}: {bundle}");
-        // All attempts of a node ask by one key.
+        // All attempts of a node use one idempotency key.
         let again = elsewhere
             .asked
             .iter()

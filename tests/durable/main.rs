@@ -1,4 +1,4 @@
-//! Runs that are kept: killed anywhere, gone on with, and told of.
+//! Durable runs: killed at any commit, resumed, migrated and observed.
 
 mod answers;
 mod at_once;

@@ -1,4 +1,4 @@
-//! Live runs under another definition: whether they fit it, the first difference, and how they go on by it.
+//! Live runs under another definition: whether they are compatible, the first difference, and how they continue with it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pirn::store::{MemoryStore, Store};
 use pirn::{Engine, Migration, RunHandle, SourceFile, ThreadStatus};
 use serde_json::{Value, json};
 
-/// Calls `f`, waits for an event, and ends with `said`.
+/// Returns a workflow that calls `f`, waits for an event and ends with the output `said`.
 fn definition(wait: &str, said: &str, more: &[Value]) -> Value {
     let mut nodes = vec![
         json!({"id": "start", "type": "START"}),
@@ -33,7 +33,7 @@ fn engine(store: &MemoryStore) -> Engine {
     engine.build().expect("builds")
 }
 
-/// A run that waits for its event, and whose process has ended.
+/// Returns the store of a run that waits for its event and whose process has ended.
 fn waiting() -> MemoryStore {
     let store = MemoryStore::new();
     let engine = engine(&store);
@@ -78,7 +78,7 @@ fn a_run_whose_past_fits_is_moved_and_ends_by_the_other_definition() {
         steps + 1
     );
     drop(first);
-    // In another process, and in a fork from before it was moved.
+    // Resumes in another process, and in a fork from a step before the migration.
     let second = engine(&store);
     let forked = block_on(second.fork("r", steps).make("s")).expect("is forked");
     let forked = block_on(forked.start()).expect("goes on");
@@ -129,8 +129,8 @@ fn a_run_that_does_not_fit_stays_as_it_is_and_the_first_difference_is_named() {
     assert_eq!(goes_on(&engine).outcome_blocking().output, json!("old"));
 }
 
-/// Assigns `x`, calls a function, and waits for an event. A trigger sets `seen` where an event is as `condition` says; another one
-/// holds the thread after the call, so that all triggers have met what came before.
+/// Returns a workflow that assigns `x`, calls a function and waits for an event. One trigger sets `seen` on events that match
+/// `condition`. Another one pauses the thread after the call, so that all triggers have processed the previous events.
 fn watched(expression: &str, condition: &str, value: &str, function: &str) -> Value {
     let nodes = [
         json!({"id": "start", "type": "START"}),
@@ -156,7 +156,7 @@ fn sets(id: &str, condition: &str, value: &str) -> Value {
     json!({"id": id, "condition": {"eventType": "NODE_COMPLETED", "expression": condition}, "action": action})
 }
 
-/// The definition of a run that waits, and how it stands to each of these.
+/// Compares the definition of a waiting run with each of the others.
 fn compared(own: &Value, others: &[Value]) -> Vec<Migration> {
     let store = MemoryStore::new();
     let builds = || {
@@ -241,7 +241,7 @@ fn a_trigger_that_decides_the_same_about_the_past_may_be_another() {
 
 #[test]
 fn a_definition_with_another_text_that_a_script_thread_evaluated_does_not_fit() {
-    // Where the record has the value, and replaying gives it whatever the text is.
+    // These values are in the record, so a replay yields them even if the expression differs.
     let script = |n: u32| format!("[{n}].map(item => item + 1)[0]");
     let condition = |id: &str| format!("['{id}'].some(item => item == event.nodeId)");
     let own = watched(&script(1), &condition("set"), "1", "f");

@@ -1,4 +1,4 @@
-//! The idempotency keys of a node that is tried again: one for all attempts, also where a process ends between them.
+//! The idempotency keys of a retried node: one key for all attempts, even if the process ends between two of them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::failing::{Crash, Failing};
 
-/// What was called, and under which key.
+/// The calls, each with its name and idempotency key.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<Vec<(String, String)>>>);
 
 impl Calls {
-    /// Notes the call; fails the first ones of each name.
+    /// Records the call, and fails the first `failures` calls of each name.
     fn call(&self, name: &str, failures: usize) -> Result<(), String> {
         let key = idempotency_key().expect("a call has one");
         let mut calls = self.0.lock().expect("no panic");
@@ -84,7 +84,7 @@ fn line(nodes: &[Value]) -> String {
     json!({"id": "main", "nodes": all, "edges": edges}).to_string()
 }
 
-/// A function, a tool and a model, each of which answers at the third attempt; and the tool again in a second node.
+/// Returns an engine whose function, tool and model succeed at the third attempt. A second node calls the tool again.
 fn engine(calls: &Calls) -> EngineBuilder {
     let called = calls.clone();
     Engine::builder()
@@ -146,7 +146,7 @@ fn attempts_before_and_after_a_crash_share_one_idempotency_key() {
                 assert_eq!(report.output, json!("ordered"), "{crash:?}: {:?}", report.error);
                 second.shutdown_blocking(Duration::from_secs(5));
             } else if in_store.is_none() && ended.error.is_some() {
-                // Its first commit failed: there is no run.
+                // The first commit failed, so there is no run.
                 continue;
             }
             assert_one_key_each(&calls, &format!("{crash:?}"));
@@ -154,7 +154,7 @@ fn attempts_before_and_after_a_crash_share_one_idempotency_key() {
     }
 }
 
-/// Orders in its first reply, and once more where it is told that the call had no result.
+/// A model that orders in its first reply, and again if the call had no result.
 struct Orders;
 
 impl Model for Orders {
@@ -176,7 +176,7 @@ impl Model for Orders {
     }
 }
 
-/// The first call of each order has no end.
+/// A tool whose first call of each order stays pending.
 struct Slow(Arc<Mutex<Vec<(Value, String)>>>);
 
 impl Tool for Slow {

@@ -1,4 +1,4 @@
-//! The status that a store has of a run which has not ended.
+//! The stored status of a run that has not ended.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pirn::store::{MemoryStore, RunFilter, RunStatus, Store, WaitingFor};
 use pirn::{Engine, RunHandle};
 use serde_json::{Value, json};
 
-/// One path a wait, side by side.
+/// Returns a workflow with one path for each wait, forked if there are several.
 fn bundle(waits: &[&str]) -> String {
     let configs = |wait: &str| match wait {
         "ask" => json!({"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}}),
@@ -34,7 +34,7 @@ fn bundle(waits: &[&str]) -> String {
     json!({"id": "main", "nodes": nodes, "edges": edges}).to_string()
 }
 
-/// An engine whose `work` never ends.
+/// Returns an engine whose `work` stays pending for ever.
 fn engine(bundle: &str, store: &MemoryStore) -> Engine {
     let engine = Engine::builder().store(store.clone()).workflows(bundle);
     let engine = engine.async_function("work", |_| std::future::pending::<Result<Value, String>>());
@@ -55,7 +55,7 @@ fn a_run_waits_for_a_person_else_an_event_else_a_time_and_not_where_anything_is_
     for chosen in 1_u32..16 {
         let has = |wait: usize| chosen & 1 << wait != 0;
         let waits: Vec<&str> = (0..4).filter(|wait| has(*wait)).map(|wait| all[wait]).collect();
-        // A fork has two paths or more.
+        // A fork needs at least two paths.
         if waits.len() < 2 {
             continue;
         }
@@ -90,7 +90,7 @@ fn what_a_run_waits_for_changes_with_what_it_is_told_wherever_it_is_carried() {
     first.shutdown_blocking(Duration::ZERO);
 
     let second = engine(&bundle(&["ask", "event", "time"]), &store);
-    // Told while no process carries it: what follows is known when one does.
+    // The run has no owner when it receives the answer, so its next wait is not determined before a process resumes it.
     block_on(second.resume("r").answer(None, &question, "yes")).expect("is taken");
     let found = block_on(store.run("r")).expect("is read").expect("is there");
     assert_eq!(found.status, RunStatus::Unfinished);

@@ -1,4 +1,4 @@
-//! What a run is told while others take it up, tell it something, or have it leave.
+//! Inputs to a run while other processes take it over, send inputs to it or release it.
 
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, StoreError};

@@ -68,7 +68,7 @@ impl Calls {
     }
 }
 
-/// Returns a store whose process ended after the trigger's call and before its result was durable.
+/// Returns a store whose process ended after the trigger's call and before the call's result was durable.
 fn interrupted(of: (&str, &Value), calls: &Calls) -> MemoryStore {
     for at in 0.. {
         let (kept, tried) = (MemoryStore::new(), Calls::default());

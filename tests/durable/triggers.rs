@@ -1,4 +1,4 @@
-//! Triggers act once for each event, however often the process of their run ends, and no more often than they may.
+//! Triggers fire once for each event, within their limits, however often the process of their run ends.
 
 use pirn::store::MemoryStore;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn triggered() -> Value {
         "edges": [{"from": "begin", "to": "w"}, {"from": "w", "to": "set"}, {"from": "set", "to": "back"}]})
 }
 
-/// Every action, in a run that is killed at every commit.
+/// Every trigger action, in a run that is killed at every commit.
 #[test]
 fn what_triggers_do_is_done_as_often_as_without_a_crash() {
     let execute = |waits: bool| {
@@ -54,7 +54,7 @@ fn what_triggers_do_is_done_as_often_as_without_a_crash() {
     ];
     let in_workflow =
         in_workflow.map(|action| json!({"workflows": [line(&json!([trigger("t", &action)])), triggered()]}));
-    // A trigger outside of the workflow is the run's whose event it fires on.
+    // A trigger outside of the workflow belongs to the run whose event it fires on.
     let outside = [notify, call("work"), call("note")];
     let outside = outside.map(|action| json!({"workflows": [line(&json!([]))], "triggers": [trigger("t", &action)]}));
     for bundle in in_workflow.into_iter().chain(outside) {
@@ -74,7 +74,7 @@ fn what_triggers_do_is_done_as_often_as_without_a_crash() {
     }
 }
 
-/// The second process of a run goes on with the budget that the first one has left, and says no second time that it is used up.
+/// The second process of a run continues with the remaining budget and reports only once that it is exhausted.
 #[test]
 fn a_run_that_goes_on_has_the_budget_that_it_had_left() {
     const MOST: usize = 9;
@@ -106,14 +106,14 @@ fn a_run_that_goes_on_has_the_budget_that_it_had_left() {
     assert_eq!(heard(&whole, "TRIGGER_FAILED"), 1);
     for at in 0..store.commits() {
         for crash in [Crash::Before(at), Crash::After(at)] {
-            // Which of the storm's events uses the budget up may be another one.
+            // The event that exhausts the budget may be another one than in the uninterrupted run.
             let kept = MemoryStore::new();
             let outside = Outside::default();
             outside.play(&bundle, &Failing::new(kept.clone(), crash));
             let again = Outside::of(outside.known().clone());
             assert!(again.play(&bundle, &kept), "{crash:?}: ends in the end");
             let found = again.known().clone();
-            // Those that were counted and not raised yet are not sent again.
+            // Notifications that were counted before the crash but not raised are not sent again.
             let (sent, told) = (heard(&found, "NOTIFICATION"), heard(&found, "TRIGGER_FAILED"));
             assert!((2..=MOST + 2).contains(&sent), "{crash:?}: {sent}");
             assert!(told <= 1, "{crash:?}: {told}");

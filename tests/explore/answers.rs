@@ -1,4 +1,4 @@
-//! People's answers and the items of a MAP are choices of an exploration.
+//! People's answers and the items of a MAP are choice points of an exploration.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn ends_with(mut workflow: Value, output: &str) -> Value {
     workflow
 }
 
-/// Two people say yes or no at the same time; each answer is put behind those before it.
+/// Returns a workflow in which two people answer yes or no concurrently. Each answer is appended to the previous ones.
 fn approval(join: &Value) -> Value {
     let person = |name: &str| {
         let said = format!("(said || '') + '{name}' + nodes.{name}.answer + ' '");
@@ -85,7 +85,7 @@ fn an_approval_of_two_people_has_every_answer_in_every_order() {
 
 #[test]
 fn an_approval_that_takes_the_first_answer_for_both_is_found_out() {
-    // Whoever is first decides: what one refuses the other may have allowed before.
+    // The first answer decides the join, so the other person's answer is missing in each output.
     let explored = all(explorer(&approval(&json!({"joinStrategy": "ANY_COMPLETED"}))));
     let expected = ["annyes ", "annno ", "bobyes ", "bobno "];
     let expected: BTreeSet<String> = expected.iter().map(|said| json!(said).to_string()).collect();

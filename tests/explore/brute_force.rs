@@ -1,4 +1,4 @@
-//! `pirn::explore` against brute force: every order of what branches do, walked through by hand.
+//! Compares `pirn::explore` with brute force: a separate model of branches that enumerates every order.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// One node of a branch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
-    /// A script, which ends when it is chosen to.
+    /// A script, which ends when the enumeration chooses it.
     Script,
     /// A script that throws.
     Fail,
@@ -21,13 +21,13 @@ enum Step {
     Add(usize),
 }
 
-/// Branches that race, and how they are joined.
+/// Concurrent branches and the strategy of their join.
 #[derive(Clone, Debug)]
 struct Race {
     branches: Vec<Vec<Step>>,
     strategy: &'static str,
-    /// For each branch, whether a trigger on the end of its first node writes its number to a global variable. Nothing
-    /// else writes that one, so it matters to nobody when in the branch's turn it does.
+    /// For each branch, whether a trigger on the end of its first node writes the branch's number to a global variable. No other
+    /// write targets this variable, so its time within the branch's turn does not matter.
     watched: Vec<bool>,
 }
 
@@ -54,7 +54,7 @@ fn race() -> impl Strategy<Value = Race> {
 }
 
 impl Race {
-    /// START > FORK > the branches > JOIN > a script, so that what triggers do has been done > END.
+    /// Returns START > FORK > the branches > JOIN > a script, which gives triggers time to finish > END.
     fn workflow(&self) -> Value {
         let global = |id: &str, place: usize, expression: &str| {
             let config = json!({ "variableName": format!("g{place}"), "expression": expression, "scope": "global" });
@@ -103,7 +103,7 @@ impl Race {
         race
     }
 
-    /// The join's decision, if there is one yet: SPEC section 4.
+    /// Returns the join's decision, or `None` if it is still open: SPEC section 4.
     fn decided(&self, completed: usize, failed: usize) -> Option<bool> {
         let count = self.branches.len();
         let (holds, fails) = match self.strategy {
@@ -116,7 +116,7 @@ impl Race {
         if holds { Some(true) } else { fails.then_some(false) }
     }
 
-    /// Every way it can end, by every order.
+    /// Returns all outcomes over all orders.
     fn outcomes(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let start = World {
@@ -152,15 +152,15 @@ impl Race {
         }
     }
 
-    /// A branch's next turn: the end of the script it waits for, or its first step; then what waits for nobody. What it
-    /// has set off is done after it, whether it has ended by then or not.
+    /// Executes a branch's next turn: it ends the current script, or takes the first step, and then takes all steps up to the
+    /// next script. Effects that the turn triggers are applied after it, even if the branch has ended.
     fn go(&self, no: usize, world: &mut World) {
         let steps = &self.branches[no];
         let first = world.next[no];
         for (place, step) in steps.iter().enumerate().skip(first) {
             let is_script = matches!(step, Step::Script | Step::Fail);
             if is_script && place > first {
-                // It waits for this one from now on.
+                // The branch waits for this script from now on.
                 return;
             }
             world.next[no] = place + 1;
@@ -184,7 +184,7 @@ impl Race {
 
 #[derive(Clone)]
 struct World {
-    /// The node that each branch takes next; past its last where it has ended.
+    /// Index of each branch's next node; past the last one for a branch that has ended.
     next: Vec<usize>,
     globals: [isize; 2],
     last: isize,

@@ -233,7 +233,7 @@ fn a_function_that_answers_differently_the_second_time_is_said_to() {
     assert!(error.to_string().contains("answers differently"), "{error}");
 }
 
-/// The result of each strategy if the branches end in this order: the rule of SPEC section 4, told again.
+/// Returns the result of each strategy if the branches end in this order: an independent implementation of SPEC section 4.
 fn decided(strategy: &str, threshold: usize, fails: &[bool], order: &[usize]) -> (bool, Vec<usize>) {
     let count = fails.len();
     let (mut completed, mut failed) = (Vec::new(), 0);

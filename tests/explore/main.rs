@@ -1,4 +1,4 @@
-//! Virtual time, seeds and orders: the same run again, random orders, every order.
+//! Virtual time, seeds and schedules: repeated runs, random orders and every order.
 
 mod answers;
 mod brute_force;

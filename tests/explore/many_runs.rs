@@ -1,4 +1,4 @@
-//! The same seed is the same run; any seed keeps the promises; and many runs leave nothing behind.
+//! Equal seeds give equal runs, every seed preserves the invariants, and many runs leak no memory.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use pirn::{Engine, RunHandle, ThreadStatus};
 use pirn_tests::world::{code, forked, node, run_seeded, say, wait};
 use serde_json::{Value, json};
 
-/// Timers, scripts, messages, a failure and a global write, in branches that overlap.
+/// Returns a workflow with timers, scripts, messages, a failure and a global write in overlapping branches.
 fn mixed(join: &Value) -> Value {
     forked(
         &[
@@ -77,7 +77,7 @@ fn a_race_has_one_winner_and_no_thread_outlives_it() {
     }
 }
 
-/// Resident memory in KiB, where the system says.
+/// Returns the resident memory in KiB, or `None` on a system without `/proc`.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -1,4 +1,4 @@
-//! The same seed gives the same run again: report, events, faults, what scripts draw.
+//! A seed determines the whole run: report, events, faults and the random numbers of scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pirn::{Engine, EngineBuilder, EventType, Heard, Profile, RunReport, ThreadSt
 use pirn_tests::world::{code, forked, line, node, wait};
 use serde_json::{Value, json};
 
-/// A run's report and its event log, as `pirn run` writes them.
+/// Returns a run's report and its event log, in the format of `pirn run`.
 fn logged(builder: EngineBuilder, id: &str) -> (String, Vec<String>) {
     let engine = builder.build().expect("the workflows are in order");
     let mut run = engine.run(id);
@@ -33,7 +33,8 @@ fn profile() -> Profile {
         .expect("a profile")
 }
 
-/// Models, tools, scripts that draw, waits, a retry and a join with a limit, all at once.
+/// Returns a workflow with concurrent models, tools, scripts that use random numbers, waits, a retry and a join with a time
+/// limit.
 fn busy() -> Value {
     let ask = |id: &str| {
         let mut node = node(id, "LLM", json!({ "prompt": "hello", "tools": ["look"] }));

@@ -1,4 +1,4 @@
-//! The pages under `docs/` are kept true: links lead somewhere, examples give what they say, tables name what there is.
+//! Checks the pages under `docs/`: links have a target, examples produce the documented results, and tables are complete.
 
 mod examples;
 mod links;
@@ -7,17 +7,17 @@ mod tables;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The repository's root.
+/// Returns the repository's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A page by its path from the root.
+/// Returns the text of a page; the path starts at the root.
 fn page(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every Markdown page that users read, by its path from the root.
+/// Returns the paths of all Markdown pages for users, from the root.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned(), "CHANGELOG.md".to_owned()];
     let mut folders = vec!["docs".to_owned()];
@@ -38,7 +38,7 @@ fn pages() -> Vec<String> {
 
 /// A block of code in a page.
 struct Block {
-    /// After the language: `workflow`, `file=examples/a.json`.
+    /// Words after the language: `workflow`, `file=examples/a.json`.
     info: Vec<String>,
     language: String,
     text: String,

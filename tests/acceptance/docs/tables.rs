@@ -1,4 +1,4 @@
-//! Tables of the reference against the code: nothing is missing, nothing is made up.
+//! Compares the tables of the reference with the code: complete, and without invented entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::page;
 
-/// The rows of the tables below a heading, up to the next heading of any depth: the cells of each.
+/// Returns the cells of each table row between a heading and the next heading of any depth.
 fn rows_below(page: &str, heading: &str) -> Vec<Vec<String>> {
     let mut lines = page.lines().skip_while(|line| *line != heading);
     assert!(lines.next().is_some(), "there is no heading {heading}");
@@ -23,7 +23,7 @@ fn rows_below(page: &str, heading: &str) -> Vec<Vec<String>> {
     .collect()
 }
 
-/// The names between back ticks in a cell.
+/// Returns the names between back ticks in a cell.
 fn names(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -32,7 +32,7 @@ fn first_names(rows: &[Vec<String>]) -> BTreeSet<String> {
     rows.iter().flat_map(|row| names(&row[0])).collect()
 }
 
-/// The fields of a type in the schema: the canonical ones, without what is read under another name.
+/// Returns the canonical fields of a type in the schema, without aliases.
 fn fields(name: &str) -> BTreeSet<String> {
     let schema = schema();
     let mut fields = BTreeSet::new();
@@ -47,7 +47,7 @@ fn fields(name: &str) -> BTreeSet<String> {
     fields
 }
 
-/// The fields of one operation of CONTEXT_PROCESSOR beside `operation`: the form that the reference shows.
+/// Returns the schema of one operation of CONTEXT_PROCESSOR, in the form that the reference shows.
 fn form_of<'s>(schema: &'s Value, operation: &str) -> &'s Value {
     let operations = schema["$defs"]["ContextOperation"]["oneOf"]
         .as_array()
@@ -77,7 +77,7 @@ fn collect(def: &Value, fields: &mut BTreeSet<String>) {
     }
 }
 
-/// Fields that are read under a name that the reference does not list: other forms of the documented ones.
+/// Aliases that the reference does not list: other forms of the documented fields.
 const OTHER_FORMS: &[&str] = &[
     "$schema",
     "variable",
@@ -197,7 +197,7 @@ fn every_event_type_is_listed() {
     assert_eq!(listed, known);
 }
 
-/// The events of the demo have no field that the page does not list.
+/// Checks that the page lists every field of the demo's events.
 #[test]
 fn no_event_has_a_field_that_is_not_listed() {
     let page = page("docs/reference/events.md");

@@ -21,7 +21,7 @@ use pirn::{
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Says how the last message was.
+/// A model that comments on the last message.
 struct Critic;
 
 impl Model for Critic {
@@ -43,7 +43,7 @@ impl Model for Critic {
     }
 }
 
-/// Doubles a number after a while.
+/// A tool that doubles a number after a delay.
 struct Double;
 
 impl Tool for Double {
@@ -68,7 +68,7 @@ impl Tool for Double {
     }
 }
 
-/// A token a word.
+/// A tokenizer that counts each word as a token.
 struct Words;
 
 impl Tokenizer for Words {
@@ -142,7 +142,7 @@ fn a_tool_of_ones_own_is_called_by_a_scripted_model() {
     assert_eq!((results.len(), results[0].content.as_str()), (1, "42"));
 }
 
-/// Says where it was called from.
+/// A model and tool that reports the workflow, node, run and thread of its call.
 struct Whose;
 
 fn whose(context: &CallContext) -> String {
@@ -328,7 +328,7 @@ fn runs_are_pinned_stopped_by_a_guard_and_by_a_deadline() {
     engine.shutdown_blocking(Duration::ZERO);
 }
 
-/// A price list, as a caller has it: no type of Pirn's.
+/// A price list of the caller, without types of Pirn.
 type Prices = BTreeMap<String, Vec<u32>>;
 
 #[test]
