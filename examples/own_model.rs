@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt};
 use pirn::{Engine, EventType, Heard, Model, ModelCall, ModelReply, RunError, RunErrorCode, Spent};
 use serde_json::json;
 
-/// Says the last message backwards, word by word.
+/// Replies with the words of the last message in reverse order.
 struct Backwards;
 
 impl Model for Backwards {

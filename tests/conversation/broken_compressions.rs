@@ -1,5 +1,5 @@
-//! SPEC sections 6 and 7: whatever part of a triggered compression breaks, the conversation is as it was, the thread goes on
-//! (or ends as it would have), the compression is answered once and its firing accounted for.
+//! SPEC sections 6 and 7: if any part of a triggered compression fails, the conversation is unchanged, the thread continues
+//! (or ends as it would have), and the compression and its firing each have one outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use pirn_core::event::Event;
 use pirn_tests::world::{code, line, long_conversation, node, run_in, say, wait, workflow};
 use serde_json::{Value, json};
 
-/// Panics where it is asked.
+/// Panics when called.
 struct Panics;
 
 impl Model for Panics {
@@ -50,7 +50,7 @@ struct Way {
     name: &'static str,
     workflow: Value,
     action: Value,
-    /// True if it comes to a failure.
+    /// True if the compression fails.
     fails: bool,
 }
 
@@ -144,7 +144,7 @@ fn here<'a>(events: &'a [Arc<Event>], thread: &'a str, event_type: EventType) ->
     of.filter(|event| *event.thread_id == *thread).collect()
 }
 
-/// Every firing is over and says what came of it; every compression of the run's thread is answered once.
+/// Checks that the only firing has its outcome, and that the compression of the run's thread has exactly one.
 #[track_caller]
 fn accounted(name: &str, report: &RunReport, events: &[Arc<Event>], fails: bool) {
     assert_eq!(report.firings.len(), 1, "{name}");
@@ -198,7 +198,7 @@ fn a_detached_run_that_compresses_nothing_leaves_the_token_limit_armed() {
         bundle["triggers"][0]["maxTriggers"] = json!(10);
         let ran = run_in(engine(1), &bundle, Value::Null, long_conversation());
         assert_eq!(ran.code(), "", "{returned}");
-        // Before each of the two requests, of which both are above the limit.
+        // Once before each of the two requests, which both exceed the limit.
         assert_eq!(ran.of(EventType::TokenLimitExceeded).len(), 2, "{returned}");
         assert_eq!(ran.report.firings.len(), 2, "{returned}");
     }
@@ -218,7 +218,7 @@ enum Stop {
     RunTimeout,
 }
 
-/// Starts a run on the real clock, stops it once its compression has begun, and says how it ended.
+/// Starts a run on the real clock and stops it after its compression has started; returns its report and events.
 fn stopped(way: &Way, stop: Stop) -> (Arc<RunReport>, Vec<Arc<Event>>) {
     let mut bundle = bundle(way);
     if stop == Stop::RunTimeout {

@@ -80,7 +80,7 @@ proptest! {
                 let alone: Vec<String> = base.iter().chain(adds).cloned().collect();
                 assert_eq!(told(&report), alone);
             }
-            // What it was, for whoever starts from it now.
+            // The shared history is unchanged for the next run.
             assert_eq!(history.len(), base.len());
             for n in 0..adds.len() {
                 let id = format!("run{n}");
@@ -102,7 +102,7 @@ fn on_a_local_thread(work: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, work);
 }
 
-/// An engine whose workflow `count` counts with a tokenizer `mine` that costs so much a character.
+/// An engine with a workflow `count`, which uses a tokenizer `mine` with `a_character` tokens per character.
 fn counting(a_character: u64) -> Engine {
     Engine::builder()
         .tokenizer("mine", Arc::new(Each("mine", a_character)))

@@ -1,5 +1,5 @@
-//! The actor of a conversation that several threads share can panic, as any other: the thread that it belongs to has FAILED
-//! then, at once and with an error that says so, and nothing waits for it.
+//! The actor of a conversation that several threads share can panic like any other. The thread that owns the conversation then
+//! fails at once with an error that names the panic, and no thread waits for it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use pirn::{Engine, EventType, RunErrorCode, ThreadStatus};
 use pirn_tests::world::{Ran, Touchy, code, forked, line, node, run_in, say, wait, workflow};
 use serde_json::{Value, json};
 
-/// Runs the first of the workflows, all of which count with [`Touchy`], in 20 orders.
+/// Runs the first of the workflows in 20 orders; all of them count with [`Touchy`].
 fn in_many_orders(workflows: &[Value], triggers: &Value, check: impl Fn(&Ran)) {
     let mut workflows = workflows.to_vec();
     for workflow in &mut workflows {
@@ -108,7 +108,7 @@ fn nothing_that_asks_a_lost_conversation_waits_for_it() {
             }
         });
     }
-    // A branch has a conversation of its own: one that panics there is the branch's end, and the join decides.
+    // A branch has a private conversation: a panic in it ends the branch, and the join decides.
     in_many_orders(&[main(&[sharing("call")]), fork, sub], &triggers, |ran| {
         assert_eq!(ran.report.status, ThreadStatus::Failed);
         assert_eq!(ran.path_end("p0"), Some(ThreadStatus::Failed));

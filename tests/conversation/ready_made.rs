@@ -5,7 +5,7 @@ use pirn_core::conversation::{Estimator, message_cost};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 
-/// A system message, and far more turns than the limit here allows; each says something of its own.
+/// A system message and far more turns than the limit allows, each with a different text.
 fn long_conversation() -> Vec<Message> {
     let mut messages = vec![Message::new(Role::System, "You are kind.")];
     for turn in 0..12 {

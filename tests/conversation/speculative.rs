@@ -65,7 +65,7 @@ struct Way {
     action: Value,
 }
 
-/// A triggered sub-workflow whose summary a profile's model writes.
+/// A triggered sub-workflow with a summary by a profile's model.
 fn triggered(profile: &str, waits: bool) -> Way {
     let compress = json!({"operation": "compress", "strategy": "summarize", "parameters": {"profileId": profile, "keepRecent": 2}});
     let nodes = [
@@ -79,7 +79,7 @@ fn triggered(profile: &str, waits: bool) -> Way {
     }
 }
 
-/// A run of its own that takes some time.
+/// A detached run that compresses after a delay.
 fn detached(ms: u32) -> Way {
     let config = json!({"strategy": "keep_system_recent", "parameters": {"count": 3}});
     let script = format!("return await compressMessages({{...input, compressionConfig: {config}}})");
@@ -162,7 +162,7 @@ fn it_is_applied_once_and_the_thread_never_waits() {
                 replies_between(&ran, approached, applied) >= 2,
                 "{name}: it went on meanwhile"
             );
-            // Nothing that was said meanwhile is lost.
+            // The messages added during the compression are still visible.
             let said: Vec<&str> = plain.visible();
             let visible = ran.visible();
             let meanwhile = said.iter().rev().take(7).rev();
@@ -353,8 +353,8 @@ fn a_trigger_of_the_event_itself_never_holds_the_thread() {
     assert_eq!(compressions_that_changed(&ran).len(), 1);
 }
 
-/// Answers, or asks for a tool where the last message is a question with an odd number; refuses a request in which a call has no
-/// result right behind it, or a result no call.
+/// Answers, or calls a tool if the last message is a question with an odd number. Panics on a request with a call that has no
+/// result directly after it, or with a result that has no call.
 struct Strict;
 
 impl Model for Strict {
@@ -505,7 +505,7 @@ proptest! {
         // Each firing is answered once, and each result applied once.
         let outcomes = ran.report.firings.iter().map(|firing| firing.outcome);
         let (done, others): (Vec<_>, Vec<_>) = outcomes.partition(|outcome| *outcome == FiringOutcome::Completed);
-        // A run of its own may outlive the thread that it compresses.
+        // A detached run may outlive the thread that it compresses.
         let is_detached = way.action["type"] == "START_WORKFLOW";
         prop_assert!(is_detached || !others.contains(&FiringOutcome::Open), "{:?}", others);
         prop_assert_eq!(in_main(&ran, EventType::CompressionCompleted).len(), done.len());
@@ -516,7 +516,7 @@ proptest! {
         let changed = compressions_that_changed(&ran).len();
         let expected = if changed == 0 { batches(&plain) } else { batches(&plain).max(1) + changed };
         prop_assert_eq!(batches(&ran), expected, "{} changed", changed);
-        // Nothing that was said is lost: it is visible, or archived.
+        // No message is lost: each is visible or archived.
         let count = |ran: &Ran| ran.of(EventType::MessageAdded).iter().filter(|event| *event.thread_id == *ran.report.thread_id).count();
         prop_assert_eq!(count(&ran), count(&plain));
     }

@@ -1,4 +1,4 @@
-//! `summarize` through a profile's model, in a triggered flow: what the model is asked, and what becomes of its answer.
+//! `summarize` through a profile's model, in a triggered flow: the request to the model, and the use of its answer.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 
-/// A model that writes down what it is asked.
+/// A model that records its requests.
 #[derive(Clone, Default)]
 struct Writer {
     asked: Arc<Mutex<Vec<Vec<Arc<Message>>>>>,
@@ -139,7 +139,7 @@ struct Own {
     on_order: OnOrder,
 }
 
-/// Its answer to an order that goes on from a request.
+/// The answer to an order for a summary that is appended to a request.
 #[derive(Clone, Copy, Default)]
 enum OnOrder {
     #[default]
@@ -187,7 +187,7 @@ impl Model for Own {
     }
 }
 
-/// The calls of a run whose summaries are by the model of its conversation, `limit` its token limit.
+/// The model calls of a run with token limit `limit` whose conversation is summarized by its model.
 fn by_its_own(limit: Option<u64>, on_order: OnOrder) -> (Ran, Vec<ModelCall>) {
     let own = Own {
         on_order,

@@ -1,4 +1,4 @@
-//! The same workflows on Pirn and on LangGraph, with the same scripted model, end in the same state: that of `cases.json`.
+//! Equivalent workflows on Pirn and on LangGraph, with one scripted model, must end in the state that `cases.json` defines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -119,7 +119,7 @@ fn output(report: &RunReport) -> Value {
         .unwrap_or_else(|error| panic!("{}: {error}", report.workflow_id))
 }
 
-/// A run, and one that goes back to where it waited for the model, with another `n`.
+/// The outputs of a run, and of a fork of it from its wait for the model with another `n`.
 fn travelled(case: &Case, builder: EngineBuilder) -> Value {
     let engine = builder.store(MemoryStore::new()).build().expect("valid");
     let run = engine.run(&case.name).run_id("first").input(&case.input);
@@ -130,7 +130,7 @@ fn travelled(case: &Case, builder: EngineBuilder) -> Value {
     json!({ "output": ends, "messages": [] })
 }
 
-/// The workflows of a case, its own first.
+/// The workflows of a case, its main one first.
 fn written(name: &str) -> Vec<WorkflowDefinition> {
     let asks = |prompt: &str| Llm::prompt(prompt).profile_id("model");
     match name {

@@ -1,4 +1,4 @@
-//! SPEC section 4: when a join is decided, and what it says.
+//! SPEC section 4: the moment at which a join is decided, and its output.
 
 use pirn::{Engine, EventType, ThreadStatus};
 use pirn_tests::world::{code, forked, node, run, run_in, wait};

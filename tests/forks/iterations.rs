@@ -1,9 +1,9 @@
-//! Joins that stand in a loop, or after another: what one has come to is nothing to the next, and nothing of it is lost.
+//! Joins in a loop or after another join: each decides independently of the one before, and no result is lost.
 
 use pirn_tests::world::{code, line, node, run, wait, workflow};
 use serde_json::{Value, json};
 
-/// Each iteration's fork is decided by its own branches: the first to end is another one every time.
+/// Each iteration's fork is decided by the branches of that iteration: the first to end alternates.
 #[test]
 fn the_join_of_one_iteration_knows_nothing_of_the_iteration_before() {
     let bundle = workflow(

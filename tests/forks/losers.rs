@@ -126,7 +126,7 @@ fn an_endless_script_in_a_losing_branch_is_stopped() {
     handle.emit("go", Map::new());
     let report = handle.outcome_blocking();
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
-    // By its own time limit it would have failed before it was cancelled.
+    // Stopped by the time limit for scripts, the branch would be listed as failed.
     assert_eq!(report.output["cancelled"], json!(["p1"]), "{}", report.output);
     handle.settled_blocking();
     let left = engine.shutdown_blocking(Duration::from_secs(5));
@@ -173,7 +173,7 @@ fn branches_say_whether_their_join_or_their_parent_gave_them_up() {
     assert_eq!(reason("ALL_COMPLETED", 500), "the thread that started it ended");
 }
 
-/// Each path of a join that failed, with its status in the error, and in the report's threads; none where it held.
+/// Each path of a failed join with its status in the error and its status in the report's threads; empty if the join succeeded.
 fn told_twice(bundle: &Value, seed: u64) -> Vec<(Value, Value, Value)> {
     let report = run_seeded(bundle, Value::Null, seed).report;
     let Some(error) = &report.error else { return Vec::new() };
@@ -212,7 +212,7 @@ fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
             after(5, 3, &good),
             json!({"joinStrategy": "ALL_COMPLETED", "timeout": 0.005}),
         ),
-        // More than are told at a time.
+        // More branches than are notified in one batch.
         (after(5, 80, &good), json!({"joinStrategy": "ALL_FAILED"})),
         (after(0, 80, &fails), json!({"joinStrategy": "ALL_COMPLETED"})),
     ] {
@@ -229,7 +229,7 @@ fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
 
 #[test]
 fn an_item_is_in_the_error_what_its_thread_is_in_the_report() {
-    // All timers are due at once; the first item finds no way on, and the join is decided before the others go on.
+    // All timers are due at one instant; the first item fails for want of a route, and decides the join before the others resume.
     let workflow = json!({ "workflows": [
         {
             "id": "forked",

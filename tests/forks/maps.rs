@@ -5,8 +5,8 @@ use pirn_tests::world::{Ran, code, line, node, run, run_in, say, wait, workflow}
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Milliseconds that an item takes at least; the last is never waited for. To these comes a power of two by its place: so no
-/// two items end at the same time, whatever runs one after another.
+/// Milliseconds that an item takes; the last is never waited for. A power of two by the item's index is added, so that no
+/// two items end at one instant even if they run one after another.
 const TIMES: [u32; 4] = [100, 200, 400, 3_600_000];
 
 const MAX_ITEMS: usize = 5;
@@ -18,7 +18,7 @@ struct Item {
     fails: bool,
 }
 
-/// Waits as its input says, and ends as it says.
+/// Waits for the time in its input, then completes or fails.
 fn worker() -> Value {
     let waits = || (0..TIMES.len()).flat_map(|time| (0..MAX_ITEMS).map(move |place| (time, place)));
     let routes: Vec<Value> = waits()
@@ -64,7 +64,7 @@ fn mapped(items: &[Item], config: &Value) -> Ran {
     )
 }
 
-/// The same as a FORK whose paths call the workflow.
+/// The items as a FORK with paths that call the workflow.
 fn forked(items: &[Item], join: &Value, concurrency: Option<u32>) -> Ran {
     let paths: Vec<String> = (0..items.len()).map(|place| place.to_string()).collect();
     let calls: Vec<String> = paths.iter().map(|path| format!("call{path}")).collect();

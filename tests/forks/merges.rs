@@ -1,4 +1,4 @@
-//! SPEC section 4: what a join hands to its parent: variables, the conversation, what was spent.
+//! SPEC section 4: values that a join merges into its parent: variables, the conversation, tokens spent.
 
 use pirn::{Engine, Message, Role};
 use pirn_tests::world::{code, forked, node, run, run_in, say, wait};
@@ -107,7 +107,7 @@ fn the_main_paths_conversation_replaces_the_parents() {
             "{case}: nothing else in the history"
         );
     }
-    // The main path by default did not complete: the first that did, none of them: unchanged.
+    // The default main path did not complete: the first completed path is used; without one, the conversation is unchanged.
     let fails = |id: &str| vec![say(id, "lost"), code(&format!("{id}x"), "throw 1")];
     let any = forked(
         &[

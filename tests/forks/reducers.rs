@@ -8,7 +8,7 @@ fn set(id: &str, expression: &str) -> Value {
     node(id, "VARIABLE", json!({"variableName": "x", "expression": expression}))
 }
 
-/// Paths that each set `x` after such a time, so that they end in another order than they stand in.
+/// Paths that each set `x` after a delay, so that they end in another order than they are listed in.
 fn joined(values: &[(Value, u32)], reduce: &str) -> Ran {
     let branch = |(place, (value, ms)): (usize, &(Value, u32))| {
         vec![
@@ -23,7 +23,7 @@ fn joined(values: &[(Value, u32)], reduce: &str) -> Ran {
     run(&bundle, Value::Null)
 }
 
-/// The same as the items of a MAP.
+/// The values as items of a MAP.
 fn mapped(values: &[(Value, u32)], reduce: Option<&str>, assign: &Value) -> Ran {
     let items: Vec<Value> = values
         .iter()

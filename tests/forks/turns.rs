@@ -205,7 +205,7 @@ fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
     let mut run = engine.run("forked");
     let mut events = run.blocking_events(&[EventType::NodeStarted, EventType::ThreadCancelled], 1_024);
     let run = run.start().expect("admitted");
-    // Only who waits can be told late: a loser that has not begun never begins.
+    // Wait until every loser waits: one that has not started when the join is decided would never start.
     let waiting = |event: &Event| {
         let id = event.raised.fields.get("nodeId").and_then(Value::as_str);
         id.is_some_and(|id| id == "join" || id.starts_with('w'))

@@ -1,4 +1,4 @@
-//! Engines whose scripts are stuck: what needs no script goes on, and whoever ends a run is not kept waiting.
+//! Engines with stuck scripts: nodes without scripts continue, and ending a run does not block.
 
 use std::time::Duration;
 

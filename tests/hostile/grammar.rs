@@ -1,4 +1,4 @@
-//! Scripts made of built-ins, extreme arguments and nesting. The same seed makes the same scripts.
+//! Scripts made of built-ins, extreme arguments and nesting, determined by their seed.
 
 /// A sequence of numbers that look random (SplitMix64).
 pub(crate) struct Dice(u64);

@@ -15,8 +15,8 @@ pub(crate) const STUCK: &[&str] = &[
     "(u => Array(1e5).fill(0).every(u.reverse.bind(u)))(new Uint8Array(5e7))",
 ];
 
-/// Scripts that no limit inside them ends, because operators of the language do the work: their thread is given up, or their process
-/// killed.
+/// Scripts that the interpreter's limits cannot stop, because operators of the language do the work: their thread is abandoned or
+/// their process killed.
 pub(crate) const BY_OPERATORS: &[&str] = &[
     DEAF,
     "(() => { function F() {} let p = {}; for (let i = 0; i < 1e5; i++) { F.prototype = p; p = new F() } for (;;) p.x })()",
@@ -24,6 +24,6 @@ pub(crate) const BY_OPERATORS: &[&str] = &[
     "(() => { const a = 'a'.repeat(1e7), b = a + 'b', c = a + 'c'; for (;;) b < c })()",
 ];
 
-/// A script that asks nobody for the time for far longer than any test lasts: each look-up goes along a million prototypes.
+/// A script that does not check its time limit for longer than any test lasts: each look-up walks a million prototypes.
 pub(crate) const DEAF: &str =
     "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = {__proto__: p}; for (;;) p.x })()";

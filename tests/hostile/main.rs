@@ -1,8 +1,9 @@
-//! Scripts that are made to do harm, on each level that scripts run on: every one is answered within its limit, none sees
-//! what another was given, and who asks beside them is served. Then peers that answer anything, and engines whose scripts are stuck.
+//! Malicious scripts, at each level that scripts run at: every script ends within its limit, none sees another script's data, and
+//! concurrent requests are served. After them, hostile peers, and engines with stuck scripts.
 //!
 //! `cargo test --release -p pirn-tests --test hostile -- --scripts 20000 --strict` is the long form. `--level thread` or
-//! `process` takes one level, `--seed N` other scripts, `--only WORD` the tests whose names have that word and no scripts. Without `--strict` a busy machine is given time.
+//! `process` runs one level, `--seed N` generates other scripts, and `--only WORD` runs the tests with that word in their name and
+//! no scripts. Without `--strict` the time bounds are generous, for busy machines.
 
 mod crossing;
 mod engine;
@@ -28,7 +29,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    // This program is its own worker.
+    // The script worker of the process level is this program.
     if let Some(code) = pirn::script::serve_worker() {
         return code;
     }
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
     failures.extend(run("peers", &peers::tests(), options.only.as_deref()));
     failures.extend(run("crossing", crossing::TESTS, options.only.as_deref()));
     failures.extend(run("storm", storm::TESTS, options.only.as_deref()));
-    // Last, because what is stuck stays so as long as this process lives, and takes its time from all others.
+    // Last, because stuck scripts run until this process ends and take CPU time from every other test.
     failures.extend(run("engine", engine::TESTS, options.only.as_deref()));
     if failures.is_empty() {
         println!("hostile: all held");
@@ -94,8 +95,8 @@ fn run(of: &str, tests: &[(&str, fn())], only: Option<&str>) -> Vec<String> {
     failed
 }
 
-/// Plays a level in processes, one after the other, each until its engine refuses scripts: what is stuck ends with its process, and
-/// every script is really played.
+/// Plays a level in consecutive processes, each until its engine refuses scripts. Stuck scripts end with their process, so that
+/// every script is played.
 fn in_parts(name: &str, options: &Options) -> Report {
     let program = std::env::current_exe().expect("a program knows its path");
     let mut report = Report::of_none();

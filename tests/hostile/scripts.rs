@@ -32,7 +32,7 @@ impl Bounds {
     pub(crate) const STRICT: Self = Self {
         late: Duration::from_millis(200),
     };
-    /// On a machine that others keep busy.
+    /// Bound on a machine with other load.
     pub(crate) const BUSY: Self = Self {
         late: Duration::from_secs(10),
     };
@@ -45,7 +45,7 @@ pub(crate) struct Report {
     by_code: BTreeMap<String, u64>,
     latest: Duration,
     given_up: u64,
-    /// The scripts that kept their threads.
+    /// The scripts that did not release their threads.
     stuck: Vec<String>,
     neighbours: Vec<Duration>,
     pub(crate) failures: Vec<String>,
@@ -102,8 +102,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the known scripts and so many made ones, from the one with number `from` on and until the port has no thread left that it
-/// would replace: then no script would be played any more.
+/// Plays the known scripts and `count` generated ones, starting at number `from`, until the port has reached its limit of stuck
+/// threads, after which it refuses every script.
 pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bounds: &Bounds) -> Report {
     let settings = ScriptSettings::default();
     let most_stuck = settings.max_stuck;
@@ -154,12 +154,12 @@ pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bo
 
 const CANARY: &str = "canary-";
 
-/// The canary of a script, as long as every other.
+/// The canary of a script; all have one length.
 fn canary(n: u64) -> String {
     format!("{CANARY}{:016x}", n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// One script, with a canary of its own in everything it sees.
+/// Plays one script with a unique canary in its input, output and variables.
 fn script(
     port: &ScriptPort,
     n: u64,
@@ -168,7 +168,7 @@ fn script(
     bounds: &Bounds,
     report: &mut Report,
 ) -> Option<RunErrorCode> {
-    // A script may change its own, but not into another's.
+    // A script may change its canary, but not into that of another script.
     let canary = canary(n);
     let own = Arc::new(json!({ "secret": canary }));
     let scope = ScopeValues {
@@ -268,7 +268,7 @@ fn graph(code: &str) -> Arc<Graph> {
     )
 }
 
-/// Another run, whose scripts are short and honest.
+/// Another run, with short and harmless scripts.
 struct Neighbour {
     is_over: Arc<AtomicBool>,
     took: Arc<Mutex<(Vec<Duration>, Vec<String>)>>,

@@ -1,4 +1,4 @@
-//! Triggers that fire each other until their run's budget is used up: whoever ends the run meanwhile is not kept waiting.
+//! Triggers that fire each other until their run's budget is exhausted: ending the run during the cascade does not block.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,7 +47,7 @@ fn storm(config: &Value) -> String {
     .to_string()
 }
 
-/// How a run ends in the middle of its storm, and what it has notified of by then.
+/// The status and the number of notifications of a run that is ended in the middle of its cascade.
 fn in_the_middle(config: &Value, end: impl FnOnce(&Engine, &RunHandle)) -> (ThreadStatus, usize) {
     let engine = Engine::builder().workflows(storm(config)).arbiters(1).build();
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));
@@ -78,8 +78,8 @@ fn cancel() {
     assert_eq!(status, ThreadStatus::Cancelled);
 }
 
-/// The storm itself cancels its run, with tens of thousands of events queued: what is counted after that is its last allowance and
-/// not what the queue would have set off.
+/// The cascade cancels its run with tens of thousands of events queued. Notifications after that come from the firings that a
+/// stopped run has left (`AFTER_THE_END`), not from the whole queue.
 fn cancel_of_a_large_budget() {
     const AT: usize = 20_000;
     let handle = Arc::new(OnceLock::<RunHandle>::new());

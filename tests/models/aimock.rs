@@ -60,7 +60,7 @@ pub(crate) fn target() -> PathBuf {
     target.map_or_else(|| std::env::temp_dir().join("pirn-target"), Path::to_path_buf)
 }
 
-/// Asks a protocol's model, through a proxy of its own.
+/// Runs an LLM node with a protocol's model, through a new proxy.
 fn through(protocol: (&str, &str, &str), more: &Value, node: Value) -> Option<(Server, Ran)> {
     let (provider, path, model) = protocol;
     let server = Server::before(aimock()?);

@@ -1,4 +1,4 @@
-//! Large results of a run without a store: at most so many bytes of them are kept.
+//! Large results of a run without a store: up to `maxArtifactBytes` of them are retained.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{engine, profile};
 
-/// Gives a text of 4,000 bytes, of the letter that it is asked for.
+/// Returns a text of 4,000 times the given letter.
 struct Fill;
 
 impl Tool for Fill {
@@ -33,7 +33,7 @@ impl Tool for Fill {
     }
 }
 
-/// The run is rebuilt from what it was told, and does the same.
+/// `run_in` also rebuilds the run, which must repeat the reads.
 #[test]
 fn a_run_keeps_the_last_large_results_and_says_which_are_gone() {
     let fill = |letter: &str| ("fill", json!({"letter": letter}).to_string());
@@ -85,7 +85,7 @@ fn a_run_keeps_the_last_large_results_and_says_which_are_gone() {
     assert!(results[..5].iter().all(|preview| preview.len() < 2_000));
     assert!(results[5].ends_with("\naaa") && results[7].ends_with("\nccc") && results[8].ends_with("\nddd"));
     assert!(results[6].starts_with("There is no artifact"), "{}", results[6]);
-    // The model is told of the tool behind the node's own.
+    // `read_artifact` is offered after the node's tools.
     let offered = server.requests()[0].body["tools"].clone();
     let names: Vec<&Value> = offered
         .as_array()

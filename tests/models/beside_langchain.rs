@@ -22,10 +22,10 @@ const QUESTIONS: usize = 80;
 /// Tokens beyond which each side compresses, as it counts.
 const LIMIT: u64 = 6_000;
 
-/// Messages that a summary leaves.
+/// Messages that a summary retains.
 const KEEP: u32 = 4;
 
-/// A text of so many words.
+/// A text of `count` words.
 fn words(seed: usize, count: usize) -> String {
     let words: Vec<String> = (0..count)
         .map(|at| format!("word{}", (seed + 3) * (at + 7) % 997))

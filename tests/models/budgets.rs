@@ -1,4 +1,4 @@
-//! Budgets through an engine: what models are asked, what is refused, and what is said before anything runs.
+//! Budgets through an engine: calls that are made, calls that are refused, and faults reported before a run starts.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{asking, engine, profile};
 
-/// Answers after a second, and knows how many calls were under way at once.
+/// Answers after a second and counts its concurrent calls.
 #[derive(Clone, Default)]
 struct Slow(Arc<Mutex<(usize, usize)>>);
 
@@ -50,7 +50,7 @@ fn asks(id: &str) -> Value {
     )
 }
 
-/// Three branches that ask once each.
+/// Three branches with one model call each.
 fn forked(budget: &Value) -> Value {
     let paths = json!(["a", "b", "c"]);
     let mut nodes = vec![

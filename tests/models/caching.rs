@@ -1,4 +1,4 @@
-//! The marks and keys by which a provider's cache finds what a request has in common with the one before.
+//! The marks and keys that let a provider's cache find the common prefix of consecutive requests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn whole(reply: &Value) -> Answer {
     }
 }
 
-/// Replies of Anthropic's: so many calls in each round, then a text.
+/// Replies in Anthropic's format: `calls[n]` tool calls in round `n`, then a text.
 fn rounds(calls: &[usize]) -> Vec<Answer> {
     let mut replies: Vec<Answer> = (calls.iter().enumerate())
         .map(|(round, count)| {
@@ -172,7 +172,7 @@ fn openai_is_told_the_thread_and_nobody_else_is() {
 fn the_stable_prefix_is_told_of_each_request() {
     let server = Server::answering(rounds(&[1, 2, 1]));
     let mut bundle = asking(json!({"prompt": "Where is it fine?", "system": "You know.", "tools": ["weather"]}));
-    // What is put together for the third request is over the limit: triggers are asked, and it is put together anew.
+    // The third request exceeds the token limit: the triggers run, and the request is built again.
     bundle["config"] = json!({"pinned": {"role": "A weatherman"}, "fromEnd": 1, "tokenLimit": 150});
     bundle["triggers"] = json!([{"id": "t", "condition": {"eventType": "TOKEN_LIMIT_EXCEEDED"},
         "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "full"}}}]);

@@ -1,4 +1,4 @@
-//! The request of an LLM node: parts of its message, a profile and parameters that are evaluated, whose key is sent.
+//! The request of an LLM node: parts of its message, an evaluated profile and parameters, and the API key that is sent.
 
 use pirn::{Engine, EngineBuilder, EventType, FinishReason, Message, Part, Role, RunReport};
 use pirn_tests::wire::{Answer, Server};
@@ -23,7 +23,7 @@ fn parts_stand_after_the_prompt_in_one_message() {
         "{{input.more}}",
     ]});
     let more = json!([{"type": "file", "url": "data:application/pdf;base64,JVBE", "name": "a.pdf"}, "and this"]);
-    // Braces in what is handed on are nobody's template.
+    // Braces in an inserted value are not evaluated as a template.
     let input = json!({"it": "this", "photo": "https://example.test/{{a}}.png", "more": more});
     let ran = asks(&server, &json!({}), config, input);
     assert_eq!(ran.report.output["content"], "a leaf", "{:?}", ran.report.error);
@@ -154,7 +154,7 @@ fn a_profile_and_parameters_may_be_evaluated() {
     assert_eq!(server.requests().len(), 2, "nobody else was asked");
 }
 
-/// A run for this tenant; with no metadata at all where there is none.
+/// Runs with this tenant in the metadata, or without metadata.
 fn run_for(builder: EngineBuilder, tenant: Option<&str>) -> RunReport {
     let engine = builder
         .workflows(asking(json!({"prompt": "hi"})).to_string())

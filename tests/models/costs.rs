@@ -1,4 +1,4 @@
-//! The tokens that count as spent: everything the provider reported, also of attempts that came to nothing.
+//! The tokens that count as spent: everything the provider reported, also for attempts that failed.
 
 use pirn::{RunErrorCode, ThreadStatus};
 use pirn_tests::wire::{Answer, End, Server};
@@ -78,7 +78,7 @@ fn every_protocol_tells_the_same_kinds_of_tokens() {
             ),
             kinds(15, 80, 5, 20, 30, 150),
         ),
-        // Reasoning beside the rest, and a cache by another name.
+        // Reasoning that is not included in the output tokens, and another name for the cached ones.
         (
             openai(),
             chat(

@@ -29,9 +29,9 @@ pub(crate) struct Read {
     /// The beginning of the pinned context, else the end.
     pinned: usize,
     pub(crate) is_summary: bool,
-    /// It goes on from the result of a tool.
+    /// True if the last message is the result of a tool.
     answers: bool,
-    /// Bytes that were read before.
+    /// Length of the longest prefix shared with an earlier request, in bytes.
     pub(crate) cached: usize,
 }
 
@@ -81,7 +81,7 @@ fn is_anthropic(request: &Request) -> bool {
     request.path.ends_with("/messages")
 }
 
-/// A provider that says these things in turn: so many calls of a tool, or a text for none; a summary where it is ordered.
+/// A provider that replies in turn with `says[n]` tool calls, or a text for 0; it answers a summary order with a summary.
 fn counting(says: Vec<usize>) -> (Server, Log) {
     let log = Log::default();
     let (known, next) = (Arc::clone(&log), Mutex::new(says.into_iter().enumerate()));
@@ -134,7 +134,7 @@ fn counting(says: Vec<usize>) -> (Server, Log) {
     (server, log)
 }
 
-/// A conversation that goes on for some questions.
+/// A conversation with several questions.
 #[derive(Clone, Debug)]
 struct Talk {
     is_anthropic: bool,
@@ -233,8 +233,8 @@ fn play(talk: &Talk) -> (Ran, Vec<Read>) {
     (ran, log)
 }
 
-/// Bytes of the request before that came again, of those before the pinned context: in a short conversation, where it goes to the
-/// end, it may come to stand earlier in the next request.
+/// Length of the prefix that two consecutive requests share, and its maximum: the part before the pinned context. In a short
+/// conversation the pinned context is at the end, so it can be earlier in the second request.
 fn again(pair: &[Read]) -> (usize, usize) {
     let most = pair[0].pinned.min(pair[1].pinned);
     (common(&pair[0].text, &pair[1].text).min(most), most)
@@ -275,7 +275,7 @@ fn nearly_all_of_a_request_is_the_prefix_of_the_next_and_of_a_compression() {
     );
 }
 
-/// Knows everything that it is asked.
+/// Answers every question.
 struct Knows(&'static str);
 
 impl Tool for Knows {

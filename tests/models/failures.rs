@@ -1,5 +1,5 @@
-//! Faults of a provider: refused, late, cut off, nonsense. Tried again or failed as the profile says; the
-//! conversation stays whole.
+//! Faults of a provider: refused, late, cut off or malformed replies. The call is retried or fails as the profile defines; the
+//! conversation stays consistent.
 
 use std::time::Duration;
 

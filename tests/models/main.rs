@@ -59,7 +59,7 @@ fn ask(server: &Server, more: &Value, config: Value) -> Ran {
     run_in(builder, &asking(config), Value::Null, Vec::new())
 }
 
-/// A tool that knows the weather everywhere.
+/// A tool that reports fine weather everywhere.
 struct Weather;
 
 impl Tool for Weather {

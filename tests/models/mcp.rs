@@ -63,7 +63,7 @@ fn stdio(file: &Path, more: Value) -> Value {
     server
 }
 
-/// A shell around the server; it says its process group on `pid`, and what the server is told on `told`.
+/// A shell around the server that writes its process group to `pid` and copies the server's input to the pipe `told`.
 fn watched(file: &Path, folder: &Folder, more: Value) -> Value {
     let (told, pid) = (folder.pipe("told"), folder.0.join("pid"));
     let script = format!(
@@ -78,7 +78,7 @@ fn watched(file: &Path, folder: &Folder, more: Value) -> Value {
     server
 }
 
-/// Kills the group of [`watched`] as soon as the server is told to call a tool; again and again.
+/// Kills the group of [`watched`] each time the server receives a call of its long-running tool.
 fn kill_at_calls(folder: &Folder) {
     let (told, pid) = (folder.0.join("told"), folder.0.join("pid"));
     std::thread::spawn(move || {
@@ -101,7 +101,7 @@ fn kill(signal: &str, group: &str) -> bool {
     killed.expect("kill runs").success()
 }
 
-/// An engine whose model makes these calls one reply after the other, and says `done`.
+/// An engine with a model that makes one of these calls per reply, then replies `done`.
 fn engine(tools: ToolRegistry, calls: &[(&str, Value)]) -> Engine {
     let calls = calls
         .iter()
@@ -121,7 +121,7 @@ fn engine(tools: ToolRegistry, calls: &[(&str, Value)]) -> Engine {
         .expect("valid")
 }
 
-/// The answer to each call; the run must go on to its end.
+/// The answer to each call; the run must complete.
 fn answers(run: &RunHandle) -> Vec<String> {
     let report = run.outcome_blocking();
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
@@ -428,7 +428,7 @@ fn a_call_in_flight_is_cancelled_at_the_server_when_its_run_is() {
 #[test]
 fn nothing_is_left_running_after_a_shutdown_or_a_drop() {
     let Some(file) = everything() else { return };
-    // Neither a closed stdin nor SIGTERM ends it. All of it holds a pipe, whose reader hears when the last one is gone.
+    // The server ignores a closed stdin and SIGTERM. Its processes hold a pipe open, which is at its end when the last one is gone.
     let stubborn = |folder: &Folder| {
         let pipe = folder.pipe("pipe");
         let script = format!(
@@ -463,7 +463,7 @@ fn nothing_is_left_running_after_a_shutdown_or_a_drop() {
     }
 }
 
-/// A server of a few lines: it lists no tools, and says in a file that its input was closed before it ends.
+/// A server of a few lines that lists no tools, and writes a file when its input is closed.
 fn polite(folder: &Folder) -> Value {
     let said = folder.0.join("said");
     let script = format!(
@@ -495,7 +495,7 @@ fn a_shutdown_lets_a_server_end_in_order() {
     );
 }
 
-/// The server over streamable HTTP, on a port of its own; killed when this is dropped.
+/// The server over streamable HTTP on a free port; killed on drop.
 struct Http {
     child: Child,
     url: String,

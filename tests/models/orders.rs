@@ -160,14 +160,14 @@ proptest! {
                 Format::OpenAi | Format::Pirn => check_openai(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{:?}: {:#}", format, body);
-            // What was right is left alone: a second time nothing is to be done.
+            // A repair is complete: building a request from the result repairs nothing.
             let again = build_request(&of(request.messages.iter().cloned()), &RequestParts { pinned: None, system: None, agent: AgentKind::Sub, ..parts }, &Estimator);
             prop_assert!(again.repairs.is_empty(), "{:?}", again.repairs);
         }
     }
 }
 
-/// The pair rule; no empty text beside tool calls, and no empty message of the assistant.
+/// Checks the pair rule and that no assistant message has an empty text, with or without tool calls.
 fn check_openai(body: &Value) -> Result<(), String> {
     for message in body["messages"].as_array().into_iter().flatten() {
         if message["role"] == "assistant" && message["content"].as_str().is_some_and(|text| text.trim().is_empty()) {

@@ -1,5 +1,5 @@
-//! The MCP project's own servers over streamable HTTP, behind `tests/servers/bridge.mjs`: killed in the middle and started again at
-//! the same address.
+//! The MCP project's servers over streamable HTTP, through `tests/servers/bridge.mjs`: killed during a session and restarted at
+//! one address.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader};
@@ -180,7 +180,7 @@ fn the_git_server_over_http_answers_goes_and_comes_back() {
     assert!(said.iter().all(|text| text.contains("new.txt")), "{said:?}");
 }
 
-/// It speaks HTTP itself, and says of a session that it does not know that the request is bad.
+/// This server speaks HTTP without the bridge, and answers an unknown session with status 400.
 #[test]
 fn the_server_of_everything_over_http_answers_goes_and_comes_back() {
     let Some(modules) = modules() else { return };

@@ -1,5 +1,5 @@
-//! The MCP project's own servers over stdio, killed in the middle and started again, and LiteLLM as a real gateway. Those from PyPI
-//! are asked where `tests/servers/setup-python` has installed them.
+//! The MCP project's servers over stdio, killed between calls and restarted, and LiteLLM as a real gateway. The servers from PyPI
+//! are tested if `tests/servers/setup-python` has installed them.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ impl Folder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("pirn-real-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("writable");
-        // As servers say it: a folder behind a link has another name.
+        // Servers report the resolved path if the temporary folder is behind a symbolic link.
         Self(path.canonicalize().expect("it is there"))
     }
 }
@@ -34,7 +34,7 @@ impl Drop for Folder {
     }
 }
 
-/// A shell around a server; it says its process group in `pid`.
+/// A shell around a server that writes its process group to `pid`.
 fn server(id: &str, program: &[&str], folder: &Folder) -> Value {
     let script = format!("echo $$ > '{}/pid'; \"$@\"", folder.0.display());
     let args: Vec<&str> = ["-c", &script, "server"]
@@ -147,7 +147,7 @@ fn the_time_and_git_servers_answer_and_come_back() {
     );
 }
 
-/// LiteLLM's gateway, whose models answer by themselves; killed when this is dropped.
+/// LiteLLM's gateway with mocked replies; killed on drop.
 struct Gateway {
     child: Child,
     address: std::net::SocketAddr,
@@ -167,7 +167,7 @@ impl Gateway {
             .args(["--config", "config.yaml", "--host", "127.0.0.1", "--port"])
             .arg(address.port().to_string())
             .current_dir(&folder.0)
-            // On loopback and for nobody else; and nothing is fetched.
+            // The gateway listens on loopback only, so it needs no key; the cost map is read locally, not downloaded.
             .env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true")
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .stdout(Stdio::null())

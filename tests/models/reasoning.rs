@@ -1,4 +1,4 @@
-//! A model's reasoning comes back to it between the tool rounds of a turn, and to nobody else.
+//! A model's reasoning is sent back to that model between the tool rounds of a turn, and to no other model.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn events(events: &[Value]) -> Answer {
     }
 }
 
-/// Thinks (signed, then redacted), and asks for the weather.
+/// Thinks (signed, then redacted), then calls the weather tool.
 fn anthropic_thinks() -> Answer {
     let block =
         |index: u8, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
@@ -68,7 +68,7 @@ fn gemini(part: &Value) -> Answer {
     })])
 }
 
-/// Reasons, then asks for the weather.
+/// Reasons, then calls the weather tool.
 fn openai_thinks() -> Answer {
     let Answer::Stream { mut pieces, end } = Answer::calling(&[("weather", r#"{"city": "Bern"}"#)]) else {
         panic!("a stream");

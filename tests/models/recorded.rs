@@ -1,4 +1,4 @@
-//! Replies as servers send them (`tests/wire`): each gives what its row says.
+//! Recorded replies of servers (`tests/wire`), each with the expected result in its row.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Requests as profiles and messages want them: headers, addresses, parameters, images.
+//! Parts of a request that profiles and messages define: headers, addresses, parameters, images.
 
 use pirn::{Message, Part, Role};
 use pirn_tests::wire::{Answer, Server};

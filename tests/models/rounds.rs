@@ -1,4 +1,4 @@
-//! Why a reply ended, and what follows when a model asks for tools for ever.
+//! Finish reasons of replies, and the limit for models that call tools without end.
 
 use pirn::{Role, RunErrorCode, ThreadStatus};
 use pirn_core::model_call::{FailureKind, ModelFailure};
@@ -45,7 +45,7 @@ fn a_last_word_is_asked_for_without_tools_where_the_node_wants_one() {
     let choices: Vec<&Value> = requests.iter().map(|request| &request.body["tool_choice"]).collect();
     assert_eq!(choices, [&Value::Null, &Value::Null, &json!("none")]);
 
-    // One that asks all the same has had its last word.
+    // A model that calls a tool in spite of `tool_choice: none` fails the node.
     let server = Server::answering([calls(), calls(), calls()]);
     let ran = ask(&server, &json!({}), config);
     assert_eq!(

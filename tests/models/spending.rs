@@ -24,7 +24,7 @@ struct Answered {
     spent: Spent,
 }
 
-/// Answers after a while of its own, reports figures of its own, and writes them down when it does.
+/// Answers after a random delay with random figures, and records them.
 #[derive(Clone, Default)]
 struct Meter {
     answered: Arc<Mutex<Vec<Answered>>>,
@@ -45,7 +45,7 @@ impl Model for Meter {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let meter = self.clone();
         async move {
-            // No two things happen at the same time.
+            // A range this large makes simultaneous answers practically impossible.
             call.clock.sleep(meter.next() % 1_000_000_000).await;
             let figure = || meter.next() % 1_000;
             let spent = Spent {

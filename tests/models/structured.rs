@@ -1,4 +1,4 @@
-//! `responseFormat`: checked, asked for again once.
+//! `responseFormat`: the reply is checked, and requested once more if it does not fit.
 
 use pirn::{Role, ThreadStatus};
 use pirn_core::model_call::{FailureKind, ModelFailure};

@@ -12,7 +12,7 @@ use pirn_actors::host::WorkClock;
 use pirn_tests::world::{Ran, code, forked, line, node, run_in, run_unrecorded, wait};
 use serde_json::{Value, json};
 
-/// Says `slept` after the milliseconds it is given, by the host's clock.
+/// Returns `slept` after the given milliseconds, by the host's clock.
 struct Sleep;
 
 impl Tool for Sleep {
@@ -35,7 +35,7 @@ impl Tool for Sleep {
     }
 }
 
-/// Never ends; tells when it has begun and when it is dropped.
+/// Never ends; reports its start and its drop.
 struct Endless {
     told: Sender<&'static str>,
     external: bool,
@@ -80,7 +80,7 @@ fn calls(calls: &[(&str, Value)]) -> Value {
     json!({ "toolCalls": calls })
 }
 
-/// A node whose model makes these calls at once, and then says `done`.
+/// A node with a model that makes these calls in one reply, then replies `done`.
 fn ask(tools: &[&str], made: &[(&str, Value)]) -> (Value, Value) {
     let profile = json!({"id": "script", "provider": "scripted", "responses": [calls(made), {"content": "done"}]});
     let ask = node(

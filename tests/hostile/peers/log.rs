@@ -1,4 +1,4 @@
-//! A log that says all, in memory.
+//! A log in memory, at every level.
 
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ static SAID: Mutex<String> = Mutex::new(String::new());
 
 /// The log of all threads, at every level, while this runs.
 pub(crate) fn of(work: impl FnOnce()) -> String {
-    // Others have no subscriber of their own here.
+    // The other tests of this process install no subscriber.
     tracing::subscriber::set_global_default(All).expect("nobody else listens");
     LISTENS.store(true, Ordering::SeqCst);
     work();

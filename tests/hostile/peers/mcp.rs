@@ -17,10 +17,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("results of an MCP server are cut, or given up", results),
 ];
 
-/// Kinds whose calls have no result in time.
+/// Kinds with calls that exceed their time limit.
 const LATE: [&str; 2] = ["long line", "asks without end"];
 
-/// Serves as `kind` wants it, until stdin ends.
+/// Serves with the faults of `kind` until stdin ends.
 pub(crate) fn serve(kind: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
@@ -37,7 +37,7 @@ pub(crate) fn serve(kind: &str) -> std::io::Result<()> {
                 "serverInfo": {"name": "hostile", "version": "1"}})
             }
             "tools/list" => list(kind),
-            // No answer is read meanwhile.
+            // No answer is read in this loop.
             "tools/call" if kind == "asks without end" => {
                 for n in 0_u64.. {
                     writeln!(out, "{}", json!({"jsonrpc": "2.0", "id": n, "method": "ping"}))?;
@@ -48,7 +48,7 @@ pub(crate) fn serve(kind: &str) -> std::io::Result<()> {
             _ => continue,
         };
         if kind == "noise" && asked["method"] != "initialize" {
-            // No message, half of one, one that nobody asked for, and bytes that are no text.
+            // An empty line, half a message, an unsolicited answer, invalid UTF-8 and an empty batch.
             out.write_all(
                 b"\n{\"jsonrpc\": \"2.0\", \"id\": 1\n{\"jsonrpc\":\"2.0\",\"id\":777,\"result\":{}}\n\xff\xfe\n[]\n",
             )?;

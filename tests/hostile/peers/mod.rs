@@ -1,5 +1,5 @@
-//! Providers and MCP servers that answer anything: endless, huge, packed, broken, late, elsewhere. A call ends within its bounds,
-//! says so in words without the key, and the engine's other runs go on.
+//! Providers and MCP servers with hostile answers: endless, huge, compressed, malformed, late or redirected. A call ends within its
+//! bounds with an error that does not contain the key, and the engine's other runs continue.
 
 mod log;
 mod mcp;

@@ -29,14 +29,14 @@ mod linux {
         }
     }
 
-    /// Everybody that a script starts holds a pipe open; its reader hears when the last of them is gone.
+    /// Every process of a script holds a pipe open, which is at its end when the last of them is gone.
     fn leavers() {
         for (name, script) in [
-            // An orphan in a session of its own.
+            // An orphan in a new session.
             ("orphan", "setsid sleep 600 & echo done"),
-            // Whoever has started it lives, and the call takes too long.
+            // The parent lives, and the call times out.
             ("child", "setsid sleep 600; echo done"),
-            // No mark in its environment, but parents.
+            // No mark in its environment, but living ancestors.
             ("unmarked", "env -i setsid sh -c 'sleep 600; true'; echo done"),
             // Each starts another one and ends.
             (

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::scripts::now;
 
-/// The key that every request has, and nothing else.
+/// The key of every request; it occurs nowhere else.
 const KEY: &str = "sk-hostile-0123456789abcdef";
 
-/// Longer than any bad answer may keep a run.
+/// Bound on the time that a bad answer can delay a run.
 const SOON: Duration = Duration::from_mins(2);
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -104,7 +104,7 @@ fn engine(address: SocketAddr, more: &Value) -> Engine {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The report of a run beside which another one ended, and everything it said.
+/// The report of a run and its events as text; another run must complete concurrently.
 fn ask(engine: &Engine) -> (RunReport, String) {
     let mut asks = engine.run("asks");
     let events = asks.blocking_events(&[], 1 << 20);
@@ -156,7 +156,7 @@ fn whole(kind: &'static str, more: &'static str, body: Vec<u8>) -> Answer {
 const STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-/// Good replies, packed by gzip: whoever unpacked them would take them, and one that unpacks to a terabyte too.
+/// Valid replies compressed with gzip. A client that decompressed them would also decompress one of a terabyte.
 const PACKED: &[u8] = &[
     31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 13, 200, 177, 13, 128, 64, 8, 5, 208, 93, 126, 237, 4, 183, 138, 49, 134, 16,
     244, 40, 132, 139, 208, 17, 118, 215, 87, 190, 2, 79, 87, 150, 192, 216, 11, 143, 68, 208, 45, 24, 5, 118, 75, 177,
@@ -169,7 +169,7 @@ const PACKED_STREAM: &[u8] = &[
     192, 166, 68, 187, 248, 251, 185, 198, 114, 113, 1, 0, 70, 132, 12, 171, 84, 0, 0, 0,
 ];
 
-/// Says the key back.
+/// Echoes the key in an error.
 fn refused(stream: &mut TcpStream) -> std::io::Result<()> {
     let body = json!({"error": {"message": format!("{KEY} is no key, {}", KEY.repeat(50))}}).to_string();
     write!(
@@ -382,7 +382,7 @@ fn logs() {
     );
 }
 
-/// The time that a run of one reply with so many calls keeps the process busy, as the system counts it.
+/// CPU time of the process for a run of one reply with `calls` tool calls.
 fn work_of(calls: usize) -> Duration {
     let piece = |n: usize| {
         let call = json!({"index": n, "id": format!("c{n}"), "function": {"name": "look", "arguments": "{}"}});
