@@ -1,4 +1,4 @@
-//! Every command in the pages runs, from the repository's root, and prints what stands below it.
+//! Every command in the pages runs from the repository's root and prints the documented output.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::command::root;
 
-/// Pages whose commands a reader types.
+/// Returns the pages with commands that a reader types.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];
@@ -24,7 +24,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A command, the exit code it is to have, and what it is to print; nothing said: anything.
+/// A command with its expected exit code and its expected output; an empty string accepts any output.
 struct Typed {
     place: String,
     command: String,
@@ -74,7 +74,7 @@ fn every_command_in_the_pages_runs_and_prints_what_stands_below_it() {
     let mut count = 0;
     for typed in pages().iter().flat_map(typed) {
         let command = typed.command.replace("cargo run -- ", "pirn ");
-        // As a script is told of it.
+        // Sets the variable with which a script finds the binary.
         let command = command.replace("PIRN=\"cargo run --\"", "PIRN=pirn ");
         if !command.contains("pirn ") || command.starts_with("cargo ") {
             continue;

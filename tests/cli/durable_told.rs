@@ -1,4 +1,4 @@
-//! Runs of a store that another process tells things: answers, events and cancels, with and without a process that holds it.
+//! Inputs from another process to stored runs: answers, events and cancels, with and without an owner of the run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -30,12 +30,12 @@ pub(crate) fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
     pirn_in(folder.path(), &all, &[])
 }
 
-/// A process whose run waits for the answer to its first question; the lines that it says from then on.
+/// Starts a process whose run waits for the answer to its first question. Returns it with the lines of its output from then on.
 pub(crate) fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> + use<>) {
     holding_with(folder, &["--output", "json"])
 }
 
-/// The same, with more arguments.
+/// As `holding`, with more arguments.
 pub(crate) fn holding_with(folder: &Folder, more: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut arguments = vec!["run", "main.json", "--store", "runs.db", "--run-id", "r"];
     arguments.extend(more);
@@ -47,7 +47,7 @@ pub(crate) fn holding_with(folder: &Folder, more: &[&str]) -> (Child, impl Itera
     (child, lines)
 }
 
-/// Until it says that a question waits.
+/// Reads lines until one reports a pending question.
 pub(crate) fn waits(lines: &mut impl Iterator<Item = String>) {
     let waits = lines.find(|line| line.contains("waits for an answer"));
     assert!(waits.is_some());
@@ -128,7 +128,7 @@ fn a_run_that_no_process_carries_keeps_what_it_is_told_until_it_goes_on() {
     let (mut child, _lines) = holding(&folder);
     child.kill().expect("it runs");
     child.wait().expect("it ends");
-    // The socket of the killed process is still there, and nobody listens.
+    // The socket of the killed process still exists, but no process listens on it.
     let first = question(&folder);
     let wrong = runs(&folder, &["answer", "r", &first, "green", "--output", "json"]);
     assert_eq!(refused(&wrong), (Some(1), "INVALID_ANSWER".to_owned()));

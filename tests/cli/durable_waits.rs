@@ -1,4 +1,4 @@
-//! Runs of a store that wait, sessions, and runs moved together: as a user sees them.
+//! Waiting runs of a store, sessions and migrations of several runs, from a user's view.
 
 use std::io::{BufRead, BufReader};
 
@@ -130,7 +130,7 @@ fn several_runs_are_moved_at_once_and_each_says_whether_it_fits() {
     assert_eq!(neither.code, Some(2), "{}", neither.stderr);
 }
 
-/// A model that answers whatever it is told.
+/// A model with the same reply to every prompt.
 const TALK: &str = r#"{
     "workflows": [{"id": "main",
         "nodes": [{"id": "s", "type": "START"},
@@ -183,7 +183,7 @@ fn sessions_are_listed_shown_and_removed_unless_a_run_of_one_has_not_ended() {
         sessions(&folder, &["list", "--output", "json"]).json(),
         json!({"sessions": []})
     );
-    // The next run begins as the first one did.
+    // The next run starts with the state in which the first one started.
     talk("a");
     assert_eq!(
         sessions(&folder, &["show", "a", "--output", "json"]).json()["version"],
@@ -221,7 +221,7 @@ fn the_place_of_a_config_is_kept_with_its_run_and_pruned_with_it() {
     assert_eq!(kept(), None);
 }
 
-/// A run that waits for a person, in a process that is killed then; `begin` are the process's arguments.
+/// Starts a run that waits for a person, in a process that is then killed; `begin` has the process's arguments.
 fn killed_while_it_asks(folder: &Folder, begin: &[&str]) {
     let mut child = start_in(folder.path(), begin, &[]);
     drop(child.stdin.take());
@@ -233,7 +233,7 @@ fn killed_while_it_asks(folder: &Folder, begin: &[&str]) {
     child.wait().expect("it ends");
 }
 
-/// A workflow whose model asks for a note, which takes consent; its profile stands in the workflow's file.
+/// Returns a workflow whose model calls the tool `note`, which requires consent. Its profile is in the workflow's file.
 fn notes_with_consent(name: &str) -> Folder {
     let made = json!([{"id": "1", "name": "note", "arguments": {"text": "as asked"}}]);
     let folder = Folder::calling(name, "", &["note"], &made);

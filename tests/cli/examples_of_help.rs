@@ -1,4 +1,4 @@
-//! Every example of every `--help` works as it stands.
+//! Every example of every `--help` works unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,13 +12,13 @@ use crate::command::{pirn, pirn_in, root};
 use crate::durable_told::{holding_with, question};
 use crate::folder::Folder;
 
-/// Examples that go on until they are stopped.
+/// Examples that run until they are stopped.
 const SERVERS: &[&str] = &["pirn serve "];
 
-/// Examples that need a database or a Restate server: they have to be understood, no more.
+/// Examples that need a database or a Restate server. Only their arguments are parsed.
 const ELSEWHERE: &[&str] = &["pirn worker "];
 
-/// The help of the command and of all its subcommands.
+/// Returns the help of the command and of all its subcommands.
 fn all_help() -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut left = vec![Vec::<String>::new()];
@@ -44,7 +44,7 @@ fn examples(help: &str) -> Vec<&str> {
     listed.take_while(|line| !line.is_empty()).map(str::trim).collect()
 }
 
-/// The files that the examples name, and a store with an ended and a waiting run.
+/// Creates the files that the examples name, and a store with an ended and a waiting run.
 fn prepared(name: &str) -> Folder {
     let model = |id: &str| json!({"id": id, "type": "LLM", "config": {"prompt": "say {{input}}"}});
     let line = |id: &str, inner: Vec<Value>| {
@@ -60,7 +60,7 @@ fn prepared(name: &str) -> Folder {
     let ask =
         |id: &str| json!({"id": id, "type": "USER_INTERACTION", "config": {"question": "Which?", "assignTo": id}});
     let mut inner: Vec<Value> = (0..8).map(|number| model(&format!("m{number}"))).collect();
-    // What `pirn context judge` looks at.
+    // Messages for `pirn context judge`.
     let words = "Say all about rain in many words, and why it is wet. It is 25 degrees in Bern today, and Ann has order 77 open.";
     inner.push(json!({"id": "long", "type": "LLM", "config": {"prompt": words}}));
     inner.push(json!({"id": "shorten", "type": "CONTEXT_PROCESSOR",
@@ -92,7 +92,7 @@ fn prepared(name: &str) -> Folder {
         &root().join("examples/support-desk"),
         &folder.path().join("support-desk"),
     );
-    // What the examples pipe into, which may not be installed.
+    // Replacements for programs that the examples pipe into, which may not be installed.
     let bin = folder.path().join("bin");
     fs::create_dir_all(&bin).expect("writable");
     for name in ["dot", "man"] {
@@ -132,7 +132,7 @@ fn typed(folder: &Folder, command: &str) -> Output {
     shell.output().expect("there is a bash")
 }
 
-/// A store whose run `RUN` has ended, and whose run `r` waits for an answer: its question.
+/// Creates a store in which run `RUN` has ended and run `r` waits for an answer. Returns the id of its question.
 fn with_runs(folder: &Folder) -> String {
     let ended = pirn_in(
         folder.path(),
@@ -175,7 +175,7 @@ fn every_example_of_every_help_works() {
         let folder = prepared(&format!("examples-{number}"));
         let asked = (command == "runs").then(|| with_runs(&folder));
         let mut examples = examples;
-        // Before all runs are resumed: nobody answers then.
+        // Answers come first, because the question is closed once an example resumes all runs.
         examples.sort_by_key(|example| !example.starts_with("pirn runs answer "));
         for example in examples {
             assert!(example.contains("pirn "), "{command}: {example}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn};
 
-/// A workflow in a file of its own, which ends with the test.
+/// A workflow in a separate file, which is removed at the end of the test.
 struct File(std::path::PathBuf);
 
 impl File {

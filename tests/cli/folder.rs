@@ -1,23 +1,23 @@
-//! A folder of files, gone when the test is.
+//! A folder of files that is removed at the end of the test.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// A folder of its own for one test.
+/// A private folder of one test.
 pub(crate) struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// An empty one; `name` is the test's own.
+    /// Creates an empty folder. Each test passes a different `name`.
     pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("pirn-cli-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("writable");
         Self { path }
     }
 
-    /// With `main.json`, whose model is offered tools, makes these calls and says `done`; and with a `pirn.toml`.
+    /// Creates a folder with a `pirn.toml` and a `main.json`, whose model is offered tools, makes these calls and replies `done`.
     pub(crate) fn calling(name: &str, config: &str, offered: &[&str], made: &Value) -> Self {
         let ask = json!({"profileId": "script", "prompt": "go", "tools": offered});
         let workflow = json!({
@@ -32,7 +32,7 @@ impl Folder {
             .with("pirn.toml", config)
     }
 
-    /// The same with one more file.
+    /// Adds a file.
     pub(crate) fn with(self, name: &str, text: &str) -> Self {
         std::fs::write(self.path.join(name), text).expect("writable");
         self
@@ -42,7 +42,7 @@ impl Folder {
         &self.path
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in the folder.
     pub(crate) fn file(&self, name: &str) -> String {
         self.path.join(name).to_str().expect("UTF-8").to_owned()
     }

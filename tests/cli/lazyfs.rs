@@ -1,5 +1,5 @@
-//! A file system that forgets whatever was not synced: LazyFS (<https://github.com/dsrhaslab/lazyfs>), where its program is on the
-//! path, FUSE is there and the user may mount.
+//! A file system that discards unsynced data: LazyFS (<https://github.com/dsrhaslab/lazyfs>). It requires the program on the
+//! path, FUSE, and permission to mount.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::folder::Folder;
 
-/// One that is mounted at `disk` of a folder.
+/// A file system mounted at `disk` in a folder.
 pub(crate) struct LazyFs {
     process: Child,
     mounted: String,
@@ -16,7 +16,7 @@ pub(crate) struct LazyFs {
 }
 
 impl LazyFs {
-    /// None, said, where it can not be had.
+    /// Mounts the file system, or prints why this is impossible and returns `None`.
     pub(crate) fn mount(folder: &Folder) -> Option<Self> {
         let [mounted, kept, faults, done, config] =
             ["disk", "kept", "faults", "done", "lazyfs.toml"].map(|of| folder.file(of));
@@ -35,7 +35,7 @@ impl LazyFs {
                 .status()
                 .is_ok_and(|made| made.success())
         );
-        // for writing too: it has no end while this is open
+        // Opened for writing too: a FIFO with an open writer never reports the end of the file.
         let done = OpenOptions::new().read(true).write(true).open(&done).expect("is there");
         let said = OpenOptions::new()
             .create(true)
@@ -65,7 +65,7 @@ impl LazyFs {
         None
     }
 
-    /// Waits until it is, or has ended.
+    /// Waits until the file system is mounted or its process has ended, and returns true if it is mounted.
     fn is_mounted(&mut self) -> bool {
         loop {
             let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -79,7 +79,7 @@ impl LazyFs {
         }
     }
 
-    /// Forgets what was not synced.
+    /// Discards the unsynced data.
     pub(crate) fn loses_power(&mut self) {
         let mut faults = OpenOptions::new().write(true).open(&self.faults).expect("it reads");
         faults.write_all(b"lazyfs::clear-cache\n").expect("it reads");

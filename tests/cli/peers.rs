@@ -1,4 +1,4 @@
-//! Peers that say keys back, and what programs have left behind.
+//! Peers that repeat keys in their answers, and processes left by programs.
 
 use serde_json::json;
 
@@ -58,7 +58,7 @@ fn a_key_that_a_peer_says_back_is_shown_nowhere() {
     }
 }
 
-/// A program's child that is nobody's child any more, in a session of its own and without a mark in its environment.
+/// The process is reparented, in a separate session and without Pirn's mark in its environment.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_program_leaves_behind_ends_with_pirn_whatever_it_does() {

@@ -80,7 +80,7 @@ fn a_wrong_profile_is_told_of_at_its_line() {
         assert_eq!(error["file"], "pirn.toml");
         let message = error["message"].as_str().unwrap_or_default();
         assert!(message.contains(part) && !message.contains("sk-1"), "{message}");
-        // `pirn run` says the same, before anything is started.
+        // `pirn run` reports this too, before it starts anything.
         let text = validated(&folder, &[]).stdout;
         assert!(
             text.contains("pirn.toml:") && text.contains("INVALID_PROFILE"),

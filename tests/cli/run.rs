@@ -13,7 +13,7 @@ fn review(more: &[&str]) -> crate::command::Ended {
     pirn(&[REVIEW, &["--input", r#"{"ticket": "Never! My refund!"}"#], more].concat())
 }
 
-/// A workflow in a file of its own, which ends with the test.
+/// A workflow in a separate file, which is removed at the end of the test.
 struct Workflow {
     path: std::path::PathBuf,
 }
@@ -350,7 +350,7 @@ fn a_run_ends_when_its_time_is_over() {
     }
 }
 
-/// The kinds and the ends in the last line are as many as there are threads, and as many as the report says.
+/// The counts by kind and by outcome in the last line equal the number of threads and the counts in the report.
 #[test]
 fn the_last_line_adds_up() {
     let ended = pirn(&[
@@ -443,7 +443,7 @@ fn questions_are_answered_by_what_was_given_on_the_command_line() {
     }
 }
 
-/// Also where the question waits for a time that passes at once.
+/// An answer also wins against the question's time limit, which the virtual clock could reach at once.
 #[test]
 fn under_virtual_time_an_answer_comes_before_the_clock_moves_on() {
     let mut asks = asks();

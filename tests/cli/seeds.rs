@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::{pirn, start};
 
-/// A file of its own, which ends with the test.
+/// A separate file, which is removed at the end of the test.
 struct File(PathBuf);
 
 impl File {

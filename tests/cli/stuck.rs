@@ -1,4 +1,4 @@
-//! A script that asks nobody for the time: the run ends at its limit, and the process when it is told to.
+//! A script that does not reach the interpreter's time check: the run ends at its time limit, and the process ends on a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::folder::Folder;
 
-/// Each look-up goes along a million prototypes.
+/// Each property lookup walks a chain of a million prototypes.
 const DEAF: &str = "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = {__proto__: p}; for (;;) p.x })()";
 
-/// Far longer than a time limit of a second, far shorter than the script.
+/// Far above the time limit of the run and far below the duration of the script.
 const SOON: Duration = Duration::from_mins(1);
 
 fn workflow(name: &str, config: &Value) -> Folder {
@@ -50,7 +50,7 @@ fn a_time_limit_ends_a_run_whose_script_is_stuck() {
     }
 }
 
-/// A run that waits for an hour, while eight triggers fire each other until its budget is used up.
+/// Returns a run that waits for an hour while eight triggers fire each other until its budget is exhausted.
 #[cfg(unix)]
 fn storm(name: &str) -> Folder {
     let notify = |id: String, condition: Value| {
@@ -81,7 +81,7 @@ fn ctrl_c_and_sigterm_end_a_process_in_the_middle_of_a_storm_of_triggers() {
             .expect("it starts");
         let mut progress = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
-        // The loader warns of it first.
+        // The loader's warnings about the cascade come first.
         while !line.ends_with("deaf: started\n") {
             assert_ne!(progress.read_line(&mut line).expect("a line"), 0, "{line}");
         }

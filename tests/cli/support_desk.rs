@@ -1,10 +1,10 @@
-//! The README's first command does what the README says it does.
+//! The README's first command has the effects that the README describes.
 
 use serde_json::Value;
 
 use crate::command::{pirn_in, root};
 
-/// The arguments of the README's first call of `pirn`.
+/// Returns the arguments of the README's first call of `pirn`.
 fn command() -> Vec<String> {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("it is there");
     let console = readme.split("```console").nth(1).expect("it has a command");
@@ -40,7 +40,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
     let report = ended.json();
     assert_eq!(report["status"], "COMPLETED");
 
-    // One compression of the main thread, which made it smaller.
+    // The main thread was compressed once, to a smaller size.
     let compressed: Vec<&Value> = heard
         .iter()
         .filter(|event| event["type"] == "COMPRESSION_COMPLETED" && event["threadId"] == report["threadId"])
@@ -59,7 +59,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
     let limit = compressed_limit(&heard);
     assert!(asked[2] > limit && asked[3] < limit, "{asked:?} {limit}");
 
-    // The main thread went on where it was.
+    // The main thread continued at its node.
     let nodes: Vec<&Value> = report["nodes"]
         .as_array()
         .expect("a list")
@@ -80,7 +80,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
         ]
     );
 
-    // Both joins have what they are to have.
+    // Both joins have the expected outputs.
     let output = &report["output"];
     for path in ["policies", "customer"] {
         assert!(output["found"][path]["content"].is_string(), "{path}: {output:#}");
@@ -94,7 +94,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
             .is_some_and(|text| text.contains("412 kroner"))
     );
 
-    // Nothing is lost, and the system message is first in what the model sees.
+    // No message is lost, and the system message is the first one that the model sees.
     let all = texts(&report["conversation"]["messages"]);
     let before = texts(&json(
         &std::fs::read_to_string(root().join("examples/support-desk/conversation.json")).expect("it is there"),
@@ -111,7 +111,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
     assert_eq!(kept, 13, "the system message and the last twelve stay: {visible:#?}");
 }
 
-/// Branches may act in any order between a fork and its join.
+/// Compares the output line by line, except that branches may act in any order between a fork and its join.
 #[test]
 fn the_first_command_shows_forks_joins_losers_and_the_compression_line_by_line() {
     let mut arguments = command();
@@ -146,7 +146,7 @@ const TURNS: &[&str] = &[
     "trigger ",
 ];
 
-/// Programs take the time they take.
+/// Replaces times, because the duration of the demo's child processes varies.
 fn without_times(line: &str) -> String {
     let words = line.split(' ').collect::<Vec<_>>();
     let mut shown: Vec<&str> = Vec::new();

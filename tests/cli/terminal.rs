@@ -1,4 +1,4 @@
-//! `pirn run` on a terminal: consent to tool calls, and the lines that move.
+//! `pirn run` on a terminal: consent to tool calls, and lines that are redrawn.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use crate::folder::Folder;
 
-/// The most time that anything may take.
+/// Time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(30);
 const ROWS: u16 = 40;
 
-/// A program on a terminal of its own, and what a person would see there.
+/// A program on a pseudo-terminal, and the screen that a person would see.
 pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     keys: Box<dyn Write + Send>,
-    /// Empty when nobody holds the terminal any more.
+    /// Chunks of output. The channel closes when no process has the terminal open.
     pieces: Receiver<Vec<u8>>,
     screen: vt100::Parser,
     _master: Box<dyn portable_pty::MasterPty + Send>,
@@ -45,7 +45,7 @@ impl Terminal {
         let (told, pieces) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The end of a terminal is an error on some systems.
+            // Some systems report the end of a terminal as an error.
             while let Ok(read @ 1..) = reader.read(&mut buffer) {
                 if told.send(buffer[..read].to_vec()).is_err() {
                     return;
@@ -61,7 +61,7 @@ impl Terminal {
         }
     }
 
-    /// The demo.
+    /// Starts the demo.
     pub(crate) fn demo(columns: u16, more: &[&str]) -> Self {
         let root = crate::command::root();
         let at = |name: &str| root.join("examples/support-desk").join(name).display().to_string();
@@ -77,7 +77,7 @@ impl Terminal {
             "--input",
             &input,
         ];
-        // Tall enough that nothing is scrolled away.
+        // The screen has enough rows that nothing scrolls away.
         Self::of(200, columns, &[&arguments, more].concat())
     }
 
@@ -89,7 +89,7 @@ impl Terminal {
         self.screen.screen().contents()
     }
 
-    /// Line by line, without what is empty below.
+    /// Returns the screen line by line, without the empty lines at its end.
     pub(crate) fn lines(&self) -> Vec<String> {
         let screen = self.screen.screen();
         let (_, columns) = screen.size();
@@ -117,7 +117,7 @@ impl Terminal {
         self.keys.flush().expect("the terminal is there");
     }
 
-    /// Waits for the end; the exit code. `each` sees the screen after every piece.
+    /// Waits for the program's exit and returns its exit code. `each` receives the screen after every chunk.
     #[track_caller]
     pub(crate) fn ends(&mut self, mut each: impl FnMut(&[String])) -> u32 {
         loop {
@@ -138,12 +138,12 @@ fn nonzero(cells: u16) -> std::num::NonZero<u16> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Where a test failed it may still be there.
+        // After a failed test the process may still be running.
         self.child.kill().unwrap_or(());
     }
 }
 
-/// A workflow whose model calls a tool that asks first, and says `done`.
+/// Returns a workflow whose model calls a tool that requires consent and then replies `done`.
 fn asks_first(name: &str) -> Folder {
     let config = r#"
 [[tools]]
@@ -157,7 +157,7 @@ command = { program = "echo", args = ["hello {{whom}}"] }
     Folder::calling(name, config, &["greet"], &json!([call]))
 }
 
-/// The answers to the tool's calls, by the run's events.
+/// Returns the answers to the tool's calls from the run's events.
 fn answered(events: &str) -> Vec<String> {
     let text = std::fs::read_to_string(events).expect("written");
     let events = text
@@ -187,7 +187,7 @@ fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told
             "wrong person\n",
             "the call of `greet` was refused: the user said: wrong person",
         ),
-        // The end of the input.
+        // The end of the input (Ctrl-D).
         (
             "end",
             "\u{4}",
@@ -276,7 +276,7 @@ fn a_tool_that_asks_while_it_works_is_answered_field_by_field_on_the_terminal() 
     for (name, declines) in [("elicits", false), ("elicits-in-vain", true)] {
         let folder = Folder::calling(name, &config, &["ev_*"], &json!([call]));
         let events = folder.file("events.jsonl");
-        // As wide as the questions are long, so that each stands on one line.
+        // The terminal is wide enough for each question to fit on one line.
         let mut terminal = Terminal::start(200, &["run", &folder.file("main.json"), "--events", &events]);
         terminal.shows("? ev_trigger-elicitation-request asks: ");
         terminal.shows("  name (Your full, legal name; empty declines): ");
@@ -319,13 +319,14 @@ fn ctrl_c_at_the_question_ends_the_run_and_nothing_is_called() {
     terminal.shows(QUESTION);
     terminal.types("\u{3}");
     assert_eq!(terminal.ends(|_| {}), 130, "{}", terminal.shown());
-    // A terminal drops what is on its way to the screen when an interrupt is typed, so the events have to say it.
+    // A terminal discards pending output when an interrupt is typed, so the test checks the events and not the screen.
     let told = std::fs::read_to_string(&events).expect("written");
     assert!(told.contains("\"THREAD_CANCELLED\""), "{told}");
     assert_eq!(answered(&events), [""; 0]);
 }
 
-/// `count` branches that wait, one longer than the other, each with a name that does not fit a narrow terminal.
+/// Returns a workflow with `count` waiting branches, each a little longer than the previous one, whose names exceed the width of
+/// a narrow terminal.
 fn many_branches(name: &str, count: usize) -> Folder {
     let paths: Vec<String> = (0..count)
         .map(|at| format!("a-branch-with-quite-a-long-name-{at:02}"))
@@ -369,7 +370,7 @@ fn what_moves_fits_the_terminal_and_leaves_nothing_behind() {
             lines.iter().all(|line| !line.contains('·') && !line.contains('…')),
             "{lines:#?}"
         );
-        // None is lost or doubled.
+        // No line is missing or duplicated.
         let text = joined(&lines);
         assert!(lines[0].ends_with("  main: started"), "{lines:#?}");
         let forks = format!("main: f forks into {count} branches: a-branch");
@@ -387,7 +388,7 @@ fn what_moves_fits_the_terminal_and_leaves_nothing_behind() {
     }
 }
 
-/// Lines that were wrapped, put together again: what goes on is indented further than a time is long.
+/// Joins wrapped lines. A continuation line is indented further than the widest time.
 fn joined(lines: &[String]) -> String {
     let mut text = String::new();
     for line in lines {
@@ -402,8 +403,8 @@ fn joined(lines: &[String]) -> String {
     text
 }
 
-/// The demo, as a person sees it at two widths: nothing is wider than the terminal, what a trigger's model and a loser say
-/// is folded, and the whole is less than a screen or two.
+/// The demo at two widths: no line exceeds the terminal, the replies of a trigger's model and of a loser are folded, and the
+/// progress has at most 75 lines.
 #[test]
 fn the_demo_is_short_and_fits_the_terminal() {
     for columns in [80, 120] {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::command::pirn;
 use crate::folder::Folder;
 
-/// The answer to each call.
+/// Returns the result of each call.
 fn answers(folder: &Folder, more: &[&str]) -> Vec<String> {
     let file = folder.file("main.json");
     let ended = pirn(&[&["run", &file, "--output", "json"][..], more].concat());
@@ -200,17 +200,17 @@ fn an_interrupt_leaves_no_program_behind() {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    // It and what it starts hold a pipe, whose reader hears when the last one is gone.
+    // The program and its child have a pipe open. Its reader reaches the end of the file when the last of them has exited.
     let script = "exec 3>\"$1\"; echo up >&3; (sleep 600) & sleep 600";
     let made = json!([{"id": "1", "name": "hold", "arguments": {}}]);
-    // Of a client of `pirn mcp`.
+    // Messages from a client of `pirn mcp`.
     let messages = [
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
             "capabilities": {}, "clientInfo": {"name": "client", "version": "1"}}}),
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "main", "arguments": {"input": 1}}}),
     ];
-    // Where the program is a server of tools, the signal comes while it starts.
+    // If the program is an MCP server, the signal arrives while it starts.
     for (name, signal, command, is_server) in [
         ("int", "-INT", &["run", "main.json"][..], false),
         ("term", "-TERM", &["run", "main.json"], false),
@@ -261,7 +261,7 @@ fn an_interrupt_leaves_no_program_behind() {
             .expect("kill runs");
         assert!(killed.success());
         assert_eq!(hear().as_deref(), Ok("0 more"), "every writer is gone");
-        // A client of `pirn mcp` that is still there.
+        // The client of `pirn mcp` keeps its end of the pipe open.
         let _stdin = child.stdin.take();
         let ended = child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&ended.stderr);

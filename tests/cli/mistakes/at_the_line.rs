@@ -1,4 +1,4 @@
-//! Mistakes in what is typed.
+//! Mistakes in command lines.
 
 use super::{flow, tells};
 use crate::command::pirn_in;

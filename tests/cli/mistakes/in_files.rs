@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{flow, forked, tells, with, with_node, with_profile};
 use crate::command::pirn_with;
 
-/// The mistake, the file, the exit code; and what is said: the code or sentence, the place, the fix.
+/// Name of the mistake, the file, the exit code, and three expected parts of the message: the code or sentence, the location, the
+/// fix.
 type Mistake = (&'static str, Value, i32, [&'static str; 3]);
 
 fn mistakes() -> Vec<Mistake> {
@@ -521,7 +522,7 @@ fn every_mistake_in_a_file_is_told_with_its_place_and_its_remedy() {
         let text = format!("{file:#}");
         let ended = pirn_with(text.as_bytes(), &["validate", "-"]);
         tells(name, &ended, *code, parts);
-        // The same for a program, with line and column.
+        // The JSON output reports this too, with line and column.
         let report = pirn_with(text.as_bytes(), &["validate", "-", "--output", "json"]).json();
         let told = [&report["errors"], &report["warnings"]];
         let first = told

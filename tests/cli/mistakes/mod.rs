@@ -1,4 +1,4 @@
-//! Typical mistakes, each with what a person is told: what is wrong, where it is, how to mend it.
+//! Typical mistakes and their messages: the problem, its location and the fix.
 
 mod at_the_line;
 mod in_files;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::command::Ended;
 
-/// A workflow `start`, `work`, `end`, in which `work` is this node.
+/// Returns a workflow `start`, `work`, `end`, in which `work` is this node.
 fn with_node(node_type: &str, config: &Value) -> Value {
     let mut flow = flow();
     flow["nodes"][1] = json!({"id": "work", "type": node_type, "config": config});
     flow
 }
 
-/// A valid one.
+/// Returns a valid workflow.
 fn flow() -> Value {
     json!({"id": "flow", "nodes": [
         {"id": "start", "type": "START"},
@@ -24,7 +24,7 @@ fn flow() -> Value {
         "edges": [{"from": "start", "to": "work"}, {"from": "work", "to": "end"}]})
 }
 
-/// A valid one with a fork of two paths.
+/// Returns a valid workflow with a fork of two paths.
 fn forked() -> Value {
     json!({"id": "forked", "nodes": [
         {"id": "start", "type": "START"},
@@ -37,7 +37,7 @@ fn forked() -> Value {
             {"from": "left", "to": "join"}, {"from": "right", "to": "join"}, {"from": "join", "to": "end"}]})
 }
 
-/// The file with another value at a pointer.
+/// Returns the file with another value at a JSON pointer.
 fn with(mut file: Value, pointer: &str, value: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
     let parent = file.pointer_mut(parent).expect("it leads somewhere");
@@ -48,7 +48,7 @@ fn with(mut file: Value, pointer: &str, value: Value) -> Value {
     file
 }
 
-/// With a profile beside it.
+/// Returns a bundle of the workflow and a profile.
 #[allow(clippy::needless_pass_by_value)] // literals at every call
 fn with_profile(flow: Value, profile: Value) -> Value {
     json!({"workflows": [flow], "profiles": [profile]})
