@@ -5,7 +5,7 @@ use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::json;
 
-/// The most messages that wait for the bus of an arbiter: from 1,024 on no run has a turn, and one turn adds no more than this.
+/// Bound on the messages queued for the bus of an arbiter: at 1,024 no run gets a turn, and one turn adds at most 512.
 const MOST: u64 = 1_024 + 512;
 
 fn engine() -> Engine {
@@ -27,7 +27,7 @@ fn engine() -> Engine {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Starts a run, and has all of its events delivered.
+/// Starts a run with a subscription to all of its events.
 fn heard(engine: &Engine, workflow: &str) -> (RunHandle, pirn::Events) {
     let mut run = engine.run(workflow);
     let events = run.events(&[], 256);

@@ -1,4 +1,4 @@
-//! The face: admission, handles, subscribers, shutdown.
+//! The engine's API: admission, handles, subscribers, shutdown.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -144,7 +144,7 @@ fn a_place_and_an_id_are_free_when_the_outcome_is_told() {
     for round in 0..2_000 {
         let run = engine.run("short").run_id("the-only-one").start();
         let run = run.unwrap_or_else(|refused| panic!("round {round}: {refused}"));
-        // Looked for by a busy thread: one that is woken comes too late to see the moment.
+        // A spinning thread, because a woken one would be too late to catch the moment.
         while run.try_outcome().is_none() {
             std::hint::spin_loop();
         }
@@ -261,7 +261,7 @@ fn a_shutdown_in_the_middle_of_an_admission_cancels_that_run_too() {
             engine.close();
             engine.cancel_all();
         }));
-        // Inside already, and its messages are being counted.
+        // The run is admitted already; its messages are being counted.
         scene.start(RunRequest {
             workflow_id: "gate".to_owned(),
             conversation: vec![Message::new(Role::User, "hello")].into(),
@@ -336,7 +336,7 @@ fn a_shutdown_says_which_work_it_could_not_end() {
             let (entered, held) = (entered.clone(), held.clone());
             Box::pin(async move {
                 entered.send(()).unwrap_or(());
-                // It blocks its thread, so nothing can drop it.
+                // The function blocks its thread, so it cannot be dropped.
                 held.recv().unwrap_or(());
                 Ok(json!(null))
             })

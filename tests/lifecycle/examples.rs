@@ -8,7 +8,7 @@ use pirn::{Engine, EngineBuilder, Message, RunBuilder};
 use pirn_tests::world::long_conversation;
 use serde_json::{Value, json};
 
-/// An example: its name, an engine that has it, and its run there.
+/// An example: its name, an engine with its workflows, and its run.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) builder: EngineBuilder,
@@ -80,7 +80,7 @@ fn approval() -> Example {
     }
 }
 
-/// Those that are one file and an input.
+/// Examples of one file and an input.
 const ALONE: [(&str, &str, &str); 10] = [
     ("topic-of", "topic-of.json", r#"{"ticket": "Where is it?"}"#),
     (

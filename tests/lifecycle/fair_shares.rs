@@ -39,7 +39,7 @@ impl Served {
         self.0.lock().unwrap().push(Arc::clone(run));
     }
 
-    /// The run of one began when the second call of its neighbour was under way: the third was before it, and no other.
+    /// Checks that the single run was served fourth, after three calls of `main`, two of which were made before it started.
     fn assert_in_turn(&self) {
         let served = self.0.lock().unwrap();
         assert_eq!(served.len(), MANY + 1);

@@ -4,7 +4,7 @@ use pirn_tests::world::{code, forked, line, node, say, wait};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Something that one node does.
+/// The work of one node.
 #[derive(Clone, Debug)]
 enum Does {
     Script(u8),

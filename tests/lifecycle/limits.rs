@@ -1,4 +1,4 @@
-//! A value that a loop makes larger and larger ends in an error of its run, not in the end of the process.
+//! A value that a loop grows without bound fails its run, not the process.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use pirn::{Engine, RunErrorCode, RunReport, ThreadStatus};
 use pirn_tests::world::{node, run_in, workflow};
 use serde_json::{Value, json};
 
-/// Puts `x` into `input` again and again.
+/// Evaluates `input`, which contains `x`, and assigns the result to `x`, in an endless loop.
 fn grows(input: &Value) -> Value {
     let mut grows = workflow(
         "grows",
@@ -41,7 +41,7 @@ fn a_loop_that_puts_it_into(input: &Value) {
     assert_ended_at_the_limit(&ran.report, "next", input);
 }
 
-// What grows is large in the end, and takes a while: side by side.
+// Separate tests that run in parallel, because the values grow large and each takes a while.
 #[test]
 fn a_text_that_a_loop_doubles_ends_at_a_limit() {
     a_loop_that_puts_it_into(&json!({"a": "{{x}}{{x}}"}));
@@ -63,7 +63,7 @@ fn what_a_loop_wraps_ends_at_a_limit() {
     a_loop_that_puts_it_into(&json!([["{{x}}"]]));
 }
 
-/// `work`, and whatever else there is of a loop.
+/// A loop around `work`, with more nodes and the edges.
 fn nests(work: &Value, more: &[Value], edges: &[&str]) -> Value {
     let mut nodes = vec![
         node("start", "START", json!({})),

@@ -1,4 +1,4 @@
-//! Files that an engine loads while it works.
+//! Files loaded into a running engine.
 
 use pirn::check::SourceFile;
 use pirn::{Engine, Profile};

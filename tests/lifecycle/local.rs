@@ -1,4 +1,4 @@
-//! An engine without threads for its actors: they are a task of the thread that built it.
+//! An engine without threads for its actors: they run as a task on the thread that built the engine.
 
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;
@@ -78,7 +78,7 @@ fn started(engine: &Engine, id: &str) -> RunHandle {
     engine.start(id, Value::Null).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A report as JSON, without what differs from run to run.
+/// A report as JSON, without the fields that differ between runs.
 fn told(report: &RunReport) -> Value {
     let text = serde_json::to_string(report).expect("a report is JSON");
     let mut told: Value = serde_json::from_str(&text.replace(&report.run_id, "RUN")).expect("still JSON");
@@ -168,7 +168,7 @@ fn an_hour_takes_no_time_where_the_clock_is_paused() {
         let before = tokio::time::Instant::now();
         let report = started(&local(), "hour").outcome().await;
         assert_eq!(report.status, ThreadStatus::Completed);
-        // The runtime's clock goes in whole milliseconds.
+        // The runtime's clock has a resolution of one millisecond.
         assert!(
             (3_600_000..3_600_010).contains(&report.elapsed_ms),
             "{}",
@@ -265,7 +265,7 @@ fn dropping_the_last_handle_ends_the_tasks_of_the_engine() {
         drop(started(&engine, "gate"));
         engine.clone().triggers(None).await;
     });
-    // Ready when no task is left.
+    // Completes when no task is left.
     runtime.block_on(thread);
 }
 

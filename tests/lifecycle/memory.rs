@@ -121,7 +121,7 @@ fn outputs_of_called_workflows_are_released() {
 
 #[test]
 fn a_value_that_many_hold_counts_once() {
-    // By a hundred branches with a variable each.
+    // A hundred branches with a variable each hold one value.
     let branches: Vec<Vec<Value>> = (0..100)
         .map(|no| {
             let assign = json!({"variableName": format!("v{no}"), "expression": "input"});
@@ -150,7 +150,7 @@ fn a_value_that_many_hold_counts_once() {
 
 #[test]
 fn what_one_thread_gathers_in_many_places_is_limited_together() {
-    // No value is large for itself.
+    // Each value is small, their sum is not.
     let vars: Vec<Value> = (0..40)
         .map(|no| {
             let expression = format!("'{no}'.concat('x'.repeat(20000))");

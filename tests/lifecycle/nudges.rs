@@ -83,7 +83,7 @@ fn a_paused_run_at_rest_goes_on_when_it_is_resumed() {
     }
 }
 
-/// On real threads: the arbiter is busy.
+/// On real threads, with a busy arbiter.
 #[test]
 fn what_waits_for_a_busy_run_is_counted_where_it_is_asked_for() {
     let (begun, has_begun) = mpsc::channel();
@@ -105,7 +105,7 @@ fn what_waits_for_a_busy_run_is_counted_where_it_is_asked_for() {
     has_begun.recv().expect("it begins");
     run.pause();
     run.resume();
-    // Events that come together are one message.
+    // Adjacent events are combined into one message.
     run.emit("a", Map::new());
     run.emit("b", Map::new());
     let depths = engine.mailbox_depths();

@@ -40,7 +40,7 @@ fn set(name: &str) -> Value {
     )
 }
 
-/// The cost of asking that in a run where nothing panics.
+/// The tokens that these nodes cost in a run without a panic.
 fn cost_of(asked: &[Value]) -> Spent {
     let ran = played(&[line("main", asked)], &json!([]), 1);
     assert_eq!(ran.code(), "");
@@ -294,7 +294,7 @@ fn what_a_thread_took_in_before_it_panicked_is_told_as_taken_in() {
     }
 }
 
-/// Time passes in the middle of a turn: what follows the panic happens at the turn's time, here and where the run is rebuilt.
+/// Time passes during a turn: effects after the panic have the time of the turn's start, in the run and in its rebuild.
 #[test]
 fn a_panic_that_takes_its_time_is_rebuilt_as_it_was() {
     let late = |_: &pirn::Input<'_>| {

@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// The spans and events of a test, as they came.
+/// The spans and events of a test, in order.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Spans>>);
 
@@ -86,7 +86,7 @@ impl Subscriber for Heard {
         let inside = heard.entered.iter().rev().find(|(thread, _)| *thread == own);
         let inside = inside.map(|(_, span)| *span);
         heard.events.push(inside);
-        // The span of a node is held by its work, which another thread drops.
+        // A node's span is held by its work, which another thread drops.
         let is_open = |id: &u64| heard.made[*id as usize - 1].held > 0 && heard.made[*id as usize - 1].name != "node";
         let open = (1..=heard.made.len() as u64).filter(is_open);
         heard.open = open.map(|id| heard.way(id)).collect();

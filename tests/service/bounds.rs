@@ -36,12 +36,12 @@ fn is_long() -> bool {
     std::env::var("PIRN_BOUNDS").is_ok_and(|size| size == "long")
 }
 
-/// The size of a case: that of the documentation, or one for every day.
+/// The size of a case: that of the documentation, or a smaller one for daily use.
 fn size(long: usize, short: usize) -> usize {
     if is_long() { long } else { short }
 }
 
-/// A service that may take so much memory, and the time that `/healthz` took at most.
+/// A service with limited memory, and the longest time that `/healthz` took.
 struct Bounded {
     served: Served,
     client: Client,
@@ -95,7 +95,7 @@ impl Bounded {
         (status, serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// A connection that has sent this.
+    /// A connection that has sent `text`.
     async fn raw(&self, text: &str) -> TcpStream {
         let address = self.served.url.strip_prefix("http://").expect("an address");
         let mut stream = TcpStream::connect(address).await.expect("a connection");
@@ -109,7 +109,7 @@ impl Bounded {
         join_all((0..readers).map(|_| self.raw(&request))).await
     }
 
-    /// Bytes of a run's events, read to the last.
+    /// Reads all of a run's events; returns the number of bytes.
     async fn read_all(&self, run_id: &str) -> usize {
         let mut answer = self
             .client
@@ -142,7 +142,7 @@ impl Bounded {
         kilobytes << 10
     }
 
-    /// Address space that the service has had at most.
+    /// Largest address space of the service so far.
     fn peak(&self) -> String {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.served.id())).unwrap_or_default();
         let lines = status
@@ -151,7 +151,7 @@ impl Bounded {
         lines.collect::<Vec<_>>().join(", ")
     }
 
-    /// The service is alive, and answered all the while.
+    /// Checks that the service is alive and answered throughout.
     async fn survived(self) {
         let (status, _) = self
             .post("/v1/runs?wait=60", json!({"workflow": "echo", "input": 1}).to_string())
@@ -203,7 +203,7 @@ impl Bounded {
         let half = "1".repeat(2 << 20);
         let send = async |_| {
             let mut stream = self.raw(head).await;
-            // One that is refused is closed before it has sent everything.
+            // The service closes a refused connection before everything is sent.
             drop(stream.write_all(half.as_bytes()).await);
             stream
         };
@@ -351,7 +351,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     stuck.write_all(request.repeat(4).as_bytes()).await.expect("it is sent");
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut read = Vec::new();
-    // Reset or closed, it is over before everything was sent.
+    // Reset or closed: the connection ends before everything was sent.
     drop(stuck.read_to_end(&mut read).await);
     assert!(
         !String::from_utf8_lossy(&read).contains("event: end"),

@@ -28,7 +28,7 @@ impl Recorder {
     /// Rebuilds every run of `engine`.
     ///
     /// # Panics
-    /// Panics if one does something else the second time.
+    /// Panics if a rebuilt run has another effect than the recorded one.
     #[track_caller]
     pub fn check(&self, engine: &Engine) {
         let runs = self.runs().clone();
@@ -59,7 +59,7 @@ impl Recorder {
 
 fn in_words(effect: &Effect) -> String {
     match effect {
-        // Byte for byte as it is printed.
+        // As JSON, byte for byte.
         Effect::Report(report) => serde_json::to_string(report).unwrap_or_else(|error| error.to_string()),
         Effect::Emit { event, .. } => format!("{effect:?} {}", serde_json::json!(event)),
         effect => format!("{effect:?}"),

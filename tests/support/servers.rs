@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file of the MCP project's server for testing clients, to be run with node; none, with the reason printed, where
-/// there is no npm to install it with.
+/// The file of the MCP project's server for testing clients, to be run with node. Without npm to install it, prints the reason and
+/// returns `None`.
 ///
 /// # Panics
 /// Panics if installing fails.

@@ -15,12 +15,12 @@ use crate::rebuilt::Recorder;
 /// More events than any scenario raises.
 const EVENTS: usize = 1 << 20;
 
-/// A run that has ended, with all it raised.
+/// A finished run with its events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
     /// Its report.
     pub report: RunReport,
-    /// Its events from the first on, until it had settled.
+    /// The run's events from the first one until it settled.
     pub events: Vec<Arc<Event>>,
 }
 
@@ -74,7 +74,7 @@ fn play(builder: EngineBuilder, bundle: &Value, input: Value, conversation: Vec<
     })
 }
 
-/// Runs what `run` makes ready, in an engine that has its workflows, until everything it started has ended.
+/// Runs the prepared run in an engine with its workflows until everything it started has ended.
 ///
 /// # Panics
 /// As [`run`](run()).
@@ -103,7 +103,7 @@ fn plays_in(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> 
             Heard::Lagged(count) => panic!("{count} events were missed"),
         })
         .collect();
-    // A detached run that the end of this one started may still be under way; shutdown waits for it.
+    // A detached run started by the end of this one may still be active; shutdown waits for it.
     let shutdown = engine.shutdown_blocking(Duration::from_secs(5));
     assert_eq!(
         (shutdown.runs_cancelled, shutdown.runs_left),
@@ -121,7 +121,7 @@ impl Ran {
     fn check(&self) {
         let mut last = 0;
         for event in &self.events {
-            // A piece of a reply may have the number of the event before it: it has where runs are durable.
+            // In durable runs a piece of a reply has the number of the event before it.
             if event.raised.event_type != EventType::LlmToken || event.sequence != last {
                 assert_eq!(event.sequence, last + 1, "sequence is gapless from 1");
             }
@@ -207,7 +207,7 @@ impl Ran {
             .and_then(|event| serde_json::from_value(event.raised.fields.get("status")?.clone()).ok())
     }
 
-    /// When the first event of a type came, in milliseconds of virtual time.
+    /// Virtual time of the first event of a type, in milliseconds.
     pub fn at_ms(&self, event_type: EventType) -> Option<u64> {
         self.of(event_type).first().map(|event| event.timestamp)
     }

@@ -1,4 +1,4 @@
-//! SPEC sections 5 to 7 in a real engine: events set off triggers, and conversations are compressed.
+//! SPEC sections 5 to 7 in a real engine: events fire triggers, and conversations are compressed.
 
 use pirn::{Engine, EventType, Message, Role, ThreadStatus};
 use pirn_tests::world::{Ran, code, line, long_conversation, node, run, run_in, run_unrecorded, say, wait, workflow};

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// SPEC's limit.
 const LIMIT: u32 = 8;
 
-/// A storm would never end: this ends it, and no chain of eight comes near.
+/// Bound on the firings of an endless chain, far above what a chain of eight needs.
 const STORM: u64 = 60;
 
 /// An event type, and workflows and triggers in which an action causes it again.
@@ -21,7 +21,7 @@ struct Chain {
     event: EventType,
     workflows: Vec<Value>,
     triggers: Vec<Value>,
-    /// Depth of the last of them: two triggers that take turns may end one before the limit.
+    /// Depth of the last event: two triggers that alternate may end one before the limit.
     deepest: u32,
 }
 
@@ -38,7 +38,7 @@ fn start(workflow: &str) -> Value {
     json!({"type": "START_WORKFLOW", "parameters": {"workflowId": workflow}})
 }
 
-/// The token events, and a config by which some four hundred letters raise them.
+/// The token events, and configs by which about four hundred letters raise them.
 fn token_events() -> [(EventType, Value); 3] {
     [
         (EventType::TokenLimitExceeded, json!({"tokenLimit": 50})),
@@ -59,7 +59,7 @@ fn sub(id: &str, nodes: &[Value], end: &Value) -> Value {
     workflow(id, &all, &[&way.join(">")])
 }
 
-/// The main thread passes `nodes`, and so does the sub-workflow that the event triggers: it causes the event again.
+/// A chain by a sub-workflow: main thread and sub-workflow both pass `nodes`, which raise the event.
 fn by_its_child(event: EventType, nodes: &[Value]) -> Chain {
     let mut main = nodes.to_vec();
     main.push(wait("rest", 1_000));
@@ -75,7 +75,7 @@ fn by_its_child(event: EventType, nodes: &[Value]) -> Chain {
     }
 }
 
-/// As [`by_its_child`], where the action starts the workflow anew.
+/// Like [`by_its_child`], with an action that starts the workflow as a new run.
 fn by_a_new_run(event: EventType, main: Value) -> Chain {
     Chain {
         event,
@@ -85,7 +85,7 @@ fn by_a_new_run(event: EventType, main: Value) -> Chain {
     }
 }
 
-/// The main thread passes `first`, which sets off a sub-workflow; what that does to the main thread sets it off again.
+/// A chain by effects on the main thread: `first` triggers a sub-workflow, and its effect on the main thread triggers it again.
 fn by_what_it_does_to_main(event: EventType, first: &Value, nodes: &[Value], end: &Value) -> Chain {
     let once = json!({"id": "once", "type": "EVENT", "action": execute("sub"),
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
@@ -208,7 +208,7 @@ fn chains() -> Vec<Chain> {
         by_what_it_does_to_main(E::TriggeredSubgraphCompleted, &first, &[], &json!({})),
         by_what_it_does_to_main(E::TriggeredSubgraphFailed, &first, &[code("x", "throw 1")], &json!({})),
     ];
-    // The callback of MESSAGE_ADDED needs a message to hand back.
+    // The callback of MESSAGE_ADDED needs a message to return.
     for chain in &mut list {
         if chain.event == E::MessageAdded && chain.triggers.len() == 2 {
             chain.workflows[1] = sub(
@@ -247,12 +247,12 @@ fn chains() -> Vec<Chain> {
     list.push(by_a_new_run(E::BudgetWarning, warned));
     let asks = json!({"profileId": "long", "prompt": "go", "tools": ["long"]});
     let mut kept = line("main", &[node("ask", "LLM", asks)]);
-    // Of two of them one has to go.
+    // Only one of two results fits, so one is dropped.
     kept["config"] = json!({"artifactTokens": 200, "maxArtifactBytes": 6_000});
     list.push(by_a_new_run(E::ArtifactDropped, kept.clone()));
     kept["config"] = json!({"artifactTokens": 200});
     let mut large = by_a_new_run(E::ArtifactKept, kept);
-    // Two of a run: the second is one too many for a trigger that fires once a run.
+    // A run raises two of these events, and only one may fire the trigger.
     large.triggers[0]["condition"]["expression"] = json!("event.toolCallId === 'a'");
     list.push(large);
     let told = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "again"}});
@@ -413,7 +413,7 @@ fn a_thread_whose_resume_would_be_too_deep_stays_paused_says_so_and_can_be_resum
     let waits: Vec<Value> = (0..20).map(|place| wait(&format!("w{place}"), 10)).collect();
     let pause = json!({"type": "PAUSE_THREAD", "parameters": {}});
     let resume = json!({"type": "RESUME_THREAD", "parameters": {}});
-    // One link before the first pause: the last link that is allowed is a pause.
+    // One link before the first pause, so that the last link allowed is a pause.
     let set = json!({"id": "set", "type": "EVENT", "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId === 'w0'"},
         "action": {"type": "SET_VARIABLE", "parameters": {"variableName": "x", "value": 1, "scope": "global"}}});
     let mut once = trigger(EventType::VariableChanged, &pause);

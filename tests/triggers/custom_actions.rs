@@ -194,7 +194,7 @@ fn a_custom_action_is_done_when_its_function_is_called_and_has_nothing_to_wait_f
         message.contains("UNKNOWN_FIELD") && message.contains("waitForCompletion"),
         "{message}"
     );
-    // A function that takes its time holds no thread.
+    // A slow function does not hold the thread.
     let handles = json!({"type": "CUSTOM", "parameters": {"function": "slow"}});
     let engine = Engine::builder().virtual_time(Some(1)).async_function("slow", |_| {
         Box::pin(async {

@@ -9,10 +9,10 @@ use pirn_core::event::Event;
 use pirn_tests::world::{code, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
 
-/// Triggers that may follow one from another (SPEC section 5).
+/// Depth limit of a chain of triggers (SPEC section 5).
 const LIMIT: u32 = 8;
 
-/// The run's handle, for code that is called before its starter has it.
+/// The run's handle, for code that may be called before `start` has returned the handle.
 #[derive(Clone, Default)]
 struct Handle(Arc<OnceLock<RunHandle>>);
 
@@ -22,7 +22,7 @@ impl Handle {
     }
 }
 
-/// A trigger for the event `again`, and one that calls it for the first time.
+/// A trigger on the event `again` with `action`, and one that performs `action` first.
 fn again(action: &Value) -> Value {
     json!([
         {"id": "again", "type": "EVENT", "action": action, "condition": {"eventType": "CUSTOM", "eventName": "again"}},

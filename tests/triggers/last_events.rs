@@ -1,4 +1,4 @@
-//! Everything that the end of a run's main thread sets off (SPEC sections 5 and 6) is in the run's report.
+//! Every effect of the end of a run's main thread (SPEC sections 5 and 6) is in the run's report.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn a_report_on_real_threads_has_what_the_last_events_set_off() {
         .workflows(bundle(&[node("a", "CODE", json!({"function": "quick"}))], &triggers).to_string())
         .build()
         .expect("valid");
-    // Answered when the triggers that the engine was built with are in their place.
+    // The query is answered after the engine's initial triggers are registered.
     let known = futures::executor::block_on(engine.triggers(None)).len();
     assert_eq!(known, 2);
     for _ in 0..200 {

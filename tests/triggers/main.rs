@@ -1,4 +1,4 @@
-//! Events and triggers in a real engine: what sets what off, what waits for it, and what ends a chain.
+//! Events and triggers in a real engine: causes, waits, and the end of chains.
 
 mod actions;
 mod chains;

@@ -8,7 +8,7 @@ use pirn::store::{MemoryStore, Store};
 use pirn::{Engine, EngineBuilder, ScheduleDefinition, TriggerDefinition, TriggerState};
 use serde_json::{Value, json};
 
-/// The inputs of the runs that schedules started, in the order in which they began.
+/// The inputs of the runs that schedules started, in order.
 #[derive(Clone, Default)]
 struct Started(Arc<Mutex<Vec<Value>>>);
 
@@ -111,7 +111,7 @@ fn a_schedule_of_a_workflow_fires_as_one_that_stands_outside() {
 
 #[test]
 fn a_time_that_comes_while_an_earlier_run_is_under_way_does_as_overlap_says() {
-    // Every minute for five minutes and a half, and each run takes a minute and a half.
+    // Every minute for five and a half minutes; each run takes one and a half.
     for (overlap, minutes) in [
         ("skip", &[1, 3, 5][..]),
         ("queue", &[1, 2, 3, 4]),
@@ -172,7 +172,7 @@ fn an_engine_that_is_told_so_fires_no_schedule() {
     assert_eq!(started.at(), Vec::<String>::new());
 }
 
-/// The names of the runs that a store has, of one schedule.
+/// The ids of one schedule's runs in a store.
 fn runs_of(store: &MemoryStore, schedule: &str) -> Vec<String> {
     let runs = block_on(store.runs(pirn::store::RunFilter::default(), None, 1_000)).expect("is read");
     let of = format!("{schedule}@");
@@ -181,7 +181,7 @@ fn runs_of(store: &MemoryStore, schedule: &str) -> Vec<String> {
         .map(|run| run.id)
         .filter(|id| id.starts_with(&of))
         .collect();
-    // Several begin in one millisecond.
+    // Several start in one millisecond, so the store's order is not fixed.
     ids.sort();
     ids
 }
@@ -269,7 +269,7 @@ fn asking(store: &MemoryStore, more: &Value) -> Engine {
     engine.virtual_time(None).build().expect("builds")
 }
 
-/// Two minutes and a half of the engine's life, by a run of this name.
+/// Runs the engine for two and a half minutes of virtual time, by a run of this id.
 fn live(engine: &Engine, name: &str) {
     let run = engine.run("main").run_id(name).start().expect("starts");
     engine.wait_idle();

@@ -13,10 +13,10 @@ fn trigger(id: &str, expression: &str, variable: &str, value: &Value) -> Value {
         "action": {"type": "SET_VARIABLE", "parameters": {"variableName": variable, "value": value, "scope": "global"}}})
 }
 
-/// Is answered where the matcher is.
+/// An expression evaluated on the matcher's thread, without JavaScript.
 const PLAIN: &str = "event.nodeId === 'a' || event.nodeId === 'b'";
 
-/// Needs JavaScript.
+/// An expression that needs JavaScript.
 const SCRIPT: &str = "['A', 'B'].map(name => name.toLowerCase()).includes(event.nodeId)";
 
 fn watched(triggers: &[Value]) -> Value {
@@ -48,7 +48,7 @@ fn triggers_of_a_run_act_in_their_order_whether_or_not_their_texts_need_javascri
 
 #[test]
 fn a_trigger_whose_text_takes_long_holds_up_no_other_run_of_its_arbiter() {
-    // It is stopped by the time limit of a text.
+    // Stopped by the time limit for expressions.
     let endless = trigger("endless", "(() => { while (true) {} })()", "g", &json!("never"));
     let after = trigger("after", PLAIN, "g", &json!("after"));
     let other = line("other", &[wait("w", 1)]);

@@ -21,7 +21,7 @@ fn told(ran: &Ran, name: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Which triggers failed, and with which code.
+/// The failed triggers with their error codes.
 fn failures(ran: &Ran) -> Vec<(String, String)> {
     let text = |event: &Event, pointer: &str| {
         let data = json!(event.raised.fields);

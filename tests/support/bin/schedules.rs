@@ -1,5 +1,5 @@
-//! Plays schedules: `cargo run --release -p pirn-tests --bin schedules -- 1000000 [FIRST]`, and those that failed again:
-//! `... -- replay FILE`. A failure is written to `schedule-N.json` in the working directory; after ten it is enough.
+//! Plays schedules: `cargo run --release -p pirn-tests --bin schedules -- 1000000 [FIRST]`. Replays a failed one:
+//! `... -- replay FILE`. A failure is written to `schedule-N.json` in the working directory; the search stops after ten.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 /// Failures after which the search stops: one fault usually fails in many orders.
 const ENOUGH: u32 = 10;
 
-/// Schedules between two signs of life.
+/// Schedules between two progress lines.
 const STRIDE: u64 = 100_000;
 
 fn play(schedules: &Schedules, count: &str, first: &str) -> ExitCode {

@@ -1,4 +1,4 @@
-//! Stress: many host threads against real engines, with conservation checks. Exits 1 where one fails.
+//! Stress: many host threads against real engines, with conservation checks. Exits with 1 if one fails.
 //!
 //! `cargo run -p pirn-tests --bin stress -- --seconds 60`
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         patience: Duration::from_secs(args.patience),
     };
     let mut out = std::io::stdout();
-    // a reader that has gone away is no reason to stop
+    // A closed stdout is no reason to stop.
     let _ = writeln!(out, "seed {seed}");
     let books = run(&config, &stop, |round, books| {
         let _ = writeln!(
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A seed that no other process has, from the standard library's own.
+/// A random seed, from the standard library's hasher.
 fn drawn() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
@@ -94,6 +94,6 @@ fn hear_ctrl_c(stop: &Arc<AtomicBool>) {
             }
         });
     };
-    // without it, Ctrl-C ends the process as ever
+    // Without this thread, Ctrl-C kills the process.
     let _ = std::thread::Builder::new().name("ctrl-c".to_owned()).spawn(listen);
 }

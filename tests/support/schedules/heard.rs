@@ -1,4 +1,4 @@
-//! Deliveries to a subscriber of a scene, and what must hold of them.
+//! Deliveries to a subscriber of a scene, and the checks on them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +80,7 @@ impl Heard {
         })
     }
 
-    /// Every thread that started ended, once, after it started.
+    /// Checks that every thread that started ended exactly once, after its start.
     pub(super) fn check_threads(&self) -> Result<(), String> {
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         for event in self.events() {
@@ -113,7 +113,7 @@ impl Deliver for Ear {
                 && inner.deliveries.len() % (room + 1) == room
                 && matches!(delivery, Delivery::Event(_))
             {
-                // Read a moment too late: the next one finds room again.
+                // A subscriber that reads a moment too late: the next delivery is accepted.
                 inner.room = Some(room + 1);
                 return Err(Undelivered::Full);
             }

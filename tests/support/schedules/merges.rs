@@ -9,11 +9,11 @@ use super::heard::Heard;
 use super::scenes::{ask, ended, engine, heard_from_the_start, played};
 use crate::world::{line, node, say, wait, workflow};
 
-/// When the called workflow is out of time, and when what its trigger started has its result.
+/// Time limit of the called workflow, and duration of the sub-workflow that it triggers, so that the two race.
 const MS: u32 = 5;
 
-/// A called workflow that shares its caller's conversation and has no more time than its trigger's sub-workflow takes:
-/// messages come back, or a compression.
+/// A called workflow that shares its caller's conversation and times out when its trigger's sub-workflow ends. The
+/// sub-workflow returns messages or a compression.
 pub(super) fn shared() -> Vec<EngineBuilder> {
     let call = json!({ "subgraphId": "called", "conversation": "share" });
     let mut main = line(

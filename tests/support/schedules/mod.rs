@@ -24,14 +24,14 @@ const STEPS: usize = 150;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
-    /// Any that is ready, each as likely.
+    /// Any ready event, each with equal probability.
     Random,
     /// By priorities that change a few times (PCT).
     Priorities,
 }
 
 impl Strategy {
-    /// Half of the seeds draw one way, half the other.
+    /// Picks one of the two ways by the seed, each for half of the seeds.
     fn of(seed: u64) -> Self {
         if seed.is_multiple_of(2) {
             Self::Random
@@ -48,13 +48,13 @@ impl Strategy {
     }
 }
 
-/// A schedule that failed, to be had again: `{scene, seed, strategy, choices, message}`.
+/// A failed schedule for replay: `{scene, seed, strategy, choices, message}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The scene's name.
     pub scene: String,
-    /// Seeds what the scene is like, and the order.
+    /// Seed of the scene and of the order.
     pub seed: u64,
     /// The way the order was drawn from the seed.
     pub strategy: Strategy,
@@ -69,7 +69,7 @@ pub struct Failure {
 pub enum Again {
     /// The failure repeats.
     Same,
-    /// It fails, in another way.
+    /// The schedule fails in another way.
     Other(String),
     /// The schedule passes.
     Holds {
@@ -137,10 +137,10 @@ impl Schedules {
         })
     }
 
-    /// Plays a schedule that failed again, by the choices that were written down.
+    /// Replays a failed schedule by its recorded choices.
     ///
     /// # Errors
-    /// There is no such scene.
+    /// Fails if there is no such scene.
     pub fn replay(&self, failure: &Failure) -> Result<Again, String> {
         let found = self.stages.iter().find(|(scene, _)| scene.name == failure.scene);
         let (scene, stages) = found.ok_or_else(|| format!("there is no scene {}", failure.scene))?;

@@ -15,13 +15,13 @@ use super::heard::Heard;
 use super::merges;
 use crate::world::{forked, line, node, say, wait, workflow};
 
-/// Plays a scene with a seed in an order; what does not hold, in words.
+/// Plays a scene with a seed in an order; fails with the violated invariant.
 type Play = fn(&Stage, u64, Box<dyn Schedule>) -> Result<(), String>;
 
 /// A scene.
 pub(super) struct SceneKind {
     pub(super) name: &'static str,
-    /// The engines it is played in, by seed in turn.
+    /// The engines that the scene is played in, chosen by seed.
     pub(super) engines: fn() -> Vec<EngineBuilder>,
     pub(super) play: Play,
 }
@@ -206,7 +206,7 @@ pub(super) fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(Starte
     Ok((run, heard))
 }
 
-/// The outcome, and that nothing is left of the run.
+/// Returns the outcome after a check that nothing of the run is left.
 pub(super) fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<RunReport>, String> {
     let outcome = run.outcome.peek().ok_or("the run has no outcome")?;
     let report = outcome.map_err(|_| "the run never ended: nothing is left that could happen")?;
@@ -308,7 +308,7 @@ fn shutdown(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), St
     }
 }
 
-/// The thread's own messages are all there, in their order, whatever a trigger adds or takes out of sight.
+/// Checks that the thread's messages are complete and in order, whatever a trigger inserts or hides.
 fn append(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
     let report = ended_whole(stage, seed, order)?;
     if report.status != ThreadStatus::Completed {

@@ -1,4 +1,4 @@
-//! The host's threads: those that start runs, those that meddle, those that wait for the end.
+//! The host's threads: some start runs, some act on them, some wait for their end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::workload::{Engines, WORKLOADS};
 /// Room for every event that a run of these workflows raises.
 const ROOM: usize = 4096;
 
-/// A run under way, handed from thread to thread.
+/// A run under way, passed from thread to thread.
 pub(super) struct Live {
     plan: Plan,
     handle: RunHandle,
@@ -85,7 +85,7 @@ pub(super) fn meddle_with_all(live: &Receiver<Live>, onward: &Sender<Live>) -> L
             }
             Meddling::Pin => handle.pin(PinSection::Role, json!("You are a test.")),
             Meddling::AskStatus => {
-                // none once it has settled; that the answer comes at all is the point
+                // `None` once the run has settled; the check is that the call returns.
                 let _ = futures::executor::block_on(handle.status());
             }
         }

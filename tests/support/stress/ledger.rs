@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A promise that was broken, in a sentence.
+/// A violated invariant, in a sentence.
 pub type Violation = String;
 
 /// Everything counted so far.
@@ -32,14 +32,14 @@ pub struct Ledger {
     pub first_kib: Option<u64>,
     /// Resident memory now, KiB.
     pub resident_kib: Option<u64>,
-    /// Since the first round began.
+    /// Time since the start of the first round.
     pub elapsed: Duration,
-    /// The broken promises.
+    /// The violated invariants.
     pub violations: Vec<Violation>,
 }
 
 impl Ledger {
-    /// Notes a broken promise.
+    /// Records a violated invariant.
     pub fn violate(&mut self, what: impl Into<Violation>) {
         self.violations.push(what.into());
     }

@@ -24,7 +24,7 @@ pub use ledger::{Ledger, Violation};
 /// The amount of work, and its time.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Decides every plan; the order in which threads get their turn is the machine's.
+    /// Seed of every plan; the scheduling of threads stays the machine's.
     pub seed: u64,
     /// Runs of one round.
     pub runs: u64,
@@ -36,7 +36,7 @@ pub struct Config {
     pub engines: usize,
     /// Host threads that start runs, and as many that wait for them.
     pub hosts: usize,
-    /// A run that takes longer than this has got lost.
+    /// Time after which a run counts as lost.
     pub patience: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The plan for each run: drawn from the seed and the run's number alone.
+//! The plan for each run, derived from the seed and the run's number alone.
 
 use super::workload::WORKLOADS;
 
@@ -18,13 +18,13 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to, not including, `below`.
+    /// A number from 0 up to `below`, exclusive.
     pub(super) fn below(&mut self, below: u64) -> u64 {
         self.next() % below.max(1)
     }
 }
 
-/// An action of a host thread on a run while it goes.
+/// An action of a host thread on a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meddling {
     Nothing,

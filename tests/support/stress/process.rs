@@ -9,7 +9,7 @@ pub(super) fn resident_kib() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// Threads.
+/// Number of threads.
 pub(super) fn threads() -> Option<u64> {
     status("Threads:")
 }

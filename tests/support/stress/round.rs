@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::workload::{Engines, engine};
 use super::{Config, host, process};
 
-/// Threads that meddle.
+/// Threads that act on runs.
 const MEDDLERS: usize = 2;
 
 /// The treatment of this round's first engine.
@@ -26,7 +26,7 @@ enum Kind {
     Abrupt,
 }
 
-/// Runs it and adds to the books.
+/// Plays the round and adds to the counters.
 pub(super) fn run(config: &Config, number: u64, stop: &AtomicBool, books: &mut Ledger) {
     let kind = [Kind::Calm, Kind::Abrupt, Kind::Full][(number % 3) as usize];
     let threads_before = process::threads();

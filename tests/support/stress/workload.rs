@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{code, forked, line, node, say, wait, workflow};
 
-/// A workflow and how it ends by itself.
+/// A workflow, and the status that it ends with if no thread acts on it.
 pub(super) struct Workload {
     pub(super) id: &'static str,
     pub(super) ends: ThreadStatus,
@@ -30,7 +30,7 @@ pub(super) const WORKLOADS: [Workload; 10] = [
     ends("gate", ThreadStatus::Completed),
 ];
 
-/// An engine with all of them, and a bound on its runs.
+/// An engine with all of the workflows, and a limit on concurrent runs.
 pub(super) fn engine(max_runs: usize) -> Result<Engine, String> {
     Engine::builder()
         .arbiters(2)

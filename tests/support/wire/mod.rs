@@ -32,10 +32,10 @@ pub enum Answer {
     Stream {
         /// Sent unchanged, one chunk each.
         pieces: Vec<String>,
-        /// The end after them.
+        /// The end of the stream after the pieces.
         end: End,
     },
-    /// The connection is closed without a word.
+    /// The connection is closed without a reply.
     HangUp,
     /// Forwards the request to this server and returns its reply.
     Forward(SocketAddr),
@@ -44,7 +44,7 @@ pub enum Answer {
 /// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As HTTP has it.
+    /// The stream ends as HTTP defines.
     Finished,
     /// The connection is closed in the middle of the reply.
     Cut,
@@ -94,7 +94,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Gives these answers, one a request; then hangs up.
+    /// Gives these answers, one per request; then closes every connection.
     ///
     /// # Panics
     /// Panics if loopback has no port left.
@@ -102,7 +102,7 @@ impl Server {
         Self::start(answers.into_iter().collect(), |_| Answer::HangUp)
     }
 
-    /// Hands every request on to `upstream`.
+    /// Forwards every request to `upstream`.
     ///
     /// # Panics
     /// As [`Server::answering`].
@@ -131,7 +131,7 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (shared, leaves) = (Arc::clone(&serving), leaves.clone());
-                // A client that goes away in the middle is what some tests are about.
+                // Some tests disconnect in the middle of a reply, so an error of the socket is ignored.
                 std::thread::spawn(move || serve(&shared, stream, &leaves).unwrap_or(()));
             }
         });
@@ -159,7 +159,7 @@ impl Server {
         requests
     }
 
-    /// Waits until a client has left a stalled reply; false where none does.
+    /// Waits until a client has left a stalled reply; false if none does.
     pub fn client_left(&self) -> bool {
         self.left.recv_timeout(Duration::from_secs(20)).is_ok()
     }
@@ -223,7 +223,7 @@ fn without_connection(head: Vec<String>) -> String {
     lines(head.into_iter().filter(is_kept))
 }
 
-/// The lines before the empty one.
+/// The lines before the empty line.
 fn read_head(reader: &mut impl BufRead) -> std::io::Result<Vec<String>> {
     let mut head = Vec::new();
     loop {
@@ -260,7 +260,7 @@ fn read(stream: &mut TcpStream) -> std::io::Result<(Vec<String>, Request)> {
         .unwrap_or_default()
         .to_owned();
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    // Written again as the body is: its length may differ from what came.
+    // The body is serialized again, so its length may differ from the one received.
     let length = format!("content-length: {}", body.to_string().len());
     for line in &mut head {
         if line.to_ascii_lowercase().starts_with("content-length:") {

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Checks the body of a request to Anthropic.
 ///
 /// # Errors
-/// The rule that is broken, with the message's place.
+/// Fails with the broken rule and the message's index.
 pub fn check_anthropic(body: &Value) -> Result<(), String> {
     let messages = body["messages"].as_array().ok_or("no messages")?;
     ends(messages, "assistant")?;
@@ -74,7 +74,7 @@ pub fn check_anthropic(body: &Value) -> Result<(), String> {
 /// Checks the body of a request to Gemini.
 ///
 /// # Errors
-/// The rule that is broken, with the content's place.
+/// Fails with the broken rule and the content's index.
 pub fn check_gemini(body: &Value) -> Result<(), String> {
     let contents = body["contents"].as_array().ok_or("no contents")?;
     ends(contents, "model")?;
