@@ -1,4 +1,4 @@
-//! A called workflow: case M11. Upstream writes its nodes into its caller's graph; here it is a thread of its own (SPEC
+//! A called workflow: case M11. Upstream inlines its nodes into its caller's graph; here it runs in a separate thread (SPEC
 //! section 2).
 
 use pirn::EventType;
@@ -31,7 +31,7 @@ fn m11_a_called_workflow_stands_between_what_leads_to_it_and_what_follows() {
         .map(|thread| (&*thread.workflow_id, thread.kind))
         .collect();
     assert_eq!(called, [("subwf1", ThreadKind::Subgraph)], "M11");
-    // In the order in which things happened: into it, through it, out of it.
+    // In chronological order: events before, inside and after the called workflow.
     let told: Vec<String> = ran
         .events
         .iter()

@@ -1,4 +1,4 @@
-//! `output` where a thread begins (SPEC section 2 "Expressions"): the last node's output.
+//! The value of `output` at the start of a thread (SPEC section 2 "Expressions"): the last node's output.
 
 use pirn_tests::world::{code, forked, line, node, run, wait, workflow};
 use serde_json::{Value, json};

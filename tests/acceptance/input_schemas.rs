@@ -1,4 +1,4 @@
-//! `inputSchema` of a workflow holds wherever a run of it starts, and a schema that is none is found before anything runs.
+//! The `inputSchema` of a workflow applies to every way to start a run, and an invalid schema is found before any run starts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Listeners of a run: cases M26 to M29, M35 to M38. SPEC has neither hooks nor listeners with a priority: triggers do
-//! what the cases' hooks do, in the order in which they stand, and subscribers get events in sequence order.
+//! Listeners of a run: cases M26 to M29, M35 to M38. SPEC has neither hooks nor listeners with a priority. Triggers replace the
+//! cases' hooks and fire in the order of their definitions, and subscribers receive events in sequence order.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -8,7 +8,7 @@ use pirn::{Engine, EventType, Heard};
 use pirn_tests::world::{Ran, code, forked, line, node, run, run_in, wait};
 use serde_json::{Map, Value, json};
 
-/// A trigger on the end of node `a`.
+/// Returns a trigger on the end of node `a`.
 fn on_a(id: &str, action: &Value) -> Value {
     json!({"id": id, "type": "EVENT",
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"}, "action": action})
@@ -18,7 +18,7 @@ fn says(text: &str) -> Value {
     json!({"type": "SEND_NOTIFICATION", "parameters": {"message": text}})
 }
 
-/// START > a > a rest > b > END, with triggers.
+/// Returns START > a > a wait > b > END, with triggers.
 fn watched(triggers: &Value) -> Value {
     let mut main = line(
         "main",
@@ -200,7 +200,7 @@ fn m37_a_wait_that_runs_out_says_where() {
     assert!(error.contains("node w"), "M37: {error}");
 }
 
-/// Upstream lets every second one wait on.
+/// Upstream differs here: every second wait continues to wait.
 #[test]
 fn m38_one_event_ends_every_wait_for_it() {
     let branches: Vec<Vec<Value>> = (0..3)

@@ -1,4 +1,4 @@
-//! Faults that an engine refuses to be built with: cases A05 to A26, B05, B06, B24, B25, G01, G27, G28, L12.
+//! Faults that prevent the build of an engine: cases A05 to A26, B05, B06, B24, B25, G01, G27, G28, L12.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use pirn::{BuildError, Engine};
 use pirn_tests::world::{code, forked, line, node, workflow};
 use serde_json::{Value, json};
 
-/// The faults that an engine finds in a file: each one's code and place.
+/// Returns the code and location of each fault that an engine finds in a file.
 fn faults(file: &Value) -> BTreeSet<(String, String)> {
     let built = Engine::builder()
         .virtual_time(Some(1))
@@ -32,7 +32,7 @@ fn strings(value: &Value) -> Vec<String> {
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// A workflow with the FORK or JOIN of a case, and a partner that fits it as far as it can.
+/// Returns a workflow with the FORK or JOIN of a case, and a partner node that matches it as far as possible.
 fn around(word: &str, config: &Value) -> Value {
     let pairs = config["forkPaths"].as_array().cloned().unwrap_or_default();
     let of_pairs = |key: &str| {
@@ -106,7 +106,7 @@ fn a05_to_a16_an_engine_takes_the_forks_and_joins_that_the_cases_take() {
     assert_eq!(missing, Vec::<&str>::new());
 }
 
-/// START > FORK (paths that lead straight to the JOIN) > JOIN > ... > END, one after another.
+/// Returns START > FORK (paths directly to the JOIN) > JOIN > ... > END, with the pairs in sequence.
 fn pairs(forked: &[(&[&str], &[&str])]) -> Value {
     let mut nodes = vec![node("start", "START", json!({}))];
     let mut way = vec!["start".to_owned()];
@@ -202,7 +202,7 @@ fn g01_a_triggered_sub_workflow_is_named() {
     assert!(error.to_string().contains("triggeredWorkflowId"), "G01: {error}");
 }
 
-/// SPEC section 2: a workflow has no `type`; what it may hold does not depend on one.
+/// SPEC section 2: a workflow has no `type`, so its permitted nodes do not depend on one.
 #[test]
 fn g27_g28_a_workflow_has_no_type() {
     let standalone = json!({"workflows": [

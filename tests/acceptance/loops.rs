@@ -3,7 +3,7 @@
 use pirn_tests::world::{Ran, node, run, workflow};
 use serde_json::{Value, json};
 
-/// Runs a loop over `source`, until `broken` holds: the output is the list of its items.
+/// Runs a loop over `source` until `broken` is true. The output is the list of its items.
 fn looped(source: &Value, broken: &str, most: Option<u64>, input: Value) -> Ran {
     let mut start = json!({"loopId": "l"});
     if !source.is_null() {

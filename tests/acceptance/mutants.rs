@@ -1,4 +1,4 @@
-//! What `tests/mutants/run` breaks is still there to be broken.
+//! Checks that the code that `tests/mutants/run` mutates still exists.
 
 use std::path::Path;
 

@@ -73,8 +73,8 @@ fn a_count_is_exact_where_events_come_at_once() {
             assert_eq!(ran.of(EventType::Notification).len(), expected, "seed {seed}, {most}");
         }
     }
-    // Several runs on several threads: the limit of a trigger outside of the workflow is shared by all runs, inside each run has
-    // one.
+    // Several runs on several threads: all runs share the limit of a trigger outside of the workflow, and each run has its own
+    // limit for a trigger inside.
     let told = |file: &Value| {
         let engine = Engine::builder()
             .arbiters(2)

@@ -1,4 +1,4 @@
-//! docs/semantics.md names a test for each sentence; every one of them exists.
+//! Checks that every test named by docs/semantics.md exists; the page names one for each sentence.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn sources(folder: &Path, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The functions that stand under a `#[test]`, or another attribute that ends in `test`, or inside `proptest!`.
+/// Returns the functions below `#[test]`, below another attribute that ends in `test`, or inside `proptest!`.
 fn tests_of(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::triggered::{look, looking};
 
-/// Notifications of a run that waits for `go`, while these CUSTOM events came from outside, and `go` at last.
+/// Returns the notifications of a run that waits for `go` and receives these CUSTOM events and then `go` from outside.
 fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
     let mut main = line("main", &[node("gate", "WAIT", json!({"event": "go"}))]);
     main["triggers"] = json!([trigger]);
@@ -20,7 +20,7 @@ fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
     let mut inside = run.blocking_events(&[EventType::NodeStarted], 100);
     let notified = run.blocking_events(&[EventType::Notification], 100);
     let handle = run.start().expect("admitted");
-    // From here on it waits for nothing but `go`.
+    // The run now waits only for `go`.
     let waits = inside.any(|heard| matches!(heard, Heard::Event(event) if event.raised.fields["nodeId"] == "gate"));
     assert!(waits);
     for name in events.iter().chain(&["go"]) {
@@ -52,7 +52,7 @@ fn f04_custom_events_are_told_apart_by_name() {
     }
 }
 
-/// A trigger outside the workflow, so that it counts for the engine.
+/// Returns an engine with a trigger outside of the workflow, whose limit is shared by all runs of the engine.
 fn counted(most: u64) -> Engine {
     let trigger = json!({"id": "t", "type": "EVENT", "maxTriggers": most,
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"},
@@ -65,7 +65,7 @@ fn counted(most: u64) -> Engine {
         .expect("valid")
 }
 
-/// A run to its end, and until the triggers have met all it raised: how often the trigger fired.
+/// Plays a run until the triggers have processed all its events, and returns the number of firings.
 fn run_once(engine: &Engine) -> u64 {
     let mut run = engine.run("main");
     let notified = run.blocking_events(&[EventType::Notification], 100);
@@ -73,7 +73,7 @@ fn run_once(engine: &Engine) -> u64 {
     notified.count() as u64
 }
 
-/// True if it watches, and the number of its firings.
+/// Returns whether the trigger is enabled, and the number of its firings.
 fn state(engine: &Engine) -> (bool, u64) {
     let states = block_on(engine.triggers(None));
     assert_eq!(states.len(), 1);
@@ -153,7 +153,7 @@ fn f19_the_seeds_trigger_starts_its_workflow_with_the_fields_it_names() {
     let mut expected = json!({
         "threadId": ran.report.thread_id, "workflowId": "w",
         "tokensUsed": event["tokensUsed"], "tokenLimit": 40,
-        // Of a token event (SPEC section 6) also what there is to compress.
+        // A token event (SPEC section 6) also has the messages to compress.
         "messages": [{"role": "user", "content": words}, {"role": "user", "content": "a question"}],
         "compressionConfig": {"strategy": "keep_recent", "parameters": {"count": 2}},
     });

@@ -1,5 +1,5 @@
-//! `docs/validation-codes.md` is kept true: every code is in its table, every bad example yields its code, no mended
-//! one does.
+//! Checks `docs/validation-codes.md`: its table lists every code, every bad example yields its code, and no corrected example
+//! does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,7 +51,7 @@ fn rows(page: &str) -> Vec<Row> {
         .collect()
 }
 
-/// The codes of a config file without workflows.
+/// Returns the codes of a config file without workflows.
 fn codes_of_config(config: &str) -> BTreeSet<String> {
     let path = std::env::temp_dir().join(format!("pirn-codes-{}.json", std::process::id()));
     fs::write(&path, config).expect("writable");
@@ -66,7 +66,7 @@ fn codes_of_config(config: &str) -> BTreeSet<String> {
     found.map(|fault| fault.code.to_string()).collect()
 }
 
-/// The codes of the file with `value` at `place`.
+/// Returns the codes of the file with `value` at `place`.
 fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
     if place == "the config" {
         return codes_of_config(value);

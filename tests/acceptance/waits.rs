@@ -1,10 +1,10 @@
-//! WAIT for an event: those before the wait, one after the other, and too many of them.
+//! WAIT for an event: events before the wait, events in sequence, and too many events.
 
 use pirn::{Engine, EventType, Heard, RunHandle, RunReport, ThreadStatus};
 use pirn_tests::world::{forked, node, workflow};
 use serde_json::{Value, json};
 
-/// Waits for `open`, then takes `go` so many times: what each gave is in `got`.
+/// Returns a workflow that waits for `open`, then for `go` a number of times, and collects the data in `got`.
 fn takes(times: u32) -> Value {
     let add = json!({"variableName": "got", "expression": "[...got, output.data.n]"});
     let mut bundle = workflow(

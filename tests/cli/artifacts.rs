@@ -1,4 +1,4 @@
-//! Large tool results as artifacts, and what compressions archived: a scripted model reads them by the built-in tools.
+//! Large tool results as artifacts, and archived messages of compressions: a scripted model reads both with the built-in tools.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ description = "Lists numbers"
 command = { program = "seq", args = ["1", "3000"] }
 "#;
 
-/// The result of `list`, and its id.
+/// Returns the result of `list` and its id.
 fn numbers() -> (String, String) {
     let text: Vec<String> = (1..=3000).map(|number| number.to_string()).collect();
     let text = text.join("\n") + "\n";
@@ -62,7 +62,7 @@ fn artifacts() -> Value {
     json!({"artifactTokens": 400, "tokenizer": "estimate"})
 }
 
-/// The results of tools in a report's conversation, by their call.
+/// Returns the result of a tool call in a report's conversation.
 fn result<'r>(report: &'r Value, call: &str) -> &'r str {
     let messages = report["conversation"]["messages"].as_array().expect("a list");
     let found = messages.iter().find(|message| message["toolCallId"] == call);
@@ -217,7 +217,7 @@ fn an_artifact_outlives_a_kill_moves_with_its_run_and_goes_with_it() {
         json!({"content": "done"}),
     ];
     let main = line("main", &[ask("ask", "script", &["list", "wait"])], &artifacts());
-    // A run's definition has no profiles: they are its config's.
+    // A run's definition has no profiles. They are part of its config.
     let tool = |name: &str, program: &str, args: &[&str]| json!({"name": name, "description": name, "inDoubt": "retry", "command": {"program": program, "args": args}});
     let config = json!({
         "profiles": [script("script", &responses)],
@@ -257,7 +257,7 @@ fn an_artifact_outlives_a_kill_moves_with_its_run_and_goes_with_it() {
     assert!(is_read(&report), "{}", result(&report, "read"));
     assert!(result(&report, "first").contains(&id));
 
-    // The two results are one text of the store.
+    // The store deduplicates the two results by their content.
     assert_eq!(runs(&["export", "a", "a.jsonl"]).code, Some(0));
     let exported = folder.read("a.jsonl");
     let middle = "1500\\n1501\\n1502";
@@ -275,7 +275,7 @@ fn an_artifact_outlives_a_kill_moves_with_its_run_and_goes_with_it() {
     );
     let there = completed(&runs(&["show", "b", "--store", "other.db", "--output", "json"]));
     assert!(is_read(&there));
-    // The text goes with the last run that names it.
+    // The content is removed with the last run that refers to it.
     let pruned = runs(&["prune", "--output", "json"]).json();
     assert_eq!(pruned["removed"], 3, "{pruned}");
     assert!(pruned["bytesFreed"].as_u64() > Some(whole.len() as u64), "{pruned}");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// The end of a call.
+/// The exit code and the output of a command.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -14,7 +14,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Stdout as JSON.
+    /// Parses stdout as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
     }
@@ -23,7 +23,7 @@ impl Ended {
 /// Calls `pirn` in the repository's `tests/`, with `input` on its stdin.
 pub(crate) fn pirn_with(input: &[u8], arguments: &[&str]) -> Ended {
     let mut child = start(arguments);
-    // a command that does not read its input may close it first
+    // A command that does not read its input may close stdin before this write.
     let _ = child.stdin.take().expect("piped").write_all(input);
     ended(child.wait_with_output().expect("it ends"))
 }
@@ -33,13 +33,13 @@ pub(crate) fn pirn(arguments: &[&str]) -> Ended {
     pirn_with(b"", arguments)
 }
 
-/// Calls `pirn` in `folder`, with more in its environment.
+/// Calls `pirn` in `folder` with additional environment variables.
 pub(crate) fn pirn_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
     let child = start_in(folder, arguments, environment);
     ended(child.wait_with_output().expect("it ends"))
 }
 
-/// Starts `pirn`, all its streams piped.
+/// Starts `pirn` with all its streams piped.
 pub(crate) fn start(arguments: &[&str]) -> std::process::Child {
     start_in(&root().join("tests"), arguments, &[])
 }
@@ -65,7 +65,7 @@ pub(crate) fn start_in(folder: &Path, arguments: &[&str], environment: &[(&str, 
         .expect("the binary is built")
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

@@ -20,7 +20,7 @@ fn good(question: &str, input: &Value) -> Value {
     ended.json()
 }
 
-/// Notation of the cases: `u`, `a[1,2]`, `t:1`, `system:S`.
+/// Parses the notation of the cases: `u`, `a[1,2]`, `t:1`, `system:S`.
 fn message(text: &str) -> Value {
     if let Some((_, ids)) = text.trim_end_matches(']').split_once('[') {
         let calls: Vec<Value> = ids

@@ -1,4 +1,4 @@
-//! Runs in a store, as a user drives them: killed, resumed, looked at, forked, moved, removed.
+//! Runs in a store, from a user's view: killed, resumed, viewed, forked, moved and removed.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use crate::lazyfs::LazyFs;
 
 const NODES: usize = 6;
 
-/// Each call appends a line with its key to `lines`, and says so in the pipe `gate`.
+/// A tool that appends a line with its key to `lines` and reports each call in the pipe `gate`.
 const CONFIG: &str = r#"
 [[tools]]
 name = "append"
@@ -42,7 +42,7 @@ fn folder(name: &str) -> Folder {
     folder
 }
 
-/// The number of times each call was made, by its key.
+/// Returns the number of times each call was made, by its key.
 fn made(folder: &Folder) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
     for line in folder.read("lines").lines() {
@@ -51,7 +51,8 @@ fn made(folder: &Folder) -> BTreeMap<String, usize> {
     made
 }
 
-/// Lines from the pipe. Opened for writing too: it has no end while this is open, and no writer waits.
+/// Returns lines from the pipe. Opened for writing too: so the reader never reaches the end of the file, and no writer blocks on
+/// open.
 fn gate(folder: &Folder) -> impl Iterator<Item = String> + use<> {
     let pipe = OpenOptions::new().read(true).write(true).open(folder.file("gate"));
     BufReader::new(pipe.expect("opens"))
@@ -64,13 +65,13 @@ fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
     pirn_in(folder.path(), &all, &[])
 }
 
-/// Number of kills: more by the environment.
+/// Returns the number of kills: the environment variable `PIRN_KILLS`, by default one for each node.
 fn kills() -> usize {
     let wanted = std::env::var("PIRN_KILLS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(NODES)
 }
 
-/// Kills a run in its call `kill`, resumes it after `then`, and looks at the calls.
+/// Kills a run in its call `kill`, executes `then`, resumes the run and checks the calls.
 fn killed_in_a_call_and_resumed(folder: &Folder, store: &str, kill: usize, then: impl FnOnce()) {
     let mut gate = gate(folder);
     let arguments = ["run", "main.json", "--store", store, "--run-id", "run-1"];
@@ -245,7 +246,7 @@ fn a_run_that_no_process_carries_is_cancelled() {
     let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
     let mut child = start_in(folder.path(), &arguments, &[]);
     assert!(gate.next().is_some());
-    // The store is its process's.
+    // A process may lock its store exclusively, in which case other commands are refused.
     let held = runs(&folder, &["list", "--output", "json"]);
     if held.code != Some(0) {
         assert_eq!(

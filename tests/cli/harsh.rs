@@ -1,4 +1,4 @@
-//! Input that is no workflow, no text, endless or too large: a clear error and exit code, no panic, no memory filled.
+//! Input that is no workflow, not UTF-8, endless or too large: a clear error and exit code, no panic, bounded memory.
 
 use crate::command::{Ended, pirn_in, pirn_with};
 use crate::folder::Folder;
@@ -209,7 +209,7 @@ fn a_file_of_another_kind_fills_no_screen() {
     let folder = Folder::new("harsh-other").with("talk.json", &serde_json::json!(vec![message; 300]).to_string());
     let ended = pirn_in(folder.path(), &["validate", "talk.json"], &[]);
     says(&ended, 1, "`nodes` is missing");
-    // A screenful, and how many more there are.
+    // The output lists 20 errors and the number of further ones.
     assert_eq!(ended.stdout.matches("error[").count(), 20, "{}", ended.stdout);
     assert!(
         ended.stdout.contains(" more errors; --output json lists all"),
@@ -288,7 +288,7 @@ fn a_file_where_the_socket_of_a_store_would_be_stays() {
     assert_eq!(folder.read("app.sock"), "mine");
 }
 
-/// True if something in a text would steer a terminal or hide text from who reads it.
+/// Returns true if the output contains characters that control a terminal or hide text from its reader.
 fn steers(text: &str) -> bool {
     text.chars()
         .any(|letter| letter.is_control() && letter != '\n' || matches!(letter, '\u{200b}' | '\u{202e}'))

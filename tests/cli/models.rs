@@ -1,4 +1,4 @@
-//! `pirn models check`, and what becomes of a key.
+//! `pirn models check`, and the treatment of API keys.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::wire::{Answer, Server};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
-/// A folder with these profiles, and a workflow that asks the first of them.
+/// Returns a folder with these profiles and a workflow that calls the first of them.
 fn asking(name: &str, profiles: &Value) -> Folder {
     let workflow = json!({"id": "asks", "nodes": [
         {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}}, {"id": "e", "type": "END"}],
@@ -36,7 +36,7 @@ fn profile(server: &Server, more: &Value) -> Value {
 
 #[test]
 fn the_key_goes_to_the_provider_and_nowhere_else() {
-    // A provider that quotes the key back, wherever it can.
+    // A provider that quotes the key in every kind of error.
     let quoting = |status| Answer::error(status, &format!("Incorrect API key provided: {KEY}."));
     let stream = Answer::Stream {
         pieces: vec![format!("data: {{\"error\": {{\"message\": \"bad key {KEY}\"}}}}\n\n")],

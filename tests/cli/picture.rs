@@ -1,4 +1,4 @@
-//! The picture of the demo in the README is what a terminal shows: made from one, and compared with one.
+//! The picture of the demo in the README equals a terminal's screen: it is generated from one and compared with one.
 //!
 //! `PIRN_WRITE_PICTURE=1 cargo test -p pirn --test cli picture` makes it anew.
 
@@ -11,7 +11,7 @@ use crate::command::root;
 use crate::terminal::Terminal;
 
 const COLUMNS: u16 = 104;
-/// Pixels of a cell.
+/// Width and height of a cell in pixels.
 const CELL: (f64, f64) = (7.8, 18.0);
 
 /// A run of text in one colour.
@@ -68,7 +68,7 @@ fn drawn(screen: &vt100::Screen, rows: u16) -> String {
             }
             let x = (f64::from(piece.column) + indent as f64) * CELL.0 + 12.0;
             let text = text.replace('&', "&amp;").replace('<', "&lt;");
-            // Writing to a String does not fail.
+            // Writing to a String is infallible.
             let _ = writeln!(
                 svg,
                 "<text class=\"{}\" x=\"{x:.1}\" y=\"{y}\">{text}</text>",
@@ -80,7 +80,7 @@ fn drawn(screen: &vt100::Screen, rows: u16) -> String {
     svg
 }
 
-/// The words of a picture, line by line, without how long things took and in which order branches ended.
+/// Returns the words of a picture line by line, without durations and independent of the order in which branches ended.
 fn words(svg: &str) -> Vec<String> {
     let mut words: Vec<String> = svg
         .lines()

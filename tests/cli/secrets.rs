@@ -1,4 +1,4 @@
-//! A key that was written where the name of its environment variable belongs is refused, and no output of any command shows it.
+//! An API key in a field for the name of an environment variable is rejected, and no output of any command contains it.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::folder::Folder;
 const FLOW: &str = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}},
     {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}"#;
 
-/// Secrets that are no names, and such as could be names.
+/// Secrets that cannot be names of variables, and some that could be.
 const SECRETS: &[&str] = &[
     "sk-abcdefghijklmnopqrstuv",
     "correct horse battery staple",
@@ -20,7 +20,7 @@ const SECRETS: &[&str] = &[
     "cafebabe0123456789abcdef",
 ];
 
-/// A secret that only its owner can tell from a name.
+/// A secret that has the form of a variable's name.
 const LIKE_A_NAME: &str = "correcthorsebatterystaple";
 
 fn profile(more: &str) -> String {
@@ -29,7 +29,7 @@ fn profile(more: &str) -> String {
     )
 }
 
-/// Every place of a config file that takes the name of a variable, with this in it.
+/// Returns a config file for each field that takes the name of a variable, with this secret in the field.
 fn configs(secret: &str) -> Vec<(&'static str, String)> {
     let server = "[[mcpServers]]\nid = \"far\"\nurl = \"https://127.0.0.1:9/mcp\"\n";
     vec![
@@ -77,7 +77,7 @@ fn configs(secret: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Everything that a command may show, in both formats.
+/// Commands that may show the config, in both formats.
 const COMMANDS: &[&[&str]] = &[
     &["validate", "flow.json"],
     &["validate", "flow.json", "--output", "json"],

@@ -1,11 +1,11 @@
-//! The words of models, scripts, files and tools are shown on the terminal, and do not steer it.
+//! Text from models, scripts, files and tools is shown on the terminal without control sequences.
 
 use serde_json::json;
 
 use crate::command::{pirn_in, pirn_with};
 use crate::folder::Folder;
 
-/// A title, a cleared screen, a reversed word.
+/// Control sequences that set the title, clear the screen and reverse a word.
 const STEERS: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}drow\u{2066}";
 
 #[track_caller]

@@ -1,4 +1,4 @@
-//! Streams that take nothing: the command ends in words, with the exit code that its reference names.
+//! Output streams that cannot be written: the command reports the failure, with the exit code of its reference.
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::folder::Folder;
 
-/// Exit code and output of a line of a shell, in which `$PIRN` is the command.
+/// Returns exit code and output of a shell command line in which `$PIRN` is the command.
 fn shell(folder: &Folder, line: &str) -> (Option<i32>, String) {
     let output = Command::new("sh")
         .args(["-c", line])

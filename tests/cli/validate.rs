@@ -155,7 +155,7 @@ fn run_says_that_there_are_warnings() {
     assert!(!good.stderr.contains("warning"), "{}", good.stderr);
 }
 
-/// A misspelt target is what to mend; that the rest of the graph is not reached follows from it.
+/// A misspelt target is the cause, and the unreachable rest of the graph is a consequence.
 #[test]
 fn causes_come_first_and_what_follows_is_counted() {
     let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "work", "type": "CODE", "config": {"code": "return 1"}},

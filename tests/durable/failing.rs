@@ -1,4 +1,4 @@
-//! A store that fails at one of its commits, as a process that is killed there leaves it.
+//! A store that fails at one of its commits and is left in the state of a process that was killed at that commit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use pirn::store::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     Never,
-    /// Before the commit of this number takes effect, from 0.
+    /// Before the commit with this number takes effect; the first has number 0.
     Before(u64),
-    /// After it took effect, and before its answer.
+    /// After the commit took effect, and before its result is returned.
     After(u64),
 }
 
-/// See the module. After its failure nothing is written.
+/// A store that writes no data after its failure.
 pub(crate) struct Failing<S> {
     pub(crate) kept: Arc<S>,
     crash: Crash,
     commits: Arc<AtomicU64>,
-    /// By run, how often its journal was read.
+    /// Number of reads of each run's journal.
     reads: Arc<Mutex<BTreeMap<String, usize>>>,
     fails_reads: Arc<AtomicBool>,
-    /// Another process is always faster.
+    /// True if every commit conflicts with one of another process.
     conflicts: Arc<AtomicBool>,
 }
 
@@ -56,18 +56,18 @@ impl<S: Store> Failing<S> {
         }
     }
 
-    /// The number of times that a run's journal was read.
+    /// Returns the number of times that a run's journal was read.
     pub(crate) fn reads(&self, run: &str) -> usize {
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.get(run).copied().unwrap_or_default()
     }
 
-    /// Every commit meets one of another process from now on.
+    /// Makes every later commit conflict with one of another process.
     pub(crate) fn conflict(&self) {
         self.conflicts.store(true, Ordering::Relaxed);
     }
 
-    /// No journal can be read from now on.
+    /// Makes every later read of a journal fail.
     pub(crate) fn fail_reads(&self) {
         self.fails_reads.store(true, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")
 }
 
-/// A server, and a database in it that is set up; none where PostgreSQL is not installed.
+/// Starts a server with a migrated database. Returns `None` if PostgreSQL is not installed.
 fn start() -> Option<(Server, String)> {
     let server = Server::start_unsynced()?;
     let url = server.database();

@@ -1,4 +1,4 @@
-//! The power goes at every operation of the disk, under the shipped actors and the shipped store.
+//! The power is cut at every operation of the disk, under the shipped actors and the shipped store.
 
 use pirn::store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
@@ -8,7 +8,7 @@ use crate::failing::{Crash, Failing};
 use crate::outside::{Known, Outside};
 use crate::small;
 
-/// The remains of what was not synced, at operation `at`.
+/// Returns the faults at operation `at`, and the part of the unsynced data that survives each of them.
 fn leftovers(at: u64) -> [(Trouble, Survives); 3] {
     [
         (Trouble::PowerBefore, Survives::All),
@@ -25,7 +25,7 @@ fn open(disk: &Disk) -> Option<Failing<SqliteStore>> {
     }
 }
 
-/// Plays until the power goes.
+/// Plays the run until the power is cut.
 fn play_until(bundle: &str, disk: &Disk) -> Known {
     let outside = Outside::default();
     if let Some(store) = open(disk) {

@@ -1,4 +1,4 @@
-//! Runs whose tools, profiles or variables are not there when they are to be resumed or forked: they stay as they are.
+//! Runs that lack tools, profiles or variables when they are resumed or forked stay unchanged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn equipped(store: &MemoryStore) -> EngineBuilder {
         .tool(Arc::new(Order))
 }
 
-/// A run that waits for an answer in this store, started by an engine.
+/// Starts a run that waits for an answer, and leaves it in the engine's store.
 fn waiting(engine: EngineBuilder) {
     let engine = engine.workflows(flow()).build().expect("builds");
     let run = engine.run("main").run_id("r").start().expect("starts");

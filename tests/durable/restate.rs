@@ -15,7 +15,7 @@ fn open(server: &Server) -> RestateStore {
     RestateStore::connect(&server.url(), options).expect("connects")
 }
 
-/// A server, and who offers the objects to it; none where the server cannot be had.
+/// Starts a server and a store that serves the objects to it. Returns `None` if the server is not available.
 fn start() -> Option<(Server, RestateStore)> {
     let server = Server::start()?;
     let endpoint = Endpoint::at(([127, 0, 0, 1], free_port()).into());

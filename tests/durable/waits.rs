@@ -1,4 +1,4 @@
-//! Events that come before a WAIT, over processes.
+//! Events that arrive before a WAIT, across processes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pirn::store::MemoryStore;
 use pirn::{Engine, RunHandle, ThreadStatus};
 use serde_json::json;
 
-/// Takes two `go`s, once a question was answered.
+/// A workflow that waits for `go` twice, with a question in between.
 const BUNDLE: &str = r#"{"id": "main", "nodes": [
     {"id": "start", "type": "START"}, {"id": "first", "type": "WAIT", "config": {"event": "go"}},
     {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}},

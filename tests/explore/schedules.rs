@@ -1,5 +1,5 @@
-//! The shipped actors under random and PCT orders (`pirn_tests::schedules`); a million of them run with
-//! `cargo run --release -p pirn-tests --bin schedules -- 1000000`.
+//! The shipped actors under random and PCT schedules (`pirn_tests::schedules`). `cargo run --release -p pirn-tests --bin
+//! schedules -- 1000000` runs a million of them.
 
 use pirn_tests::schedules::Schedules;
 

@@ -1,5 +1,5 @@
-//! Assignments to variables that all threads share: no update is lost, and real threads reach no outcome that an exploration
-//! does not.
+//! Assignments to variables that all threads share: no update is lost, and every outcome on real threads is one that an
+//! exploration finds.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use pirn::{Engine, EngineBuilder};
 use pirn_tests::world::{code, forked, node, say};
 use serde_json::{Value, json};
 
-/// Real runs of each workflow: `PIRN_DIFFERENTIAL_RUNS`, by default few.
+/// Returns the number of real runs of each workflow: `PIRN_DIFFERENTIAL_RUNS`, by default 20.
 fn runs() -> usize {
     let runs = std::env::var("PIRN_DIFFERENTIAL_RUNS").ok();
     runs.and_then(|runs| runs.parse().ok()).unwrap_or(20)
@@ -22,7 +22,7 @@ fn assign(id: &str, name: &str, expression: &str) -> Value {
     )
 }
 
-/// Branches over the global variables `x`, with this value at first, and `y` and `seen`.
+/// Returns a workflow whose branches use the global variables `x` (with this initial value), `y` and `seen`.
 fn shared(first: &Value, branches: &[Vec<Value>], output: &str) -> Value {
     let mut workflow = forked(branches, false, &json!({ "joinStrategy": "ALL_COMPLETED" }));
     workflow["variables"] = json!([
@@ -75,7 +75,7 @@ fn real(workflow: &Value, runs: usize) -> BTreeSet<String> {
         .collect()
 }
 
-/// Everyday expressions over `x`, its first value, and the number of updates that a value of it shows. `N` is the branch.
+/// Common expressions over `x`, its initial value, and the number of updates that a value of it contains. `N` is the branch.
 const EXPRESSIONS: [(&str, &str, &str); 14] = [
     ("[]", "[...x, 'N']", "x.length"),
     ("[]", "x.concat(['N'])", "x.length"),
@@ -134,7 +134,7 @@ fn real_threads_reach_no_outcome_that_an_exploration_does_not() {
             assign(&format!("a{no}"), "x", &format!("[...x, '{no}']")),
         ]
     };
-    // One writes two variables, the second with an expression that takes its time; the other reads both.
+    // One branch writes two variables, the second with an expression that takes several steps; the other branch reads both.
     let writer = vec![
         code("w", "return 1"),
         assign("w1", "x", "1"),
@@ -160,7 +160,7 @@ fn real_threads_reach_no_outcome_that_an_exploration_does_not() {
 
 #[test]
 fn an_exploration_finds_what_happens_while_an_expression_is_evaluated() {
-    // The writer has written `x`, and `y` takes its time: somebody may see the one without the other.
+    // The assignment to `y` takes several steps after the write of `x`, so a reader may see `x` without `y`.
     let writer = vec![
         code("w", "return 1"),
         assign("w1", "x", "1"),

@@ -1,1 +1,1 @@
-//! Nothing: what there is to see is in `tests/face.rs`, which depends on `pirn` alone.
+//! An empty library: the tests are in `tests/face.rs`, which depends only on `pirn`.

@@ -1,4 +1,4 @@
-//! Every workflow in a page runs and gives what stands below it; every piece of a file is in that file.
+//! Checks that every workflow in a page runs and gives the documented output, and that every excerpt of a file is in that file.
 
 use pirn::Engine;
 use pirn::check::{SourceFile, World, check};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Block, blocks, page, pages, root};
 
-/// An example: a workflow, the input it is given, the output it is to have.
+/// An example: a workflow, its input and its expected output.
 struct Example {
     place: String,
     workflow: String,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{page, pages, root};
 
-/// The targets of a page's links, code left out.
+/// Returns the targets of a page's links, without those in code.
 fn links(page: &str) -> Vec<String> {
     let mut text = String::new();
     let mut is_code = false;
@@ -12,7 +12,7 @@ fn links(page: &str) -> Vec<String> {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
         } else if !is_code {
-            // Between back ticks nothing is a link.
+            // Text between back ticks contains no links.
             text.extend(line.split('`').step_by(2));
             text.push('\n');
         }
@@ -24,7 +24,7 @@ fn links(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// The anchor of a heading, as mdBook and GitHub make it.
+/// Returns the anchor of a heading, as mdBook and GitHub form it.
 fn anchor(heading: &str) -> String {
     let plain = heading.trim_start_matches('#').trim().to_lowercase();
     plain
@@ -81,7 +81,7 @@ fn the_table_of_contents_names_every_page_once() {
     assert_eq!(once.into_iter().cloned().collect::<Vec<_>>(), there);
 }
 
-/// mdBook reads a prefix, parts with titles, and lists; nothing else.
+/// Checks the format: mdBook reads only a prefix, titles of parts and lists.
 #[test]
 fn the_table_of_contents_has_the_form_that_mdbook_reads() {
     for line in page("docs/SUMMARY.md").lines() {
@@ -94,7 +94,7 @@ fn the_table_of_contents_has_the_form_that_mdbook_reads() {
     }
 }
 
-/// Nor does the documentation of the code.
+/// Rustdoc comments must not refer to documents that their readers do not have.
 #[test]
 fn no_rustdoc_refers_to_what_its_readers_do_not_have() {
     let mut found = Vec::new();
@@ -122,7 +122,7 @@ fn no_rustdoc_refers_to_what_its_readers_do_not_have() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Those who read the pages have neither the specification nor the design documents.
+/// Readers of the pages have neither the specification nor the design documents.
 #[test]
 fn no_page_refers_to_what_its_readers_do_not_have() {
     let mut found = Vec::new();

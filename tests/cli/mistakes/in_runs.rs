@@ -1,4 +1,4 @@
-//! Mistakes that show when a workflow runs.
+//! Mistakes that appear only when a workflow runs.
 
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use pirn_tests::world::{code, line, node, say, wait, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Something that some nodes in a row do.
+/// The work of one node or of several nodes in sequence.
 #[derive(Clone, Debug)]
 enum Does {
     Script(u8),
@@ -54,7 +54,7 @@ fn does() -> impl Strategy<Value = Does> {
     ]
 }
 
-/// Nodes in a row, from one to the other, and the edges between them.
+/// Nodes in sequence and the edges between them.
 #[derive(Default)]
 struct Row {
     nodes: Vec<Value>,
@@ -161,7 +161,7 @@ impl Row {
     }
 }
 
-/// What a trigger does.
+/// The action of a trigger.
 #[derive(Clone, Copy, Debug)]
 enum Acts {
     Watch { waits: bool },
@@ -181,7 +181,7 @@ fn acts() -> impl Strategy<Value = Acts> {
     ]
 }
 
-/// A whole bundle.
+/// A generated bundle.
 #[derive(Clone, Debug)]
 pub(crate) struct Everything {
     main: Vec<Does>,
@@ -199,7 +199,7 @@ pub(crate) fn everything() -> impl Strategy<Value = Everything> {
 }
 
 impl Everything {
-    /// Workflow `main`, and those that it starts. Its profile, its tools and its functions are the engine's.
+    /// Returns workflow `main` and the workflows that it starts. The engine provides the profile, the tools and the functions.
     pub(crate) fn bundle(&self) -> Value {
         let mut row = Row::default();
         row.push(node("start", "START", json!({})));

@@ -1,5 +1,5 @@
-//! Events, triggers, appends and compressions in a thousand orders (SPEC sections 5 to 7): whatever comes when, no
-//! message is lost or doubled, and the main thread goes the way it goes without triggers.
+//! Events, triggers, appends and compressions in a thousand orders (SPEC sections 5 to 7): in every order, no message is lost or
+//! duplicated, and the main thread takes the path that it takes without triggers.
 
 mod cast;
 mod promises;
@@ -36,7 +36,7 @@ fn keeps_its_promises(seed: u64) -> Promises {
     promises::check(seed, &shape, &ran, &plain, &notes)
 }
 
-/// A quarter of a thousand, so that the quarters run side by side.
+/// Runs a quarter of the thousand seeds; the quarters are separate tests, which run in parallel.
 fn quarter(number: u64) {
     let mut all = Promises::default();
     for seed in number * 250..(number + 1) * 250 {

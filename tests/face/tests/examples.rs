@@ -1,4 +1,4 @@
-//! The workflows of `examples/`, written in Rust: each is the definition that its file has.
+//! The workflows of `examples/` built with the Rust builder: each equals the definition in its file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use pirn::{
     WorkflowDefinition,
 };
 
-/// A file of `examples/` and what it defines: its workflows, and its triggers outside of them.
+/// A file of `examples/` with its workflows and its triggers outside of workflows.
 type Written = (&'static str, Vec<WorkflowDefinition>, Vec<TriggerDefinition>);
 
 fn examples() -> Vec<Written> {
@@ -497,7 +497,7 @@ fn read(name: &str) -> Value {
     from_str(&text).expect("JSON")
 }
 
-/// The definitions of a file, those of a bundle one by one.
+/// Returns the definitions of a file; those of a bundle one by one.
 fn defined<'a>(file: &'a Value, list: &str) -> Vec<&'a Value> {
     match (&file[list], list) {
         (Value::Array(items), _) => items.iter().collect(),
@@ -516,7 +516,7 @@ fn every_example_built_in_rust_is_the_definition_that_its_file_has() {
             text.parse::<WorkflowDefinition>().expect("valid")
         });
         assert_eq!(built, parsed.collect::<Vec<_>>(), "{name}");
-        // A workflow's own triggers are compared with it.
+        // Triggers inside of a workflow are compared with the workflow.
         let is_trigger = |one: &&Value| one["condition"].is_object() || one["schedule"].is_object();
         let parsed = defined(&file, "triggers").into_iter().filter(is_trigger).map(|one| {
             let text = one.to_string();
