@@ -303,7 +303,7 @@ fn a_compression_that_is_refused_is_answered_too() {
     let sub = triggered("", &[], json!({}), &json!({})).workflow;
     let mut main = line("main", &[ask("A", "main"), wait("rest", 10)]);
     main["config"] = json!({"tokenLimit": 200});
-    // One runs and fifteen wait: one more is too many.
+    // One compression runs and fifteen are queued, so one of 17 is refused.
     let trigger = |no: usize| {
         json!({"id": format!("t{no}"), "type": "EVENT", "condition": {"eventType": "TOKEN_LIMIT_EXCEEDED"},
             "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}})

@@ -1,4 +1,4 @@
-//! A history that is made ready once, and the runs that start from it.
+//! A history that is prepared once, and the runs that start from it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use pirn_tests::world::{line, node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Costs so much a character.
+/// A tokenizer with a fixed cost per character.
 struct Each(&'static str, u64);
 
 impl Tokenizer for Each {
@@ -20,7 +20,7 @@ impl Tokenizer for Each {
     }
 }
 
-/// A workflow that adds these messages at the end, one node each.
+/// A workflow with one node per message that appends it.
 fn adding(id: &str, texts: &[String], config: &Value) -> Value {
     let adds = texts.iter().enumerate().map(|(n, text)| {
         let messages = json!([{"role": "user", "content": text}]);
@@ -42,7 +42,7 @@ fn said(texts: &[String]) -> Vec<Message> {
         .collect()
 }
 
-/// The messages of the conversation in the end.
+/// The messages of the conversation at the end of the run.
 fn told(report: &RunReport) -> Vec<String> {
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
     let messages = report.conversation.messages.iter();
@@ -121,7 +121,7 @@ fn context(engine: &Engine, id: &str, history: impl Into<History>) -> u64 {
 fn a_history_costs_what_its_run_counts_whoever_made_it_ready() {
     let (dear, cheap) = (counting(100), counting(1));
     let base = ["one".to_owned(), "seven77".to_owned()];
-    // Four more for each message; the run adds one of four characters.
+    // Each message costs four more tokens; the run adds one of four characters.
     let (costs_dear, costs_cheap) = (3 * 4 + 1_400, 3 * 4 + 14);
     let of_dear = dear.history("count", said(&base));
     let of_estimate = dear.history("estimate", said(&base));

@@ -1,4 +1,4 @@
-//! Conversations in a real engine: histories, compressions, and what becomes of them where a part breaks.
+//! Conversations in a real engine: histories and compressions, and their state after failures.
 
 mod broken_compressions;
 mod histories;

@@ -43,7 +43,7 @@ fn echo() -> Value {
     json!([{ "id": "main", "provider": "echo" }])
 }
 
-/// One compression, applied: the main thread's way is as ever, nothing is lost, and the system message is first.
+/// Checks that one compression was applied: `main` passed its usual nodes, nothing is lost, and the system message is first.
 #[track_caller]
 fn compressed_once(ran: &Ran) {
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);

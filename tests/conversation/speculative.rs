@@ -1,4 +1,4 @@
-//! `config.compression.speculativeAt`: a compression that begins early, in the background, and is applied at a safe point.
+//! `config.compression.speculativeAt`: a compression that starts early, in the background, and is applied at a safe point.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ fn in_main(ran: &Ran, event_type: EventType) -> Vec<&Event> {
     all.filter(|event| *event.thread_id == *ran.report.thread_id).collect()
 }
 
-/// When the main thread completed, milliseconds.
+/// Completion time of the main thread, in milliseconds.
 fn completed_at(ran: &Ran) -> u64 {
     in_main(ran, EventType::ThreadCompleted)[0].timestamp
 }
@@ -237,12 +237,12 @@ fn where_the_trigger_does_not_wait_the_limit_does_not_either() {
     );
 }
 
-/// A change of the conversation that is no append.
+/// A change of the conversation other than an append.
 fn inserted() -> Value {
     json!({"operation": "insert", "position": 0, "messages": [{"role": "system", "content": "Be kind."}]})
 }
 
-/// The conversation is changed otherwise while it is compressed.
+/// The nodes of a main thread that changes its conversation during the compression.
 fn changed_meanwhile(change: Value, rest: usize) -> Vec<Value> {
     let mut nodes = asks(0, 6);
     nodes.push(node("change", "CONTEXT_PROCESSOR", change));
@@ -502,7 +502,7 @@ proptest! {
         if ran.of(EventType::TokenLimitExceeded).is_empty() {
             prop_assert_eq!(completed_at(&ran), completed_at(&plain), "what begins early never holds the thread");
         }
-        // Each firing is answered once, and each result applied once.
+        // Each firing has one outcome, and each result is applied once.
         let outcomes = ran.report.firings.iter().map(|firing| firing.outcome);
         let (done, others): (Vec<_>, Vec<_>) = outcomes.partition(|outcome| *outcome == FiringOutcome::Completed);
         // A detached run may outlive the thread that it compresses.

@@ -132,7 +132,7 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
     assert_eq!(here[0].raised.fields["messagesAfter"], 6);
 }
 
-/// A model that writes down its calls.
+/// A model that records its calls.
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<Vec<ModelCall>>>,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Completes, Ends, Fails, Never, branch, joined};
 
-/// Its id, the JOIN, how branches end, the error's code, when it is decided, how each path ended.
+/// Case id, JOIN, the ends of the branches, error code, time of the decision, final status of each path.
 type Case<'a> = (&'a str, Value, &'a [Ends], &'a str, u64, &'a [ThreadStatus]);
 
 #[test]

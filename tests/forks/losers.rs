@@ -1,4 +1,4 @@
-//! SPEC section 4: what becomes of the branches that a join does not wait for.
+//! SPEC section 4: the branches that a join does not wait for.
 
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
         let workflow = forked(&branches, false, &join);
         for seed in 0..if branches.len() > 3 { 4 } else { 60 } {
             let mut told = told_twice(&workflow, seed);
-            // Where the timeout comes last, the join holds.
+            // A timeout that is handled last does not fail the join.
             assert!(!told.is_empty() || join.get("timeout").is_some());
             told.retain(|(_, in_error, in_report)| in_error != in_report);
             assert_eq!(told, [], "seed {seed}, {join}");

@@ -1,4 +1,4 @@
-//! SPEC section 4 in a real engine: branches are threads, decided by strategy, time and cancellation.
+//! SPEC section 4 in a real engine: branches are threads, and joins are decided by strategy, time and cancellation.
 
 mod decisions;
 mod iterations;
@@ -11,7 +11,7 @@ mod turns;
 use pirn_tests::world::{Ran, code, forked, run, wait};
 use serde_json::Value;
 
-/// The end that a branch is to have.
+/// The end of a branch.
 #[derive(Clone, Copy)]
 enum Ends {
     Completes(u32),

@@ -1,4 +1,4 @@
-//! MAP: a fork as wide as its list.
+//! MAP: a fork with one branch per item of a list.
 
 use pirn::{Engine, EventType, Message, Role, ThreadStatus};
 use pirn_tests::world::{Ran, code, line, node, run, run_in, say, wait, workflow};

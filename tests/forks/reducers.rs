@@ -1,4 +1,4 @@
-//! Variables that several paths set, and become one: by words, by expressions, at a JOIN and after a MAP.
+//! Variables that several paths set and a reducer combines: named reducers and expressions, at a JOIN and after a MAP.
 
 use pirn_tests::world::{Ran, code, forked, line, node, run, wait};
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ fn what_a_map_assigns_comes_back_in_item_order_and_nothing_else_does() {
     let values = [(json!([3]), 9), (json!([1]), 5), (json!(null), 1)];
     let ran = mapped(&values, Some("append"), &json!(["x"]));
     assert_eq!(ran.code(), "");
-    // The last one left it as it began.
+    // The item with `null` added nothing.
     assert_eq!(ran.report.variables["x"], json!([3, 1]));
     assert!(!ran.report.variables.contains_key("own"));
     let ran = mapped(&values, Some("append"), &json!([]));

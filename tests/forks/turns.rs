@@ -32,7 +32,7 @@ fn a_loop_that_never_waits_can_be_cancelled() {
     engine.shutdown_blocking(Duration::from_secs(5));
 }
 
-/// Runs a hundred branches, in which `good` answers and `bad` panics; it is enough that 50 of them complete.
+/// Runs a hundred branches in which `good` answers and `bad` panics; the join needs 50 of them.
 fn half_of_them(branches: &[Vec<Value>]) -> (Engine, Arc<RunReport>) {
     let join = json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 50});
     let engine = Engine::builder()
@@ -173,7 +173,7 @@ fn a_thread_that_panics_after_its_join_fails_with_what_is_known_of_it() {
 
 #[test]
 fn a_thread_ends_whatever_the_number_of_effects_of_its_turn() {
-    // A turn has room for 4,096: the end itself may be the one that is left over.
+    // A turn has room for 4,096 effects: the end of the thread may be the first effect of the next turn.
     for count in 4_094..=4_098 {
         let step = |n: usize| node(&format!("n{n}"), "CODE", json!({"function": "step"}));
         let mut chain = line("chain", &(0..count).map(step).collect::<Vec<_>>());

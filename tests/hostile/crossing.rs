@@ -1,4 +1,4 @@
-//! Scripts that are ended from outside in the moment in which they end by themselves.
+//! Scripts that are cancelled at the moment of their completion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn cancelled() {
         ..ScriptSettings::default()
     });
     let run_id = Arc::<str>::from("crossing");
-    // Its answer takes a while to be read.
+    // The answer is long, so that reading it takes a while.
     let long = || job(&run_id, "Array(4000).fill('an answer')", ScopeValues::default());
     let short = || job(&run_id, "[1].map(x => x + 1)[0]", ScopeValues::default());
     let mut whole = Duration::ZERO;
@@ -34,7 +34,7 @@ fn cancelled() {
     }
     for round in 0..150 {
         let handle = port.evaluate(long(), Box::new(|_| {}));
-        // Shortly before its end, and shortly after.
+        // The cancellation is between shortly before and shortly after the completion.
         std::thread::park_timeout(whole * (60 + round % 50) / 100);
         drop(handle);
         assert_eq!(

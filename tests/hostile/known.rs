@@ -1,4 +1,4 @@
-//! Scripts that sat in built-in functions for ever, or for minutes, once.
+//! Scripts that once blocked in built-in functions for minutes or for ever.
 
 pub(crate) const STUCK: &[&str] = &[
     "[].concat({length: 2 ** 53 - 1, [Symbol.isConcatSpreadable]: true})",

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(kind) = std::env::args().skip_while(|argument| argument != "--mcp").nth(1) {
-        // An engine that has had enough closes the pipe.
+        // Fails if the engine has closed the pipe.
         peers::serve_mcp(&kind).unwrap_or(());
         return ExitCode::SUCCESS;
     }
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs tests, each after the other; the names of those that failed.
+/// Runs tests one after another; returns the names of those that failed.
 fn run(of: &str, tests: &[(&str, fn())], only: Option<&str>) -> Vec<String> {
     let mut failed = Vec::new();
     for (name, test) in tests {
@@ -135,7 +135,7 @@ fn levels() -> [(&'static str, ScriptLevel); 2] {
     ]
 }
 
-/// The options; those of the test runner (`--nocapture` and its like) are passed over.
+/// The options, without those of the test runner (`--nocapture` and the like).
 fn options() -> Result<Options, String> {
     let mut options = Options {
         scripts: 150,

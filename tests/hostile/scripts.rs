@@ -1,4 +1,4 @@
-//! Plays scripts on one level, and watches the clock, the answers and the neighbours.
+//! Plays scripts on one level, and checks times, answers and the effect on other runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 use crate::grammar::{Dice, code, expression};
 use crate::known::{BY_OPERATORS, STUCK};
 
-/// A script's time.
+/// Time limit of a script.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// The bound on an answer's lateness.
+/// Bound on the delay of an answer after its time limit.
 pub(crate) struct Bounds {
     late: Duration,
 }
 
 impl Bounds {
-    /// The promise.
+    /// The documented bound.
     pub(crate) const STRICT: Self = Self {
         late: Duration::from_millis(200),
     };
@@ -49,12 +49,12 @@ pub(crate) struct Report {
     stuck: Vec<String>,
     neighbours: Vec<Duration>,
     pub(crate) failures: Vec<String>,
-    /// The script that comes next; none: all were played.
+    /// The next script; `None` if all were played.
     pub(crate) next: Option<u64>,
 }
 
 impl Report {
-    /// Nothing was played yet.
+    /// A report before the first script.
     pub(crate) fn of_none() -> Self {
         Self {
             next: Some(0),
@@ -62,7 +62,7 @@ impl Report {
         }
     }
 
-    /// With what came of the scripts after it.
+    /// Adds the report of the scripts that follow.
     pub(crate) fn and(&mut self, other: Self) {
         self.scripts += other.scripts;
         for (code, count) in other.by_code {

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::scripts::now;
 
-/// Far sooner than the run ends by itself.
+/// Far less than the run would take without being ended.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Notifications after which it is a storm.
+/// Notifications after which the cascade counts as under way.
 const MANY: usize = 500;
 
-/// Those of the two nodes that start, and of the budget that runs have by default.
+/// The notifications for the two nodes that start, and for the default budget of a run.
 const MOST: usize = 2 + 10_000;
 
 /// Firings that a run's triggers have left when it is stopped, however large its budget is.

@@ -1,5 +1,5 @@
 //! The four protocols against aimock (`tests/servers/`), with a recording proxy between: chat, streams, parallel tool
-//! calls and their results, refusals. Every body that is sent is held to the pair rule.
+//! calls and their results, refusals. Every request body is checked against the pair rule.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const PROTOCOLS: [(&str, &str, &str); 4] = [
     ("ollama", "", "llama3.2"),
 ];
 
-/// The address that aimock listens on, in this process; none, with the reason printed, where npm is not installed.
+/// Starts aimock once per process; returns its address. Without npm, prints the reason and returns `None`.
 fn aimock() -> Option<SocketAddr> {
     static RUNNING: OnceLock<Option<(SocketAddr, Child)>> = OnceLock::new();
     let running = RUNNING.get_or_init(|| {
@@ -36,7 +36,7 @@ fn aimock() -> Option<SocketAddr> {
             return None;
         }
         assert!(setup.status.success(), "aimock can not be installed: {said}");
-        // Its stdin is ours to hold: it ends with this process.
+        // aimock ends when its stdin is closed, so the pipe is held until this process ends.
         let mut child = Command::new("node")
             .arg(servers.join("aimock.mjs"))
             .arg(&into)
@@ -97,7 +97,7 @@ fn every_protocol_chats_streamed_and_whole() {
             completed(&ran, protocol, "Hello there, how are you today?");
             let pieces = ran.of(EventType::LlmToken).len();
             assert_eq!(pieces > 1, stream, "{protocol:?}: {pieces} pieces");
-            // aimock has no usage for Ollama but zeros.
+            // aimock reports zero usage for Ollama.
             let spent = if protocol.0 == "ollama" { 0 } else { 12 };
             assert_eq!(ran.report.tokens.spent.total, spent, "{protocol:?}");
             assert_eq!(server.requests().len(), 1);

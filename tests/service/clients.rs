@@ -1,4 +1,4 @@
-//! Clients that others have written, installed from npm, against a service.
+//! Third-party clients, installed from npm, against a service.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -145,7 +145,7 @@ async fn mcps_own_client_calls_workflows_over_http_and_cancels_one() {
         return;
     };
     check_mcp(&heard);
-    // The run of the call that was cancelled is.
+    // The run of the cancelled call is cancelled.
     let plain = reqwest::Client::builder().no_proxy().build().expect("a client");
     let ended = async {
         loop {

@@ -1,4 +1,4 @@
-//! `pirn serve` as it is run.
+//! The `pirn serve` process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const ONE: &str = r#"{"id": "one", "nodes": [{"id": "s", "type": "START"}, {"id"
 const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],
     "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END", "config": {"output": "input"}}]}"#;
 
-/// A process that serves, ended with the test.
+/// A serving process, killed on drop.
 pub(crate) struct Served {
     child: Child,
     lines: Option<std::io::Lines<BufReader<std::process::ChildStderr>>>,
@@ -32,7 +32,7 @@ impl Served {
         let mut command = Command::new("sh");
         let command = command.args(["-c", &limited, env!("CARGO_BIN_EXE_pirn")]);
         let mut served = Self::by(command, folder, arguments);
-        // Its last words are in the output of the test.
+        // Forward the process's log to the output of the test.
         if let Some(lines) = served.lines.take() {
             std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
         }
@@ -58,25 +58,25 @@ impl Served {
         served
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The rest after `text` of the next line that has it.
+    /// Reads up to the next line that contains `text`; returns the rest of the line after it.
     fn line(&mut self, text: &str) -> Option<String> {
         self.lines
             .as_mut()?
             .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))
     }
 
-    /// As the system kills it.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// Waits for its end; its exit code.
+    /// Waits for the process to end; returns its exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
@@ -91,7 +91,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

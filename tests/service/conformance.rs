@@ -27,7 +27,7 @@ fn mcps_conformance_suite_passes_but_for_the_scenarios_that_cannot_apply() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("Baseline check passed"), "{said}");
-    // A suite that has lost its scenarios would pass too.
+    // A suite without scenarios would pass too.
     for scenario in [
         "server-initialize",
         "tools-call-elicitation",

@@ -1,4 +1,4 @@
-//! Shutting down: nothing is lost without a word.
+//! Shutdown: runs complete, or end with a status that can be read.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_service_that_drains_says_so_and_starts_nothing() {
         (503, &json!("DRAINING"))
     );
     assert_eq!(refused.headers["retry-after"], "5");
-    // Runs under way can still be watched and steered.
+    // Runs under way can still be watched and controlled.
     assert_eq!(
         answer(world.get(&format!("/v1/runs/{id}"))).await.body["status"],
         "RUNNING"

@@ -27,7 +27,7 @@ async fn a_client_that_drops_at_every_event_and_comes_back_gets_each_once_in_ord
         if response.status() == StatusCode::NO_CONTENT {
             break;
         }
-        // One event, and the connection is dropped with whatever else is on its way.
+        // Reads one event and drops the connection with the rest of its data.
         let mut events = Events::of(response);
         match events.next().await {
             Some(event) if is_event(&event) => read.push(event),

@@ -8,14 +8,14 @@ use pirn::store::{
 };
 use tokio::sync::Semaphore;
 
-/// Each answer to a commit takes a permit.
+/// A store in memory that needs a permit for each answer to a commit.
 pub(crate) struct GatedStore {
     store: MemoryStore,
     gate: Arc<Semaphore>,
 }
 
 impl GatedStore {
-    /// A closed one, and its gate.
+    /// A store with a closed gate, and the gate.
     pub(crate) fn new() -> (Self, Arc<Semaphore>) {
         let gate = Arc::new(Semaphore::new(0));
         let store = MemoryStore::new();

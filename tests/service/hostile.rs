@@ -1,4 +1,4 @@
-//! Clients that mean harm, or are broken: each is refused, and no other client notices.
+//! Malicious or broken clients: each is refused, and no other client is affected.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::world::{World, answer, refusal};
 /// Sends bytes, and reads until the service closes the connection or has answered `Connection: close`.
 async fn send(world: &World, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(world.address).await.expect("a connection");
-    // It may be closed before everything was sent.
+    // The service may close the connection before everything is sent.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -52,7 +52,7 @@ async fn a_client_that_sends_its_headers_drop_by_drop_is_cut_off_and_others_are_
     is_served(&world).await;
     for mut stream in slow {
         let mut rest = Vec::new();
-        // Reset or closed, it is over.
+        // Reset or closed: the connection has ended.
         let _ = stream.read_to_end(&mut rest).await;
         assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
     }
@@ -116,7 +116,7 @@ async fn headers_up_to_the_limit_are_accepted_and_one_byte_more_is_refused() {
     let world = World::new().await;
     let request = |bytes: usize| {
         let start = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: ";
-        // The empty line ends the headers and is none.
+        // The filler's line ends before the empty line that ends the headers.
         let filler = "y".repeat(bytes - start.len() - "\r\n".len());
         format!("{start}{filler}\r\n\r\n")
     };

@@ -1,4 +1,4 @@
-//! Runs of AG-UI clients that wait for people: interrupts, and the inputs that answer them.
+//! Runs of AG-UI clients that wait for people: interrupts, and the inputs that resume them.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::command::{Served, folder};
 use crate::front_ends::{agui, types};
 use crate::world::{Events, World, answer};
 
-/// The events of the AG-UI run that an input gives.
+/// The events of the AG-UI run that an input starts.
 async fn told(url: &str, input: &Value) -> Vec<Value> {
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let request = client.post(url).header("content-type", "application/json");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Events, World, answer};
 
-/// Clients that start runs at once.
+/// Number of concurrent clients that start runs.
 const CLIENTS: usize = 64;
 
 fn amount(variable: &str, in_short: usize) -> usize {

@@ -1,4 +1,4 @@
-//! The service over real sockets: what docs/service.md promises, and what hostile clients meet.
+//! The service over real sockets: the guarantees of docs/service.md, and hostile clients.
 #![allow(clippy::disallowed_methods)] // clients of a server that runs on real time
 
 mod access;

@@ -52,7 +52,7 @@ async fn client(server: Value) -> (Engine, Arc<Mutex<BTreeMap<String, Vec<String
 
 const TENANTS: [&str; 4] = ["ada", "bob", "cyd", "dan"];
 
-/// Has every tenant's run call the server at once.
+/// Starts concurrent runs of every tenant that call the server.
 async fn every_tenant_is_asked_of_itself(server: Value) {
     let (engine, asked) = client(server).await;
     let runs = TENANTS.map(|tenant| {

@@ -51,7 +51,7 @@ fn accept(content: Value) -> Act {
     (ElicitationAction::Accept, content)
 }
 
-/// The text that a call of a workflow ends with, whether it failed, and the forms.
+/// Calls a workflow; returns the text of the result, whether it is an error, and the forms shown.
 async fn call(
     world: &World,
     mode: &ClientLifecycleMode,

@@ -1,4 +1,4 @@
-//! The figures that Prometheus reads.
+//! The Prometheus and OTLP metrics.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::command::{Served, folder};
 use crate::world::{World, answer, refusal};
 
-/// Samples by name and labels; fails where a line is none.
+/// Samples by name and labels; fails on a malformed line.
 fn samples(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let sample = |line: &str| {
@@ -173,7 +173,7 @@ mod otlp {
 
     const GAUGES: [&str; 3] = ["pirn_runs_live", "pirn_streams_open", "pirn_mailbox_depth"];
 
-    /// A collector, and the messages that it was sent.
+    /// A collector, and a channel of the messages that it received.
     async fn collector() -> (String, mpsc::UnboundedReceiver<ExportMetricsServiceRequest>) {
         let (sender, received) = mpsc::unbounded_channel();
         let take = async move |body: Bytes| {
@@ -197,7 +197,7 @@ mod otlp {
         }
     }
 
-    /// Labels as Prometheus has them, with those of a bucket.
+    /// Labels in Prometheus's format, with the bound of a bucket.
     fn labels(attributes: &[KeyValue], bound: Option<&str>) -> String {
         let attributes = attributes.iter().map(text_of);
         let labels: Vec<String> = attributes
@@ -301,7 +301,7 @@ mod otlp {
             assert!(sent.keys().any(|key| key.starts_with(name)), "{name} in {sent:?}");
         }
         assert!(sent.keys().eq(read.keys()), "{sent:?} {read:?}");
-        // The others go up and down.
+        // Gauges may change between the export and the scrape.
         let lasting = |samples: BTreeMap<String, f64>| -> BTreeMap<String, f64> {
             let is_gauge = |name: &str| GAUGES.iter().any(|gauge| name.starts_with(gauge));
             samples.into_iter().filter(|(name, _)| !is_gauge(name)).collect()
@@ -342,7 +342,7 @@ mod otlp {
         let export = world.service.export_metrics(&options).expect("an exporter");
         let (silent, _) = listener.accept().await.expect("a message is on its way");
         let finished = tokio::task::spawn_blocking(|| export.finish());
-        // Before the time is over that a collector has for one.
+        // Earlier than the time limit of an export.
         let last = tokio::time::timeout(Duration::from_secs(5), listener.accept()).await;
         let last = last.expect("the last message comes").expect("a connection");
         drop((listener, last, silent));
@@ -413,6 +413,6 @@ async fn a_call_in_doubt_is_counted_where_its_run_goes_on() {
         (name.as_str(), count.as_str()),
         (r#"pirn_effects_in_doubt_total{kind="tool",resolution="repeated"}"#, "1")
     );
-    // Both programs end.
+    // Lets both programs end.
     std::fs::write(at("gate"), "rung").expect("they read");
 }

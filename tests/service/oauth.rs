@@ -1,4 +1,4 @@
-//! An MCP server that lets in by a token only, which OAuth's client-credentials flow gives: the service itself, and an issuer.
+//! An MCP server that requires a token of OAuth's client-credentials flow: the service itself, with a token endpoint.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::world::World;
 
-/// The variable that holds the secret: one that every test has, with characters that a form has to escape.
+/// The variable that contains the secret: cargo sets it for every test, and its value has characters that a form must escape.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
 
 fn secret() -> String {
@@ -29,7 +29,7 @@ struct Issuer {
 }
 
 impl Issuer {
-    /// Its address.
+    /// Starts to listen; returns the endpoint's URL.
     async fn listen(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/token", listener.local_addr().expect("an address"));

@@ -1,4 +1,4 @@
-//! The MCP project's Python client against a service, in both manners of the protocol.
+//! The MCP project's Python client against a service, in both versions of the protocol.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

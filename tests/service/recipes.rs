@@ -1,4 +1,4 @@
-//! The files of `examples/service` under the programs that they are for, where those are installed.
+//! The files of `examples/service` under their programs, where those are installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -34,18 +34,18 @@ fn is_installed(program: &str) -> bool {
     version.is_ok()
 }
 
-/// A program that ends with the test.
+/// A program that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // Fails if the program has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A certificate for the name in the recipe; its files.
+/// Creates a certificate for the name in the recipe; returns its files.
 fn certificate(folder: &Path) -> [PathBuf; 2] {
     let [certificate, key] = ["pirn.pem", "pirn.key"].map(|name| folder.join(name));
     let made = Command::new("openssl")
@@ -78,7 +78,7 @@ async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
     let folder = folder("nginx");
     let served = Served::start(root(), &[WORKFLOWS, "--allow-host", "pirn.example.com"]);
     let upstream = served.url.trim().strip_prefix("http://").expect("an address");
-    // nginx takes the port that was free a moment ago.
+    // A port that was free a moment ago, for nginx.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);

@@ -1,4 +1,4 @@
-//! Streamed replies: a client that loses its connection in the middle of one gets the rest of it.
+//! Streamed replies: a client that reconnects in the middle of a reply receives the rest of it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::front_ends::types;
 use crate::world::{Events, Sent, World, answer, refusal};
 
-/// The pieces of a reply of [`Speaker`].
+/// Number of pieces of a reply of [`Speaker`].
 const PIECES: usize = 9;
 
 /// Sends a piece of its reply for each permit.
@@ -162,7 +162,7 @@ async fn a_chat_that_lost_its_connection_gets_the_rest_of_the_reply() {
     let mut seen = read(&mut events, 4, |sent| sent.json["type"] == "text-delta").await;
     drop(events);
     permits.add_permits(2);
-    // The AI SDK sends no id and reads all of it.
+    // The AI SDK sends no event id and reads the stream from its start.
     let mut whole = Events::open(world.get(again)).await;
     let whole = read(&mut whole, 6, |sent| sent.json["type"] == "text-delta").await;
     assert_eq!(whole[0].json["type"], "start");

@@ -1,4 +1,4 @@
-//! Starting, listing, reporting and steering runs.
+//! Starting, listing, reporting and controlling runs.
 
 use std::collections::BTreeSet;
 
@@ -131,7 +131,7 @@ async fn started_at_a_gate(world: &World, path: &str, key: Option<&str>, body: &
         request = request.header("idempotency-key", key);
     }
     let client = tokio::spawn(async move {
-        // It is never answered.
+        // The request is never answered.
         drop(request.send().await);
     });
     while answer(world.get("/v1/runs")).await.body["runs"] == json!([]) {
@@ -149,7 +149,7 @@ async fn an_idempotency_key_starts_one_run_though_its_first_client_goes_away_dur
     client.abort();
     drop(client.await);
     let again = || answer(world.post("/v1/runs", &body).header("idempotency-key", "k"));
-    // The service has noticed by one of these that the client is gone.
+    // The service notices the disconnected client during these requests.
     for _ in 0..50 {
         let again = tokio::time::timeout(std::time::Duration::from_mins(1), again());
         let again = again.await.expect("an answer, as no second run is started");

@@ -1,4 +1,4 @@
-//! Runs that the engine itself starts, because of a trigger or a schedule: a service has them as it has those of its clients.
+//! Runs started by a trigger or a schedule: a service lists them like those of its clients.
 
 use pirn::service::Options;
 use pirn::store::MemoryStore;
@@ -52,7 +52,7 @@ fn path(id: &str) -> String {
     format!("/v1/runs/{encoded}")
 }
 
-/// Answers the question of a run over HTTP, and sees it through.
+/// Answers the question of a run over HTTP and waits for its completion.
 async fn is_answered(world: &World, id: &str) {
     let path = path(id);
     let mut events = Events::open(world.get(&format!("{path}/events"))).await;

@@ -55,7 +55,7 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     assert_eq!(later.last().expect("an end").json["status"], "COMPLETED");
 }
 
-/// Has a run that waits leave the process.
+/// Starts a run that waits, and parks it.
 async fn parked(world: &World, workflow: &str) -> String {
     let id = world.start(workflow, Value::Null).await;
     world.until(&id, "NODE_STARTED").await;
@@ -86,7 +86,7 @@ async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
             let told = answer(world.post(&format!("/v1/runs/{id}/emit"), &body)).await;
             (told.status.as_u16(), told.body["code"].clone())
         };
-        // At once: none is in another's way.
+        // Concurrent events must not conflict with each other.
         let told = join_all((0..EVENTS).map(|n| emit(&id, n))).await;
         assert!(told.iter().all(|told| *told == (200, Value::Null)), "{told:?}");
         let shown = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
@@ -133,7 +133,7 @@ async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
     }
 }
 
-/// A store in memory that answers one question about a run when it is let.
+/// A store in memory that delays the answer to one query of a run.
 struct Gated {
     kept: MemoryStore,
     /// Signals the query, then waits for permission to answer.
@@ -341,7 +341,7 @@ async fn an_event_that_comes_while_its_run_is_taken_up_is_not_lost() {
 async fn a_run_that_nobody_carries_is_listed_however_many_of_its_store_are_carried() {
     let world = stored().await;
     let left = parked(&world, "paid").await;
-    // WAITING in the store as well, and RUNNING here.
+    // These runs have status WAITING in the store, but RUNNING in this process.
     for _ in 0..5 {
         let id = world.start("paid", Value::Null).await;
         world.until(&id, "NODE_STARTED").await;
@@ -612,7 +612,7 @@ async fn start_on(url: String, workflow: &'static str, acknowledged: mpsc::Unbou
         let request = client
             .post(format!("{url}/v1/runs"))
             .header("content-type", "application/json");
-        // It may be gone already.
+        // The service may have exited.
         let Ok(response) = request.body(json!({ "workflow": workflow }).to_string()).send().await else {
             return;
         };

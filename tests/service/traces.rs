@@ -27,7 +27,7 @@ const WORKFLOWS: &str = r#"{"workflows": [
      "edges": [{"from": "s", "to": "call"}, {"from": "call", "to": "fork"}, {"from": "fork", "to": "q"}, {"from": "fork", "to": "w"}, {"from": "fork", "to": "ask"}, {"from": "ask", "to": "join"},
                {"from": "q", "to": "join"}, {"from": "w", "to": "join"}, {"from": "join", "to": "e"}]}]}"#;
 
-/// A collector, and the spans that it was sent.
+/// A collector, and a channel of the spans that it received.
 async fn collector() -> (String, mpsc::UnboundedReceiver<Span>) {
     let (sender, spans) = mpsc::unbounded_channel();
     let take = async move |body: Bytes| {
@@ -92,7 +92,7 @@ async fn a_run_whose_service_is_killed_goes_on_in_its_trace_and_no_span_is_expor
     );
     second.signal("TERM");
     assert_eq!(second.ended(), Some(0));
-    // All was sent before it ended.
+    // The service exports every span before it exits.
     while let Ok(span) = received.try_recv() {
         spans.push(span);
     }

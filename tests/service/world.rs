@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Workflows that the scenarios run.
+/// Workflows of the scenarios.
 const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "echo", "name": "Echo", "description": "Gives its input back.",
      "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
@@ -91,12 +91,12 @@ const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},
     {"id": "out", "provider": "scripted", "responses": []}]}"#;
 
-/// A service that listens until it is dropped.
+/// A service that listens until this is dropped.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
     pub(crate) client: Client,
-    /// Every entry of a node with the function `gate` waits for a permit of it.
+    /// Permits for the host function `gate`: each call waits for one.
     pub(crate) gate: Arc<Semaphore>,
     token: Option<String>,
     _stop: oneshot::Sender<()>,
@@ -190,14 +190,14 @@ impl World {
         }
     }
 
-    /// Starts a run; its id.
+    /// Starts a run; returns its id.
     pub(crate) async fn start(&self, workflow: &str, input: Value) -> String {
         let answer = answer(self.post("/v1/runs", &json!({"workflow": workflow, "input": input}))).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
         answer.body["runId"].as_str().expect("an id").to_owned()
     }
 
-    /// Waits for the end of a run; its report.
+    /// Waits for the end of a run; returns its report.
     pub(crate) async fn ended(&self, run_id: &str) -> Value {
         let mut events = Events::open(self.get(&format!("/v1/runs/{run_id}/events?types=CUSTOM"))).await;
         while events.next().await.is_some() {}
@@ -212,7 +212,7 @@ impl World {
     }
 }
 
-/// An answer with JSON.
+/// An answer with a JSON body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -228,7 +228,7 @@ pub(crate) async fn answer(request: RequestBuilder) -> Answer {
     Answer { status, headers, body }
 }
 
-/// A refusal: status and code, after a look at its form.
+/// Status and code of a refusal, after a check of its body.
 pub(crate) async fn refusal(request: RequestBuilder) -> (u16, String) {
     let answer = answer(request).await;
     assert_eq!(
@@ -249,7 +249,7 @@ pub(crate) async fn refusal(request: RequestBuilder) -> (u16, String) {
 pub(crate) struct Sent {
     /// The sequence in its id.
     pub(crate) id: Option<u64>,
-    /// Its whole id.
+    /// The complete id.
     pub(crate) position: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) json: Value,
@@ -259,7 +259,7 @@ pub(crate) struct Sent {
 pub(crate) struct Events {
     response: Response,
     text: String,
-    /// Comments that came so far.
+    /// Number of comments so far.
     pub(crate) comments: usize,
 }
 
@@ -287,7 +287,7 @@ impl Events {
         }
     }
 
-    /// The next event; none at the end.
+    /// The next event; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Sent> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -303,7 +303,7 @@ impl Events {
         }
     }
 
-    /// Reads until a comment has come.
+    /// Reads until a comment arrives.
     pub(crate) async fn comment(&mut self) {
         while !self.text.contains(":\n\n") {
             assert!(self.read().await, "the stream ended");

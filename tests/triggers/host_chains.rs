@@ -22,7 +22,7 @@ impl Handle {
     }
 }
 
-/// A trigger on the event `again` with `action`, and one that performs `action` first.
+/// A trigger on the event `again`, and one that performs its action for the first time.
 fn again(action: &Value) -> Value {
     json!([
         {"id": "again", "type": "EVENT", "action": action, "condition": {"eventType": "CUSTOM", "eventName": "again"}},

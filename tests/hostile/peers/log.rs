@@ -12,7 +12,7 @@ use tracing::{Event, Metadata, Subscriber};
 static LISTENS: AtomicBool = AtomicBool::new(false);
 static SAID: Mutex<String> = Mutex::new(String::new());
 
-/// The log of all threads, at every level, while this runs.
+/// Runs `work`; returns the log of all threads during it, at every level.
 pub(crate) fn of(work: impl FnOnce()) -> String {
     // The other tests of this process install no subscriber.
     tracing::subscriber::set_global_default(All).expect("nobody else listens");

@@ -1,4 +1,4 @@
-//! An MCP server over stdio: this program once more.
+//! An MCP server over stdio: this program, started again.
 
 use std::io::{BufRead, Write};
 use std::path::Path;

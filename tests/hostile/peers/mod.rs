@@ -8,7 +8,7 @@ mod provider;
 
 pub(crate) use mcp::serve as serve_mcp;
 
-/// By name.
+/// The tests with their names.
 pub(crate) fn tests() -> Vec<(&'static str, fn())> {
     [provider::TESTS, mcp::TESTS, programs::TESTS].concat()
 }

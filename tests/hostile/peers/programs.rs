@@ -1,4 +1,4 @@
-//! Programs of tools that leave others behind, outside of their process group.
+//! Programs of tools that leave processes behind, outside of their process group.
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) const TESTS: &[(&str, fn())] = &[];
@@ -38,12 +38,12 @@ mod linux {
             ("child", "setsid sleep 600; echo done"),
             // No mark in its environment, but living ancestors.
             ("unmarked", "env -i setsid sh -c 'sleep 600; true'; echo done"),
-            // Each starts another one and ends.
+            // Each process starts the next one and ends.
             (
                 "chain",
                 "setsid sh -c 'setsid sh -c \"setsid sleep 600 &\" &' & echo done",
             ),
-            // So do twelve of them.
+            // A chain of twelve such processes.
             (
                 "long chain",
                 "HOP='test $N = 0 && exec sleep 600; N=$((N - 1)) setsid sh -c \"$HOP\" &' N=12 sh -c 'eval \"$HOP\"' & echo done",

@@ -34,7 +34,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 
 type Answer = Arc<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 
-/// Gives every request this answer; how many came.
+/// Gives every request this answer and counts the requests.
 fn serve(answer: Answer) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port on loopback");
     let address = listener.local_addr().expect("bound");
@@ -44,14 +44,14 @@ fn serve(answer: Answer) -> (SocketAddr, Arc<AtomicUsize>) {
         for mut stream in listener.incoming().flatten() {
             counted.fetch_add(1, Ordering::SeqCst);
             let answer = Arc::clone(&answer);
-            // A client that has had enough goes away.
+            // Fails if the client disconnects.
             std::thread::spawn(move || take(&mut stream).and_then(|_| answer(&mut stream)).unwrap_or(()));
         }
     });
     (address, count)
 }
 
-/// A request's head; its body is read too.
+/// Reads a request with its body; returns its head.
 fn take(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -129,7 +129,7 @@ fn head(kind: &str, more: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n")
 }
 
-/// A head, then this text again and again.
+/// A head, then `text` without end.
 fn endless(
     kind: &'static str,
     more: &'static str,
@@ -408,14 +408,14 @@ fn work_of(calls: usize) -> Duration {
     took
 }
 
-/// The time that all threads of this process have been computing.
+/// CPU time of all threads of this process.
 fn computed() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).expect("a time")
 }
 
 fn many_calls() {
-    // The least of some: what else the machine does only adds to it.
+    // The minimum of several rounds, because other load on the machine only adds time.
     let least = |calls: usize, rounds: usize| (0..rounds).map(|_| work_of(calls)).min().expect("a round");
     least(100, 1);
     let (few, many) = (least(1_000, 4), least(10_000, 2));
