@@ -130,7 +130,7 @@ fn several_runs_are_moved_at_once_and_each_says_whether_it_fits() {
     assert_eq!(neither.code, Some(2), "{}", neither.stderr);
 }
 
-/// A model with the same reply to every prompt.
+/// A model with a fixed reply.
 const TALK: &str = r#"{
     "workflows": [{"id": "main",
         "nodes": [{"id": "s", "type": "START"},

@@ -68,7 +68,7 @@ pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(c
     let answered = cluster.json(&["runs", "answer", "carried", &question("carried"), "yes"]);
     assert_eq!(answered, json!({"ok": true}));
     cluster.wait("it goes on", || cluster.status("carried") == "COMPLETED");
-    // A cancel request reaches the worker through the server.
+    // The worker cancels the run at the request of another process.
     cluster.leave_run("cancelled", &["main.json"]);
     cluster.wait("it is carried", || {
         cluster.log("worker").contains("run_id=\"cancelled\"")

@@ -99,7 +99,7 @@ fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
 fn a_run_that_leaves_memory_and_comes_back_is_as_one_that_stays_to_whoever_hears_and_holds_it() {
     let (events, report, reads) = plays(Some(Duration::MAX));
     assert_eq!((reads, &report["output"]), (0, &json!(["yes", 2, "in"])));
-    // The parked run is rebuilt from its journal four times: for the list of questions, for events and for the timer.
+    // The run is rebuilt from its journal four times: for the list of questions, the events `other` and `go`, and the timer.
     assert_eq!(plays(None), (events.clone(), report.clone(), 4));
     assert_eq!(plays(Some(MINUTE)), (events, report, 4));
 }
@@ -249,7 +249,7 @@ fn a_run_that_can_not_be_made_again_ends_here_and_stands_in_its_store() {
     drop(engine);
 }
 
-/// Plays a run whose person answers one question at a time and takes 100 seconds for each.
+/// Plays a run in which a person answers one question at a time and takes 100 seconds for each.
 fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize) {
     let (outside, store) = (Outside::default(), kept());
     let engine = outside.engine(bundle, store.clone()).park_after(park_after);
@@ -266,7 +266,7 @@ fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize
         let answer = question.as_ref().and_then(answered);
         match question.zip(answer) {
             Some((question, answer)) => block_on(run.answer(&question.id, answer)).expect("is taken"),
-            // Parts of a run that outlive its outcome may also ask, so an outcome ends the loop only if no question is pending.
+            // Parts of a run that outlive its outcome may also raise questions, so the loop ends only if none is pending.
             None if run.try_outcome().is_some() => break,
             None => {}
         }

@@ -271,7 +271,7 @@ fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
     assert_eq!(told(&again), told(&view));
 }
 
-/// Fails if serde_json gives these keys a meaning, which any crate of the program can cause: it enables a feature for all.
+/// Fails if serde_json gives these keys a meaning. Any crate of the program can cause this by enabling a feature of serde_json.
 #[test]
 fn no_key_has_a_meaning_to_the_parser() {
     for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {

@@ -83,7 +83,7 @@ fn with_budget() -> Value {
     main
 }
 
-/// Returns a workflow with large results, of which the first is dropped.
+/// Returns a workflow with large results; the first one is dropped to stay below `maxArtifactBytes`.
 fn with_artifacts() -> Value {
     let mut main = main_line(&[speak_with("rain", "list"), speak_with("snow", "list")]);
     main["config"] = json!({"artifactTokens": 200, "maxArtifactBytes": 6_000, "tokenizer": "estimate"});
@@ -110,7 +110,7 @@ fn with_trigger_calls() -> Value {
     main
 }
 
-/// Returns workflows by name whose journal records were introduced after the golden files of [`all`] were written.
+/// Returns workflows by name with journal records that were introduced after the golden files of [`all`] were written.
 pub(crate) fn later() -> Vec<(&'static str, String)> {
     let consent = main_line(&["rain", "snow", "hail", "fog"].map(|id| speak_with(id, "look")));
     let all = [

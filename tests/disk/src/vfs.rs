@@ -4,9 +4,7 @@
 //! without a C compiler's headers at build time. The reasons why it is sound:
 //!
 //! - SQLite calls a file's methods with the `sqlite3_file` that `open` filled in, until `close`. Its size is `szOsFile`.
-//!
-//! - A buffer that SQLite passes has the length that it passes, and nothing else uses it during the call.
-//!
+//! - Each buffer has the length that SQLite passes with it, and no other code uses it during the call.
 //! - The table and the names are never freed.
 #![allow(unsafe_code)]
 
