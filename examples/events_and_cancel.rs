@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Heard::Event(event) = heard else { continue };
         println!("{} {}", event.raised.event_type.as_str(), event.to_json()["nodeId"]);
         match event.to_json()["nodeId"].as_str() {
-            // What the WAIT node waits for.
+            // The event that the WAIT node waits for.
             Some("wait") => run.emit("go", [("by", Value::from("the example"))]),
             Some("rest") => run.cancel("enough"),
             _ => {}

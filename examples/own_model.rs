@@ -1,4 +1,4 @@
-//! A model of one's own that streams its reply: `cargo run --example own_model`.
+//! A custom model that streams its reply: `cargo run --example own_model`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 struct Backwards;
 
 impl Model for Backwards {
-    // Dropping the future stops the call: that is how a losing branch is stopped.
+    // Dropping the future cancels the call, for example if its branch loses a join.
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         async move {
             let last = call.request.messages.last();

@@ -1,4 +1,4 @@
-//! A tool of one's own, called by a (scripted) model: `cargo run --example own_tool`.
+//! A custom tool, called by a (scripted) model: `cargo run --example own_tool`.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Tool for CountLetters {
         }
     }
 
-    // An error answers the model; it never ends the run. The clock is the engine's: under virtual time a pause takes none.
+    // An error is returned to the model and never ends the run. The clock is the engine's, so virtual time skips the pause.
     fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>> {
         async move {
             clock.sleep(100).await;

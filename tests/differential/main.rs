@@ -22,7 +22,7 @@ struct Case {
     input: Value,
     #[serde(default)]
     responses: Vec<Value>,
-    /// By node, in the order in which they are given.
+    /// Answers by node, in order.
     #[serde(default)]
     answers: Vec<(String, Value)>,
     output: Value,
@@ -67,7 +67,7 @@ fn every_workflow_ends_on_langgraph_as_the_cases_say() {
     }
 }
 
-/// The state that a case ends in on Pirn.
+/// The final state of a case on Pirn.
 fn played(case: &Case) -> Value {
     let profile: Profile = serde_json::from_value(json!({
         "id": "model", "provider": "scripted", "responses": case.responses
@@ -340,7 +340,7 @@ fn written(name: &str) -> Vec<WorkflowDefinition> {
     }
 }
 
-/// Two paths that assign one variable, which takes the values of both.
+/// Two paths that assign one variable, which combines both values.
 fn reduced(name: &str, begin: Value, reducer: ReducerWord) -> WorkflowDefinition {
     workflow(name, "start", |flow, start| {
         flow.variable("all", begin).reduce = Some(reducer.into());

@@ -1,5 +1,5 @@
-//! One conversation, led by Pirn and by an agent of LangChain with its summarization middleware, before a provider that counts: the
-//! tokens that each sends, and the share of them that a cache of the longest common prefix serves.
+//! One conversation by Pirn and by a LangChain agent with its summarization middleware, against a provider that counts: the tokens
+//! that each sends, and the share of them that a cache of the longest common prefix serves.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::{Weather, aimock, engine, profile};
 /// Questions of the conversation.
 const QUESTIONS: usize = 80;
 
-/// Tokens beyond which each side compresses, as it counts.
+/// Token count at which each side compresses, by that side's counter.
 const LIMIT: u64 = 6_000;
 
 /// Messages that a summary retains.
@@ -45,7 +45,7 @@ fn result() -> String {
     format!("fine in CITY; {}", words(2, 60))
 }
 
-/// The weather, at length.
+/// A weather tool with long results.
 struct AtLength;
 
 impl Tool for AtLength {
@@ -59,8 +59,8 @@ impl Tool for AtLength {
     }
 }
 
-/// A provider that answers by the last message alone: a call of the tool to each third question, a text to the others and to a
-/// result. A request without tools, or with an order at its end, is one for a summary.
+/// A provider that answers by the last message alone: a tool call for each third question, a text for other questions and for
+/// results. A request without tools, or with an order at its end, is answered with a summary.
 fn provider() -> (Server, Log) {
     let log = Log::default();
     let known = Arc::clone(&log);
@@ -163,7 +163,7 @@ fn by_pirn() -> (Figures, usize) {
     (Figures::of(&server, &log), compressions)
 }
 
-/// None, with the reason printed, where LangChain is not to be had.
+/// The figures of the LangChain agent. Without LangChain, prints the reason and returns `None`.
 fn by_langchain() -> Option<Figures> {
     let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("servers");
     let into = aimock::target().join("langchain");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Weather, asking, engine, profile};
 
-/// Blocks before a mark that the provider looks at.
+/// Number of blocks before a mark that the provider searches.
 const LOOK_BACK: usize = 20;
 
 fn whole(reply: &Value) -> Answer {
@@ -37,7 +37,7 @@ fn rounds(calls: &[usize]) -> Vec<Answer> {
     replies
 }
 
-/// The blocks of a request in the order in which the cache sees them, and which are marked.
+/// The blocks of a request in the order that the cache reads them in, and the indices of the marked ones.
 pub(crate) fn blocks(body: &Value) -> (Vec<String>, Vec<usize>) {
     let listed = |value: &Value| match value {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
@@ -72,8 +72,8 @@ pub(crate) fn blocks(body: &Value) -> (Vec<String>, Vec<usize>) {
     (written, marked)
 }
 
-/// Plays the provider's cache over the requests: the blocks that each but the first finds there, and those that it could: up to
-/// the last mark of the request before it that both begin with.
+/// Simulates the provider's cache. Returns, for each request but the first, the number of blocks found in the cache, and the number
+/// that could be found: up to the last mark of the request before within their common prefix.
 fn found(bodies: &[Value]) -> Vec<(usize, usize)> {
     let mut cache: BTreeSet<Vec<String>> = BTreeSet::new();
     let mut before: Option<(Vec<String>, Vec<usize>)> = None;
@@ -132,7 +132,7 @@ proptest! {
             prop_assert!(found >= possible, "{} of {}", found, possible);
         }
         if !pinned {
-            // And that was all of it.
+            // The last block is marked, so the whole request is cached.
             for body in &bodies {
                 let (blocks, marked) = blocks(body);
                 prop_assert_eq!(marked.last(), Some(&(blocks.len() - 1)));

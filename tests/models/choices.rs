@@ -171,7 +171,7 @@ fn run_for(builder: EngineBuilder, tenant: Option<&str>) -> RunReport {
 #[test]
 fn each_tenant_has_a_key_of_its_own() {
     let server = Server::answering([Answer::saying(&["a"]), Answer::saying(&["b"]), Answer::saying(&["c"])]);
-    // Variables that cargo sets for every test.
+    // Variables that cargo sets for every test serve as API keys.
     let keys = json!({"by": "tenant", "names": {"acme": "CARGO_PKG_NAME", "beta": "CARGO_PKG_VERSION"}});
     let one = json!({"apiKeyEnvs": keys, "retry": {"maxAttempts": 1}});
     let run = |fields: &Value, tenant| run_for(engine([profile(&server, fields)]), tenant);

@@ -1,4 +1,4 @@
-//! Conversations in the forms that people have them in: read, written again, and written in another form.
+//! Conversations in common formats: read, written again, and written in another format.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn messages(value: &Value, format: Option<Format>) -> Vec<Arc<Message>> {
     read.messages.into_iter().map(Arc::new).collect()
 }
 
-/// A model's view of messages, however their calls are called: results name their call by its place.
+/// A model's view of messages, independent of the ids of calls: results refer to their call by its index.
 fn meaning(messages: &[Arc<Message>]) -> Vec<Value> {
     let mut ids: Vec<&str> = Vec::new();
     let of = |message: &Arc<Message>| Part::text(message.content.as_str());
@@ -75,7 +75,7 @@ fn a_conversation_means_the_same_in_every_form_that_has_a_place_for_it() {
         for to in FORMS {
             let written = match write(&first, to) {
                 Ok(written) => written,
-                // A chat completion has no place for a file by its address.
+                // A chat completion cannot contain a file by its address.
                 Err(error) => {
                     assert_eq!((to, from != Format::OpenAi), (Format::OpenAi, true), "{error}");
                     continue;
@@ -135,7 +135,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_again(turns in prop::collection::vec(any_message(), 1..6), system in any::<bool>()) {
         let system = system.then(|| Message::new(Role::System, "be kind"));
-        // Turns of one role that follow each other are one in some forms.
+        // Some formats merge adjacent turns of one role, so none are generated.
         let mut all: Vec<Arc<Message>> = system.into_iter().map(Arc::new).collect();
         for turn in turns {
             let last = all.last().map_or(Role::System, |last| last.role);

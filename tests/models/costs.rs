@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::ask;
 
-/// A reply that reports its tokens with every piece, and breaks off.
+/// A reply that reports its tokens with every piece and breaks off.
 fn half_a_reply() -> Answer {
     let mut piece: Value = json!({"choices": [{"index": 0, "delta": {"content": "half"}}]});
     piece["usage"] = json!({"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6});

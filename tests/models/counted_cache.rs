@@ -1,5 +1,4 @@
-//! A provider that counts: the cached tokens that it reports are those of the true longest prefix that a request has in common
-//! with an earlier one.
+//! A provider that counts: its cached tokens are those of the longest prefix that a request shares with an earlier one.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,11 +21,11 @@ const ORDER: &str = "Stop here: ";
 /// The beginning of the pinned context.
 const PINNED: &str = "## Agent Role Definition";
 
-/// A request as a provider reads it: tools, system text, messages.
+/// A request in the order that a provider reads it in: tools, system text, messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) text: String,
-    /// The beginning of the pinned context, else the end.
+    /// Offset of the pinned context, or the length of the text without one.
     pinned: usize,
     pub(crate) is_summary: bool,
     /// True if the last message is the result of a tool.
@@ -35,13 +34,13 @@ pub(crate) struct Read {
     pub(crate) cached: usize,
 }
 
-/// Everything that was read, in order.
+/// All requests, in order.
 pub(crate) type Log = Arc<Mutex<Vec<Read>>>;
 
 fn common(one: &str, other: &str) -> usize {
     const PIECE: usize = 1_024;
     let (one, other) = (one.as_bytes(), other.as_bytes());
-    // Whole pieces first: a request has thousands of bytes in common with each of many others.
+    // Whole pieces first, for speed: a request shares thousands of bytes with each of many others.
     let pieces = one.chunks(PIECE).zip(other.chunks(PIECE));
     let same = PIECE * pieces.take_while(|(one, other)| one == other).count();
     let same = same.min(one.len()).min(other.len());
@@ -141,11 +140,11 @@ struct Talk {
     has_pinned: bool,
     from_end: usize,
     keep_recent: u32,
-    /// Words of each message before.
+    /// Number of words of each message of the initial conversation.
     history: Vec<usize>,
-    /// Calls of a tool in each round of each question.
+    /// Number of tool calls in each round of each question.
     questions: Vec<Vec<usize>>,
-    /// Tokens beyond the first request that are let be.
+    /// Token limit, minus the tokens of the first request.
     room: u64,
 }
 

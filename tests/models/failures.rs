@@ -15,7 +15,7 @@ fn prompt() -> Value {
     json!({"prompt": "hi", "tools": ["weather"]})
 }
 
-/// The model's error: a node's is its cause.
+/// The model's error, which is the cause of the node's error.
 pub(crate) fn cause(ran: &Ran) -> &RunError {
     let error = ran.report.error.as_ref().expect("an error");
     let mut deepest = error;

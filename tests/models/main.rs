@@ -1,4 +1,4 @@
-//! Models across the network, against a provider on loopback.
+//! Models over the network, against a provider on loopback.
 
 mod aimock;
 mod artifacts;

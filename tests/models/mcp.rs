@@ -1,4 +1,4 @@
-//! MCP servers: listed, called, killed in mid-call, started again, never left behind.
+//! MCP servers: listed, called, killed during a call, restarted, and never left running.
 #![cfg(unix)]
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, a borrow at every call says nothing
 
@@ -20,7 +20,7 @@ use pirn_tests::servers::everything;
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
-/// A folder that is gone when the test is.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -54,7 +54,7 @@ fn registry(server: Value) -> ToolRegistry {
     tools
 }
 
-/// The server over stdio, with more fields.
+/// The server over stdio, with `more` fields.
 fn stdio(file: &Path, more: Value) -> Value {
     let mut server = json!({"id": "ev", "command": "node", "args": [file, "stdio"]});
     for (name, value) in more.as_object().into_iter().flatten() {

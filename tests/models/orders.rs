@@ -1,5 +1,5 @@
-//! A request is one that its provider takes, whatever the history is and whatever was left of it: broken pairs, blank
-//! texts, a selection or a compression that begins with the assistant's message or in the middle of a tool's results.
+//! A request is valid for its provider, whatever the history and the part of it that is used: broken pairs, blank texts, or a
+//! selection or compression that starts with the assistant's message or in the middle of a tool's results.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{engine, profile};
 
-/// A message of any kind, its calls among a few ids so that they meet results, also odd ones.
+/// A message of any kind. Calls use few ids, some of them unusual, so that results often match a call.
 fn messages() -> impl Strategy<Value = Message> {
     let texts = prop::sample::select(vec!["hi", "", " ", "\n", "more to say"]);
     let ids = prop::sample::select(vec!["a", "b", "call-1", "functions.x:0", "call#t#0"]);
@@ -34,7 +34,7 @@ fn messages() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// The part left of a history.
+/// The part of a history that remains.
 #[derive(Clone, Debug)]
 enum Left {
     All,
@@ -228,7 +228,7 @@ fn a_history_that_begins_with_the_assistants_message_is_repaired_and_said() {
             "{provider}: {:?}",
             ran.report.error
         );
-        // Held to the provider's rules.
+        // `requests` also checks the provider's rules.
         assert_eq!(server.requests().len(), 1);
         let told = ran.of(EventType::RequestRepaired);
         if is_strict {

@@ -15,7 +15,7 @@ use pirn_tests::servers::{modules, python};
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
-/// A server that listens; its process group is killed when this is dropped.
+/// A listening server; its process group is killed on drop.
 struct Listening(Child);
 
 impl Listening {
@@ -51,7 +51,7 @@ fn port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Answers to each call; after the first one the server is killed, and another one started at its address.
+/// Answers to each call; after the first one the server is killed and restarted at its address.
 fn restarted_in_between(program: &[String], port: u16, calls: &[(&str, Value)]) -> Vec<String> {
     let start = {
         let program = program.to_vec();
@@ -75,7 +75,7 @@ fn restarted_in_between(program: &[String], port: u16, calls: &[(&str, Value)]) 
         }
         let config = json!({"tool": tool, "arguments": arguments, "assignTo": format!("said{place}")});
         let mut call = node(&format!("call{place}"), "TOOL", config);
-        // A call that comes at once may meet the connection as it breaks; the next one connects again.
+        // A call directly after the kill may hit the broken connection; its retry connects again.
         call["retry"] = json!({"maxAttempts": 4, "initialDelayMs": 50});
         nodes.push(call);
     }
@@ -98,14 +98,14 @@ fn restarted_in_between(program: &[String], port: u16, calls: &[(&str, Value)]) 
     said
 }
 
-/// A new folder, by the name that programs have for it.
+/// A new folder, by its resolved path.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("pirn-http-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&path).expect("writable");
     path.canonicalize().expect("it is there")
 }
 
-/// The file of one of the MCP project's own servers.
+/// The file of one of the MCP project's servers.
 fn at(modules: &Path, file: &str) -> String {
     modules.join("@modelcontextprotocol").join(file).display().to_string()
 }

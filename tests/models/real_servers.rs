@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::ask;
 
-/// A folder that is gone when the test is.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -44,7 +44,7 @@ fn server(id: &str, program: &[&str], folder: &Folder) -> Value {
     json!({"id": id, "command": "sh", "args": args, "cwd": folder.0, "restarts": 1})
 }
 
-/// The answer to each call. Between the first one and the others the server is killed.
+/// The answer to each call. The server is killed after the first one.
 fn killed_in_between(server: &Value, calls: &[(&str, Value)], folder: &Folder) -> Vec<String> {
     let config = tools_of(json!({ "mcpServers": [server] }), Path::new("")).expect("the test's config is right");
     let mut tools = ToolRegistry::new();
@@ -65,7 +65,7 @@ fn killed_in_between(server: &Value, calls: &[(&str, Value)], folder: &Folder) -
         }
         let config = json!({"tool": tool, "arguments": arguments, "assignTo": format!("said{place}")});
         let mut call = node(&format!("call{place}"), "TOOL", config);
-        // A call that comes at once may meet the connection as it breaks; the next one starts the server again.
+        // A call directly after the kill may hit the broken connection; its retry restarts the server.
         call["retry"] = json!({"maxAttempts": 3, "initialDelayMs": 1});
         nodes.push(call);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{Weather, engine, profile};
 
-/// An answer made of these JSON texts as server-sent events.
+/// An answer with these JSON values as server-sent events.
 fn events(events: &[Value]) -> Answer {
     let piece = |event: &Value| {
         let kind = event["type"].as_str().map(|kind| format!("event: {kind}\n"));

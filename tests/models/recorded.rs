@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("wire")
 }
 
-/// The file's bytes, in pieces that end where no frame does.
+/// The file's bytes, in pieces that do not end at the end of a frame.
 fn answer(file: &str) -> Answer {
     const SIZE: usize = 23;
     let body = std::fs::read_to_string(folder().join(file)).expect(file);
@@ -33,7 +33,7 @@ fn answer(file: &str) -> Answer {
     }
 }
 
-/// One request, without a second one for the calls of its reply.
+/// One request, without a second one for the tool calls in its reply.
 fn asked(row: &Value) -> Ran {
     let file = row["file"].as_str().expect("a file");
     let (provider, api) = match row["protocol"].as_str().expect("a protocol") {

@@ -1,4 +1,4 @@
-//! Good replies: whole, streamed, with tools.
+//! Valid replies: whole, streamed, with tools.
 
 use pirn::{EventType, Role, ThreadStatus};
 use pirn_tests::wire::{Answer, End, Server, delta};

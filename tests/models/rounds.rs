@@ -55,7 +55,7 @@ fn a_last_word_is_asked_for_without_tools_where_the_node_wants_one() {
     assert_eq!(server.requests().len(), 3);
 }
 
-/// Pieces, then this reason.
+/// A reply of these pieces with this finish reason.
 fn ending(pieces: &[&str], reason: &str) -> Answer {
     let mut events: Vec<String> = pieces.iter().map(|piece| delta(&json!({"content": piece}))).collect();
     let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});

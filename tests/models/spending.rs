@@ -1,4 +1,4 @@
-//! The tokens and the money of a run, by node, thread, path and in all: each a sum over the calls that were answered.
+//! The tokens and the cost of a run, by node, thread, path and in total: each is the sum over the answered calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Thousandths for a million tokens: input, read, written, output, reasoning.
 const PRICES: [u64; 5] = [3_000, 300, 3_750, 15_000, 12_345];
 
-/// One call that was answered, well or not.
+/// One answered or failed call.
 #[derive(Clone, Debug)]
 struct Answered {
     workflow: String,
@@ -102,7 +102,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     })
 }
 
-/// Workflows as they are written, and which paths of forks each node is in.
+/// Generated workflows, and the fork paths that each node is in.
 #[derive(Default)]
 struct Written {
     workflows: Vec<Value>,
@@ -217,7 +217,7 @@ fn prices() -> Value {
     json!({"input": input, "cachedRead": read, "cachedWrite": written, "output": output, "reasoning": reasoning, "currency": "EUR"})
 }
 
-/// The figures, added up without the engine's own way of adding: each kind, the total, pico.
+/// The figures, added up independently of the engine: each kind, the total, the cost in units of 10^-12.
 fn sum<'a>(spent: impl IntoIterator<Item = &'a Spent>) -> [u64; 7] {
     spent.into_iter().fold([0; 7], |mut sum, one| {
         let kinds = [one.input, one.cached_read, one.cached_write, one.output, one.reasoning];

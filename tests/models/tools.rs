@@ -1,4 +1,4 @@
-//! Tool calls in a run: answered once each, dropped promptly, never the end of a run.
+//! Tool calls in a run: each is answered once and dropped promptly, and none ends its run.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -99,7 +99,7 @@ fn virtual_time() -> EngineBuilder {
     Engine::builder().virtual_time(Some(7))
 }
 
-/// Runs one node that calls tools; what each call was answered, in order.
+/// Runs one node that calls tools; returns the run and the result of each call, in order.
 fn answers(builder: EngineBuilder, tools: &[&str], made: &[(&str, Value)]) -> (Ran, Vec<String>) {
     let (ask, profile) = ask(tools, made);
     let ran = run_in(
@@ -133,7 +133,7 @@ fn no_more_run_at_once_than_the_tool_and_the_engine_allow() {
     let mut one_place = ToolRegistry::new();
     let options = ToolOptions {
         max_parallel: Some(1),
-        // A place is waited for outside the limit.
+        // The wait for a free slot does not count toward the time limit.
         timeout: 1_500,
         ..ToolOptions::default()
     };
@@ -290,16 +290,16 @@ fn a_call_in_flight_is_dropped_when_its_branch_loses() {
         let (ask, profile) = ask(&["endless"], &[("endless", json!({}))]);
         let branches = [vec![ask], vec![wait("win", 50), code("won", "return 'won'")]];
         let workflow = forked(&branches, false, &json!({"joinStrategy": "ANY_COMPLETED"}));
-        // Work that waits for the outside world would hold a virtual clock at the winner's timer.
+        // External work would stop a virtual clock before the winner's timer.
         let builder = if external { Engine::builder() } else { virtual_time() };
         let builder = builder.tool(Arc::new(Endless { told, external }));
-        // By the real clock, a run that is rebuilt has taken another millisecond.
+        // On the real clock a rebuilt run may take another millisecond, so its report would differ.
         let play = if external { run_unrecorded } else { run_in };
         let ran = play(builder, &bundle(&workflow, &profile), json!(null), Vec::new());
         assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
         assert_eq!(ran.report.output["outputs"], json!({"p1": "won"}));
         assert_eq!(ran.path_end("p0"), Some(ThreadStatus::Cancelled));
-        // The engine is gone, and every handle to the channel with it.
+        // The engine is dropped, and with it every sender of the channel.
         assert_eq!(heard.iter().collect::<Vec<_>>(), ["begun", "dropped"]);
         let added = ran.of(EventType::MessageAdded);
         let results: Vec<_> = added

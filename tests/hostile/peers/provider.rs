@@ -129,7 +129,7 @@ fn head(kind: &str, more: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n")
 }
 
-/// A head, then `text` without end.
+/// A head and `first`, then the results of `again` without end.
 fn endless(
     kind: &'static str,
     more: &'static str,
