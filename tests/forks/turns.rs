@@ -1,4 +1,4 @@
-//! A thread's turns on real threads: bounded, contained, and in the place of an actor while nothing has to wait.
+//! A thread's turns on real threads: bounded, with panics contained, and executed inline while nothing has to wait.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
     engine.shutdown_blocking(Duration::from_secs(5));
 }
 
-/// One short branch has the place of the one before it, whether that ended well or was the last before one that panicked.
+/// Short branches run inline one after another, and share no state, also after one that panicked.
 #[test]
 fn a_branch_in_the_place_of_another_finds_nothing_of_it() {
     let branches: Vec<_> = (0..12)

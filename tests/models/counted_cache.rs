@@ -144,7 +144,7 @@ struct Talk {
     history: Vec<usize>,
     /// Number of tool calls in each round of each question.
     questions: Vec<Vec<usize>>,
-    /// Token limit, minus the tokens of the first request.
+    /// Difference between the token limit and the estimated tokens of the initial conversation.
     room: u64,
 }
 

@@ -1,4 +1,4 @@
-// Serves the fixtures beside this file on a port of loopback, prints the port, and ends when its stdin does: so it never
+// Serves the fixtures in this folder on a free port of loopback and prints the port. Ends when stdin is closed, so that it never
 // outlives the test that started it.
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";

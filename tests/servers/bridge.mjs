@@ -1,4 +1,4 @@
-// A server that speaks over stdio, offered over streamable HTTP on loopback: a process of it for each session.
+// Offers a stdio server over streamable HTTP on loopback, with one process per session.
 //
 // node bridge.mjs INSTALLED PORT PROGRAM ARGUMENTS...
 import { randomUUID } from "node:crypto";
@@ -22,7 +22,7 @@ async function open() {
     onsessioninitialized: (id) => sessions.set(id, outer),
   });
   outer.onmessage = (message) => inner.send(message);
-  // A client that has gone hears no answer, and the others go on.
+  // A client may have disconnected; the other sessions are not affected.
   inner.onmessage = (message) => outer.send(message).catch((error) => console.error(error.message));
   inner.onclose = () => outer.close();
   await inner.start();

@@ -1,5 +1,5 @@
-// Other people's clients against a service: AG-UI's agent (which checks the order of events), the AI SDK's chat transport,
-// and MCP's TypeScript client. Prints what each has understood, as JSON.
+// Third-party clients against a service: AG-UI's agent (which checks the order of events), the AI SDK's chat transport,
+// and MCP's TypeScript client. Prints the data that each has received, as JSON.
 //
 // node clients.mjs INSTALLED agui URL | agui-resume URL ANSWER | chat URL | mcp-http URL | mcp-stdio PIRN FILE
 import { createRequire } from "node:module";
@@ -23,7 +23,7 @@ async function agui(url) {
   print({ types, failure, result, state: agent.state, messages: agent.messages });
 }
 
-// Answers the first interrupt, and reads the run that goes on.
+// Answers the first interrupt and reads the events of the resumed run.
 async function aguiResume(url, payload) {
   const { HttpAgent } = await load("@ag-ui/client");
   const agent = new HttpAgent({ url, threadId: "t1", initialMessages: [{ id: "m1", role: "user", content: "go" }] });
@@ -74,7 +74,7 @@ async function mcp(transport) {
     },
   });
   const cancelled = await waiting.then(() => "answered", () => "cancelled");
-  // The notice is sent without waiting for it, and closing would take it back.
+  // The notice is sent asynchronously, and closing now would drop it.
   await client.ping();
   print({ tools, called, progress, toldWhileWaiting, refused, unknown, cancelled });
   await client.close();

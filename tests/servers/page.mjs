@@ -1,5 +1,5 @@
-// The page examples/service/index.html with as little of a browser as it asks for: starts a workflow by its form, and prints what it
-// shows in the end.
+// Runs the page examples/service/index.html with a minimal stub of a browser: starts a workflow by its form and prints the text
+// that it shows at the end.
 //
 // node --experimental-eventsource page.mjs FILE SERVICE WORKFLOW MESSAGE
 import { readFile } from "node:fs/promises";
@@ -34,7 +34,7 @@ globalThis.Option = class {
 };
 const ended = new Promise((end) => {
   elements.events.appended = ([{ textContent }]) => {
-    // A status, or an error: every event has its sequence first.
+    // A line without a sequence in front is no event, but the final status or an error.
     if (!/^\d/.test(textContent)) end();
   };
 });
