@@ -20,7 +20,8 @@ pub struct History {
 enum Kind {
     /// Messages without counts, and validated marks.
     Uncounted(Arc<Vec<Message>>, MarkMap),
-    Counted(Conversation, Arc<dyn Tokenizer>),
+    /// The flag is true if a message is nested too deeply: found once here, not by each run.
+    Counted(Conversation, Arc<dyn Tokenizer>, bool),
 }
 
 impl History {
@@ -28,10 +29,7 @@ impl History {
     pub(crate) fn is_too_deep(&self) -> bool {
         match &self.kind {
             Kind::Uncounted(messages, _) => messages.iter().any(Message::is_too_deep),
-            Kind::Counted(conversation, _) => {
-                let visible = conversation.visible();
-                visible.iter().any(|counted| counted.message.is_too_deep())
-            }
+            Kind::Counted(_, _, is_too_deep) => *is_too_deep,
         }
     }
 
@@ -58,7 +56,7 @@ impl History {
     pub fn len(&self) -> usize {
         match &self.kind {
             Kind::Uncounted(messages, _) => messages.len(),
-            Kind::Counted(conversation, _) => conversation.len(),
+            Kind::Counted(conversation, ..) => conversation.len(),
         }
     }
 
@@ -70,8 +68,9 @@ impl History {
     /// Counts the messages with `tokenizer`.
     pub(crate) fn counted_by(self, tokenizer: Arc<dyn Tokenizer>) -> Self {
         // A snapshot, so that its messages are shared once here and not again by each fork of each run.
+        let is_too_deep = self.is_too_deep();
         let conversation = self.begin(&tokenizer).snapshot();
-        let kind = Kind::Counted(conversation, tokenizer);
+        let kind = Kind::Counted(conversation, tokenizer, is_too_deep);
         Self { kind }
     }
 
@@ -79,8 +78,8 @@ impl History {
     pub(crate) fn begin(self, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
         match self.kind {
             Kind::Uncounted(messages, marks) => counted(Arc::unwrap_or_clone(messages), marks, tokenizer),
-            Kind::Counted(conversation, by) if is_same(&by, tokenizer) => conversation,
-            Kind::Counted(conversation, _) => {
+            Kind::Counted(conversation, by, _) if is_same(&by, tokenizer) => conversation,
+            Kind::Counted(conversation, ..) => {
                 let marks = conversation.mark_map().clone();
                 counted(conversation.complete().messages(), marks, tokenizer)
             }
@@ -141,7 +140,7 @@ impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let by = match &self.kind {
             Kind::Uncounted(..) => None,
-            Kind::Counted(_, tokenizer) => Some(tokenizer.name()),
+            Kind::Counted(_, tokenizer, _) => Some(tokenizer.name()),
         };
         f.debug_struct("History")
             .field("messages", &self.len())
