@@ -67,8 +67,8 @@ impl History {
 
     /// Counts the messages with `tokenizer`.
     pub(crate) fn counted_by(self, tokenizer: Arc<dyn Tokenizer>) -> Self {
-        // A snapshot, so that its messages are shared once here and not again by each fork of each run.
         let is_too_deep = self.is_too_deep();
+        // A snapshot, so that its messages are shared once here and not again by each fork of each run.
         let conversation = self.begin(&tokenizer).snapshot();
         let kind = Kind::Counted(conversation, tokenizer, is_too_deep);
         Self { kind }

@@ -12,7 +12,7 @@ use super::effect::Effect;
 use crate::Millis;
 use crate::definition::{TriggerAction, TriggerDefinition};
 use crate::error::ScriptFault;
-use crate::event::{Event, RaisedEvent};
+use crate::event::Event;
 use crate::graph::{Evaluator, Graph, Unevaluated};
 use crate::script::ScopeValues;
 use crate::trigger::{Fire, Owner, TriggerMachine, Watcher};
@@ -106,31 +106,14 @@ impl TriggersDecide {
 
     /// Returns the decisions on the events of an effect, in evaluation order.
     pub fn on(&mut self, at: Millis, effect: &Effect) -> Vec<TriggerDecision> {
-        let (first, workflow_id, thread_id, events) = match effect {
-            Effect::Emit {
-                sequence,
-                workflow_id,
-                thread_id,
-                event,
-            } => (*sequence, workflow_id, thread_id, std::slice::from_ref(event)),
-            Effect::EmitAll {
-                first,
-                workflow_id,
-                thread_id,
-                events,
-            } => (*first, workflow_id, thread_id, &events[..]),
-            _ => return Vec::new(),
+        let Some(emitted) = effect.emitted() else {
+            return Vec::new();
         };
-        let event = |(sequence, raised): (u64, &RaisedEvent)| Event {
-            sequence,
-            timestamp: at,
-            run_id: Arc::clone(&self.run_id),
-            workflow_id: Arc::clone(workflow_id),
-            thread_id: Arc::clone(thread_id),
-            raised: raised.clone(),
-        };
-        let watched = |event: &Event| self.machine.interest().contains(event.raised.event_type);
-        let events: Vec<Event> = (first..).zip(events).map(event).filter(watched).collect();
+        let interest = self.machine.interest();
+        let watched = emitted
+            .numbered()
+            .filter(|(_, raised)| interest.contains(raised.event_type));
+        let events: Vec<Event> = watched.map(|event| emitted.event(&self.run_id, at, event)).collect();
         events.iter().flat_map(|event| self.meet(event)).collect()
     }
 

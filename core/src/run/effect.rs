@@ -10,7 +10,7 @@ use super::report::RunReport;
 use super::session::SessionLeft;
 use super::trigger_calls::{CallNo, TriggerCall};
 use crate::Millis;
-use crate::event::RaisedEvent;
+use crate::event::{Event, RaisedEvent};
 use crate::message::Message as ChatMessage;
 use crate::thread::{self, EffectId, FiringId};
 
@@ -121,4 +121,61 @@ pub struct DetachedStart {
     pub is_unlimited: bool,
     /// Number of triggers between this run's steps and the started run.
     pub trigger_depth: u32,
+}
+
+/// Events of an [`Effect::Emit`] or [`Effect::EmitAll`], all of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Emitted<'a> {
+    first: u64,
+    /// Workflow of the thread.
+    pub workflow_id: &'a Arc<str>,
+    /// Id of the thread.
+    pub thread_id: &'a Arc<str>,
+    events: &'a [RaisedEvent],
+}
+
+impl Effect {
+    /// Returns the events that the effect publishes; `None` if it is another effect.
+    pub fn emitted(&self) -> Option<Emitted<'_>> {
+        let (first, workflow_id, thread_id, events) = match self {
+            Self::Emit {
+                sequence,
+                workflow_id,
+                thread_id,
+                event,
+            } => (*sequence, workflow_id, thread_id, std::slice::from_ref(event)),
+            Self::EmitAll {
+                first,
+                workflow_id,
+                thread_id,
+                events,
+            } => (*first, workflow_id, thread_id, &events[..]),
+            _ => return None,
+        };
+        Some(Emitted {
+            first,
+            workflow_id,
+            thread_id,
+            events,
+        })
+    }
+}
+
+impl<'a> Emitted<'a> {
+    /// Returns the events with their sequence numbers, in ascending order.
+    pub fn numbered(self) -> impl Iterator<Item = (u64, &'a RaisedEvent)> {
+        (self.first..).zip(self.events)
+    }
+
+    /// Returns one of these events as the run `run_id` publishes it at time `at`.
+    pub(super) fn event(self, run_id: &Arc<str>, at: Millis, (sequence, raised): (u64, &RaisedEvent)) -> Event {
+        Event {
+            sequence,
+            timestamp: at,
+            run_id: Arc::clone(run_id),
+            workflow_id: Arc::clone(self.workflow_id),
+            thread_id: Arc::clone(self.thread_id),
+            raised: raised.clone(),
+        }
+    }
 }

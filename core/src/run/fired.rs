@@ -159,32 +159,10 @@ impl NamedEvents {
         if self.named.is_empty() {
             return;
         }
-        for effect in effects {
-            let (first, workflow_id, thread_id, events) = match effect {
-                Effect::Emit {
-                    sequence,
-                    workflow_id,
-                    thread_id,
-                    event,
-                } => (*sequence, workflow_id, thread_id, std::slice::from_ref(event)),
-                Effect::EmitAll {
-                    first,
-                    workflow_id,
-                    thread_id,
-                    events,
-                } => (*first, workflow_id, thread_id, &events[..]),
-                _ => continue,
-            };
-            for (sequence, raised) in (first..).zip(events) {
+        for emitted in effects.iter().filter_map(Effect::emitted) {
+            for (sequence, raised) in emitted.numbered() {
                 if self.named.contains_key(&sequence) {
-                    let event = Event {
-                        sequence,
-                        timestamp: at,
-                        run_id: Arc::clone(&self.run_id),
-                        workflow_id: Arc::clone(workflow_id),
-                        thread_id: Arc::clone(thread_id),
-                        raised: raised.clone(),
-                    };
+                    let event = emitted.event(&self.run_id, at, (sequence, raised));
                     self.raised.insert(sequence, Arc::new(event));
                 }
             }

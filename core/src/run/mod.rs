@@ -70,7 +70,7 @@ pub use acted::{Matching, TriggersActed};
 pub use answer::{AnswerRefused, Fits};
 pub use decided::{TriggerDecision, TriggersDecide};
 pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key, trigger_key};
-pub use effect::{DetachedStart, Effect};
+pub use effect::{DetachedStart, Effect, Emitted};
 pub use fired::Fired;
 pub use firing::Firing;
 pub use last_asked::LastAsked;

@@ -193,23 +193,12 @@ impl Trace {
     }
 
     fn did(&mut self, effect: &Effect) {
-        match effect {
-            Effect::Emit {
-                workflow_id,
-                thread_id,
-                event,
-                ..
-            } => self.raised((workflow_id, thread_id), event),
-            Effect::EmitAll {
-                workflow_id,
-                thread_id,
-                events,
-                ..
-            } => {
-                for event in events {
-                    self.raised((workflow_id, thread_id), event);
-                }
+        if let Some(emitted) = effect.emitted() {
+            for (_, event) in emitted.numbered() {
+                self.raised((emitted.workflow_id, emitted.thread_id), event);
             }
+        }
+        match effect {
             Effect::Thread { thread, effect } => {
                 let place = self.threads.get(thread);
                 let graph = place.and_then(|place| self.graphs.get(&*place.workflow_id));
@@ -224,7 +213,9 @@ impl Trace {
             Effect::StartRun(start) => {
                 self.deed(None, json!({"workflowId": start.workflow_id, "input": start.input}));
             }
-            // Events say the same.
+            // Compared above, as events.
+            Effect::Emit { .. } | Effect::EmitAll { .. } => {}
+            // Events or recorded inputs report these.
             Effect::AwaitSession
             | Effect::LeaveSession(_)
             | Effect::Begin { .. }
@@ -232,7 +223,6 @@ impl Trace {
             | Effect::AwaitTriggers { .. }
             | Effect::ThreadEnded { .. }
             | Effect::StopTimer { .. }
-            // So was it told of that.
             | Effect::CallTrigger { .. }
             | Effect::QuiesceTriggers
             | Effect::Report(_)
