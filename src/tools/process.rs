@@ -1,15 +1,15 @@
-//! Programs that are started for a call or as a server.
+//! Child processes of command tools and MCP servers.
 //!
-//! 1. A program is started without a shell, in a process group of its own, so that what it starts can be ended with it
-//!    and a Ctrl-C at the terminal reaches only Pirn, which ends it in order.
-//! 2. When a [`Process`] is dropped or has ended, its whole group is killed. Where there are no process groups, the
-//!    program alone is. A dropped one is stopped (SIGSTOP) at once, and killed by a thread that may block.
-//! 3. Every group that lives is listed, so that a process about to exit without unwinding can end them: [`kill_all`].
-//! 4. On Linux, what has left the group is killed with it ([`super::descendants`]). Some of it is found only while the program
-//!    lives, which is therefore the last to be killed.
-//! 5. An engine's shutdown waits for the groups that are being killed: [`wait_for_ends`].
+//! 1. A program is started without a shell and in its own process group. The group can be killed as a whole, and a Ctrl-C at
+//!    the terminal reaches only Pirn, which then stops the program in order.
+//! 2. When a [`Process`] exits or is dropped, its whole group is killed. On systems without process groups, only the program is
+//!    killed. A dropped process is stopped (SIGSTOP) at once, and killed on a blocking thread.
+//! 3. All live groups are registered, so that a process that exits without unwinding can kill them: [`kill_all`].
+//! 4. On Linux, descendants that have left the group are killed with it ([`super::descendants`]). Some can be found only while
+//!    the program lives, so they are collected before it is killed.
+//! 5. An engine's shutdown waits until the groups are killed: [`wait_for_ends`].
 //!
-//! Out of reach: everything after a kill -9 of Pirn itself.
+//! A SIGKILL of Pirn itself leaves its programs running.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,39 +21,39 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::descendants::{self, MARK, family_of, kill_every_child, kill_family};
 
-/// A program under way. Its group is killed when it is dropped.
+/// A running program. Dropping it kills its process group.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// None once it is dropped.
+    /// `None` once dropped.
     program: Option<Program>,
 }
 
-/// A program that is killed when this is dropped, after its group.
+/// A program and its process group. Dropping it kills the group, then the program.
 #[derive(Debug)]
 struct Program {
     child: Child,
     group: Group,
 }
 
-/// A program's process group, for those who may have to end it.
+/// Handle to a program's process group. Clones refer to one group.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// None once it was ended: the number may be another's by then.
+    /// `None` once the group has been killed, because the system may reuse the id.
     id: Arc<Mutex<Option<u32>>>,
-    /// Held while the group is being killed.
+    /// Locked while the group is being killed.
     ends: Arc<Mutex<()>>,
     mark: Arc<str>,
 }
 
-/// The groups that live, with the marks of their programs; none where no more may be started.
+/// Live groups with the marks of their programs; `None` once no further program may be started.
 static LIVE: Mutex<Option<BTreeMap<u32, Arc<str>>>> = Mutex::new(Some(BTreeMap::new()));
 
 fn live() -> MutexGuard<'static, Option<BTreeMap<u32, Arc<str>>>> {
-    // Every holder leaves the set whole.
+    // Poisoning is ignored: no holder of the lock leaves the set in an inconsistent state.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The groups that are being killed, numbered.
+/// Numbers of the groups that are being killed, with a condition variable that is notified when one is done.
 static ENDING: (Mutex<Endings>, Condvar) = (
     Mutex::new(Endings {
         next: 0,
@@ -71,10 +71,10 @@ fn endings() -> MutexGuard<'static, Endings> {
     ENDING.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time that groups which are being killed are waited for, at most: most of them take milliseconds.
+/// Maximum time to wait for groups that are being killed. Most kills take milliseconds.
 const MOST_WAIT: Duration = Duration::from_secs(5);
 
-/// A number in [`ENDING`] until it is dropped.
+/// Entry in [`ENDING`], removed on drop.
 struct Ending(u64);
 
 impl Ending {
@@ -94,7 +94,8 @@ impl Drop for Ending {
     }
 }
 
-/// Waits until every program that was dropped before, and what it has started, is killed. Blocks.
+/// Blocks until the programs that were dropped before this call, and their descendants, are killed, but at most for
+/// [`MOST_WAIT`].
 pub(super) fn wait_for_ends() {
     let endings = endings();
     let until = endings.next;
@@ -107,9 +108,11 @@ pub(super) fn wait_for_ends() {
     }
 }
 
-/// Kills every program that command tools and MCP servers have started, with what those have started, and starts no
-/// more: for a program that is about to exit without letting its engines shut down (`std::process::exit`, an aborting
-/// panic hook). An engine's shutdown does the same in order.
+/// Kills every program that command tools and MCP servers have started, with its descendants. No further program can be
+/// started.
+///
+/// Call this in a process that is about to exit without shutting down its engines (`std::process::exit`, an aborting panic
+/// hook). Otherwise shut down the engine, which stops its programs in order.
 pub fn kill_all() {
     for (id, mark) in live().take().into_iter().flatten() {
         kill(id, &mark);
@@ -119,13 +122,13 @@ pub fn kill_all() {
 }
 
 impl Process {
-    /// Starts a program in a group of its own.
+    /// Starts a program in its own process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let mark: Arc<str> = descendants::mark().into();
         command.kill_on_drop(true).env(MARK, &*mark);
         #[cfg(unix)]
         command.process_group(0);
-        // Under the lock: no program is started and not listed.
+        // The lock is held until the group is registered, so that `kill_all` cannot miss a program that is being started.
         let mut live = live();
         let Some(groups) = live.as_mut() else {
             return Err(io::Error::other("this process is about to exit"));
@@ -143,7 +146,7 @@ impl Process {
         })
     }
 
-    /// Its pipes, each once.
+    /// Takes the pipes. Each can be taken once.
     pub(super) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         let Some(Program { child, .. }) = &mut self.program else {
             return (None, None, None);
@@ -151,20 +154,20 @@ impl Process {
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     }
 
-    /// Its group.
+    /// Returns a handle to the process group; `None` once dropped.
     #[cfg(feature = "mcp")]
     pub(super) fn group(&self) -> Option<Group> {
         self.program.as_ref().map(|program| program.group.clone())
     }
 
-    /// Waits for its end, and kills what it has left behind.
+    /// Waits until the program exits, then kills the rest of its group.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         let Some(Program { child, group }) = &mut self.program else {
             return Err(io::Error::other("it was dropped"));
         };
         let status = child.wait().await;
         if let Some(dropped) = drop_elsewhere(EndOnDrop(group.clone())) {
-            // An error: the runtime stops, and the group has ended with the task.
+            // A join error means that the runtime shuts down. The group was then killed when the task was dropped.
             drop(dropped.await);
         }
         status
@@ -176,7 +179,7 @@ impl Drop for Process {
         let Some(program) = self.program.take() else {
             return;
         };
-        // What has ended has no number of its own any more.
+        // The id of a program that has exited may already belong to another process.
         if program.child.id().is_some() {
             program.group.stop();
         }
@@ -190,7 +193,7 @@ impl Drop for Program {
     }
 }
 
-/// A group that ends when this is dropped.
+/// Kills a group on drop.
 struct EndOnDrop(Group);
 
 impl Drop for EndOnDrop {
@@ -199,8 +202,9 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Drops on a thread that may block what ends a group: descendants are looked for in `/proc`, with pauses. A runtime that stops
-/// drops it too; without one it is done when this returns.
+/// Drops `ends`, which kills a group, on a blocking thread, because the search for descendants in `/proc` takes time and
+/// pauses. If the runtime shuts down, `ends` is dropped with the task. Outside a runtime, `ends` is dropped before this
+/// function returns.
 #[allow(clippy::disallowed_methods)] // programs have no virtual time
 fn drop_elsewhere(ends: impl Send + 'static) -> Option<tokio::task::JoinHandle<()>> {
     let ends = (ends, Ending::begin());
@@ -209,7 +213,7 @@ fn drop_elsewhere(ends: impl Send + 'static) -> Option<tokio::task::JoinHandle<(
 }
 
 impl Group {
-    /// Kills what is left of it, or waits for whoever does. Blocks.
+    /// Kills the rest of the group, or waits until another caller has killed it. Blocks.
     fn end(&self) {
         let _ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let id = self.locked().take();
@@ -221,7 +225,7 @@ impl Group {
         }
     }
 
-    /// Kills what is left of it, on a thread that may block.
+    /// Kills the rest of the group on a blocking thread.
     #[cfg(feature = "mcp")]
     pub(super) fn kill(&self) {
         if self.locked().is_some() {
@@ -229,14 +233,14 @@ impl Group {
         }
     }
 
-    /// Has it do nothing more, until it is killed.
+    /// Stops the group (SIGSTOP), so that it executes nothing until it is killed.
     fn stop(&self) {
         if let Some(id) = *self.locked() {
             signal_group(id, Sign::Stop);
         }
     }
 
-    /// Asks it to end.
+    /// Requests termination (SIGTERM).
     #[cfg(feature = "mcp")]
     pub(super) fn ask_to_end(&self) {
         if let Some(id) = *self.locked() {
@@ -249,7 +253,7 @@ impl Group {
     }
 }
 
-/// The signal for a group.
+/// Signal for a process group.
 #[derive(Clone, Copy)]
 enum Sign {
     #[cfg(feature = "mcp")]
@@ -258,15 +262,17 @@ enum Sign {
     Kill,
 }
 
-/// Kills a group, and what its program has started elsewhere.
+/// Kills a group and the descendants of its program that have left the group.
 fn kill(id: u32, mark: &str) {
     let family = family_of(id);
     signal_group(id, Sign::Kill);
     kill_family(family, mark);
 }
 
-/// Signals a group. One that is empty is no error: its number is taken by no other program while a member lives, and it
-/// is asked for only while the first one lives or has just ended.
+/// Sends a signal to a group. An empty group is not an error.
+///
+/// The id cannot belong to another program: the system does not reuse it while a member lives, and it is signalled only while
+/// the group's first process lives or has just exited.
 #[cfg(unix)]
 fn signal_group(id: u32, sign: Sign) {
     use rustix::process::{Pid, Signal, kill_process_group};
@@ -296,7 +302,7 @@ mod tests {
 
     use super::*;
 
-    /// The state of a process, as `/proc` has it; none where it is gone.
+    /// Returns the state of a process from `/proc`; `None` if the process does not exist.
     fn state(id: u32) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         stat.rsplit_once(')')?.1.trim_start().chars().next()
@@ -308,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_dropped_program_does_nothing_more_and_ends_with_what_only_its_family_tells_of() {
-        // One thread that may block, which has something to do until the gate opens.
+        // The only blocking thread is occupied until the gate opens, so that the kill has to wait.
         let (gate, opened) = channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
