@@ -1,4 +1,4 @@
-//! New runs that share what another went through, up to one of its steps.
+//! Forks of stored runs: new runs that share the steps of another run up to a given step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::claim::Claim;
 use super::resume::{ResumeBuilder, ResumeError, Stored};
 
-/// A run that is to be forked from another: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
+/// Builder of a fork: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
 #[must_use = "nothing is forked before it is made"]
 pub struct ForkBuilder {
     engine: Engine,
@@ -37,28 +37,30 @@ impl ForkBuilder {
         }
     }
 
-    /// Assigns a variable of the main thread before the fork goes on.
+    /// Assigns a variable of the main thread before the fork continues after the shared steps.
     pub fn set(mut self, name: impl Into<String>, value: Value) -> Self {
         self.assigned.push((name.into(), value));
         self
     }
 
-    /// Another input. What was done with the first one up to the step stays as it was.
+    /// Replaces the run's input. The outcomes of the shared steps stay as recorded.
     pub fn input(mut self, input: Value) -> Self {
         self.input = Some(input);
         self
     }
 
-    /// Another definition: the text of workflow files. The steps that are shared are to fit it.
+    /// Replaces the workflow definition by the source text of workflow files. The shared steps must be valid under this
+    /// definition.
     pub fn definition(mut self, text: impl Into<String>) -> Self {
         self.definition = Some(text.into());
         self
     }
 
-    /// Makes the run, with this id; it goes on when what is given back is started.
+    /// Creates the run with this id. Execution starts when the returned builder is started.
     ///
     /// # Errors
-    /// There is no such run or step, or what is shared does not fit what was changed: no run is made.
+    /// Fails if the run or the step does not exist, if the shared steps do not fit the new input or definition, if an assigned
+    /// variable is unknown, or if the store fails.
     pub async fn make(mut self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
@@ -88,7 +90,8 @@ impl ForkBuilder {
             stored.run.contents[0] = content.hash();
             commit_contents.push(content);
         }
-        // What its session handed to the run is what the fork begins with too.
+        // If the original run received its session's state only after the shared steps, the fork receives that state as its
+        // first input.
         let handed = stored.told.iter().skip(self.step as usize);
         let handed = handed
             .map(|told| &told.message)
@@ -104,7 +107,7 @@ impl ForkBuilder {
             run: self.run_id,
             step: self.step,
         });
-        // Otherwise another process of the store would take it over before it is started here.
+        // Without an owner, another process that shares the store could claim the run before it is started here.
         new.is_carried = true;
         let mut commit = Commit::start(id.clone(), new);
         commit.contents = commit_contents;
@@ -126,7 +129,7 @@ impl ForkBuilder {
 }
 
 impl ForkBuilder {
-    /// Checks that every variable to be assigned is one of the workflows', or one that the main thread has.
+    /// Checks that every assigned variable belongs to a workflow or to the main thread.
     fn check_names(&self, rebuilt: &Rebuilt) -> Result<(), ResumeError> {
         let assigned = rebuilt.graphs.values().flat_map(|graph| graph.variable_names.iter());
         let main = rebuilt.machine.live(0).map(ThreadMachine::variables);

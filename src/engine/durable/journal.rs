@@ -1,4 +1,4 @@
-//! The messages to the runs of an engine, on their way into the store.
+//! Journal of an engine with a store: writes the inputs of runs into the store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::results::{are_kept_apart, without_result};
 use super::resume::{ResumeError, Stored};
 use super::sessions::{self, without_conversation};
 
-/// The journal of an engine with a store.
+/// Journal that persists the runs of an engine in its store.
 pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
 
 impl Journal for StoreJournal {
@@ -52,7 +52,7 @@ impl Journal for StoreJournal {
     }
 }
 
-/// The word of the store for what a run waits for.
+/// Converts the reason that a run waits into the store's type.
 pub(super) fn waiting_for(awaited: Awaited) -> WaitingFor {
     match awaited {
         Awaited::Interaction => WaitingFor::Interaction,
@@ -61,13 +61,13 @@ pub(super) fn waiting_for(awaited: Awaited) -> WaitingFor {
     }
 }
 
-/// The beginning of a run, as it is written down, with what it may call and its engine did not have.
+/// Serialises a run's start record. `missing` names the tools and profiles that the engine lacks.
 pub(super) fn beginning(begun: &Begun, missing: &[String]) -> Result<Content, RunError> {
     let text = serde_json::to_string(&BegunRecord::of(begun).without(missing)).map_err(|error| unwritten(&error))?;
     Ok(Content::new(text))
 }
 
-/// A run's first commit: it begins so, over this definition.
+/// Returns the first commit of a run: its definition and its start record.
 pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Commit {
     let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
     new.contents = vec![start.hash()];
@@ -78,40 +78,41 @@ pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Co
         .content(start)
 }
 
-/// One run's way into the store.
+/// Journal of one run.
 pub(crate) struct StoredRun {
     store: Arc<dyn Store>,
     conversations: Arc<Conversations>,
-    /// Given up when this process is done with the run.
+    /// Claim on the run, released on drop.
     claim: Option<Claim>,
     run_id: Arc<str>,
-    /// The next commit, where there is something for it: many runs wait for long. And the run's last step after it.
+    /// Next commit, if it has any content, and the number of recorded steps. Optional and boxed, because many runs wait for a
+    /// long time.
     next: Option<Box<Commit>>,
     steps: u64,
-    /// The main thread's final status, until nothing is left of the run.
+    /// Final status of the main thread; written to the store when the run settles.
     ended: Option<RunStatus>,
-    /// Nothing is left of the run, and its commit has that status.
+    /// True once the run has settled and the next commit contains its final status.
     is_settled: bool,
-    /// Something that can not be written down.
+    /// Error of serialising a record; every later write fails with it.
     fault: Option<RunError>,
-    /// Large results of its tools are texts of their own, and these are named already.
+    /// True if large tool results are stored as separate contents; `results` contains the hashes of those already written.
     keeps_results_apart: bool,
     results: BTreeSet<ContentHash>,
-    /// The record of its last step has the settings that it went by.
+    /// True if the record of the last step already contains the settings that the step used.
     has_settings: bool,
-    /// The time of its last step.
+    /// Time of the last step in milliseconds since 1970.
     at: u64,
-    /// Its session has what it leaves.
+    /// True once the run's session update has been added to a commit.
     has_left: bool,
-    /// Its open effects, and its status in the store until it has ended.
+    /// Open effects, and the run's current status in the store until the run ends.
     waits: OpenWaits,
     standing: RunStatus,
-    /// Milliseconds that it stays in memory while it waits; none: for ever.
+    /// Time in milliseconds after which a waiting run is parked; `None` for never.
     parks_after: Option<Millis>,
 }
 
 impl StoredRun {
-    /// Goes on after the last step of a run as the store has it.
+    /// Returns a journal that continues after the last stored step of a run.
     pub(crate) fn after(kept: (&Durable, Option<Claim>), run: &Run, rebuilt: &Rebuilt, has_left: bool) -> Self {
         Self {
             has_left,
@@ -156,9 +157,9 @@ impl StoredRun {
             .get_or_insert_with(|| Box::new(Commit::after(&**run_id, steps)))
     }
 
-    /// The status of the run until it has ended.
+    /// Adds the run's status to the next commit if it has changed. Does nothing once the run has settled.
     fn stand(&mut self) {
-        // What a run is told after its end is recorded, and changes nothing.
+        // Inputs that arrive after the run has settled are recorded, but do not change its status.
         if self.is_settled {
             return;
         }
@@ -223,7 +224,7 @@ impl RunJournal for StoredRun {
     }
 
     fn went_by(&mut self, settings: Vec<Setting>) -> Vec<Setting> {
-        // Nothing that followed from the step has begun: its record is in the next commit yet.
+        // Settings fit into the step's record only until it is committed. No effect of the step starts before that.
         let Some(next) = self.next.as_mut().filter(|_| !self.has_settings) else {
             return settings;
         };
@@ -322,14 +323,15 @@ impl RunJournal for StoredRun {
         self.has_settings = false;
         let none = || Box::new(Commit::after(&*self.run_id, self.steps));
         let commit = self.next.take().unwrap_or_else(none);
-        // Given now: commands take effect in the order given.
+        // Called here and not in the future: the store executes commands in call order.
         let pending = self.store.commit(*commit);
         let claimed = standing
             .as_ref()
             .map(|_| (Arc::clone(&self.store), Arc::clone(&self.run_id)));
         let kept = async move {
             pending.await?;
-            // The commit may be from before a pause in which the run has become another's: nothing that follows begins here then.
+            // This process may have been suspended around the commit while another one claimed the run. In that case no effect
+            // may start here.
             match claimed
                 .as_ref()
                 .and_then(|(store, run)| Some(store.claims()?.stands(run)))
@@ -350,7 +352,7 @@ impl RunJournal for StoredRun {
     }
 }
 
-/// Puts settings into the record of a step or a beginning: an object, which has none yet.
+/// Adds the settings to the record of a step or a start: a serialised JSON object without a `settings` field.
 fn write_settings(body: &mut String, settings: &str) {
     body.pop();
     body.push_str(",\"settings\":");
@@ -358,13 +360,13 @@ fn write_settings(body: &mut String, settings: &str) {
     body.push('}');
 }
 
-/// The end of a run that can not be made again from its store.
+/// Returns the error of a run that cannot be rebuilt from the store.
 fn unread(error: &ResumeError) -> RunError {
     let code = json!({ "code": error.code() });
     RunError::new(RunErrorCode::StoreError, error.to_string()).with_details(code)
 }
 
-/// The effect that a message is the outcome of.
+/// Returns the key of the effect whose outcome a message contains. `None` for any other message.
 pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
     match message {
         Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
@@ -375,7 +377,7 @@ pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
     }
 }
 
-/// The end of a run whose store failed.
+/// Returns the error of a run whose commit failed.
 pub(crate) fn not_kept(error: &StoreError) -> RunError {
     let code = match error {
         StoreError::RunExists { .. } => RunErrorCode::RunIdTaken,

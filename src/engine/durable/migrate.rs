@@ -1,5 +1,7 @@
-//! Live runs under another definition: they are moved there where all that they went through is the same, and the first thing
-//! that is not is told.
+//! Migration of live runs to another definition.
+//!
+//! A run is migrated only if replaying its journal under the new definition yields equal events, requests and trigger
+//! decisions. Otherwise the first difference is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,33 +20,33 @@ use super::definition::laid_over;
 use super::offline::left;
 use super::resume::{ResumeError, Stored};
 
-/// How a live run stands to another definition.
+/// Result of checking a live run against another definition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Migration {
-    /// All that it went through is the same there.
+    /// True if the replay under the other definition shows no difference.
     pub fits: bool,
-    /// The first thing that is not.
+    /// First difference, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_difference: Option<Difference>,
 }
 
-/// Something that a run would have done otherwise under another definition.
+/// Difference between the recorded run and its replay under another definition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// The step that it followed from; 0 is the run's beginning.
+    /// Number of the step that caused it; 0 for the run's start.
     pub step: u64,
-    /// The node that its thread had entered last.
+    /// Node that the thread had entered last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Arc<str>>,
-    /// The event that was told, or what was asked of the outside; null: nothing more.
+    /// Event or request of the recorded run; null if it has no further one.
     pub was: Value,
-    /// The same under the other definition.
+    /// Event or request under the other definition; null if there is no further one.
     pub would: Value,
 }
 
-/// Something that a run did.
+/// An event, a request or a trigger decision of a replayed run.
 struct Deed {
     step: u64,
     node_id: Option<Arc<str>>,
@@ -56,7 +58,7 @@ enum What {
     Decided(TriggerDecision),
 }
 
-/// The deeds of a run in order, as far as its steps fit.
+/// Everything a replayed run did, in order, up to the first step that does not fit the definition.
 struct Trace {
     run_id: Arc<str>,
     graphs: Graphs,
@@ -71,12 +73,12 @@ struct Trace {
 /// Position of a thread.
 struct Place {
     workflow_id: Arc<str>,
-    /// The node that it entered last.
+    /// Node that the thread entered last.
     entered: Option<Arc<str>>,
 }
 
-/// Compares a run with its definition with these files laid over it: what has the id of one that is there takes its place. The
-/// other definition is given back too, as a text.
+/// Checks a run against its definition with `files` merged in; an item of `files` replaces the one with its id. Also returns
+/// the source text of the merged definition.
 pub(super) async fn check(
     engine: &Engine,
     run_id: &str,
@@ -92,7 +94,7 @@ pub(super) async fn check(
         .into();
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
-    // The triggers did what they did in the one run that there is: its events are met as far as they were met there.
+    // `was.acted` for both: only the recorded run shows which decisions its triggers have made, and open decisions are not compared.
     let first_difference = difference(made(was.deeds, &was.acted), made(would.deeds, &was.acted));
     let migration = Migration {
         fits: first_difference.is_none(),
@@ -101,10 +103,10 @@ pub(super) async fn check(
     Ok((migration, definition))
 }
 
-/// A deed: its step, its node, and what it was.
+/// Step, node and JSON description of a deed.
 type Made = (u64, Option<Arc<str>>, Value);
 
-/// The deeds without what triggers are still to decide.
+/// Returns the deeds without the decisions that triggers have yet to make.
 fn made(deeds: Vec<Deed>, acted: &TriggersActed) -> impl Iterator<Item = Made> {
     deeds.into_iter().filter_map(|deed| {
         let what = match deed.what {
@@ -133,7 +135,7 @@ fn difference(mut was: impl Iterator<Item = Made>, mut would: impl Iterator<Item
 }
 
 impl Trace {
-    /// The deeds of a run under a definition. Where its steps do not fit any more there are no further ones.
+    /// Replays a run under a definition. The trace ends at the first step that does not fit.
     fn of(engine: &Engine, stored: &Stored, definition: &str) -> Result<Self, ResumeError> {
         let run_id = || stored.run.id.clone();
         let graphs = engine
@@ -159,7 +161,7 @@ impl Trace {
         let replayed = engine
             .shared()
             .replay_seen(begun, stored.told.clone(), graphs, &mut |seen| trace.saw(&seen));
-        // How far it came is seen by what is missing.
+        // An error of the replay is not reported: the trace then lacks the remaining deeds, which the comparison finds.
         drop(replayed);
         Ok(trace)
     }
@@ -179,7 +181,7 @@ impl Trace {
         }
     }
 
-    /// A trigger decides on an event of this effect.
+    /// Records a trigger's decision on an event of this effect.
     fn decided(&mut self, effect: &Effect, decision: TriggerDecision) {
         let node_id = match effect {
             Effect::Emit { thread_id, event, .. } => self.node_of(thread_id, event),
@@ -213,9 +215,9 @@ impl Trace {
             Effect::StartRun(start) => {
                 self.deed(None, json!({"workflowId": start.workflow_id, "input": start.input}));
             }
-            // Compared above, as events.
+            // Recorded as events at the start of this function.
             Effect::Emit { .. } | Effect::EmitAll { .. } => {}
-            // Events or recorded inputs report these.
+            // Reported by events or by recorded inputs.
             Effect::AwaitSession
             | Effect::LeaveSession(_)
             | Effect::Begin { .. }
@@ -244,7 +246,7 @@ impl Trace {
         self.deed(node_id, json!({"threadId": thread_id, "event": event}));
     }
 
-    /// The node that an event is about, or that its thread is at.
+    /// Returns the node that an event names, or the node that its thread entered last.
     fn node_of(&self, thread_id: &str, event: &RaisedEvent) -> Option<Arc<str>> {
         let entered = || {
             let thread = ThreadId::number(&self.run_id, thread_id)?;
@@ -267,7 +269,8 @@ fn own_node(event: &RaisedEvent) -> Option<Arc<str>> {
     event.fields.get("nodeId").and_then(Value::as_str).map(Arc::from)
 }
 
-/// The request to the outside, without the places of nodes in their file. `graph`: the thread's.
+/// Returns the external request of an effect as JSON, without node indices, which depend on the file. `graph` is the graph of
+/// the effect's thread.
 fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
     Some(match effect {
         thread::Effect::Function { id, node, input, .. } => {
@@ -286,7 +289,7 @@ fn asked(effect: &thread::Effect, graph: Option<&Arc<Graph>>) -> Option<Value> {
         }
         thread::Effect::Tool { id, call, .. } => json!({"tool": id, "call": call}),
         thread::Effect::Ask { id, .. } => json!({"question": id}),
-        // Their values are in the record: other texts may have come to others.
+        // The recorded outcome has the values, so the sources are compared: other expressions may evaluate to other values.
         thread::Effect::Evaluate { id, node, what } => {
             let written = graph.map(|graph| thread::written(graph, *node, what.clone()));
             json!({"texts": id, "written": written})

@@ -1,4 +1,4 @@
-//! Runs of a store as people look at them: now, as they were after a step, and step by step.
+//! Read access to stored runs: the current state, the state after a step, and the list of steps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,83 +15,83 @@ use super::Durable;
 use super::journal::{answered, waiting_for};
 use super::resume::{ResumeError, Stored};
 
-/// A run of a store, as it was after one of its steps.
+/// State of a stored run after one of its steps.
 #[derive(Debug)]
 pub struct RunView {
-    /// As the store knows it.
+    /// Stored metadata of the run. Always current, not as of `step`.
     pub run: Run,
-    /// The step.
+    /// Number of the step.
     pub step: u64,
-    /// As far as it had come.
+    /// Report as of the step.
     pub report: RunReport,
-    /// The thing that it waited for, where nothing else was under way.
+    /// Reason that the run waited, unless an effect was executing or the run had ended.
     pub waiting_for: Option<WaitingFor>,
-    /// Every step up to there.
+    /// Steps up to and including `step`.
     pub history: Vec<Step>,
-    /// The events up to there, each as it was told.
+    /// Events raised up to and including `step`.
     pub events: Vec<Arc<pirn_core::event::Event>>,
-    /// The questions that waited for a person.
+    /// Open questions to a person.
     pub interactions: Vec<Interaction>,
 }
 
-/// A step of a run: something that it was told.
+/// Step of a run: one recorded input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// From 1; 0 is the run's start.
+    /// Step number, from 1; 0 is the run's start.
     pub step: u64,
-    /// The thread that was told.
+    /// Thread that received the input.
     pub thread_id: String,
-    /// The node whose effect ended.
+    /// Node whose effect ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Arc<str>>,
-    /// Its kind.
+    /// Kind of the input.
     pub kind: StepKind,
-    /// The effect that it is the outcome of.
+    /// Id of the effect whose outcome was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect_id: Option<String>,
-    /// In milliseconds since 1970.
+    /// Time of the step in milliseconds since 1970.
     pub at: u64,
-    /// Between the effect's beginning and its outcome.
+    /// Milliseconds from the effect's request to its outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// The effect was done more than once.
+    /// The effect was in doubt when the run was recovered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }
 
-/// The kind of a run's step.
+/// Kind of a run's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
-    /// It began.
+    /// The run started.
     Start,
-    /// A model answered.
+    /// A model replied.
     Model,
-    /// A tool answered.
+    /// A tool call ended or requires consent.
     Tool,
-    /// A function answered.
+    /// A function returned.
     Function,
-    /// A script, or texts that took long, answered.
+    /// A script ended, or an expensive evaluation of expressions and templates.
     Code,
-    /// A time came.
+    /// A timer of a thread or of a trigger's sub-workflow expired.
     Timer,
-    /// An event came.
+    /// An event arrived.
     Event,
     /// A person answered.
     Interaction,
-    /// A join's time was up.
+    /// The time limit of a join expired.
     Join,
-    /// A trigger acted.
+    /// A trigger acted, or a call or run that it started ended.
     Trigger,
-    /// Somebody outside spoke: cancel, pause, resume, pin.
+    /// An external command (cancel, pause, resume, pin), or any other input.
     External,
-    /// Nothing is left of it.
+    /// The run has settled.
     End,
 }
 
 impl StepKind {
-    /// The word in JSON.
+    /// Returns the name of the kind in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -110,7 +110,7 @@ impl StepKind {
     }
 }
 
-/// The run as it was after `at`; none: as it is.
+/// Returns the state of a run after step `at`; `None` for its current state.
 pub(crate) async fn view(
     engine: &Engine,
     durable: &Durable,
@@ -126,7 +126,7 @@ pub(crate) async fn view(
             last: stored.run.steps,
         });
     }
-    // What the run was told goes into its machine: the journal is in memory once.
+    // The inputs move into the rebuilt machine, so that memory holds only one copy of the journal.
     let mut told = std::mem::take(&mut stored.told);
     told.truncate(step as usize);
     let run = stored.run.clone();
@@ -150,10 +150,10 @@ pub(crate) async fn view(
     })
 }
 
-/// A step, and the effect of a thread that it is the outcome of.
+/// A step, and the thread's effect whose outcome the step records.
 type Outlined = (Step, Option<(ThreadNo, EffectId)>);
 
-/// The steps, as far as the journal alone says what they are.
+/// Lists the steps with everything that the journal alone contains.
 fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<Outlined> {
     let main = format!("{run_id}.0");
     let mut steps = Vec::with_capacity(told.len() + 2);
@@ -191,7 +191,7 @@ fn plain(main: &str, step: u64, kind: StepKind, at: u64) -> Step {
     }
 }
 
-/// The same, with what the run asked for.
+/// Completes the steps by the node, kind and duration of each requested effect.
 fn steps(rebuilt: &Rebuilt, outline: Vec<Outlined>) -> Vec<Step> {
     let last = outline.len() as u64 - 1;
     let outlined = outline.into_iter().map(|(mut step, effect)| {
@@ -244,32 +244,32 @@ fn kind(message: &Message) -> StepKind {
     }
 }
 
-/// The difference between two runs.
+/// Difference between two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunDiff {
-    /// The steps that are the same in both, from the first on.
+    /// Number of equal inputs from the start.
     pub common_steps: u64,
-    /// The step of the one after those; none where it has no more.
+    /// First step of run `a` after those; `None` if there is no further step.
     pub a: Option<Step>,
-    /// That of the other.
+    /// First step of run `b` after those; `None` if there is no further step.
     pub b: Option<Step>,
-    /// Their outcomes.
+    /// Outcomes of both runs.
     pub outcome: OutcomeDiff,
 }
 
-/// The outcomes of two runs.
+/// Outcomes of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeDiff {
-    /// Status, output and error are the same.
+    /// True if status, output and error are equal.
     pub equal: bool,
-    /// `{status, output, error?}` of the one.
+    /// Outcome of run `a`: `{status, output, error?}`.
     pub a: Value,
-    /// That of the other.
+    /// Outcome of run `b`: `{status, output, error?}`.
     pub b: Value,
 }
 
-/// Compares what two runs were told, and what they came to. When they were told is no difference.
+/// Compares the inputs and the outcomes of two runs. The times of the inputs are ignored.
 pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
     let (one, other) = (Stored::read(durable, a).await?, Stored::read(durable, b).await?);
     let is_same = |(one, other): &(&Told, &Told)| {
