@@ -1,9 +1,15 @@
-//! The prefix that a request has in common with the thread's request before it, and the first thing that differs: a provider's
-//! cache can serve the one, and must read anew from the other on.
+//! Longest common prefix of two consecutive requests of a thread, and the cause of the first difference. A provider's prompt cache
+//! can serve the prefix and must process everything after it.
 //!
-//! A request that was sent is remembered as stretches of lists that only grow ([`Outline`]), and as hashes of messages that are in none:
-//! the system text and the pinned context, which are made for each request. Stretches of one list are not looked at where they begin
-//! alike; so the work is that of what changed.
+//! A request is stored as ranges of the append-only lists of an [`Outline`], and as hashes of the messages that are in no list:
+//! those generated for one request, such as the system text and the pinned context.
+//!
+//! # Costs
+//! - An entry of a list never changes. Two ranges at one index of one list are therefore equal for their common length, and the
+//!   comparison skips them without reading a hash.
+//! - A message of a list is hashed once, as long as one of the last two requests refers to the list.
+//! - A comparison therefore costs the messages appended since the previous request and the generated messages. A change of another
+//!   kind, such as a compression, starts new lists, whose messages are all hashed and compared once.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -16,53 +22,58 @@ use super::tool_pairs::UNANSWERED;
 use super::{Outline, PreparedRequest, Tokenizer, message_cost};
 use crate::message::{Message, Role};
 
-/// The things that a provider reads before the first message, hashed.
+/// Hashes of the parts of a request that precede its messages in a provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    /// The profile.
+    /// Hash of the profile's id.
     pub profile: u64,
-    /// The tools that the model is offered, in order.
+    /// Hash of the tools offered to the model, in order.
     pub tools: u64,
-    /// The form of a structured reply.
+    /// Hash of the response format.
     pub format: u64,
 }
 
-/// The first thing that differs from the request before.
+/// Cause of the first difference from the previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BrokenBy {
-    /// Another profile: another model reads it.
+    /// The profile changed. Another model may receive the request.
     Profile,
-    /// Other tools, or others first.
+    /// The tools or their order changed.
     Tools,
-    /// Another form of a structured reply.
+    /// The response format changed.
     ResponseFormat,
-    /// The system text.
+    /// A system message differs.
     System,
-    /// The pinned context, which stands elsewhere or says something else.
+    /// The pinned context was moved or changed.
     Pinned,
-    /// A message that stood in for what a provider wants, or stands there now.
+    /// One of the two requests has a generated repair message at this index: see [`Repairs`](super::Repairs).
     Repair,
-    /// The conversation: it was compressed, or changed by more than an append.
+    /// The conversation differs: it was compressed, or changed by an operation other than an append.
     History,
 }
 
-/// A request as it is compared with the one before.
+/// Result of a comparison with the previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Tokens of the longest common beginning, tool definitions included.
+    /// Tokens of the longest common prefix, including tool definitions. 0 if there is no previous request, or if its [`Opening`]
+    /// differs.
     pub tokens: u64,
-    /// The index of the first message that differs, and why; none where all of the request before is there still.
+    /// Index of the first message that differs, and the cause. `None` if this request starts with the whole previous one, or if
+    /// there is no previous one.
     pub broken: Option<(usize, BrokenBy)>,
 }
 
-/// The thread's last requests: the one that was sent, and the one that was put together.
+/// Last two requests of a thread in comparable form.
+///
+/// The last prepared request may be replaced before it is sent, for example after a compression. The replacement is compared with
+/// the last one that was sent, so both are retained.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct PrefixWatch {
     sent: Option<SentRequest>,
     prepared: Option<SentRequest>,
-    /// The lists that the two have stretches of.
+    /// Hashes of the lists to which the two requests refer. Others are dropped, which bounds the memory.
     lists: Vec<HashedList>,
 }
 
@@ -82,16 +93,17 @@ enum SentPiece {
 #[derive(Clone, Debug)]
 struct MadeMessage {
     sent: SentMessage,
-    /// Keeps the allocation, so that no other message has its address; not what was written in it.
+    /// Identifies the message by its address. The weak reference keeps the allocation, so that no other message gets the address,
+    /// but not the content. An `Arc` with weak references is never modified inline, so an equal address means an equal hash.
     message: Weak<Message>,
 }
 
-/// Messages of a list.
+/// Hashes of the first messages of an append-only list. Never invalidated, only extended.
 #[derive(Clone, Debug)]
 struct HashedList {
     id: ListId,
     messages: Vec<SentMessage>,
-    /// The cost of all up to and including each.
+    /// Tokens of all messages up to and including each, so that the tokens of a range cost one subtraction.
     running_totals: Vec<u64>,
 }
 
@@ -110,8 +122,10 @@ enum MessageKind {
 }
 
 impl PrefixWatch {
-    /// Compares a request with the thread's previous one, and keeps it for the next. `outline`: what it was prepared with. `again`:
-    /// the one that was put together last is not sent, this one is in its place.
+    /// Compares a request with the last one that was sent, and stores it for the next comparison.
+    ///
+    /// `outline` is the one that prepared the request. `again` means that this request replaces the last prepared one, which was
+    /// not sent.
     pub fn prepared(
         &mut self,
         request: &PreparedRequest,
@@ -127,6 +141,7 @@ impl PrefixWatch {
         let before = self.sent.as_ref();
         let (common, broken) = before.map_or((None, None), |before| self.compare(before, &now));
         let tokens = common.map_or(0, |common| {
+            // The remainder is subtracted because it is usually short: its generated messages are counted with the tokenizer.
             let rest = self.cost_from(common, request, tokenizer);
             request.tokens().saturating_sub(rest)
         });
@@ -155,6 +170,7 @@ impl PrefixWatch {
                     return now.pieces.push(SentPiece::Listed(id, range));
                 }
             };
+            // The same allocation at the same index: its hash is known, the message need not be serialized again.
             let known = before.and_then(|before| before.made(at));
             let known = known.filter(|known| std::ptr::eq(known.message.as_ptr(), Arc::as_ptr(message)));
             let made = MadeMessage {
@@ -176,8 +192,8 @@ impl PrefixWatch {
         now
     }
 
-    /// The number of messages that both begin with, none where not even what comes before them is the same; and the first thing
-    /// that differs.
+    /// Returns the number of common leading messages, and the first difference. The number is `None` if the openings differ: then
+    /// nothing is shared.
     fn compare(&self, before: &SentRequest, now: &SentRequest) -> (Option<usize>, Option<(usize, BrokenBy)>) {
         let (was, is) = (before.opening, now.opening);
         let opening = [
@@ -192,6 +208,8 @@ impl PrefixWatch {
         if common == before.length {
             return (Some(common), None);
         }
+        // The message at the index may be pinned in one request and not in the other. The generated kinds are checked first: an
+        // inserted or removed message moves the history behind it, which did not change.
         let kinds = [before, now].map(|request| self.message(request, common).map(|message| message.kind));
         let differs = |kind| kinds.contains(&Some(kind));
         let why = if differs(MessageKind::System) {
@@ -206,13 +224,14 @@ impl PrefixWatch {
         (Some(common), Some((common, why)))
     }
 
-    /// The number of messages that both begin with.
+    /// Returns the number of common leading messages.
     fn common(&self, before: &SentRequest, now: &SentRequest) -> usize {
         let (mut was, mut is) = (before.pieces.iter(), now.pieces.iter());
         let (mut left, mut right) = (was.next().map(SentPiece::whole), is.next().map(SentPiece::whole));
         let mut common = 0;
         while let (Some((one, from)), Some((other, since))) = (left, right) {
             let length = (one.len() - from).min(other.len() - since);
+            // Lists are append-only: ranges at one index of one list contain equal messages, which need no comparison.
             let same = if one.is_at(from) == other.is_at(since) && one.is_at(from).is_some() {
                 length
             } else {
@@ -256,7 +275,7 @@ impl PrefixWatch {
         self.lists.iter().find(|list| list.id == id)
     }
 
-    /// The cost of a request's messages from one on.
+    /// Returns the tokens of a request's messages from index `from` on. Only generated messages are counted with the tokenizer.
     fn cost_from(&self, mut from: usize, request: &PreparedRequest, tokenizer: &dyn Tokenizer) -> u64 {
         let mut cost = 0_u64;
         request.pieces(|piece| {
@@ -288,7 +307,7 @@ impl PrefixWatch {
     }
 }
 
-/// Hashes the messages of a list up to one, where they are not yet.
+/// Extends the hashes of a list to its first `end` messages. Messages that were hashed before are not read.
 fn hash_list(lists: &mut Vec<HashedList>, id: ListId, end: usize, request: &PreparedRequest, outline: &Outline) {
     let at = lists.iter().position(|list| list.id == id).unwrap_or_else(|| {
         lists.push(HashedList {
@@ -327,7 +346,7 @@ impl SentRequest {
         self.pieces.iter().any(is)
     }
 
-    /// The message at this place, if it was made for the request.
+    /// Returns the message at an index, if it is in no list.
     fn made(&self, mut at: usize) -> Option<&MadeMessage> {
         for piece in &self.pieces {
             match piece {
@@ -351,7 +370,7 @@ impl SentPiece {
         (self, 0)
     }
 
-    /// The place in its list of the message at `at`.
+    /// Returns the list of the message at `at`, and its index there. `None` for a message in no list.
     fn is_at(&self, at: usize) -> Option<(ListId, usize)> {
         match self {
             Self::Listed(id, range) => Some((*id, range.start + at)),
@@ -360,7 +379,8 @@ impl SentPiece {
     }
 }
 
-/// The stored form: lists are known in one process alone.
+/// Serialized form. List ids are valid in one process only, so each message is stored as its
+/// hash. The cost of serializing is proportional to the length of the requests.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     sent: Option<StoredRequest>,
@@ -394,6 +414,7 @@ impl From<Stored> for PrefixWatch {
 impl From<StoredRequest> for SentRequest {
     fn from(stored: StoredRequest) -> Self {
         let length = stored.messages.len();
+        // A dangling reference, whose address no message has: a restored request is compared by its hashes.
         let message = Weak::new();
         let made = stored.messages.into_iter().map(|sent| MadeMessage {
             sent,
@@ -407,6 +428,7 @@ impl From<StoredRequest> for SentRequest {
     }
 }
 
+/// Returns the kind of a message that is not pinned. Repair messages are recognized by their constant content.
 fn kind_of(message: &Message) -> MessageKind {
     match message.role {
         Role::System => MessageKind::System,
@@ -416,18 +438,21 @@ fn kind_of(message: &Message) -> MessageKind {
     }
 }
 
-/// The hash of everything that a provider may be sent of a message.
+/// Returns the hash of all fields of a message that a provider may receive.
 fn hash_of(message: &Message) -> u64 {
     hash_text(serde_json::to_string(message))
 }
 
-/// FNV-1a, 64 bits, over texts and where each of them ends: the same in every process and version.
+/// Returns the 64-bit FNV-1a hash of strings, each followed by a separator.
+///
+/// The result is equal in every process and version, which the hashers of the standard library do not guarantee. The hashes of a
+/// [`PrefixWatch`] are stored, so this is required.
 pub fn hash_text<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
     texts.into_iter().fold(OFFSET, |hash, text| {
-        // No byte of a text is 0xff.
+        // 0xff occurs in no UTF-8 string, so that `["ab", "c"]` and `["a", "bc"]` differ.
         add(text.as_ref().bytes().fold(hash, add), 0xff)
     })
 }
