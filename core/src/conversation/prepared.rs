@@ -1,7 +1,21 @@
 //! Model requests that are built only when they are sent.
 //!
-//! A run needs only the token count, the repairs and the length of a request. These are updated from the messages appended since
-//! the previous request. A replay, in which the model has answered already, never builds the messages.
+//! A run needs only the token count, the repairs and the length of a request. An [`Outline`] maintains these per conversation and
+//! updates them from the messages appended since the previous request. A replay, in which the model has answered already, never
+//! builds the messages.
+//!
+//! # Invariants
+//! - The lists of an outline only grow. A request stores lengths of lists instead of messages, and later appends do not change the
+//!   first entries of a list. So a prepared request stays valid while the conversation grows, and
+//!   [`PrefixWatch`](super::PrefixWatch) may treat equal indices of one list as equal messages.
+//! - A change other than an append (batch, rollback, replacement) discards the lists and starts new ones with a new generation. A
+//!   [`ListId`] contains the generation, so that it never refers to other messages than before.
+//! - A message is in a list only if no later append can remove it or insert a message before it. Stated results of open calls are
+//!   therefore not listed until the block ends: the real result may still be appended.
+//!
+//! # Costs
+//! Preparing costs the messages appended since the last call, the generated messages and the list of repairs. The first call, and
+//! the first one after a change other than an append, read the whole visible history. Building reads it too.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,27 +38,29 @@ pub struct PreparedRequest {
     built: OnceLock<Arc<ModelRequest>>,
 }
 
-/// A request that is not built yet.
+/// Everything from which a request can be built later: a snapshot of the conversation, the other parts, and lengths of lists.
 struct Foreseen {
+    /// Snapshot of the conversation. Shares its messages.
     conversation: Conversation,
     sources: Sources,
     /// Last message of the user.
     said: Option<Arc<Message>>,
-    /// Generation of the [`Outline`]'s lists with which it starts: see [`Half::kept`].
+    /// Generation of the lists of the [`Outline`] that prepared the request: see [`ListId`].
     generation: u64,
     /// True if the system message is generated for this request.
     has_system: bool,
-    /// Number of system messages from the conversation.
+    /// Length of the list of system messages when the request was prepared.
     system: usize,
-    /// Number of other messages from the conversation.
+    /// Length of the list of other messages when the request was prepared. Includes stated results of earlier blocks.
     rest: usize,
-    /// Stated results for the calls at the end.
+    /// Stated results for the open calls at the end. Not listed: the real results may be appended before the next request.
     stated: Vec<Arc<Message>>,
     /// Index of the first pinned message.
     inserted_at: Option<usize>,
 }
 
-/// Id of an append-only list of an [`Outline`].
+/// Id of an append-only list of an [`Outline`]. Unique within the outline: each generation belongs to one [`Side`], and is never
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListId {
     generation: u64,
@@ -103,6 +119,7 @@ impl PreparedRequest {
     pub fn built(&self) -> &Arc<ModelRequest> {
         self.built.get_or_init(|| match self.foreseen.as_deref() {
             Some(foreseen) => Arc::new(ModelRequest {
+                // Already counted by the outline. Counting again would cost the whole history.
                 tokens: self.tokens,
                 ..foreseen.sources.build(&foreseen.conversation, &Uncounted)
             }),
@@ -165,6 +182,7 @@ impl Foreseen {
             .chain(listed(false, self.rest))
             .chain(self.stated.iter().map(Piece::Made))
             .chain(put_last);
+        // The pinned context may be in the middle of a list, which then becomes two ranges.
         let (mut at, mut pinned_at) = (0, self.inserted_at);
         let insert = |take: &mut dyn FnMut(Piece<'a>)| self.sources.pinned.iter().map(Piece::Pinned).for_each(take);
         for piece in all {
@@ -239,7 +257,7 @@ impl<'de> Deserialize<'de> for PreparedRequest {
     }
 }
 
-/// Tokenizer for a request whose tokens are already counted.
+/// Tokenizer that counts nothing, for a request with a known token count.
 struct Uncounted;
 
 impl Tokenizer for Uncounted {
@@ -273,7 +291,7 @@ struct Side {
     /// Index in the complete history of the user's last message in the request.
     said: Option<usize>,
     tokens: u64,
-    /// Calls of the last block without a result.
+    /// Calls of the last block without a result. Stated in each request, listed as stated only when the block ends.
     open: Vec<String>,
     /// Results that were stated for calls of other blocks.
     stated: Vec<Counted>,
@@ -285,7 +303,8 @@ struct Side {
 struct Half {
     /// Visible messages: index in the complete history, and number of earlier messages in the request.
     visible: Vec<(usize, usize)>,
-    /// Messages in the request. Append-only: an entry never changes.
+    /// Messages in the request. Append-only: an entry never changes, so that a request and [`super::PrefixWatch`] refer to it by
+    /// index.
     kept: Vec<Kept>,
 }
 
@@ -371,6 +390,7 @@ impl Side {
         tokenizer: &dyn Tokenizer,
     ) {
         let visible = conversation.visible();
+        // A change other than an append may hide or replace messages, and lists must not change: start new ones with new ids.
         let from = if self.generation > 0 && conversation.only_appended_since(self.basis) {
             self.basis.length
         } else {
@@ -421,6 +441,7 @@ impl Side {
                 }
             }
             Role::User | Role::Assistant => {
+                // The block ends here: a later result of its calls would be removed as an orphan.
                 self.close(tokenizer);
                 if message.asks_for_tools() {
                     self.open.extend(message.tool_calls.iter().map(|call| call.id.clone()));
