@@ -1,5 +1,12 @@
-//! A request for a model: system first, the visible history with every tool call answered, the pinned context in its
-//! place, the pending user message last, in the order that the provider wants. A projection: nothing of it is stored.
+//! Requests to a model, built from the visible part of a conversation.
+//!
+//! The order of the messages is:
+//! 1. system messages;
+//! 2. the visible history, with one result for each tool call, and the pinned context inserted at its position;
+//! 3. the pending user message.
+//!
+//! Repairs then make the request valid for the provider: see [`Repairs`]. A request is a projection. Building it never changes the
+//! conversation, so the stored history contains neither pinned context nor repairs.
 
 use std::sync::Arc;
 
@@ -11,59 +18,60 @@ use super::{Conversation, Counted, Tokenizer};
 use crate::definition::Pinned;
 use crate::message::{Message, Role};
 
-/// The kind of agent a request is for.
+/// Kind of agent that sends a request. Determines which messages it may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentKind {
-    /// Any thread but a sub-agent; `subAgentInternal` messages are left out.
+    /// Any thread except a sub-agent. `subAgentInternal` messages are omitted.
     #[default]
     Main,
-    /// A thread started by SUBGRAPH with `agent`.
+    /// Thread started by SUBGRAPH with `agent`. All messages are included.
     Sub,
 }
 
-/// The parts of a request beside the conversation.
+/// Parts of a request that do not come from the conversation.
 #[derive(Clone, Debug, Default)]
 pub struct RequestParts<'a> {
-    /// The agent that the request is for.
+    /// Kind of agent.
     pub agent: AgentKind,
-    /// The pinned context, absent sections skipped.
+    /// Pinned context. Absent and empty sections are skipped.
     pub pinned: Option<&'a Pinned>,
-    /// The text about budgets, the last message of the pinned context.
+    /// Description of the budgets, sent as the last message of the pinned context.
     pub budget: Option<&'a str>,
-    /// Its placement.
+    /// Placement of the pinned context.
     pub strategy: PinStrategy,
-    /// The system message where the conversation has none.
+    /// System message, used if the conversation has no visible one.
     pub system: Option<&'a str>,
-    /// A user message that is sent but not yet in the conversation. Absent: a visible user message at the very end is
-    /// the one being sent.
+    /// User message to send that is not in the conversation yet. If `None`, a user message at the end of the visible history is the
+    /// pending one.
     pub pending: Option<Arc<Message>>,
     /// Tokens of the tool definitions.
     pub tool_tokens: u64,
-    /// The rules of the provider that will get it.
+    /// Message rules of the provider.
     pub rules: MessageRules,
 }
 
-/// A request for a model.
+/// Request to a model.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ModelRequest {
-    /// The messages in order: no call without result, no result without call.
+    /// Messages in order. Each tool call has a result, and each result a call.
     pub messages: Vec<Arc<Message>>,
-    /// The index of the first pinned message; none where nothing is pinned.
+    /// Index of the first pinned message. `None` if nothing is pinned.
     pub inserted_at: Option<usize>,
-    /// The number of pinned messages.
+    /// Number of pinned messages.
     pub inserted: usize,
-    /// So many of them the thread's previous request began with too: up to where its pinned context stood.
+    /// Number of leading messages shared with the thread's previous request: those before its pinned context, which may have moved
+    /// since. If the provider has explicit cache marks, the previous request had one after these messages.
     #[serde(default)]
     pub repeated: usize,
-    /// The repairs made.
+    /// Repairs made.
     pub repairs: Repairs,
-    /// Its tokens: messages, pinned context, tool definitions.
+    /// Tokens of messages, pinned context and tool definitions.
     pub tokens: u64,
 }
 
 impl ModelRequest {
-    /// The message that the user said last, pinned ones aside.
+    /// Returns the last user message that is not pinned.
     pub fn last_user_message(&self) -> Option<&Arc<Message>> {
         let pinned = self.inserted_at.map_or(0..0, |at| at..at.saturating_add(self.inserted));
         let said = self.messages.iter().enumerate().rev();
@@ -71,7 +79,8 @@ impl ModelRequest {
         said.next().map(|(_, message)| message)
     }
 
-    /// A request with that message alone: all of an answered one that what comes after it depends on.
+    /// Returns a request with the last user message only. Nothing else of an answered request is used later, so its other messages
+    /// need not be retained.
     #[must_use]
     pub fn last_said(&self) -> Self {
         Self {
@@ -81,16 +90,19 @@ impl ModelRequest {
     }
 }
 
-/// Builds the request. The same conversation and parts give the same request.
+/// Builds a request. The result depends on the arguments only, so that a replay builds an equal one.
+///
+/// The cost is proportional to the visible history. An [`Outline`](super::Outline) prepares requests whose messages are built only
+/// when they are sent.
 pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, tokenizer: &dyn Tokenizer) -> ModelRequest {
     Sources::of(parts).build(conversation, tokenizer)
 }
 
-/// The same parts as messages, whose owner they are.
+/// Owned form of [`RequestParts`], with its texts converted to messages.
 #[derive(Debug)]
 pub(super) struct Sources {
     pub(super) agent: AgentKind,
-    /// The pinned context, and the text about budgets.
+    /// Pinned context, followed by the description of the budgets.
     pub(super) pinned: Vec<Arc<Message>>,
     pub(super) strategy: PinStrategy,
     pub(super) system: Option<Arc<Message>>,
@@ -129,7 +141,8 @@ impl Sources {
         let pinned: Vec<Counted> = self.pinned.iter().map(counted_again).collect();
 
         let repeated = repeated_by(&history, !pinned.is_empty(), self.strategy);
-        // The pinned block never stands inside a tool block, now or in the request before, so each side can be repaired alone.
+        // The pinned context is never inside a tool block, neither in this request nor in the previous one. So the parts before and
+        // after each of the two positions can be repaired separately, and the counts of the parts stay exact.
         let layout = place(history, pinned, self.strategy);
         let mut before = layout.messages;
         let mut pinned = before.split_off(layout.inserted_at.unwrap_or(before.len()));
@@ -150,6 +163,7 @@ impl Sources {
         let inserted = layout.inserted;
         messages.append(&mut pinned);
         messages.append(&mut repaired(after));
+        // An inserted first message moves the indices after it by one.
         let (ends, put_at) = repair_ends(self.rules, &mut messages, counted);
         repairs.absorb(ends);
         if let Some(put) = put_at {
@@ -172,7 +186,10 @@ impl Sources {
     }
 }
 
-/// The length of the history before what was pinned in the request that the last reply answered; 0 where there is no reply.
+/// Returns the position of the pinned context in the request that the last reply answered. Without pinned context, returns the
+/// number of messages before that reply. Returns 0 if there is no reply.
+///
+/// The position is computed from the history, so that the previous request need not be stored.
 fn repeated_by(history: &[Counted], has_pinned: bool, strategy: PinStrategy) -> usize {
     let is_reply = |counted: &Counted| counted.message.role == Role::Assistant;
     let Some(replied) = history.iter().rposition(is_reply) else {
@@ -181,12 +198,14 @@ fn repeated_by(history: &[Counted], has_pinned: bool, strategy: PinStrategy) -> 
     if !has_pinned {
         return replied;
     }
+    // A user message before the reply was the pending one, which is not part of the history when the position is determined.
     let is_asked = replied > 1 && history[replied - 1].message.role == Role::User;
     let then = &history[..replied - usize::from(is_asked)];
     pin_position(strategy, then.len(), |index| then.get(index).map(Counted::as_ref))
 }
 
-/// System messages (they are sent first), and the others; a main agent's without `subAgentInternal`.
+/// Splits the visible messages into system messages, which are sent first, and others. Omits `subAgentInternal` messages for a main
+/// agent.
 fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<Counted>, Vec<Counted>) {
     conversation
         .visible()
@@ -196,7 +215,8 @@ fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<Counte
         .partition(|counted| counted.message.role == Role::System)
 }
 
-/// The user message that is being sent, off the end. A sub-agent's first prompt stays: it is its history's first.
+/// Removes and returns the pending user message at the end. A sub-agent's first prompt is not pending: it is the first message of
+/// the history, before which no pinned context is inserted.
 fn take_trailing_user(rest: &mut Vec<Counted>, first_is_prompt: bool) -> Option<Counted> {
     let is_user = rest.last().is_some_and(|last| last.message.role == Role::User);
     if !is_user || (first_is_prompt && rest.len() == 1) {
@@ -205,18 +225,19 @@ fn take_trailing_user(rest: &mut Vec<Counted>, first_is_prompt: bool) -> Option<
     rest.pop()
 }
 
-/// A history with the pinned context in its place; nothing is repaired.
+/// History with the pinned context inserted, before repairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout<M> {
-    /// History, and the pinned messages among it.
+    /// Messages of the history and the pinned context.
     pub messages: Vec<M>,
-    /// The index of the first pinned message; none where nothing is pinned.
+    /// Index of the first pinned message. `None` if nothing is pinned.
     pub inserted_at: Option<usize>,
-    /// The number inserted.
+    /// Number of pinned messages.
     pub inserted: usize,
 }
 
-/// Puts `pinned` in its place; the block stays together, nothing else moves.
+/// Inserts `pinned` at the position that [`pin_position`] returns. The pinned messages stay adjacent, and the order of the history
+/// is unchanged.
 pub fn place<M: AsRef<Message>>(mut history: Vec<M>, pinned: Vec<M>, strategy: PinStrategy) -> Layout<M> {
     let inserted = pinned.len();
     let mut inserted_at = None;

@@ -1,26 +1,30 @@
-//! The moments at which TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING and TOKEN_LIMIT_APPROACHED fire.
+//! State machine of TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING and TOKEN_LIMIT_APPROACHED.
 //!
-//! | what happens | limit armed | warning armed | early armed |
+//! Each event has an armed state. The event fires if its condition is met while it is armed, and is then disarmed. So it fires once
+//! per crossing of its threshold, not once per model call.
+//!
+//! | input | limit | warning | early |
 //! |---|---|---|---|
-//! | model call, context above the limit | fires once, disarmed | disarmed | disarmed |
-//! | model call, context from 80 % to the limit | armed again | fires once, disarmed | |
-//! | model call, context from the early share to the limit | armed again | | fires once, disarmed |
-//! | context seen at or below the limit | armed again | | |
-//! | context seen below 80 % | armed again | armed again | |
-//! | context seen below the early share | armed again | | armed again |
-//! | a compression has ended | armed again | armed again | |
+//! | model call, context above the limit | fires if armed, disarmed | disarmed | disarmed |
+//! | model call, context from 80 % to the limit | rearmed | fires if armed, disarmed | |
+//! | model call, context from the early share to the limit | rearmed | | fires if armed, disarmed |
+//! | context observed at or below the limit | rearmed | | |
+//! | context observed below 80 % | rearmed | rearmed | |
+//! | context observed below the early share | rearmed | | rearmed |
+//! | compression ended | rearmed | rearmed | |
 //!
-//! A compression that began early and did not bring the context below its share is not begun early again: it would not help
-//! the second time either. The limit comes next.
+//! The end of a compression does not rearm the early event. If an early compression leaves the context above the early share,
+//! another one would not help either. The warning and the limit still fire.
 
 use serde::{Deserialize, Serialize};
 
-/// The token limit of a thread's requests, and the share of it at which a compression begins early.
+/// Token limit of a thread's requests, and the share of it at which a compression starts early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokenLimit {
-    /// The limit, in tokens of context; none: nothing ever fires (also inside what a token event started).
+    /// Limit in tokens of context. If `None`, no event fires. Runs and threads that a token event started have no limit, so
+    /// their requests fire no further token events.
     pub tokens: Option<u64>,
-    /// Above 0 and below 1; none: nothing begins early.
+    /// Share of the limit, above 0 and below 1. If `None`, no compression starts early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculative_at: Option<f64>,
 }
@@ -35,14 +39,14 @@ impl From<Option<u64>> for TokenLimit {
 }
 
 impl TokenLimit {
-    /// The least context at which a compression begins early.
+    /// Returns the smallest context, in tokens, at which a compression starts early.
     fn early(self) -> Option<u64> {
         let (tokens, share) = (self.tokens?, self.speculative_at?);
         Some((tokens as f64 * share).ceil() as u64)
     }
 }
 
-/// Fires each event once per crossing.
+/// Armed states of the three token events of a thread: see the [module documentation](self).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenWatch {
     limit: Option<u64>,
@@ -54,24 +58,24 @@ pub struct TokenWatch {
     speculative_at: Option<f64>,
 }
 
-/// The signal that a model call about to be made sets off.
+/// Event that a pending model call fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenSignal {
-    /// TOKEN_LIMIT_EXCEEDED.
+    /// TOKEN_LIMIT_EXCEEDED: the context exceeds the limit.
     Exceeded {
         /// Tokens of the request.
         tokens_used: u64,
         /// The token limit.
         token_limit: u64,
     },
-    /// TOKEN_USAGE_WARNING.
+    /// TOKEN_USAGE_WARNING: the context is from 80 % of the limit to the limit.
     Warning {
         /// Tokens of the request.
         tokens_used: u64,
         /// The token limit.
         token_limit: u64,
     },
-    /// TOKEN_LIMIT_APPROACHED.
+    /// TOKEN_LIMIT_APPROACHED: the context is from the early share to the limit.
     Approached {
         /// Tokens of the request.
         tokens_used: u64,
@@ -81,7 +85,7 @@ pub enum TokenSignal {
 }
 
 impl TokenWatch {
-    /// A watch that is armed.
+    /// Creates a watch with all events armed.
     pub fn new(limit: TokenLimit) -> Self {
         Self {
             limit: limit.tokens,
@@ -92,7 +96,7 @@ impl TokenWatch {
         }
     }
 
-    /// The limit.
+    /// Returns the limit.
     pub fn limit(&self) -> TokenLimit {
         TokenLimit {
             tokens: self.limit,
@@ -100,18 +104,21 @@ impl TokenWatch {
         }
     }
 
-    /// A model call of `tokens` of context is about to be made.
+    /// Returns the events that fire before a model call with `tokens` of context. At most two: TOKEN_LIMIT_EXCEEDED excludes the
+    /// others.
     pub fn before_model_call(&mut self, tokens: u64) -> impl Iterator<Item = TokenSignal> + use<> {
         self.crossed(tokens).into_iter().flatten()
     }
 
     fn crossed(&mut self, tokens: u64) -> [Option<TokenSignal>; 2] {
+        // Rearm first, so that a context between two thresholds rearms the upper event and can fire the lower one.
         self.observe(tokens);
         let Some(token_limit) = self.limit else {
             return [None; 2];
         };
         let tokens_used = tokens;
         if tokens > token_limit {
+            // The other thresholds are below the limit: their events are redundant until they are rearmed.
             self.warning_armed = false;
             self.early_armed = false;
             let fires = std::mem::replace(&mut self.limit_armed, false);
@@ -136,7 +143,8 @@ impl TokenWatch {
         ]
     }
 
-    /// The context is `tokens` now; nothing fires, but what it is below again is armed again.
+    /// Records that the context has `tokens`. Rearms the events whose threshold it does not reach (for the limit: does not exceed).
+    /// Fires none.
     pub fn observe(&mut self, tokens: u64) {
         if let Some(limit) = self.limit {
             self.limit_armed |= tokens <= limit;
@@ -145,14 +153,15 @@ impl TokenWatch {
         self.early_armed |= self.limit().early().is_some_and(|early| tokens < early);
     }
 
-    /// A compression has ended, well or not.
+    /// Records that a compression ended, successfully or not. Rearms the limit and the warning: if the context is still too large,
+    /// the next model call fires them again.
     pub fn compression_ended(&mut self) {
         self.limit_armed = true;
         self.warning_armed = true;
     }
 }
 
-/// True if `tokens` is 80 % of the limit or more.
+/// Returns true if `tokens` is at least 80 % of the limit. Computed with 128-bit integers: exact, without overflow.
 fn is_near(tokens: u64, limit: u64) -> bool {
     tokens > 0 && u128::from(tokens) * 5 >= u128::from(limit) * 4
 }
