@@ -1,4 +1,4 @@
-//! Judged summaries against a simple reference: generated texts with known facts.
+//! Facts that summaries keep or lose, compared with a simple reference. Texts are generated from words with known facts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -116,8 +116,8 @@ proptest! {
         prop_assert_eq!(judge(&messages, &said).len(), all.len());
     }
 
-    /// The reference retains whole units, newest first, and recomputes after each what is missing and whether the result is
-    /// smaller.
+    /// Compares with a reference that retains whole blocks and single messages, newest first. After each, it recomputes the lost
+    /// facts and the size of the result.
     #[test]
     fn what_a_summary_lost_stays_word_for_word_until_the_floor_is_kept(
         talk in talks(), summary in sentences(), tenths in 0_u32..11, keep in 0_u64..4,
@@ -129,7 +129,7 @@ proptest! {
         let result = summarized(&context, &text);
         let blocks = tool_blocks(&messages);
 
-        // Never summarized: the current turn, the last messages, and parts of blocks.
+        // The last `keep` messages are not summarized, nor is the rest of a block that they would split.
         let mut first_kept = messages.len().saturating_sub(keep as usize);
         if let Some(block) = blocks.iter().find(|block| block.contains(&first_kept)) {
             first_kept = block.start;
@@ -171,7 +171,7 @@ proptest! {
         prop_assert_eq!(stats.verbatim, stays.iter().filter(|stays| **stays).count() as u64);
         prop_assert_eq!(stats.is_met, is_met(&kept));
 
-        // Idempotent; and later messages are summarized together with the retained ones.
+        // A second compression changes nothing.
         let again = summarized(&CompressionContext { messages: result.messages.clone(), ..context }, "something else");
         prop_assert_eq!(&again.messages, &result.messages);
     }

@@ -1,4 +1,5 @@
-//! The prefix that requests share, for every history, pinned context and change of either.
+//! Common prefix of consecutive requests, checked against the built messages. Histories, pinned contexts and changes between the
+//! requests are random.
 
 use std::sync::Arc;
 
@@ -72,11 +73,12 @@ proptest! {
             };
             let request = outline.prepare(&history, &parts, &Estimator);
             let opening = Opening { tools: hash_text([tools.to_string()]), ..Opening::default() };
-            // As after a crash: what is known of messages is their hashes.
+            // Restored as after a crash: only hashes are stored, so that every message is compared by hash.
             let stored = serde_json::to_string(&watch).expect("it is plain");
             let mut restored: PrefixWatch = serde_json::from_str(&stored).expect("it was written");
             let told = watch.prepared(&request, &outline, opening, again, &Estimator);
             prop_assert_eq!(restored.prepared(&request, &outline, opening, again, &Estimator), told);
+            // A built request has no lists, so that no range is skipped. The result must be equal.
             let built = PreparedRequest::from(Arc::clone(request.built()));
             prop_assert_eq!(of_built.prepared(&built, &outline, opening, again, &Estimator), told);
 
@@ -127,7 +129,7 @@ proptest! {
             prop_assert_eq!(request.repeated, 0);
             return Ok(());
         };
-        // A system message that came with the reply stands before all others now.
+        // A system message after the reply is sent before all others, which changes the prefix.
         let came_later = |from: usize| messages[from..].iter().any(|one| one.role == Role::System);
         if came_later(replied) || !messages[..replied].iter().any(|one| one.role == Role::User) {
             return Ok(());
@@ -140,7 +142,7 @@ proptest! {
         if before.repairs.user_last {
             return Ok(());
         }
-        // And no more of it could be marked.
+        // `repeated` is maximal: a cache mark of the previous request cannot cover more of the common prefix.
         let marked = before.inserted_at.unwrap_or(then.len());
         let common = now.iter().zip(&then).take_while(|(one, other)| one == other).count();
         prop_assert!(shared >= marked.min(common).min(stable), "{} of {} {} {}", shared, marked, common, stable);

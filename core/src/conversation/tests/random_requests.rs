@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!(request.tokens, cost);
     }
 
-    /// A conversation that grows, from which both kinds of agents prepare requests, and which starts batches between them.
+    /// Prepares requests for both kinds of agents from a growing conversation. New batches between them force new lists.
     #[test]
     fn a_prepared_request_is_the_one_that_is_built(
         (messages, order) in (sound_and_broken(), prop::collection::vec(0_u8..9, 60)),
@@ -137,7 +137,7 @@ proptest! {
             prop_assert_eq!(prepared.inserted_at(), built.inserted_at);
             held.push((prepared, built));
         }
-        // Later messages of the conversation are in none of these requests.
+        // Built at the end: messages appended after a request was prepared must not be in it.
         for (prepared, built) in held {
             prop_assert_eq!(&**prepared.built(), &built);
         }
