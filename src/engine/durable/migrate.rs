@@ -94,7 +94,8 @@ pub(super) async fn check(
         .into();
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
-    // `was.acted` for both: only the recorded run shows which decisions its triggers have made, and open decisions are not compared.
+    // `was.acted` for both: only the recorded run shows which decisions its triggers have made. Open decisions are not
+    // compared.
     let first_difference = difference(made(was.deeds, &was.acted), made(would.deeds, &was.acted));
     let migration = Migration {
         fits: first_difference.is_none(),
