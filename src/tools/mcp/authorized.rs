@@ -1,8 +1,8 @@
-//! HTTP requests to a server, with an access token where its config says how to come by one.
+//! HTTP requests to an MCP server, with an access token if the server's config has `oauth`.
 //!
-//! A server that was started again may say of a session it does not know that the request is bad (400) in place of not found, and
-//! does so without the request's id, which nobody could be waiting for. Both are told as a session that is over: a new one is
-//! begun, and the request made once more there.
+//! A restarted server may answer a request of an unknown session with 400 instead of 404, or with an error that has no request
+//! id, so that no caller receives it. Both are reported as an expired session: the client then opens a new session and repeats
+//! the request there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use super::token::Tokens;
 type Refused = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// A client of one server.
+/// HTTP client of one server.
 #[derive(Clone)]
 pub(super) struct Authorized {
     client: Client,
     tokens: Option<Arc<Tokens>>,
-    /// The server has answered the last request with 401.
+    /// True if the server answered the last request with 401.
     is_refused: Arc<AtomicBool>,
 }
 
@@ -40,12 +40,12 @@ impl Authorized {
         }
     }
 
-    /// True while the server answers 401: the errors of the library tell it as a text alone.
+    /// Returns a flag that is true while the server answers 401. The errors of rmcp show the status only in their text.
     pub(super) fn is_refused(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_refused)
     }
 
-    /// Sends with a token, and notes whether the server refused the request for want of one.
+    /// Sends a request with a token, and sets `is_refused` by the answer.
     async fn send<T, F: Future<Output = Result<T, Refused>>>(
         &self,
         request: impl Fn(Option<String>) -> F,
@@ -56,7 +56,7 @@ impl Authorized {
         answered
     }
 
-    /// Sends with a token; once more with another one where the server refuses that.
+    /// Sends a request with a token. If the server refuses the token, sends the request once more with another one.
     async fn send_with_token<T, F: Future<Output = Result<T, Refused>>>(
         &self,
         request: impl Fn(Option<String>) -> F,
@@ -79,7 +79,7 @@ impl Authorized {
     }
 }
 
-/// True if the server has not let the request in.
+/// Returns true if the server answered 401.
 fn is_unauthorized(error: &Refused) -> bool {
     match error {
         StreamableHttpError::AuthRequired(_) => true,
@@ -89,7 +89,8 @@ fn is_unauthorized(error: &Refused) -> bool {
     }
 }
 
-/// The answer to a request, in a session or not.
+/// Converts the answers of a restarted server (see the module docs) into an expired session, or into an error outside a
+/// session.
 fn answered(
     answer: Result<StreamableHttpPostResponse, Refused>,
     has_session: bool,

@@ -1,4 +1,4 @@
-//! A server that is a program.
+//! An MCP server that is a child process.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,19 +14,19 @@ use crate::tools::config::StdioConfig;
 use crate::tools::environment;
 use crate::tools::process::{Group, Process};
 
-/// Time that a server may take to end once its stdin is closed, and once more after SIGTERM.
+/// Time that a server has to exit after its stdin is closed, and again after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Time to wait for what a server said before its end.
+/// Time to wait for the rest of stderr after the server has exited.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Bytes of stderr's end that are kept.
+/// Maximum number of retained bytes from the end of stderr.
 const KEPT: usize = 4 * 1024;
 
-/// Characters of it that an error shows.
+/// Maximum number of stderr characters in an error.
 const SHOWN: usize = 500;
 
-/// A started program. It is killed, with its group, when this is dropped.
+/// A server process. Dropping it kills its process group.
 pub(super) struct Child {
     group: Group,
     exit: watch::Receiver<Option<String>>,
@@ -34,7 +34,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts it; its ends of the pipes are the transport's.
+    /// Starts the process. Returns it with its stdout and stdin for the transport.
     pub(super) fn start(config: &StdioConfig, runtime: &Handle) -> Result<(Self, ChildStdout, ChildStdin), String> {
         let program = config.program.display();
         let mut command = Command::new(&config.program);
@@ -66,7 +66,8 @@ impl Child {
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
-            // Its last words come before the news of its end, unless somebody else still holds its stderr.
+            // The rest of stderr is read before the exit is reported. The wait is limited, because a descendant may hold stderr
+            // open.
             if within(LAST_WORDS, listening).await.is_none() {
                 tracing::debug!("the stderr of an MCP server outlives it");
             }
@@ -75,13 +76,12 @@ impl Child {
         Ok((child, out, into))
     }
 
-    /// Why something went wrong: how it ended, or `otherwise` where it did not, and what it said last. Waits a little
-    /// for the end.
+    /// Returns the exit status, or `otherwise` if the server does not exit within [`PATIENCE`], followed by the end of stderr.
     pub(super) async fn why(&self, otherwise: impl FnOnce() -> String) -> String {
         self.after(self.ended().await.unwrap_or_else(otherwise))
     }
 
-    /// Returns what went wrong, and what it said last.
+    /// Returns `how`, followed by the end of stderr.
     pub(super) fn after(&self, how: String) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = String::from_utf8_lossy(&said);
@@ -93,7 +93,7 @@ impl Child {
         format!("{how}; stderr: {}", said.chars().skip(skipped).collect::<String>())
     }
 
-    /// Waits for its end, whose input is closed; asks for it, and at last kills.
+    /// Waits until the server exits; its stdin must be closed. Sends SIGTERM and then kills it if it does not exit in time.
     pub(super) async fn end(&self) {
         if self.ended().await.is_none() {
             self.group.ask_to_end();
@@ -104,7 +104,7 @@ impl Child {
         }
     }
 
-    /// Kills it.
+    /// Kills the process group.
     pub(super) fn kill(&self) {
         self.group.kill();
     }
@@ -112,7 +112,7 @@ impl Child {
     async fn ended(&self) -> Option<String> {
         let mut exit = self.exit.clone();
         let ended = within(PATIENCE, exit.wait_for(Option::is_some)).await?;
-        // Its watcher went with the runtime: then so did the program.
+        // The sender is dropped without a status only if the runtime shuts down. The program was then killed.
         ended.map_or_else(|_| Some("it was stopped".to_owned()), |how| how.clone())
     }
 }
@@ -123,7 +123,7 @@ impl Drop for Child {
     }
 }
 
-/// Keeps the end of what the server says.
+/// Reads stderr and retains its last [`KEPT`] bytes.
 async fn listen(mut err: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
     let mut chunk = vec![0; KEPT];
     while let Ok(count @ 1..) = err.read(&mut chunk).await {

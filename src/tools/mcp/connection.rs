@@ -1,4 +1,4 @@
-//! One connection to a server, from its start to its end.
+//! A connection to one MCP server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ use super::within;
 use crate::headers::{self, Secrets};
 use crate::tools::config::{McpServerConfig, Transport};
 
-/// A refusal for want of a key, with what to do about it; `is_refused`: the server has answered 401.
+/// Adds advice to an error if the server answered 401 (`is_refused`).
 fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
     match (is_refused, has_oauth) {
         (false, _) => error.to_owned(),
@@ -42,7 +42,7 @@ fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
     }
 }
 
-/// A connection that has shaken hands.
+/// An initialised connection.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
     child: Option<Child>,
@@ -50,33 +50,33 @@ pub(super) struct Connection {
     has_oauth: bool,
     /// True while the server answers 401.
     is_refused: Arc<AtomicBool>,
-    /// Sent with each request, in headers.
+    /// Values from `headersEnv`, redacted in messages.
     secrets: Secrets,
 }
 
-/// Something that a server is asked.
+/// Request to a server.
 pub(super) enum Request {
-    /// To call a tool.
+    /// Calls a tool.
     Tool(String, JsonObject),
-    /// To read a resource.
+    /// Reads a resource.
     Resource(String),
-    /// To give a prompt.
+    /// Gets a prompt.
     Prompt(String, JsonObject),
 }
 
-/// Why a call has no result.
+/// Reason that a call has no result.
 pub(super) enum CallError {
-    /// The server says so.
+    /// The server answered with an error, or in a form that is not supported.
     Refused(String),
-    /// The connection broke: how the server ended, as far as is known.
+    /// The connection failed. The message contains the server's exit status if it is known.
     Broken(String),
 }
 
 impl Connection {
-    /// Connects, starting the server where it is a program.
+    /// Connects to a server. Starts it first if it is a program.
     ///
     /// # Errors
-    /// A sentence.
+    /// Returns a message if the server does not start, refuses the connection, or does not answer within `startTimeoutMs`.
     pub(super) async fn open(config: &McpServerConfig, door: Arc<Door>, runtime: &Handle) -> Result<Self, String> {
         let limit = Duration::from_millis(config.start_timeout);
         let late = || format!("it did not answer within {} ms", config.start_timeout);
@@ -100,7 +100,7 @@ impl Connection {
                         secrets: Secrets::default(),
                     }),
                     Some(Err(error)) => Err(child.why(|| error.to_string()).await),
-                    // Its end would be told as the reason, and is what follows from a stdin that was closed.
+                    // On a timeout the exit status is not reported: the server exits because its stdin was closed.
                     None => Err(child.after(late())),
                 }
             }
@@ -114,16 +114,16 @@ impl Connection {
                 let secrets = Secrets::of(all.iter().skip(headers.len()).map(|(_, value)| value));
                 let all = all.into_iter().collect();
                 let mut to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
-                // A server that was started again is given as long for a new session as for the first one.
+                // A new session with a restarted server has the time limit of the first session.
                 to.session_recovery_timeout = limit;
                 let client = reqwest::Client::builder()
-                    // A server elsewhere must not be handed the keys.
+                    // The headers contain secrets, which a redirect must not send to another server.
                     .redirect(reqwest::redirect::Policy::none())
                     .build()
                     .map_err(|error| format!("no HTTP client: {error}"))?;
                 let tokens = oauth.clone().map(|oauth| Arc::new(Tokens::new(oauth, client.clone())));
                 if let Some(tokens) = &tokens {
-                    // Before the server is asked anything: what is wrong here is told by itself.
+                    // Fetched before the first request to the server, so that a faulty `oauth` config is reported as such.
                     tokens.token().await?;
                 }
                 let has_oauth = tokens.is_some();
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// All its tools that can just be called.
+    /// Lists the tools, except those that can only run as tasks.
     pub(super) async fn tools(&self) -> Result<Vec<rmcp::model::Tool>, String> {
         let peer = self.service.peer();
         let page = |params| async {
@@ -161,13 +161,13 @@ impl Connection {
         Ok(tools)
     }
 
-    /// The capabilities of the server, as it says.
+    /// Returns the capabilities that the server declares.
     pub(super) fn able(&self) -> ServerCapabilities {
         let info = self.service.peer().peer_info();
         info.map(|info| info.capabilities.clone()).unwrap_or_default()
     }
 
-    /// All its resources.
+    /// Lists the resources.
     pub(super) async fn resources(&self) -> Result<Vec<rmcp::model::Resource>, String> {
         let peer = self.service.peer();
         let page = |params| async {
@@ -180,7 +180,7 @@ impl Connection {
         every_page("resources", page).await
     }
 
-    /// All its prompts.
+    /// Lists the prompts.
     pub(super) async fn prompts(&self) -> Result<Vec<rmcp::model::Prompt>, String> {
         let peer = self.service.peer();
         let page = |params| async {
@@ -190,8 +190,10 @@ impl Connection {
         every_page("prompts", page).await
     }
 
-    /// Asks the server something; what it says is at most `limit` bytes of text. Dropping the future tells the server that
-    /// nobody waits any more.
+    /// Sends a request and returns the result, with at most `limit` bytes of text.
+    ///
+    /// # Cancel safety
+    /// Dropping the future sends a cancellation to the server.
     pub(super) async fn ask(&self, request: Request, limit: usize) -> Result<Said, CallError> {
         let peer = self.service.peer();
         let shown = Shown {
@@ -250,12 +252,12 @@ impl Connection {
         self.secrets.redact(words)
     }
 
-    /// True once it has ended.
+    /// Returns true if the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Closes it, and ends the server where it is a program.
+    /// Closes the connection. Ends the server if it is a program.
     pub(super) async fn close(&self) {
         self.service.cancellation_token().cancel();
         if let Some(child) = &self.child {
@@ -263,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// Kills the server where it is a program.
+    /// Kills the server if it is a program.
     pub(super) fn kill(&self) {
         if let Some(child) = &self.child {
             child.kill();

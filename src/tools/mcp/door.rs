@@ -1,7 +1,8 @@
-//! Requests of a server to us: questions to a person, requests to a model, and the folders it is to work in.
+//! Requests from a server to Pirn: elicitations, sampling requests and the list of roots.
 //!
-//! Such a request belongs to a call, and that call's run alone may answer it. Nothing in it names the call: so the calls of one run at
-//! a time are [made](crate::tools::lane) where somebody could answer, and a request that comes while several runs call is declined.
+//! Such a request belongs to a tool call, and only the run of that call may answer it, but the request does not identify the
+//! call. If requests can be answered, a [lane](crate::tools::lane) therefore admits the calls of one run at a time. A request
+//! that arrives during calls of several runs is declined.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use rmcp::service::{RequestContext, RoleClient};
 
 use super::sampling;
 
-/// The calls of a server that are under way, and who answers the server's requests during each.
+/// The calls of a server that are in progress, each with the handlers of the server's requests.
 #[derive(Default)]
 pub(super) struct Door {
     calls: Mutex<Calls>,
@@ -30,25 +31,25 @@ struct Calls {
     under_way: BTreeMap<u64, Help>,
 }
 
-/// Whom a server may ask during a call.
+/// Handlers of a server's requests during a call.
 #[derive(Clone, Default)]
 pub(super) struct Help {
-    /// The run that calls; none: the call is made by hand.
+    /// Run that makes the call; `None` outside a run.
     pub(super) run: Option<Arc<str>>,
-    /// Whoever is asked for consent.
+    /// Handler of elicitations.
     pub(super) ask: Option<Arc<AskPerson>>,
-    /// The models of the run.
+    /// Access to the models of the run.
     pub(super) sampler: Option<Sampler>,
 }
 
-/// A call that is under way while this lives.
+/// A call in progress, until it is dropped.
 pub(super) struct UnderWay {
     door: Arc<Door>,
     number: u64,
 }
 
 impl Door {
-    /// A call begins, during which questions may come; none: nobody can be asked.
+    /// Registers a call. Until the returned guard is dropped, `help` handles the server's requests.
     pub(super) fn enter(self: &Arc<Self>, help: Help) -> UnderWay {
         let mut calls = self.calls();
         let number = calls.next;
@@ -60,7 +61,8 @@ impl Door {
         }
     }
 
-    /// Returns the run that answers a request of the server: the one that calls it now. None when several do.
+    /// Returns the handlers of the run that has calls in progress. Returns no handlers if there is no such run, or more than
+    /// one.
     fn help(&self) -> Help {
         let calls = self.calls();
         let mut under_way = calls.under_way.values().rev();
@@ -78,7 +80,7 @@ impl Door {
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        // Every holder leaves it whole.
+        // Poisoning is ignored: no holder of the lock leaves the calls in an inconsistent state.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,17 +91,18 @@ impl Drop for UnderWay {
     }
 }
 
-/// Answers a server's requests.
+/// Answers the requests of a server.
 pub(super) struct Handler {
     about: ClientConfig,
     door: Arc<Door>,
     roots: Vec<String>,
-    /// The profile that answers its requests to models; none: there are none.
+    /// Profile that answers sampling requests; `None` if they are not supported.
     sampling: Option<String>,
 }
 
 impl Handler {
-    /// One that asks at `door`; `roots` are the addresses of folders, `sampling` is the profile that answers for models.
+    /// Creates a handler for the calls in `door`. `roots` are the URLs of folders; `sampling` is the profile for sampling
+    /// requests.
     pub(super) fn new(door: Arc<Door>, roots: Vec<String>, sampling: Option<String>) -> Self {
         let mut able = ClientCapabilities::default();
         able.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
@@ -147,7 +150,7 @@ impl ClientHandler for Handler {
         match context.ct.run_until_cancelled(ask(Question { message, schema })).await {
             Some(Some(answer)) => Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer)),
             Some(None) => declined(),
-            // The server has withdrawn it.
+            // The server has cancelled the request.
             None => Ok(ElicitResult::new(ElicitationAction::Cancel)),
         }
     }
@@ -178,7 +181,7 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Roots: deprecated in the protocol, and what servers of files go by.
+/// Roots are deprecated in the protocol, but file servers still use them.
 #[allow(deprecated)]
 mod roots {
     use rmcp::model::{ListRootsResult, Root, RootsCapabilities};
@@ -199,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// A call of a run whose person answers with the run's name.
+    /// Returns the handlers of a run that answers every question with the run id.
     fn call(run: &'static str) -> Help {
         Help {
             run: Some(run.into()),

@@ -1,7 +1,8 @@
-//! Backpressure against a server that sends more requests and notifications than are answered.
+//! Backpressure against a server that sends requests and notifications faster than they are answered.
 //!
-//! The library starts a task for each of them, without a limit: a server that sends without end and does not read the answers would
-//! fill the memory, between calls too. Here nothing more is read from a server while [`MOST_OPEN`] of its requests have no answer.
+//! For each of them rmcp spawns a task, without a limit. A server that sends continuously and reads no answers would exhaust
+//! the memory, even while no call is in progress. Therefore nothing is read from a server while [`MOST_OPEN`] of its requests
+//! have no answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,15 +19,15 @@ const MOST_OPEN: usize = 64;
 /// Maximum length of a request's id in bytes; a request with a longer one is dropped.
 const LONGEST_ID: usize = 1024;
 
-/// A transport that is read no faster than the server's requests are answered.
+/// Transport that stops reading while too many of the server's requests have no answer.
 pub(super) struct Bounded<T> {
     inner: T,
     open: Arc<Open>,
-    /// True after a message for which the library starts a task.
+    /// True after a message for which rmcp spawns a task.
     must_yield: bool,
 }
 
-/// The ids of requests that have no answer yet.
+/// Ids of the requests that have no answer yet.
 #[derive(Default)]
 struct Open {
     ids: Mutex<BTreeSet<String>>,
@@ -44,7 +45,7 @@ impl<T> Bounded<T> {
 }
 
 impl Open {
-    /// Waits until one more request may come.
+    /// Waits until fewer than [`MOST_OPEN`] requests are open.
     async fn room(&self) {
         loop {
             let freed = self.freed.notified();
@@ -69,12 +70,12 @@ impl Open {
     }
 
     fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // Every holder leaves it whole.
+        // Poisoning is ignored: no holder of the lock leaves the ids in an inconsistent state.
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// `1` and `"1"` are two ids.
+/// Returns the key of an id. The ids `1` and `"1"` have different keys.
 fn key(id: &RequestId) -> String {
     format!("{id:?}")
 }
@@ -106,11 +107,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
         }
     }
 
-    // Cancel safe: a message that was taken is returned without another wait.
+    // Cancel safe: a received message is returned without another await, so that it cannot be lost.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             if self.must_yield {
-                // The task of the last message runs before the next one is read.
+                // Lets the task of the last message run before the next message is read.
                 tokio::task::yield_now().await;
                 self.must_yield = false;
             }
@@ -123,7 +124,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
                     continue;
                 }
                 JsonRpcMessage::Notification(told) => {
-                    // The library answers no request that was cancelled.
+                    // rmcp does not answer a cancelled request.
                     if let ServerNotification::CancelledNotification(cancelled) = &told.notification
                         && let Some(id) = &cancelled.params.request_id
                     {
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that sends the messages of `next` without end, and reads an answer when `reads` is notified.
+    /// Server that sends the messages of `next` without end, and reads one answer per notification of `reads`.
     struct Endless {
         next: fn(usize) -> Value,
         given: usize,

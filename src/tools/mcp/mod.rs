@@ -1,11 +1,12 @@
 //! Tools of MCP servers.
 //!
-//! 1. A server is started, and its tools listed, before a run begins. Connections live on a runtime of their own, so they
-//!    outlast whoever started them and need nothing of the embedding program.
-//! 2. A server that ends by itself answers the calls under way with an error; at the next call it is started again, as
-//!    often as its config says.
-//! 3. A server that is a program ends with us: asked first (its stdin is closed, then SIGTERM), killed with its whole
-//!    process group after a while; killed at once where nobody waits for it ([`McpServers`] is dropped).
+//! 1. Servers are started and their tools listed before a run starts. Connections use a separate runtime. They are independent
+//!    of the task that started them and of the embedding program's runtime.
+//! 2. If a server exits or its connection fails, calls in progress end with an error. The next call restarts the server, up to
+//!    the number of `restarts` in its config.
+//! 3. On shutdown, a server that is a program is first asked to exit: its stdin is closed, then it receives SIGTERM. If it does
+//!    not exit in time, its process group is killed. If [`McpServers`] is dropped without a shutdown, the group is killed at
+//!    once.
 
 mod authorized;
 mod child;
@@ -33,8 +34,10 @@ use super::{ToolOptions, ToolRegistry};
 use server::{Listed, Server};
 use tool::McpTool;
 
-/// MCP servers under way. A cheap handle: the servers end with [`McpServers::shutdown`], with the engine that has their
-/// tools, or without grace when the last handle is dropped.
+/// Running MCP servers. Cheap to clone: clones refer to one set of servers.
+///
+/// The servers end with [`McpServers::shutdown`] or with the engine that has their tools. When the last handle is dropped, they
+/// are killed without a grace period.
 #[derive(Clone)]
 pub struct McpServers {
     inner: Arc<Inner>,
@@ -45,39 +48,39 @@ struct Inner {
     has: Started,
 }
 
-/// A resource of a server, as it lists it.
+/// Description of a server's resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
-    /// The server's id.
+    /// Id of the server.
     pub server: String,
-    /// Its address.
+    /// URI of the resource.
     pub uri: String,
-    /// Its name.
+    /// Name of the resource.
     pub name: String,
-    /// Its description, where the server gives one.
+    /// Description, if the server gives one.
     pub description: Option<String>,
-    /// Its media type, where the server says so.
+    /// Media type, if the server gives one.
     pub media_type: Option<String>,
 }
 
-/// A prompt of a server, as it lists it.
+/// Description of a server's prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptInfo {
-    /// The server's id.
+    /// Id of the server.
     pub server: String,
-    /// Its name.
+    /// Name of the prompt.
     pub name: String,
-    /// Its purpose, where the server says so.
+    /// Description, if the server gives one.
     pub description: Option<String>,
-    /// Its arguments, and whether each must be there.
+    /// Names of the arguments; true if an argument is required.
     pub arguments: Vec<(String, bool)>,
 }
 
 impl McpServers {
-    /// Starts the servers, all at once, and lists their tools.
+    /// Starts the servers in parallel and lists their tools.
     ///
     /// # Errors
-    /// Every server that does not start, or whose tools can not be offered; the others are stopped again.
+    /// Returns a fault for each server that does not start or whose tools cannot be offered. The other servers are stopped.
     pub async fn start(configs: Vec<McpServerConfig>) -> Result<Self, Vec<ConfigFault>> {
         let (told, heard) = futures::channel::oneshot::channel();
         let inner = Inner::begin(configs, |started| told.send(started).unwrap_or(()))?;
@@ -85,10 +88,10 @@ impl McpServers {
         Ok(inner.with(started?))
     }
 
-    /// As [`McpServers::start`], for callers outside async code.
+    /// Like [`McpServers::start`], for callers outside async code. Blocks.
     ///
     /// # Errors
-    /// As there.
+    /// As [`McpServers::start`].
     pub fn start_blocking(configs: Vec<McpServerConfig>) -> Result<Self, Vec<ConfigFault>> {
         let (told, heard) = std::sync::mpsc::channel();
         let inner = Inner::begin(configs, move |started| told.send(started).unwrap_or(()))?;
@@ -96,7 +99,7 @@ impl McpServers {
         Ok(inner.with(started?))
     }
 
-    /// Asks every server to end, kills those that do not within some seconds, and waits until they are gone.
+    /// Closes all connections and waits until server programs have exited. Programs that do not exit within a few seconds are killed.
     pub async fn shutdown(&self) {
         if let Some(runtime) = &self.inner.runtime {
             let stopping = runtime.handle().spawn(stop_all(self.inner.has.servers.clone()));
@@ -106,14 +109,14 @@ impl McpServers {
         }
     }
 
-    /// As [`McpServers::shutdown`], for callers outside async code.
+    /// Like [`McpServers::shutdown`], for callers outside async code. Blocks.
     pub fn shutdown_blocking(&self) {
         let (told, heard) = std::sync::mpsc::channel();
         if let Some(runtime) = &self.inner.runtime {
             let servers = self.inner.has.servers.clone();
             runtime.handle().spawn(async move {
                 stop_all(servers).await;
-                // The waiter is there until it hears, or until this is dropped.
+                // The caller blocks on the receiver, so the send does not fail.
                 told.send(()).unwrap_or(());
             });
             if heard.recv().is_err() {
@@ -122,17 +125,17 @@ impl McpServers {
         }
     }
 
-    /// Their resources.
+    /// Returns the resources of all servers.
     pub fn resources(&self) -> &[ResourceInfo] {
         &self.inner.has.resources
     }
 
-    /// Their prompts.
+    /// Returns the prompts of all servers.
     pub fn prompts(&self) -> &[PromptInfo] {
         &self.inner.has.prompts
     }
 
-    /// Adds their tools to a registry; the servers end with it.
+    /// Adds the tools to a registry, which then owns this handle.
     pub(super) fn add_to(self, registry: &mut ToolRegistry) {
         for (tool, options) in self.inner.has.tools.values() {
             registry.register_in(Some(tool.lane()), Arc::clone(tool) as Arc<dyn Tool>, options.clone());
@@ -149,7 +152,7 @@ impl std::fmt::Debug for McpServers {
 }
 
 impl Inner {
-    /// A runtime that starts the servers, and tells when it has. Whoever listens may be gone by then.
+    /// Creates a runtime on which the servers start. Passes the result to `tell`, whose receiver may have been dropped by then.
     fn begin(
         configs: Vec<McpServerConfig>,
         tell: impl FnOnce(Result<Started, Vec<ConfigFault>>) + Send + 'static,
@@ -180,13 +183,13 @@ impl Drop for Inner {
             server.kill();
         }
         if let Some(runtime) = self.runtime.take() {
-            // Waiting for its thread would panic on a tokio worker.
+            // A blocking shutdown of the runtime would panic on a tokio worker thread.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Servers that have said what they have, and that; tools by name.
+/// Started servers and everything that they list; tools by name.
 #[derive(Default)]
 struct Started {
     servers: Vec<Arc<Server>>,
@@ -196,7 +199,7 @@ struct Started {
 }
 
 impl Started {
-    /// Keeps what people are told of a server's resources and prompts.
+    /// Adds a server's resources and prompts to the public lists.
     fn tell(&mut self, server: &Server, listed: &Listed) {
         let id = || server.id().to_owned();
         let resources = listed.resources.iter().flatten().map(|one| ResourceInfo {
@@ -271,7 +274,7 @@ fn broken() -> ConfigFault {
     ConfigFault::new("mcpServers", "", "starting them panicked")
 }
 
-/// The output of `work`, unless it takes longer. A server's life is real time, under a virtual clock too.
+/// Returns the output of `work`, or `None` after `limit`. Uses real time even under a virtual clock, because servers do.
 #[allow(clippy::disallowed_methods)]
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, work).await.ok()

@@ -1,24 +1,24 @@
-//! Lists that a server gives page by page, with an end that does not depend on the server.
+//! Paginated lists of a server, with limits that do not depend on the server.
 
 use rmcp::model::PaginatedRequestParams;
 use serde::Serialize;
 
-/// Entries of a list.
+/// Maximum number of entries of a list.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Bytes of a list as JSON: the schemas of its tools, for the most part.
+/// Maximum size of a list as JSON in bytes. Schemas of tools account for most of it.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Pages of a list: those without entries have an end too.
+/// Maximum number of pages of a list. Also ends a list whose pages have no entries.
 const MOST_PAGES: usize = 1_000;
 
-/// The entries of a page, and where the next one begins.
+/// Entries of a page, and the cursor of the next one.
 pub(super) type Page<T> = Result<(Vec<T>, Option<String>), String>;
 
-/// The entries of all pages; `page` gives one.
+/// Returns the entries of all pages; `page` fetches one.
 ///
 /// # Errors
-/// A sentence: the server gives none, or too much.
+/// Returns a message if a page cannot be fetched or the list exceeds a limit.
 pub(super) async fn every_page<T: Serialize, P: Future<Output = Page<T>>>(
     what: &str,
     page: impl Fn(Option<PaginatedRequestParams>) -> P,

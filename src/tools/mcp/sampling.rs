@@ -1,4 +1,4 @@
-//! A server's requests to a model: the profile that its config names answers, and the run pays.
+//! Sampling requests of a server. The profile named in the server's config answers them, at the cost of the calling run.
 #![allow(deprecated)] // of the protocol, not yet of its servers
 
 use pirn_actors::ports::Sampler;
@@ -15,7 +15,7 @@ pub(super) fn able() -> SamplingCapability {
     SamplingCapability::default()
 }
 
-/// Has the model of a profile answer.
+/// Answers a sampling request with the model of a profile.
 pub(super) async fn answer(
     request: CreateMessageRequestParams,
     profile_id: &str,
@@ -64,7 +64,7 @@ fn part(block: SamplingMessageContentBlock) -> Result<Part, String> {
 fn parameters(request: &CreateMessageRequestParams) -> Map<String, Value> {
     let mut parameters = Map::from_iter([("maxTokens".to_owned(), json!(request.max_tokens))]);
     if let Some(temperature) = request.temperature {
-        // As it was written: 0.7, not what a double makes of the single.
+        // Converts the `f32` by its decimal form: 0.7 stays 0.7, whereas a cast to `f64` gives 0.699999988079071.
         let written = temperature.to_string().parse::<f64>().unwrap_or(f64::from(temperature));
         parameters.insert("temperature".to_owned(), json!(written));
     }

@@ -1,4 +1,4 @@
-//! A server: its connection, and what happens when that ends.
+//! An MCP server of the config: starts it, sends requests to it, and restarts it after a failure.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,13 +11,13 @@ use crate::tools::ToolOptions;
 use crate::tools::config::McpServerConfig;
 use crate::tools::lane::Lane;
 
-/// A server of the config.
+/// An MCP server of the config.
 pub(super) struct Server {
     config: McpServerConfig,
     runtime: Handle,
     door: Arc<Door>,
     lane: Lane,
-    /// One at a time starts it.
+    /// Serialises restarts.
     starting: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
@@ -28,13 +28,13 @@ struct State {
     is_stopped: bool,
 }
 
-/// Tools, resources and prompts of a server, as it lists them when it is started.
+/// Tools, resources and prompts that a server lists when it starts.
 #[derive(Default)]
 pub(super) struct Listed {
     pub(super) tools: Vec<rmcp::model::Tool>,
-    /// None: it has no such thing as resources.
+    /// `None` if the server does not support resources.
     pub(super) resources: Option<Vec<rmcp::model::Resource>>,
-    /// None: it has no such thing as prompts.
+    /// `None` if the server does not support prompts.
     pub(super) prompts: Option<Vec<rmcp::model::Prompt>>,
 }
 
@@ -47,7 +47,7 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 impl Server {
-    /// A server that is not started yet.
+    /// Creates a server without starting it.
     pub(super) fn new(config: McpServerConfig, runtime: Handle) -> Arc<Self> {
         Arc::new(Self {
             lane: Lane::new(config.sampling.is_some()),
@@ -71,7 +71,7 @@ impl Server {
         &self.config
     }
 
-    /// The limits on the calls of its tools; the limit of calls at once is each tool's.
+    /// Returns the limits for the calls of its tools. The limit of parallel calls applies to each tool separately.
     pub(super) fn options(&self) -> ToolOptions {
         ToolOptions {
             timeout: self.config.limits.timeout,
@@ -83,15 +83,15 @@ impl Server {
         }
     }
 
-    /// The lane of its calls.
+    /// Returns the lane of the server's calls.
     pub(super) fn lane(&self) -> Lane {
         self.lane.clone()
     }
 
-    /// Starts it the first time, and has it say what it has.
+    /// Starts the server for the first time, and lists its tools, resources and prompts.
     ///
     /// # Errors
-    /// A sentence.
+    /// Returns a message if the server does not start or does not list its tools in time.
     pub(super) async fn start(&self) -> Result<Listed, String> {
         let connection = self.opened().await?;
         let limit = std::time::Duration::from_millis(self.config.start_timeout);
@@ -104,13 +104,16 @@ impl Server {
         })
     }
 
-    /// Asks it something, on a connection that is started again where it has ended; `help` is whom its own questions go to.
-    /// Dropping the future drops the request.
+    /// Sends a request. Restarts the server first if its connection has ended. `help` handles the server's own requests during
+    /// the call.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request.
     ///
     /// # Errors
-    /// A sentence for the model.
+    /// Returns a message for the model.
     pub(super) async fn asked(self: Arc<Self>, request: Request, help: Help) -> Result<Said, String> {
-        // On our own runtime: the caller's may have neither clock nor sockets.
+        // Runs on the runtime of the servers: the caller's runtime may have no timer and no I/O driver.
         let runtime = self.runtime.clone();
         let mut asking = AbortOnDrop(runtime.spawn(self.ask(request, help)));
         (&mut asking.0).await.unwrap_or_else(|error| Err(error.to_string()))
@@ -134,12 +137,12 @@ impl Server {
         })
     }
 
-    /// The connection, or a new one in its place.
+    /// Returns the open connection, or opens a new one.
     async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, String> {
         if let Some(connection) = self.open_one() {
             return Ok(connection);
         }
-        // In a task of its own: a caller that is dropped leaves nothing half started.
+        // A separate task completes the restart even if the caller is dropped meanwhile.
         let server = Arc::clone(self);
         let restarting = self.runtime.spawn(async move { server.restarted().await });
         let restarted = restarting.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -170,7 +173,7 @@ impl Server {
             Arc::new(Box::pin(Connection::open(&self.config, Arc::clone(&self.door), &self.runtime)).await?);
         let mut state = self.state();
         if state.is_stopped {
-            // Dropped, it is killed.
+            // Dropping the connection kills the server.
             return Err("it was stopped".to_owned());
         }
         state.connection = Some(Arc::clone(&connection));
@@ -186,7 +189,7 @@ impl Server {
             .cloned()
     }
 
-    /// Ends it in order; it is not started again.
+    /// Ends the server in order. Prevents restarts.
     pub(super) async fn stop(&self) {
         let connection = {
             let mut state = self.state();
@@ -198,7 +201,7 @@ impl Server {
         }
     }
 
-    /// Kills it where it is a program; it is not started again.
+    /// Kills the server if it is a program. Prevents restarts.
     pub(super) fn kill(&self) {
         let mut state = self.state();
         state.is_stopped = true;
@@ -208,12 +211,12 @@ impl Server {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every holder leaves it whole.
+        // Poisoning is ignored: no holder of the lock leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lists what a server has.
+/// Lists the tools, resources and prompts of a server, as far as it declares them.
 async fn listed(connection: &Connection) -> Result<Listed, String> {
     let able = connection.able();
     let mut listed = Listed::default();

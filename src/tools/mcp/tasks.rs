@@ -1,5 +1,5 @@
-//! Tools that run as tasks only: what a list of tools says of that (`execution.taskSupport`) the library does not hand on, so
-//! it is read as it comes by.
+//! Detection of tools that can only run as tasks. rmcp drops the field `execution.taskSupport` of a tool list, so the field is
+//! read from the server's output before rmcp parses it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,15 +10,15 @@ use std::task::{Context, Poll};
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Bytes of a line that are looked at; a longer one is no list that anybody reads.
+/// Maximum length of a parsed line in bytes. A longer line is not parsed: `pages::every_page` limits lists to this size.
 const LONGEST: usize = 16 << 20;
 
-/// The names of the tools that can not just be called.
+/// Names of the tools that can only run as tasks.
 #[derive(Clone, Default)]
 pub(super) struct NeedTasks(Arc<Mutex<BTreeSet<String>>>);
 
 impl NeedTasks {
-    /// True if this tool is one.
+    /// Returns true if the tool can only run as a task.
     pub(super) fn contains(&self, tool: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
     }
@@ -39,7 +39,7 @@ impl NeedTasks {
     }
 }
 
-/// A server's output, read on its way.
+/// Reader of a server's output that also searches it for such tools.
 pub(super) struct Overheard<R> {
     output: R,
     line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! A server's result: its text, and its images.
+//! Conversion of a server's result into text, images and files.
 
 use pirn_core::message::Part;
 use rmcp::model::{
@@ -9,24 +9,24 @@ use serde_json::Value;
 use crate::headers::Secrets;
 use crate::tools::output::Head;
 
-/// The text of a result without content: providers refuse empty results.
+/// Text of an empty result. Providers refuse empty results.
 const EMPTY: &str = "(no content)";
 
-/// A text, and the images and files beside it.
+/// Text of a result, with its images and files.
 pub(super) type Said = (String, Vec<Part>);
 
-/// The limit and the secrets by which a server's texts are shown.
+/// Length limit and secrets for a server's text.
 pub(super) struct Shown<'a> {
-    /// Bytes of a text; more is cut.
+    /// Maximum length of the text in bytes; the rest is cut.
     pub(super) limit: usize,
-    /// Secrets that the server was sent, and may give back.
+    /// Secrets sent to the server, which it may repeat.
     pub(super) secrets: &'a Secrets,
 }
 
 impl Shown<'_> {
-    /// The text without the secrets, at most `limit` bytes of it.
+    /// Returns the text with redacted secrets, cut to `limit` bytes.
     pub(super) fn text(&self, text: String) -> String {
-        // Cut only after the secrets are gone: half a secret is one.
+        // Redacted before the cut, because the cut could leave a part of a secret, which would not be recognised.
         let text = self.secrets.redact(text);
         let mut head = Head::new(self.limit);
         head.push(text.as_bytes());
@@ -34,8 +34,9 @@ impl Shown<'_> {
     }
 }
 
-/// The text of a result, at most `limit` bytes, and its images; an error where the server says that it is one. Structured
-/// content is text, unless the server has repeated it as such.
+/// Returns the text and the images of a tool result; `Err` if the server marks the result as an error.
+///
+/// Structured content is appended as text, unless the text already contains the equal JSON value.
 pub(super) fn of(result: CallToolResult, shown: &Shown<'_>) -> Result<Said, String> {
     let mut media = Media::default();
     let mut texts: Vec<String> = Vec::new();
@@ -56,7 +57,7 @@ pub(super) fn of(result: CallToolResult, shown: &Shown<'_>) -> Result<Said, Stri
     }
 }
 
-/// The text of a resource, and its images and files.
+/// Returns the text of a resource, with its images and files.
 pub(super) fn of_resource(result: ReadResourceResult, shown: &Shown<'_>) -> Said {
     let mut media = Media::default();
     let mut texts = Vec::new();
@@ -83,7 +84,7 @@ pub(super) fn of_resource(result: ReadResourceResult, shown: &Shown<'_>) -> Said
     cut(&texts, media, shown)
 }
 
-/// The messages of a prompt, each with who speaks before it; a single one is just its text.
+/// Returns the messages of a prompt, each prefixed by its role. A single message has no prefix.
 pub(super) fn of_prompt(result: GetPromptResult, shown: &Shown<'_>) -> Said {
     let mut media = Media::default();
     let is_one = result.messages.len() == 1;
@@ -102,7 +103,7 @@ pub(super) fn of_prompt(result: GetPromptResult, shown: &Shown<'_>) -> Said {
     cut(&texts, media, shown)
 }
 
-/// The text of a content; an image is none, and joins the media.
+/// Returns the text of a content block. Returns `None` for an image that fits the limits, and adds it to `media`.
 fn said(content: ContentBlock, media: &mut Media) -> Option<String> {
     match content {
         ContentBlock::Image(image) if media.has_room_for(&image.data) => {
@@ -127,13 +128,13 @@ fn image_of(image: &ImageContent) -> Part {
     Part::image(format!("data:{};base64,{}", image.mime_type, image.data))
 }
 
-/// Characters of an image's base64: providers take no larger ones.
+/// Maximum length of an image's base64. Providers refuse larger images.
 const MOST_IMAGE: usize = 8 << 20;
 
-/// Characters of base64 of all images and files of a result.
+/// Maximum length of the base64 of all images and files of a result.
 const MOST_MEDIA: usize = 16 << 20;
 
-/// The images and files of a result.
+/// Images and files of a result.
 #[derive(Default)]
 struct Media {
     parts: Vec<Part>,
@@ -141,7 +142,7 @@ struct Media {
 }
 
 impl Media {
-    /// Counts one more, unless it is too large or there are too many.
+    /// Reserves space for an image or a file. Returns false if a limit would be exceeded.
     fn has_room_for(&mut self, base64: &str) -> bool {
         let bytes = self.bytes + base64.len();
         let has_room = base64.len() <= MOST_IMAGE && bytes <= MOST_MEDIA;
@@ -152,7 +153,7 @@ impl Media {
     }
 }
 
-/// Text as it is; what is none is named, for a model that reads text.
+/// Returns text unchanged, and a short description of any other content.
 fn part(content: ContentBlock) -> String {
     match content {
         ContentBlock::Text(text) => text.text,

@@ -1,5 +1,7 @@
-//! Access tokens by OAuth's client-credentials flow (RFC 6749, section 4.4): asked for when one is first needed, and again shortly
-//! before it ends or when the server refuses it. Neither a token nor the secret stands in any error.
+//! OAuth access tokens by the client-credentials grant (RFC 6749, section 4.4).
+//!
+//! A token is requested when it is first needed, shortly before it expires, and when the server refuses it. Errors contain
+//! neither tokens nor the client's secret.
 
 use std::time::{Duration, Instant};
 
@@ -10,39 +12,39 @@ use tokio::sync::Mutex;
 
 use crate::tools::config::OauthConfig;
 
-/// How long the answer may take.
+/// Time limit of a token request.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Before its end a token is replaced; so long, or a fifth of its life where that is less.
+/// Time before its expiry at which a token is replaced: this, or a fifth of its lifetime if that is shorter.
 const MARGIN: Duration = Duration::from_mins(1);
 
-/// Bytes that an answer may have.
+/// Maximum length of an answer in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// Characters of an answer that an error shows.
+/// Maximum number of characters of an answer in an error.
 const SHOWN: usize = 300;
 
-/// The tokens of one server.
+/// Access tokens for one server.
 pub(super) struct Tokens {
     config: OauthConfig,
     client: reqwest::Client,
-    /// One at a time asks for it.
+    /// Current token. Locked during a token request, so that concurrent callers send only one.
     kept: Mutex<Option<Token>>,
 }
 
 struct Token {
     text: String,
-    /// None: it does not say when it ends.
+    /// Time of replacement; `None` if the endpoint gives no lifetime.
     until: Option<Instant>,
 }
 
-/// The answer of a token endpoint.
+/// Successful answer of a token endpoint.
 #[derive(Deserialize)]
 struct Granted {
     access_token: String,
     #[serde(default)]
     token_type: String,
-    /// Seconds; some servers write them as a text.
+    /// Lifetime in seconds. Some servers send it as a string.
     #[serde(default)]
     expires_in: Value,
 }
@@ -56,18 +58,18 @@ impl Tokens {
         }
     }
 
-    /// A token that is good, as far as is known.
+    /// Returns the current token, or requests one.
     ///
     /// # Errors
-    /// A sentence.
+    /// Returns a message if the token request fails.
     pub(super) async fn token(&self) -> Result<String, String> {
         self.other_than(None).await
     }
 
-    /// A token in the place of one that the server has refused.
+    /// Returns the current token if it is not `refused`, or requests a new one. The endpoint may return the refused token again.
     ///
     /// # Errors
-    /// A sentence.
+    /// Returns a message if the token request fails.
     pub(super) async fn instead_of(&self, refused: &str) -> Result<String, String> {
         self.other_than(Some(refused)).await
     }
@@ -143,7 +145,7 @@ impl Tokens {
         match serde_json::from_slice::<Granted>(&answer) {
             Ok(granted) if !granted.is_bearer() => refused(format!("it gives a token of type {}", granted.token_type)),
             Ok(granted) => Ok(granted),
-            // What it says may hold a token.
+            // The parse error is not shown, because the answer may contain a token.
             Err(_) => refused("its answer has no `access_token`".to_owned()),
         }
     }
@@ -163,7 +165,7 @@ impl Granted {
     }
 }
 
-/// Why there is none, as the endpoint says it: `error` and `error_description`, or the beginning of a text.
+/// Returns the reason of a refusal: `error` and `error_description`, or the start of the answer if it has no `error`.
 fn reason(answer: &[u8]) -> String {
     let text = match serde_json::from_slice::<Value>(answer) {
         Ok(said) if said["error"].is_string() => {
@@ -178,7 +180,7 @@ fn reason(answer: &[u8]) -> String {
     text.chars().take(SHOWN).collect()
 }
 
-/// As a form has it: what RFC 6749 asks of a name and a secret in a header.
+/// Encodes a string as `application/x-www-form-urlencoded`, which RFC 6749 requires for the id and the secret in a header.
 fn encoded(text: &str) -> String {
     let Ok(mut form) = reqwest::Url::parse("form:") else {
         return text.to_owned();
@@ -187,7 +189,7 @@ fn encoded(text: &str) -> String {
     form.query().unwrap_or_default().to_owned()
 }
 
-/// A server's life is real time, under a virtual clock too.
+/// Returns the real time, even under a virtual clock, because tokens expire in real time.
 #[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()

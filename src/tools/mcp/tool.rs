@@ -1,4 +1,4 @@
-//! A server's tool as one of ours.
+//! A server's tool as a Pirn tool.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use super::server::{Listed, Server};
 use crate::tools::config::is_name;
 use crate::tools::lane::Lane;
 
-/// A tool of a server, under a name that every provider takes.
+/// Tool of a server, under a name that all providers accept.
 pub(super) struct McpTool {
     server: Arc<Server>,
     does: Does,
     spec: ToolSpec,
-    /// As the server says.
+    /// True if the server declares the tool read-only. Always true for resources and prompts.
     is_read_only: bool,
 }
 
-/// The request that a call makes of the server.
+/// Kind of request that a call sends to the server.
 enum Does {
-    /// Call of the tool by the server's name for it.
+    /// Calls the tool with this name on the server.
     Call(String),
     ReadResource,
     GetPrompt,
 }
 
-/// The tools that a server's resources and prompts are read by, by the names that a config's `tools` has for them.
+/// Names of the tools that read resources and get prompts, without a prefix, as in the `tools` list of the config.
 const READ_RESOURCE: &str = "read_resource";
 const GET_PROMPT: &str = "get_prompt";
 
-/// Entries that the description of such a tool names at most.
+/// Maximum number of resources or prompts that the description of such a tool names.
 const MOST_NAMED: usize = 50;
 
-/// Bytes of them at most: every request to a model has the description.
+/// Maximum total length of those names in bytes. The description is part of every request to a model.
 const MOST_NAMED_BYTES: usize = 8 * 1024;
 
 impl McpTool {
@@ -49,16 +49,16 @@ impl McpTool {
         &self.spec.name
     }
 
-    /// The lane of its calls.
+    /// Returns the lane of the server's calls.
     pub(super) fn lane(&self) -> Lane {
         self.server.lane()
     }
 }
 
-/// The tools of a server that its config offers; its resources and its prompts are read by one each.
+/// Returns the tools of a server that its config selects, with one tool for its resources and one for its prompts.
 ///
 /// # Errors
-/// A sentence: the config names one that the server does not have, or a name is none that providers take.
+/// Returns a message if the config selects a tool that the server does not have, or if a name is not valid for all providers.
 pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTool>, String> {
     let config = server.config();
     let mut all: Vec<(String, Does, ToolSpec)> = Vec::new();
@@ -202,7 +202,7 @@ impl Tool for McpTool {
         let Value::Object(mut arguments) = arguments else {
             return std::future::ready(Err("the arguments must have names".to_owned())).boxed();
         };
-        // The schema has been checked: what must be there is there.
+        // The arguments have been checked against the schema, so the required ones exist.
         let mut text = |name: &str| match arguments.remove(name) {
             Some(Value::String(text)) => text,
             _ => String::new(),
