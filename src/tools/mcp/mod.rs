@@ -99,7 +99,8 @@ impl McpServers {
         Ok(inner.with(started?))
     }
 
-    /// Closes all connections and waits until server programs have exited. Programs that do not exit within a few seconds are killed.
+    /// Closes all connections and waits until server programs have exited. Programs that do not exit within a few seconds are
+    /// killed.
     pub async fn shutdown(&self) {
         if let Some(runtime) = &self.inner.runtime {
             let stopping = runtime.handle().spawn(stop_all(self.inner.has.servers.clone()));
