@@ -7,9 +7,9 @@
 //! # Costs
 //! - An entry of a list never changes. Two ranges at one index of one list are therefore equal for their common length, and the
 //!   comparison skips them without reading a hash.
-//! - A message of a list is hashed once, as long as one of the last two requests refers to the list.
+//! - A message of a list is hashed once. The hashes are dropped when neither of the last two requests refers to the list.
 //! - A comparison therefore costs the messages appended since the previous request and the generated messages. A change of another
-//!   kind, such as a compression, starts new lists, whose messages are all hashed and compared once.
+//!   kind, such as a compression, starts new lists. All their messages are hashed and compared once.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -93,7 +93,7 @@ enum SentPiece {
 #[derive(Clone, Debug)]
 struct MadeMessage {
     sent: SentMessage,
-    /// Identifies the message by its address. The weak reference keeps the allocation, so that no other message gets the address,
+    /// Identifies the message by its address. The weak reference retains the allocation, so that no other message gets the address,
     /// but not the content. An `Arc` with weak references is never modified inline, so an equal address means an equal hash.
     message: Weak<Message>,
 }
@@ -170,7 +170,7 @@ impl PrefixWatch {
                     return now.pieces.push(SentPiece::Listed(id, range));
                 }
             };
-            // The same allocation at the same index: its hash is known, the message need not be serialized again.
+            // An equal address at this index means an unchanged message, which need not be serialized and hashed again.
             let known = before.and_then(|before| before.made(at));
             let known = known.filter(|known| std::ptr::eq(known.message.as_ptr(), Arc::as_ptr(message)));
             let made = MadeMessage {
@@ -414,7 +414,7 @@ impl From<Stored> for PrefixWatch {
 impl From<StoredRequest> for SentRequest {
     fn from(stored: StoredRequest) -> Self {
         let length = stored.messages.len();
-        // A dangling reference, whose address no message has: a restored request is compared by its hashes.
+        // A dangling reference equals no message's address, so that a restored request is compared by its hashes.
         let message = Weak::new();
         let made = stored.messages.into_iter().map(|sent| MadeMessage {
             sent,

@@ -92,8 +92,8 @@ impl ModelRequest {
 
 /// Builds a request. The result depends on the arguments only, so that a replay builds an equal one.
 ///
-/// The cost is proportional to the visible history. An [`Outline`](super::Outline) prepares requests whose messages are built only
-/// when they are sent.
+/// The cost is proportional to the visible history. An [`Outline`](super::Outline) prepares requests without their messages,
+/// which are built only when a request is sent.
 pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, tokenizer: &dyn Tokenizer) -> ModelRequest {
     Sources::of(parts).build(conversation, tokenizer)
 }

@@ -46,7 +46,7 @@ impl TokenLimit {
     }
 }
 
-/// Armed states of the three token events of a thread: see the [module documentation](self).
+/// Armed states of the three token events of a thread. Each event fires once per crossing of its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenWatch {
     limit: Option<u64>,

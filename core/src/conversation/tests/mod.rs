@@ -1,4 +1,9 @@
-//! Acceptance cases by id, and properties against reference models of the SPEC.
+//! Tests of conversations.
+//!
+//! - `case_*`: acceptance cases of the SPEC. The id of a case is in the test's name or in the message of its assertion.
+//!   `marks` and `operation`: D and E; `select`: C; `machine`, `compression` and `tokens`: H; `pinned`: I.
+//! - `random_*`: properties of generated inputs, checked against simple reference models.
+//! - `slopes`: complexity, measured in operations.
 
 mod case_compression;
 mod case_machine;

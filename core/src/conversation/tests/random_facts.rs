@@ -1,4 +1,4 @@
-//! Facts that summaries keep or lose, compared with a simple reference. Texts are generated from words with known facts.
+//! Facts that summaries retain or lose, checked against a simple reference. Texts are generated from words with predefined facts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ proptest! {
         let result = summarized(&context, &text);
         let blocks = tool_blocks(&messages);
 
-        // The last `keep` messages are not summarized, nor is the rest of a block that they would split.
+        // The last `keep` messages are not summarized, nor is the remainder of a block that the cut would split.
         let mut first_kept = messages.len().saturating_sub(keep as usize);
         if let Some(block) = blocks.iter().find(|block| block.contains(&first_kept)) {
             first_kept = block.start;

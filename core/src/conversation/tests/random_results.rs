@@ -21,7 +21,8 @@ fn texts() -> impl Strategy<Value = String> {
     prop::collection::vec("[a-eßİ界🦀., -]{0,60}", 0..60).prop_map(|lines| lines.join("\n"))
 }
 
-/// Returns the pages of successive `read_artifact` calls. Each call starts at the offset that the previous reply contains.
+/// Returns the pages of successive `read_artifact` calls. Each call starts at the offset or line that the previous reply
+/// contains.
 fn pages(
     arguments: impl Fn(usize) -> Value,
     next: &str,
