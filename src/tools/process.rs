@@ -1,6 +1,6 @@
 //! Child processes of command tools and MCP servers.
 //!
-//! 1. A program is started without a shell and in its own process group. The group can be killed as a whole, and a Ctrl-C at
+//! 1. A program is started without a shell and in a new process group. The group can be killed as a whole, and a Ctrl-C at
 //!    the terminal reaches only Pirn, which then stops the program in order.
 //! 2. When a [`Process`] exits or is dropped, its whole group is killed. On systems without process groups, only the program is
 //!    killed. A dropped process is stopped (SIGSTOP) at once, and killed on a blocking thread.
@@ -49,7 +49,7 @@ pub(super) struct Group {
 static LIVE: Mutex<Option<BTreeMap<u32, Arc<str>>>> = Mutex::new(Some(BTreeMap::new()));
 
 fn live() -> MutexGuard<'static, Option<BTreeMap<u32, Arc<str>>>> {
-    // Poisoning is ignored: no holder of the lock leaves the set in an inconsistent state.
+    // Poisoning is ignored: the set is consistent whenever the lock can be released.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -122,7 +122,7 @@ pub fn kill_all() {
 }
 
 impl Process {
-    /// Starts a program in its own process group.
+    /// Starts a program in a new process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let mark: Arc<str> = descendants::mark().into();
         command.kill_on_drop(true).env(MARK, &*mark);

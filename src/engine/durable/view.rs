@@ -42,12 +42,12 @@ pub struct Step {
     pub step: u64,
     /// Thread that received the input.
     pub thread_id: String,
-    /// Node whose effect ended.
+    /// Node that requested the effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Arc<str>>,
     /// Kind of the input.
     pub kind: StepKind,
-    /// Id of the effect whose outcome was recorded.
+    /// Id of the effect that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect_id: Option<String>,
     /// Time of the step in milliseconds since 1970.
@@ -150,7 +150,7 @@ pub(crate) async fn view(
     })
 }
 
-/// A step, and the thread's effect whose outcome the step records.
+/// A step, and the effect that the step ended, if a thread requested it.
 type Outlined = (Step, Option<(ThreadNo, EffectId)>);
 
 /// Lists the steps with everything that the journal alone contains.

@@ -80,7 +80,7 @@ impl Door {
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        // Poisoning is ignored: no holder of the lock leaves the calls in an inconsistent state.
+        // Poisoning is ignored: the calls are consistent whenever the lock can be released.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -70,7 +70,7 @@ impl Open {
     }
 
     fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // Poisoning is ignored: no holder of the lock leaves the ids in an inconsistent state.
+        // Poisoning is ignored: the ids are consistent whenever the lock can be released.
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -80,7 +80,7 @@ impl McpServers {
     /// Starts the servers in parallel and lists their tools.
     ///
     /// # Errors
-    /// Returns a fault for each server that does not start or whose tools cannot be offered. The other servers are stopped.
+    /// Returns a fault for each server that does not start or has tools that cannot be offered. The other servers are stopped.
     pub async fn start(configs: Vec<McpServerConfig>) -> Result<Self, Vec<ConfigFault>> {
         let (told, heard) = futures::channel::oneshot::channel();
         let inner = Inner::begin(configs, |started| told.send(started).unwrap_or(()))?;
@@ -153,7 +153,7 @@ impl std::fmt::Debug for McpServers {
 }
 
 impl Inner {
-    /// Creates a runtime on which the servers start. Passes the result to `tell`, whose receiver may have been dropped by then.
+    /// Creates a runtime on which the servers start. Passes the result to `tell` even if the caller has been dropped.
     fn begin(
         configs: Vec<McpServerConfig>,
         tell: impl FnOnce(Result<Started, Vec<ConfigFault>>) + Send + 'static,

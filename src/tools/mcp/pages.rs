@@ -9,7 +9,7 @@ const MOST_ENTRIES: usize = 10_000;
 /// Maximum size of a list as JSON in bytes. Schemas of tools account for most of it.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Maximum number of pages of a list. Also ends a list whose pages have no entries.
+/// Maximum number of pages of a list. Pages without entries count, so that every list ends.
 const MOST_PAGES: usize = 1_000;
 
 /// Entries of a page, and the cursor of the next one.

@@ -142,7 +142,7 @@ impl Server {
         if let Some(connection) = self.open_one() {
             return Ok(connection);
         }
-        // A separate task completes the restart even if the caller is dropped meanwhile.
+        // A separate task completes the restart if the caller is dropped meanwhile.
         let server = Arc::clone(self);
         let restarting = self.runtime.spawn(async move { server.restarted().await });
         let restarted = restarting.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -211,7 +211,7 @@ impl Server {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Poisoning is ignored: no holder of the lock leaves the state inconsistent.
+        // Poisoning is ignored: the state is consistent whenever the lock can be released.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
