@@ -9,7 +9,7 @@
 //!    the program lives, so they are collected before it is killed.
 //! 5. An engine's shutdown waits until the groups are killed: [`wait_for_ends`].
 //!
-//! A SIGKILL of Pirn itself leaves its programs running.
+//! After a SIGKILL of Pirn, nothing kills its programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
