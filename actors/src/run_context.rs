@@ -294,10 +294,9 @@ impl RunContext {
     }
 
     /// Records an input of the machine as a new step. Returns the message, with its values limited in depth.
-    pub(crate) fn record(&self, machine: &mut RunMachine, message: Message) -> Message {
+    pub(crate) fn record(&self, machine: &mut RunMachine, mut message: Message) -> Message {
         self.note_settings(machine);
-        let (message, refused) = message.within_limits();
-        if let Some(what) = refused {
+        if let Some(what) = message.limit_levels() {
             tracing::warn!(run = &*self.run_id, "{what} is refused: {TOO_DEEP}");
         }
         let mut journal = self.journal.borrow_mut();

@@ -10,27 +10,23 @@ use crate::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
 impl Message {
     /// Enforces [`MAX_LEVELS`], and returns the name of the rejected part. An outcome with a deeper value becomes a failure; a
     /// deeper event or pinned value is removed.
-    pub fn within_limits(self) -> (Self, Option<&'static str>) {
+    pub fn limit_levels(&mut self) -> Option<&'static str> {
         match self {
-            Self::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })) => {
-                let refused = deep_part(&outcome);
-                let outcome = refused.map_or(outcome, |what| Outcome::Failed(refusal(what)));
-                (
-                    Self::Thread(thread, ToThread::Input(Input::Answer { effect, outcome })),
-                    refused,
-                )
+            Self::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) => {
+                let refused = deep_part(outcome)?;
+                *outcome = Outcome::Failed(refusal(refused));
+                Some(refused)
             }
-            Self::Supervisor(ToSupervisor::Raise(mut events)) => {
+            Self::Supervisor(ToSupervisor::Raise(events)) => {
                 let all = events.len();
                 events.retain(|event| !event.is_too_deep());
-                let refused = (events.len() < all).then_some("the data of an event");
-                (Self::Supervisor(ToSupervisor::Raise(events)), refused)
+                (events.len() < all).then_some("the data of an event")
             }
-            Self::Supervisor(ToSupervisor::Pin(_, value)) if is_too_deep(&value) => {
-                let nothing = Self::Supervisor(ToSupervisor::Raise(Vec::new()));
-                (nothing, Some("a pinned value"))
+            Self::Supervisor(ToSupervisor::Pin(_, value)) if is_too_deep(value) => {
+                *self = Self::Supervisor(ToSupervisor::Raise(Vec::new()));
+                Some("a pinned value")
             }
-            other => (other, None),
+            _ => None,
         }
     }
 }
