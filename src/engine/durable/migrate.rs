@@ -216,10 +216,10 @@ impl Trace {
             Effect::StartRun(start) => {
                 self.deed(None, json!({"workflowId": start.workflow_id, "input": start.input}));
             }
-            // Recorded as events at the start of this function.
-            Effect::Emit { .. } | Effect::EmitAll { .. } => {}
-            // Reported by events or by recorded inputs.
-            Effect::AwaitSession
+            // Recorded as events at the start of this function, or reported by events or recorded inputs.
+            Effect::Emit { .. }
+            | Effect::EmitAll { .. }
+            | Effect::AwaitSession
             | Effect::LeaveSession(_)
             | Effect::Begin { .. }
             | Effect::Drop { .. }
