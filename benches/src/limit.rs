@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_kept_up_to_itself() {
+    fn a_time_equal_to_the_limit_passes() {
         let fork = Workload::Fork(100);
         assert_eq!(kept(fork, [10.0, 33.0, 0.0, 33.0], 1), [Some(true), Some(true)]);
         assert_eq!(kept(fork, [10.0, 33.1, 0.0, 40.0], 1), [Some(false), Some(true)]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_graph_flow_nobody_is_compared_with_it() {
+    fn without_graph_flow_times_its_limit_is_not_checked() {
         let chain = Workload::Chain(1_000);
         let mut row = row(chain, [1.0, 2.0, 3.0, 4.0]);
         row.times.truncate(2);

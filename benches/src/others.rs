@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_of_a_sides_rounds_stands_beside_pirns() {
+    fn the_table_shows_the_fastest_round_of_each_peer_next_to_pirn() {
         let lines = [
             json!({"peer": "slow 1.0", "w": "W2_fork_all_send", "n": 8, "sync_ms_med": 9.0, "async_ms_med": 5.0}),
             json!({"peer": "pirn", "w": "W2_fork_all", "n": 8, "run_ms_med": 0.5}),

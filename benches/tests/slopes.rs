@@ -111,7 +111,7 @@ async fn replayed(count: u64) -> (f64, [f64; 3]) {
 }
 
 #[tokio::test]
-async fn costs_grow_with_the_work_and_waiting_is_cheap() {
+async fn costs_grow_linearly_and_waiting_threads_stay_small() {
     let tenfold = [
         (Workload::Chain(100), Workload::Chain(1_000)),
         (Workload::Fork(100), Workload::Fork(1_000)),

@@ -7,7 +7,7 @@ use pirn_tests::world::{code, line, node, run};
 use serde_json::json;
 
 #[test]
-fn m11_a_called_workflow_stands_between_what_leads_to_it_and_what_follows() {
+fn m11_a_called_workflow_runs_between_the_nodes_before_and_after_its_call() {
     let call = json!({"subgraphId": "subwf1", "input": {"twice": "{{input.n}}"}, "output": "output + 1"});
     let main = line(
         "main",

@@ -125,7 +125,7 @@ impl Asking {
 }
 
 #[test]
-fn calls_that_need_consent_are_asked_about_together_and_answered_in_any_order() {
+fn calls_that_need_consent_raise_their_questions_together_and_accept_answers_in_any_order() {
     for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
         let (builder, made) = deletes(Approval::Ask, None);
         let asking = Asking::start(builder, &calling(&["/a", "/b", "/c"]));
@@ -174,7 +174,7 @@ fn calls_that_need_consent_are_asked_about_together_and_answered_in_any_order() 
 }
 
 #[test]
-fn other_arguments_are_checked_by_the_tools_schema_and_a_wrong_answer_leaves_the_question_open() {
+fn changed_arguments_must_fit_the_tools_schema_and_an_invalid_answer_does_not_close_the_question() {
     let (builder, made) = deletes(Approval::Ask, None);
     let asking = Asking::start(builder, &calling(&["/a"]));
     let question = asking.open().remove(0);
@@ -210,7 +210,7 @@ fn other_arguments_are_checked_by_the_tools_schema_and_a_wrong_answer_leaves_the
 }
 
 #[test]
-fn a_call_that_nobody_answers_about_in_time_is_refused() {
+fn a_call_without_an_answer_within_the_time_limit_is_refused() {
     let (builder, made) = deletes(Approval::Ask, Some(50));
     let asking = Asking::start(builder, &calling(&["/a"]));
     assert_eq!(asking.open(), [], "the clock went on to the end of its time");
@@ -233,7 +233,7 @@ fn a_call_that_nobody_answers_about_in_time_is_refused() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_withdraws_its_questions_about_calls_and_makes_none() {
+fn a_cancelled_run_withdraws_its_consent_questions_and_makes_no_call() {
     for (bundle, count) in [(calling(&["/a", "/b"]), 2), (without_a_model(), 1)] {
         let (builder, made) = deletes(Approval::Ask, None);
         let asking = Asking::start(builder, &bundle);
@@ -253,7 +253,7 @@ fn a_run_that_is_cancelled_withdraws_its_questions_about_calls_and_makes_none() 
 }
 
 #[test]
-fn a_tool_node_is_asked_about_too_and_a_refusal_is_its_error() {
+fn a_tool_node_also_needs_consent_and_a_refusal_fails_the_node() {
     for (answer, output, code) in [
         (json!("allow"), json!("deleted \"/a\""), None),
         (
@@ -274,7 +274,7 @@ fn a_tool_node_is_asked_about_too_and_a_refusal_is_its_error() {
 }
 
 #[test]
-fn code_may_have_a_person_asked_and_has_the_last_word_about_what_the_person_allowed() {
+fn an_approval_function_may_request_consent_and_may_refuse_a_call_that_a_person_allowed() {
     let decide = |request: &ApprovalRequest| match request.arguments["path"].as_str() {
         Some("/free") => Verdict::Allow,
         Some("/etc") => Verdict::Refuse("never".to_owned()),
@@ -302,7 +302,7 @@ fn code_may_have_a_person_asked_and_has_the_last_word_about_what_the_person_allo
 }
 
 #[test]
-fn a_program_that_answers_questions_as_they_come_sees_the_call_as_the_list_of_questions_has_it() {
+fn the_event_of_a_consent_question_has_the_call_as_listed_in_open_interactions() {
     let (builder, made) = deletes(Approval::Ask, None);
     let engine = builder.workflows(calling(&["/a"]).to_string()).build().expect("builds");
     let seen = Arc::new(Mutex::new(Vec::new()));

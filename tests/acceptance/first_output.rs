@@ -12,7 +12,7 @@ fn keep(id: &str) -> Value {
 }
 
 #[test]
-fn a_branchs_first_node_sees_what_came_before_its_fork() {
+fn a_branchs_first_node_sees_the_output_of_the_node_before_its_fork() {
     let said = json!({"operation": "insert", "messages": [{"role": "user", "content": "it was {{output}}"}]});
     for serial in [false, true] {
         let mut forked = forked(
@@ -50,7 +50,7 @@ fn a_branchs_first_node_sees_what_came_before_its_fork() {
 }
 
 #[test]
-fn a_fork_in_a_branch_and_a_fork_in_a_loop_pass_on_what_came_just_before() {
+fn nested_forks_and_forks_in_loops_pass_on_the_output_of_the_node_just_before() {
     let fork =
         |id: &str, path: &str, child: &str| node(id, "FORK", json!({"forkPathIds": [path], "childNodeIds": [child]}));
     let join = |id: &str, path: &str| {
@@ -91,7 +91,7 @@ fn a_fork_in_a_branch_and_a_fork_in_a_loop_pass_on_what_came_just_before() {
 }
 
 #[test]
-fn what_is_called_or_triggered_begins_with_its_input() {
+fn a_called_or_triggered_workflow_starts_with_its_input_as_output() {
     let called = line("called", &[keep("called-saw")]);
     let triggered = workflow(
         "triggered",

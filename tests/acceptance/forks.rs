@@ -51,7 +51,7 @@ fn a26_path_ids_are_the_users_own_wherever_they_appear() {
 }
 
 #[test]
-fn b26_a_thread_that_is_not_there_is_told_to_nobodys_harm() {
+fn b26_an_action_on_an_unknown_thread_is_a_failed_trigger_and_the_run_completes() {
     for kind in ["STOP_THREAD", "PAUSE_THREAD", "RESUME_THREAD"] {
         let mut main = line("main", &[code("a", "return 1"), wait("w", 10), code("b", "return 2")]);
         main["triggers"] = json!([{"id": "t", "type": "EVENT",
@@ -78,7 +78,7 @@ fn b26_a_thread_that_is_not_there_is_told_to_nobodys_harm() {
 }
 
 #[test]
-fn b26_a_run_of_no_workflow_is_refused() {
+fn b26_a_run_of_an_unknown_workflow_is_refused() {
     let engine = Engine::builder()
         .virtual_time(Some(1))
         .workflows(line("main", &[code("a", "return 1")]).to_string())

@@ -31,14 +31,14 @@ const CRATES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn no_circle_of_imports_runs_across_the_folders_of_a_crate() {
+fn folders_of_a_crate_have_no_import_cycle() {
     for (root, _) in CRATES {
         assert_eq!(circles(&imports(root)), Vec::<Vec<String>>::new(), "in {root}");
     }
 }
 
 #[test]
-fn no_actor_imports_another_and_no_message_names_one() {
+fn actors_do_not_import_each_other_and_messages_name_no_actor() {
     let imports = imports("actors/src");
     for module in ACTORS.iter().chain(&["protocol"]) {
         let imported = &imports[*module];
@@ -48,7 +48,7 @@ fn no_actor_imports_another_and_no_message_names_one() {
 }
 
 #[test]
-fn no_crate_imports_one_above_it() {
+fn no_crate_imports_a_crate_of_a_higher_layer() {
     const OURS: [&str; 8] = [
         "pirn",
         "pirn_core",
@@ -72,7 +72,7 @@ fn no_crate_imports_one_above_it() {
 
 /// `### The way of a run: 27 files`, and at most ten steps that name them.
 #[test]
-fn the_ways_in_the_architecture_name_files_that_are_there_and_how_many() {
+fn walkthroughs_of_the_architecture_name_existing_files_and_their_number() {
     let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is there");
     let ways: Vec<&str> = text.split("\n### The way of ").skip(1).collect();
     assert_eq!(ways.len(), 3);
@@ -123,7 +123,7 @@ fn a_doc_line_names_the_thing_first() {
 }
 
 #[test]
-fn a_circle_is_found_and_a_line_is_none() {
+fn an_import_cycle_is_detected_and_a_chain_is_not_a_cycle() {
     let edges = |edges: &[(&str, &str)]| -> BTreeMap<String, BTreeSet<String>> {
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (from, to) in edges {

@@ -28,7 +28,7 @@ fn strict() -> Value {
 }
 
 #[test]
-fn an_input_that_does_not_fit_starts_no_run() {
+fn an_input_that_violates_the_schema_starts_no_run() {
     let engine = Engine::builder()
         .workflows(strict().to_string())
         .store(MemoryStore::new());
@@ -49,7 +49,7 @@ fn an_input_that_does_not_fit_starts_no_run() {
 }
 
 #[test]
-fn a_trigger_starts_no_run_with_an_input_that_does_not_fit() {
+fn a_trigger_starts_no_run_with_an_input_that_violates_the_schema() {
     // The input is the whole event.
     for (required, fails) in [(json!([]), false), (json!(["nowhere in an event"]), true)] {
         let trigger = json!({"id": "t", "condition": {"eventType": "CUSTOM", "eventName": "go"},
@@ -85,7 +85,7 @@ fn a_trigger_starts_no_run_with_an_input_that_does_not_fit() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_an_error_of_the_file() {
+fn an_invalid_input_schema_is_an_error_of_the_file() {
     let misspelt = json!({"type": "objct"});
     let node = |kind: &str, config: Value| json!({"id": "n", "type": kind, "config": config});
     let mut input = line("w", &[]);

@@ -91,7 +91,7 @@ fn an_answer_is_the_nodes_output_and_a_variable() {
 }
 
 #[test]
-fn a_wrong_answer_is_refused_with_the_reason_and_the_question_stays_open() {
+fn an_invalid_answer_is_refused_with_the_reason_and_the_question_stays_open() {
     let asks = line(
         "main",
         &[
@@ -117,7 +117,7 @@ fn a_wrong_answer_is_refused_with_the_reason_and_the_question_stays_open() {
 }
 
 #[test]
-fn questions_that_wait_together_have_ids_of_their_own_and_are_answered_in_any_order() {
+fn concurrent_questions_have_distinct_ids_and_accept_answers_in_any_order() {
     let mut asks = forked(
         &[vec![question("left", json!({}))], vec![question("right", json!({}))]],
         false,
@@ -186,7 +186,7 @@ fn unanswered(config: Value) -> Ran {
 }
 
 #[test]
-fn a_question_that_nobody_answers_in_time_fails_has_a_default_or_leads_elsewhere() {
+fn a_question_that_times_out_fails_uses_its_default_or_routes_to_another_node() {
     let elsewhere = json!({"targetNodeId": "unanswered"});
     let ran = unanswered(json!({"timeoutMs": 50, "onTimeout": elsewhere}));
     assert_eq!((&ran.report.output, ran.report.elapsed_ms), (&json!("nobody came"), 50));
@@ -203,7 +203,7 @@ fn a_question_that_nobody_answers_in_time_fails_has_a_default_or_leads_elsewhere
 }
 
 #[test]
-fn a_run_that_is_cancelled_withdraws_its_questions() {
+fn a_cancelled_run_withdraws_its_questions() {
     let mut asking = Asking::start(&line("main", &[question("ask", json!({}))]), Value::Null);
     let ask = asking.asked(1).remove(0);
     asking.run.cancel("enough");
@@ -213,7 +213,7 @@ fn a_run_that_is_cancelled_withdraws_its_questions() {
 }
 
 #[test]
-fn what_a_question_cannot_be_is_said_when_it_is_loaded() {
+fn an_invalid_question_is_reported_when_its_workflow_is_loaded() {
     for (config, place) in [
         (json!({"question": " "}), "question"),
         (json!({"choices": []}), "choices"),
@@ -246,7 +246,7 @@ fn what_a_question_cannot_be_is_said_when_it_is_loaded() {
 }
 
 #[test]
-fn a_conversation_goes_on_after_an_answer() {
+fn a_conversation_continues_after_an_answer() {
     let asks = line(
         "main",
         &[

@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn m30_a_thread_changes_only_as_its_table_says(does in steps(), count in 1_usize..4) {
+    fn m30_a_thread_changes_status_only_as_the_transition_table_allows(does in steps(), count in 1_usize..4) {
         let life = live(&[gates(count)], &does);
         let (changes, status) = expected(count, &does);
         prop_assert_eq!(life.changes, changes, "M30 {:?}", does);
@@ -156,7 +156,7 @@ proptest! {
 type Case<'a> = (&'a str, &'a Value, &'a [Does], &'a [&'a str], ThreadStatus);
 
 #[test]
-fn m30_what_no_handle_can_do_changes_as_the_table_says_too() {
+fn m30_status_changes_without_a_handle_follow_the_transition_table() {
     use Does::{Cancel, Go, Pause, Resume};
     let fails = line(
         "main",
@@ -266,7 +266,7 @@ fn family() -> [Value; 2] {
 }
 
 #[test]
-fn m31_m32_a_cancel_reaches_all_descendants_and_no_end_that_is_there() {
+fn m31_m32_a_cancel_reaches_all_running_descendants_and_no_completed_thread() {
     let life = live(&family(), &[Does::Cancel]);
     let statuses: Vec<(Option<&str>, ThreadStatus)> = life
         .report
@@ -288,7 +288,7 @@ fn m31_m32_a_cancel_reaches_all_descendants_and_no_end_that_is_there() {
 }
 
 #[test]
-fn m31_a_cancelled_branch_leaves_the_other_alone() {
+fn m31_a_cancelled_branch_does_not_cancel_its_sibling() {
     let branches = [
         vec![node("stop", "WAIT", json!({"event": "never"}))],
         vec![wait("w", 50), code("b", "return 'done'")],
@@ -320,7 +320,7 @@ fn m31_a_cancelled_branch_leaves_the_other_alone() {
 
 /// Upstream differs here: it cannot cancel a running task.
 #[test]
-fn m34_what_runs_can_be_cancelled() {
+fn m34_a_running_script_can_be_cancelled() {
     let engine = Engine::builder()
         .arbiters(1)
         .workflows(line("main", &[code("spin", "for (;;) {}")]).to_string())

@@ -36,7 +36,7 @@ fn notified(ran: &Ran) -> Vec<&str> {
 }
 
 #[test]
-fn m26_m27_m28_triggers_fire_in_the_order_they_stand_if_they_are_to() {
+fn m26_m27_m28_enabled_triggers_with_true_conditions_fire_in_definition_order() {
     let disabled = |mut trigger: Value| {
         trigger["enabled"] = json!(false);
         trigger
@@ -71,7 +71,7 @@ fn m26_m27_m28_triggers_fire_in_the_order_they_stand_if_they_are_to() {
 }
 
 #[test]
-fn m29_an_action_that_throws_harms_neither_the_node_nor_the_others() {
+fn m29_an_action_that_throws_affects_neither_the_node_nor_later_actions() {
     for (case, name) in [("M29: an error", "refuses"), ("M29: a panic", "panics")] {
         let custom = json!({"type": "CUSTOM", "parameters": {"function": name}});
         let triggers = json!([on_a("1", &says("first")), on_a("2", &custom), on_a("3", &says("third"))]);
@@ -127,7 +127,7 @@ fn m35_every_subscriber_gets_its_events_in_sequence_order() {
 }
 
 #[test]
-fn m36_a_listener_that_leaves_or_throws_takes_nobody_with_it() {
+fn m36_a_subscriber_that_disconnects_affects_no_other_subscriber() {
     let engine = Engine::builder()
         .virtual_time(Some(1))
         .workflows(
@@ -164,7 +164,7 @@ fn m36_a_listener_that_leaves_or_throws_takes_nobody_with_it() {
 }
 
 #[test]
-fn m36_a_notification_that_panics_is_a_trigger_that_failed() {
+fn m36_a_panic_in_the_notification_hook_is_a_failed_trigger() {
     let (sender, heard) = channel();
     let sender = Mutex::new(sender);
     let engine = Engine::builder().virtual_time(Some(1)).on_notification(move |text, _| {
@@ -187,7 +187,7 @@ fn m36_a_notification_that_panics_is_a_trigger_that_failed() {
 }
 
 #[test]
-fn m37_a_wait_that_runs_out_says_where() {
+fn m37_the_error_of_a_wait_that_times_out_names_its_node() {
     let ran = run(
         &line(
             "main",

@@ -73,7 +73,7 @@ fn around(word: &str, config: &Value) -> Value {
 }
 
 #[test]
-fn a05_to_a16_an_engine_takes_the_forks_and_joins_that_the_cases_take() {
+fn a05_to_a16_forks_and_joins_are_accepted_or_refused_as_the_cases_require() {
     let rows = include_str!("../cases/fork-join-validate.jsonl").lines();
     let mut met = BTreeSet::new();
     for row in rows.map(|row| serde_json::from_str::<Value>(row).expect("a case is JSON")) {
@@ -130,7 +130,7 @@ fn pairs(forked: &[(&[&str], &[&str])]) -> Value {
 }
 
 #[test]
-fn a18_to_a25_forks_and_joins_are_paired_by_their_lists() {
+fn a18_to_a25_forks_and_joins_are_paired_by_their_path_ids() {
     type Pairs<'a> = &'a [(&'a [&'a str], &'a [&'a str])];
     let cases: [(&str, Pairs<'_>, &[&str]); 6] = [
         ("A18", &[(&[], &["j1"])], &["UNPAIRED_JOIN"]),
@@ -155,7 +155,7 @@ fn a18_to_a25_forks_and_joins_are_paired_by_their_lists() {
 }
 
 #[test]
-fn b05_b06_b24_b25_a_fork_and_its_join_say_what_they_mean() {
+fn b05_b06_b24_b25_missing_and_invalid_fields_of_forks_and_joins_are_faults() {
     let fork = |config: Value| around("FORK", &config);
     let join = |config: Value| {
         let branches = [vec![code("a", "return 1")], vec![code("b", "return 1")]];
@@ -192,7 +192,7 @@ fn b05_b06_b24_b25_a_fork_and_its_join_say_what_they_mean() {
 }
 
 #[test]
-fn g01_a_triggered_sub_workflow_is_named() {
+fn g01_a_trigger_must_name_its_triggered_workflow() {
     let mut main = line("main", &[code("a", "return 1")]);
     main["triggers"] = json!([{"id": "t", "type": "EVENT", "condition": {"eventType": "NODE_COMPLETED"},
         "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"waitForCompletion": true}}}]);
@@ -221,7 +221,7 @@ fn g27_g28_a_workflow_has_no_type() {
 }
 
 #[test]
-fn l12_a_variable_has_a_type_that_there_is() {
+fn l12_an_unknown_variable_type_is_a_fault() {
     let config = json!({"variableName": "v", "expression": "42", "variableType": "invalid_type"});
     let found: Vec<(String, String)> = faults(&line("w", &[node("set", "VARIABLE", config)]))
         .into_iter()

@@ -29,7 +29,7 @@ fn looped(source: &Value, broken: &str, most: Option<u64>, input: Value) -> Ran 
 }
 
 #[test]
-fn a_loop_goes_round_once_for_each_item() {
+fn a_loop_executes_its_body_once_for_each_item() {
     let none = json!(null);
     let cases = [
         (
@@ -85,7 +85,7 @@ fn a_loop_goes_round_once_for_each_item() {
 }
 
 #[test]
-fn m06_what_is_not_there_cannot_be_gone_through() {
+fn m06_a_loop_over_a_missing_path_fails() {
     let ran = looped(&json!("{{invalid.items}}"), "false", None, json!({}));
     let error = ran.report.error.as_ref().map(ToString::to_string).unwrap_or_default();
     assert!(!ran.code().is_empty() && error.contains("invalid"), "M06: {error}");
@@ -93,7 +93,7 @@ fn m06_what_is_not_there_cannot_be_gone_through() {
 }
 
 #[test]
-fn the_branches_of_a_fork_in_a_loop_see_its_item_and_reducers_join_what_they_set() {
+fn fork_branches_in_a_loop_see_the_item_and_reducers_merge_their_variables() {
     let add =
         |id: &str, expression: &str| node(id, "VARIABLE", json!({"variableName": "sum", "expression": expression}));
     let join = json!({"joinStrategy": "ALL_COMPLETED", "mergeVariables": "all"});

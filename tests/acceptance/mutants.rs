@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 #[test]
-fn every_mutant_has_its_one_place_in_the_code() {
+fn every_mutant_matches_exactly_one_place_in_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |file: &str| std::fs::read_to_string(root.join(file)).expect("it is there");
     let mutants: Vec<Value> = serde_json::from_str(&read("tests/mutants/mutants.json")).expect("a list");

@@ -28,7 +28,7 @@ fn routed(variables: &Value, config: Value, targets: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_route_takes_the_first_that_holds_by_priority() {
+fn a_route_takes_the_first_condition_that_holds_by_priority() {
     let route = |condition: &str, target: &str, priority: u32| json!({"condition": condition, "targetNodeId": target, "priority": priority});
     let success = "variables.status === \"success\"";
     let cases = [
@@ -223,7 +223,7 @@ fn a_variable_node_evaluates_checks_and_assigns() {
 }
 
 #[test]
-fn a_readonly_variable_names_its_error() {
+fn an_assignment_to_a_readonly_variable_fails_with_its_error_code() {
     let mut bundle = line(
         "variables",
         &[node("set", "VARIABLE", json!({"variableName": "v", "expression": "2"}))],
@@ -281,7 +281,7 @@ fn a_called_workflow_shares_forks_or_ignores_the_conversation() {
 }
 
 #[test]
-fn a_sub_agent_without_a_role_does_no_work() {
+fn a_sub_agent_without_a_role_fails_before_its_first_node() {
     let main = line(
         "main",
         &[node(
@@ -310,7 +310,7 @@ fn a_failure_in_a_called_workflow_fails_its_caller() {
 }
 
 #[test]
-fn wait_hears_an_event_of_its_run_or_runs_out() {
+fn a_wait_ends_with_an_event_of_its_run_or_times_out() {
     let wait_for = |event: &str| node("w", "WAIT", json!({"event": event, "timeout": 2}));
     let late = run(&line("main", &[wait_for("never")]), Value::Null);
     assert_eq!(late.code(), "NODE_TIMEOUT");
@@ -336,7 +336,7 @@ fn wait_hears_an_event_of_its_run_or_runs_out() {
 }
 
 #[test]
-fn a_node_is_tried_again_timed_and_mended_as_it_says() {
+fn a_node_is_retried_timed_out_and_handled_as_configured() {
     let with = |mut node: Value, extra: Value| {
         for (key, value) in extra.as_object().into_iter().flatten() {
             node[key] = value.clone();
@@ -371,7 +371,7 @@ fn a_node_is_tried_again_timed_and_mended_as_it_says() {
 }
 
 #[test]
-fn a_node_that_is_tried_again_without_a_pause_is_ended_by_the_time_limit() {
+fn a_node_retried_without_a_delay_is_ended_by_the_time_limit() {
     let mut bundle = line(
         "main",
         &[node(
@@ -425,7 +425,7 @@ fn a_loop_ends_by_its_condition_or_by_max_steps() {
 }
 
 #[test]
-fn a_scripts_input_and_a_functions_are_the_same() {
+fn a_script_and_a_function_receive_equal_input() {
     let global = json!({"variableName": "output", "expression": "'a variable'", "scope": "global"});
     let own = json!({"variableName": "result", "expression": "'a variable'"});
     let befores = [

@@ -33,7 +33,7 @@ fn stays(ran: &Ran) -> BTreeMap<&str, Vec<(String, u64, u64)>> {
 }
 
 #[test]
-fn nodes_run_one_after_the_other_and_branches_as_their_fork_says() {
+fn nodes_run_in_sequence_and_branches_by_their_forks_strategy() {
     let branches: Vec<Vec<Value>> = (0..4)
         .map(|place| vec![wait(&format!("a{place}"), 10), wait(&format!("b{place}"), 5)])
         .collect();
@@ -53,7 +53,7 @@ fn nodes_run_one_after_the_other_and_branches_as_their_fork_says() {
 }
 
 #[test]
-fn a_count_is_exact_where_events_come_at_once() {
+fn max_triggers_is_exact_for_concurrent_events() {
     let branches: Vec<Vec<Value>> = (0..40)
         .map(|place| vec![code(&format!("c{place}"), "return 1")])
         .collect();
@@ -101,7 +101,7 @@ fn is_in(heard: &Heard, id: &str) -> bool {
 }
 
 #[test]
-fn who_subscribes_in_the_middle_gets_all_from_its_first_on() {
+fn a_late_subscriber_gets_all_events_from_its_first_one_on() {
     let mut spin = workflow(
         "spin",
         &[
@@ -157,7 +157,7 @@ fn who_subscribes_in_the_middle_gets_all_from_its_first_on() {
 }
 
 #[test]
-fn the_first_reason_to_cancel_is_the_one_that_counts() {
+fn the_first_of_several_cancel_reasons_is_reported() {
     let branches = ["a", "b"].map(|id| vec![node(id, "WAIT", json!({"event": "never"}))]);
     let engine = Engine::builder()
         .arbiters(2)

@@ -57,7 +57,7 @@ fn every_sentence_names_a_test_that_exists() {
 }
 
 #[test]
-fn the_page_says_nothing_outside_its_lists() {
+fn the_page_has_no_text_outside_its_lists() {
     let outside: Vec<&str> = PAGE
         .lines()
         .skip(4)

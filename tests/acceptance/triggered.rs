@@ -48,7 +48,7 @@ fn started_at(ran: &Ran, id: &str) -> Option<u64> {
 }
 
 #[test]
-fn g03_the_thread_waits_unless_it_is_told_not_to() {
+fn g03_the_thread_waits_for_the_triggered_workflow_by_default() {
     let slow = sub(&[wait("rest", 100)], json!({}));
     for (parameters, at) in [
         (json!({}), 100),
@@ -78,7 +78,7 @@ pub(crate) fn look() -> Value {
 }
 
 #[test]
-fn g06_its_input_is_what_set_it_off_and_what_the_main_thread_had() {
+fn g06_its_input_is_the_event_and_the_main_threads_input_output_and_variables() {
     let (builder, seen) = looking();
     let trigger = starts(
         "NODE_COMPLETED",
@@ -108,7 +108,7 @@ fn g06_its_input_is_what_set_it_off_and_what_the_main_thread_had() {
 }
 
 #[test]
-fn g07_the_history_it_is_handed_is_its_conversation_message_by_message() {
+fn g07_it_receives_the_selected_history_as_its_conversation() {
     let hello = || {
         vec![
             Message::new(Role::User, "Hello"),
@@ -150,7 +150,7 @@ fn g07_the_history_it_is_handed_is_its_conversation_message_by_message() {
 }
 
 #[test]
-fn g08_it_changes_nothing_of_a_thread_that_does_not_run() {
+fn g08_it_does_not_change_a_thread_that_has_ended() {
     let marks = sub(
         &[
             code("never", "return 1"),
@@ -195,7 +195,7 @@ fn g08_it_changes_nothing_of_a_thread_that_does_not_run() {
 }
 
 #[test]
-fn g08_a_paused_thread_stays_paused_whatever_is_done_for_it() {
+fn g08_a_paused_thread_stays_paused_while_a_triggered_workflow_runs_for_it() {
     let mut main = line("main", &[code("a", "return 1"), wait("w", 10), code("b", "return v")]);
     main["variables"] = json!([{"name": "v", "value": 1}]);
     let on_a = "event.nodeId === 'a'";
@@ -247,7 +247,7 @@ fn g08_a_paused_thread_stays_paused_whatever_is_done_for_it() {
 }
 
 #[test]
-fn g10_g12_what_it_hands_back_is_what_its_last_node_says() {
+fn g10_g12_its_last_node_selects_the_variables_and_messages_that_it_returns() {
     let set = |name: &str, expression: &str| {
         node(
             name,

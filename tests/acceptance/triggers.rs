@@ -36,7 +36,7 @@ fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn f04_custom_events_are_told_apart_by_name() {
+fn f04_custom_events_are_matched_by_name() {
     let trigger = |name: &str| {
         json!({"id": "t", "type": "EVENT", "condition": {"eventType": "CUSTOM", "eventName": name},
             "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.eventName}} {{event.data.from}}"}}})
@@ -81,7 +81,7 @@ fn state(engine: &Engine) -> (bool, u64) {
 }
 
 #[test]
-fn f10_a_count_that_is_used_up_stays_used_up() {
+fn f10_a_trigger_at_max_triggers_does_not_fire_again_when_enabled() {
     let engine = counted(3);
     for (fires, enabled, count) in [(1, true, 1), (1, true, 2), (1, false, 3), (0, false, 3), (0, false, 3)] {
         assert_eq!(run_once(&engine), fires, "F10");
@@ -98,7 +98,7 @@ fn f10_a_count_that_is_used_up_stays_used_up() {
 }
 
 #[test]
-fn f13_what_is_so_already_is_no_change() {
+fn f13_enabling_or_disabling_a_trigger_twice_reports_no_change() {
     let engine = counted(0);
     let enable = |enabled: bool| block_on(engine.enable_trigger(None, "t", enabled));
     let steps = [

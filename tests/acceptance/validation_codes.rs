@@ -126,13 +126,13 @@ fn every_code_is_in_the_table_once() {
 }
 
 #[test]
-fn the_file_of_the_page_is_valid_as_it_stands() {
+fn the_base_file_of_the_page_is_valid() {
     let file = base(&page());
     assert_eq!(codes(&file, "the whole file", &file.to_string()), BTreeSet::new());
 }
 
 #[test]
-fn every_bad_example_yields_its_code_and_no_mended_one_does() {
+fn every_bad_example_yields_its_code_and_no_corrected_one_does() {
     let page = page();
     let base = base(&page);
     for row in rows(&page) {

@@ -4,7 +4,7 @@ use pirn_tests::world::{code, line, node, run};
 use serde_json::{Value, json};
 
 #[test]
-fn l13_a_global_variable_is_the_runs_and_not_the_threads() {
+fn l13_a_global_variable_belongs_to_the_run_and_not_to_a_thread() {
     let set = |scope: &str, expression: &str| {
         node(
             &format!("set-{scope}"),
@@ -33,7 +33,7 @@ fn l13_a_global_variable_is_the_runs_and_not_the_threads() {
 
 /// Names inherited by every object are not variables of the run, and an expression's changes to them are discarded with it.
 #[test]
-fn k35_no_expression_reaches_what_all_values_share() {
+fn k35_no_expression_changes_a_shared_prototype() {
     let tried = |expression: &str| {
         let set = |id: &str, name: &str, expression: &str| {
             node(id, "VARIABLE", json!({"variableName": name, "expression": expression}))

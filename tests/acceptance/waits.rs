@@ -59,7 +59,7 @@ fn an_event_that_comes_before_the_wait_is_not_lost() {
 }
 
 #[test]
-fn a_thread_takes_no_event_twice() {
+fn a_thread_consumes_each_event_once() {
     let (engine, run) = started(&takes(3));
     run.emit("go", [("n", json!(1))]);
     run.emit("open", []);
@@ -73,7 +73,7 @@ fn a_thread_takes_no_event_twice() {
 }
 
 #[test]
-fn every_thread_takes_an_event_of_its_own_accord() {
+fn every_thread_consumes_an_event_independently() {
     let wait = |id: &str| node(id, "WAIT", json!({"event": "go"}));
     let branches = [
         vec![wait("w0")],
@@ -92,7 +92,7 @@ fn every_thread_takes_an_event_of_its_own_accord() {
 }
 
 #[test]
-fn a_thousand_events_of_a_name_are_kept_and_what_is_dropped_is_said() {
+fn at_most_a_thousand_events_of_a_name_are_buffered_and_dropped_ones_are_reported() {
     let engine = Engine::builder().virtual_time(None).workflows(takes(1).to_string());
     let engine = engine.build().expect("builds");
     let mut run = engine.run("main");

@@ -160,7 +160,7 @@ fn every_strategy_decides_as_soon_as_it_can() {
 }
 
 #[test]
-fn a_join_that_fails_lists_every_path_and_what_had_finished() {
+fn a_failed_join_lists_every_path_and_the_outputs_of_completed_branches() {
     let ran = joined(
         &[Completes(5), Fails(6), Never],
         false,
@@ -196,7 +196,7 @@ fn a_serial_fork_stops_when_it_is_decided() {
 }
 
 #[test]
-fn outputs_have_one_shape_whatever_their_number() {
+fn outputs_have_one_shape_for_any_number_of_branches() {
     for (case, ends) in [("B07", vec![Completes(1)]), ("B08", vec![Completes(1), Completes(2)])] {
         let ran = joined(&ends, false, &json!({"joinStrategy": "ALL_COMPLETED"}));
         let output = &ran.report.output;
@@ -210,7 +210,7 @@ fn outputs_have_one_shape_whatever_their_number() {
 }
 
 #[test]
-fn eight_branches_run_once_each_and_what_follows_once() {
+fn eight_branches_and_the_node_after_the_join_run_once_each() {
     let branches: Vec<Vec<Value>> = (0..8)
         .map(|i| vec![code(&format!("x{i}"), &format!("return {i}"))])
         .collect();
@@ -252,7 +252,7 @@ fn serial_branches_run_in_path_order() {
 }
 
 #[test]
-fn at_most_the_bound_runs_at_once() {
+fn at_most_max_concurrent_branches_run_at_once() {
     let branches: Vec<Vec<Value>> = (0..6).map(|place| branch(place, Completes(10))).collect();
     let mut bundle = forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"}));
     bundle["config"] = json!({"maxConcurrentBranches": 2});

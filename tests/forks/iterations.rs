@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// Each iteration's fork is decided by the branches of that iteration: the first to end alternates.
 #[test]
-fn the_join_of_one_iteration_knows_nothing_of_the_iteration_before() {
+fn the_join_of_an_iteration_is_independent_of_the_previous_iteration() {
     let bundle = workflow(
         "race",
         &[
@@ -82,7 +82,7 @@ fn mapped(map: &Value, item: &str) -> pirn_tests::world::Ran {
 }
 
 #[test]
-fn no_item_is_dropped_where_one_runs_at_a_time() {
+fn no_item_is_dropped_when_concurrency_is_limited() {
     for concurrency in [1, 2, 7] {
         let items: Vec<u32> = (0..50).collect();
         let map = json!({"items": items, "subgraphId": "item", "concurrency": concurrency});
@@ -94,7 +94,7 @@ fn no_item_is_dropped_where_one_runs_at_a_time() {
 }
 
 #[test]
-fn what_had_finished_is_there_where_one_item_fails() {
+fn completed_results_are_reported_when_one_item_fails() {
     let fails_at_the_third = "if (input === 2) throw new Error('no'); return 'did ' + input";
     let some = json!({"items": [0, 1, 2, 3], "subgraphId": "item", "joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 3, "concurrency": 1});
     let ran = mapped(&some, fails_at_the_third);

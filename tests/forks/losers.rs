@@ -45,7 +45,7 @@ fn nested(join: &Value) -> Value {
 }
 
 #[test]
-fn losers_are_cancelled_down_through_nested_forks_and_sub_workflows() {
+fn losing_branches_are_cancelled_with_their_nested_forks_and_sub_workflows() {
     let ran = run(&nested(&json!({"joinStrategy": "ANY_COMPLETED"})), Value::Null);
     assert_eq!(ran.code(), "");
     assert_eq!(ran.report.elapsed_ms, 5);
@@ -59,7 +59,7 @@ fn losers_are_cancelled_down_through_nested_forks_and_sub_workflows() {
 }
 
 #[test]
-fn a_timeout_cancels_down_too() {
+fn a_timeout_cancels_descendants_too() {
     let ran = run(
         &nested(&json!({"joinStrategy": "ALL_COMPLETED", "timeout": 2})),
         Value::Null,
@@ -70,7 +70,7 @@ fn a_timeout_cancels_down_too() {
 }
 
 #[test]
-fn detached_losers_run_on_and_their_results_are_ignored() {
+fn detached_losing_branches_continue_and_their_results_are_ignored() {
     let mark = node(
         "mark",
         "VARIABLE",
@@ -134,7 +134,7 @@ fn an_endless_script_in_a_losing_branch_is_stopped() {
 }
 
 #[test]
-fn a_cancelled_run_takes_its_branches_with_it() {
+fn a_cancelled_run_cancels_its_branches() {
     let branches = ["a", "b"].map(|id| vec![node(id, "WAIT", json!({"event": "never"}))]);
     let engine = Engine::builder()
         .virtual_time(Some(1))
@@ -155,7 +155,7 @@ fn a_cancelled_run_takes_its_branches_with_it() {
 }
 
 #[test]
-fn branches_say_whether_their_join_or_their_parent_gave_them_up() {
+fn a_cancelled_branch_reports_whether_its_join_or_its_parent_cancelled_it() {
     let branches = [vec![wait("a", 5)], vec![wait("b", 1_000)]];
     let reason = |strategy: &str, limit: u32| {
         let mut bundle = forked(&branches, false, &json!({ "joinStrategy": strategy }));
@@ -198,7 +198,7 @@ fn told_twice(bundle: &Value, seed: u64) -> Vec<(Value, Value, Value)> {
 }
 
 #[test]
-fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
+fn the_status_of_a_path_in_the_error_equals_its_threads_status_in_the_report() {
     let fails = |id: &str| code(id, "throw new Error('no')");
     let after = |ms: u32, count: usize, last: &dyn Fn(&str) -> Value| -> Vec<Vec<Value>> {
         let branch = |no: usize| vec![wait(&format!("w{no}"), ms), last(&format!("n{no}"))];
@@ -228,7 +228,7 @@ fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
 }
 
 #[test]
-fn an_item_is_in_the_error_what_its_thread_is_in_the_report() {
+fn the_status_of_an_item_in_the_error_equals_its_threads_status_in_the_report() {
     // All timers are due at one instant; the first item fails for want of a route, and decides the join before the others resume.
     let workflow = json!({ "workflows": [
         {

@@ -127,7 +127,7 @@ fn join() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn a_map_ends_as_a_fork_of_as_many_paths_does(
+    fn a_map_ends_like_a_fork_with_one_path_per_item(
         items in prop::collection::vec(item(), 3..=MAX_ITEMS),
         join in join(),
         concurrency in prop::option::of(1..4_u32),
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn a_list_of_no_items_is_decided_as_the_strategy_says() {
+fn a_map_of_an_empty_list_is_decided_by_its_join_strategy() {
     for (strategy, holds) in [
         ("ALL_COMPLETED", true),
         ("ALL_FAILED", true),
@@ -195,7 +195,7 @@ fn echoed(config: &Value) -> Ran {
 }
 
 #[test]
-fn each_item_is_an_input_or_makes_one() {
+fn each_item_is_an_input_or_is_mapped_to_one() {
     let results = |config: Value| echoed(&config).report.output["results"].clone();
     assert_eq!(results(json!({"items": "input.list"})), json!(["a", "b"]));
     assert_eq!(results(json!({"items": [1, "{{input.list}}"]})), json!([1, ["a", "b"]]));
@@ -215,7 +215,7 @@ fn each_item_is_an_input_or_makes_one() {
 }
 
 #[test]
-fn an_item_is_known_by_its_index() {
+fn the_path_id_of_an_item_is_its_index() {
     let ran = echoed(&json!({"items": [true, false]}));
     let started = ran.of(EventType::ThreadForkStarted);
     assert_eq!(started[0].raised.fields["forkPathIds"], json!(["0", "1"]));
@@ -230,7 +230,7 @@ fn an_item_is_known_by_its_index() {
 }
 
 #[test]
-fn more_items_than_are_taken_and_what_is_no_list_are_errors() {
+fn too_many_items_and_non_lists_are_errors() {
     let long = echoed(&json!({"items": "[1, 2, 3]", "maxItems": 2}));
     assert_eq!(long.code(), "TOO_MANY_ITEMS");
     assert_eq!(long.report.threads.len(), 1, "nothing was started");
@@ -246,7 +246,7 @@ fn more_items_than_are_taken_and_what_is_no_list_are_errors() {
 }
 
 #[test]
-fn the_conversation_of_the_map_is_seen_where_that_is_asked_for_and_stays_as_it_was() {
+fn items_see_the_maps_conversation_if_configured_and_never_change_it() {
     let worker = line("worker", &[say("speak", "from {{input}}")]);
     for (mode, seen) in [("none", 1), ("fork", 2)] {
         let map = node(
@@ -272,7 +272,7 @@ fn the_conversation_of_the_map_is_seen_where_that_is_asked_for_and_stays_as_it_w
 }
 
 #[test]
-fn an_item_has_its_own_workflows_time_limit() {
+fn the_time_limit_of_an_items_workflow_applies_to_the_item() {
     let mut slow = line("worker", &[wait("long", 50)]);
     slow["config"] = json!({"timeoutMs": 10});
     let map = node(

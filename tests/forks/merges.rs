@@ -5,7 +5,7 @@ use pirn_tests::world::{code, forked, node, run, run_in, say, wait};
 use serde_json::{Value, json};
 
 #[test]
-fn a_branch_keeps_its_own_variables_and_sees_its_parents() {
+fn a_branch_has_private_variables_and_sees_its_parents_variables() {
     let set = |id: &str, name: &str, expression: &str, scope: &str| {
         node(
             id,
@@ -41,7 +41,7 @@ fn a_branch_keeps_its_own_variables_and_sees_its_parents() {
 }
 
 #[test]
-fn variables_are_merged_as_the_join_says() {
+fn variables_are_merged_by_the_mode_of_the_join() {
     let set = |place: usize, name: &str, value: usize| {
         node(
             &format!("v{place}{name}"),
@@ -135,7 +135,7 @@ fn the_main_paths_conversation_replaces_the_parents() {
 }
 
 #[test]
-fn a_failed_join_leaves_the_parents_conversation_alone() {
+fn a_failed_join_does_not_change_the_parents_conversation() {
     let bundle = forked(
         &[vec![say("a", "from c0")], vec![wait("w", 5), code("b", "throw 1")]],
         false,
@@ -152,7 +152,7 @@ fn a_failed_join_leaves_the_parents_conversation_alone() {
 }
 
 #[test]
-fn what_branches_spent_counts_however_the_join_ends() {
+fn tokens_spent_by_branches_count_for_every_outcome_of_the_join() {
     let ask = |id: &str| {
         node(
             id,

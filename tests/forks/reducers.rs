@@ -57,7 +57,7 @@ fn mapped(values: &[(Value, u32)], reduce: Option<&str>, assign: &Value) -> Ran 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn an_expression_makes_one_value_of_those_of_the_paths_in_path_order(
+    fn a_reducer_expression_combines_the_values_of_the_paths_in_path_order(
         values in prop::collection::vec(("[a-z]{1,2}", 1..50_u32), 2..5),
         needs_javascript in any::<bool>(),
     ) {
@@ -72,7 +72,7 @@ proptest! {
 }
 
 #[test]
-fn a_reducer_sees_the_threads_variables_and_fails_the_join_where_it_fails() {
+fn a_reducer_sees_the_threads_variables_and_its_failure_fails_the_join() {
     let values = [(json!(1), 2), (json!(2), 1)];
     assert_eq!(joined(&values, "a + seen + b").report.variables["x"], json!("1!2"));
     assert_eq!(joined(&values, "a.b.c + b").code(), "SCRIPT_ERROR");
@@ -80,7 +80,7 @@ fn a_reducer_sees_the_threads_variables_and_fails_the_join_where_it_fails() {
 }
 
 #[test]
-fn what_a_map_assigns_comes_back_in_item_order_and_nothing_else_does() {
+fn a_map_returns_only_the_variables_in_assign_in_item_order() {
     let values = [(json!([3]), 9), (json!([1]), 5), (json!(null), 1)];
     let ran = mapped(&values, Some("append"), &json!(["x"]));
     assert_eq!(ran.code(), "");
@@ -104,7 +104,7 @@ fn items_that_disagree_without_a_reducer_are_a_conflict_by_index() {
 }
 
 #[test]
-fn what_cannot_be_a_reducer_or_assigned_is_said_when_it_is_loaded() {
+fn an_invalid_reducer_or_assign_list_is_reported_when_the_workflow_is_loaded() {
     let faults = |bundle: &Value| -> Vec<(String, String, Option<String>)> {
         let faults = pirn::Engine::builder().workflows(bundle.to_string()).build();
         let Err(pirn::BuildError::Workflows(faults)) = faults else {

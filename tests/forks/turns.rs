@@ -66,7 +66,7 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
 
 /// Short branches run inline one after another, and share no state, also after one that panicked.
 #[test]
-fn a_branch_in_the_place_of_another_finds_nothing_of_it() {
+fn branches_that_run_inline_one_after_another_share_no_state() {
     let branches: Vec<_> = (0..12)
         .map(|n| {
             let count = json!({"variableName": "x", "expression": "(variables.x || 0) + 1"});
@@ -132,7 +132,7 @@ fn threads_that_panic_after_a_wait_fail_alone() {
 }
 
 #[test]
-fn a_thread_that_panics_after_its_join_fails_with_what_is_known_of_it() {
+fn a_thread_that_panics_after_its_join_reports_the_nodes_that_it_had_executed() {
     let bad = node("bad", "CODE", json!({"function": "bad"}));
     let paths = json!(["p", "q"]);
     let fork = node(
@@ -172,7 +172,7 @@ fn a_thread_that_panics_after_its_join_fails_with_what_is_known_of_it() {
 }
 
 #[test]
-fn a_thread_ends_whatever_the_number_of_effects_of_its_turn() {
+fn a_thread_ends_for_any_number_of_effects_in_a_turn() {
     // A turn has room for 4,096 effects: the end of the thread may be the first effect of the next turn.
     for count in 4_094..=4_098 {
         let step = |n: usize| node(&format!("n{n}"), "CODE", json!({"function": "step"}));
@@ -193,7 +193,7 @@ fn a_thread_ends_whatever_the_number_of_effects_of_its_turn() {
 }
 
 #[test]
-fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
+fn the_node_after_a_join_starts_before_the_losing_branches_are_cancelled() {
     let losers = 100;
     let mut branches = vec![vec![node("w0", "WAIT", json!({"event": "go"}))]];
     branches.extend((1..=losers).map(|n| vec![wait(&format!("w{n}"), 1_000_000)]));

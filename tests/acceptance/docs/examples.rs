@@ -46,7 +46,7 @@ fn examples(name: &str) -> Vec<Example> {
 }
 
 #[test]
-fn every_example_is_valid_and_gives_the_output_that_stands_below_it() {
+fn every_example_is_valid_and_gives_the_output_that_follows_it() {
     let mut count = 0;
     let mut wrong = Vec::new();
     for example in pages().iter().flat_map(|name| examples(name)) {
@@ -82,7 +82,7 @@ fn every_example_is_valid_and_gives_the_output_that_stands_below_it() {
 }
 
 #[test]
-fn every_piece_of_a_file_is_in_that_file() {
+fn every_excerpt_of_a_file_is_in_that_file() {
     for name in pages() {
         for block in blocks(&page(&name)) {
             let Some(path) = block.info.iter().find_map(|word| word.strip_prefix("file=")) else {
@@ -99,7 +99,7 @@ fn every_piece_of_a_file_is_in_that_file() {
 }
 
 #[test]
-fn what_is_called_json_is() {
+fn every_block_marked_json_is_valid_json() {
     for name in pages() {
         for block in blocks(&page(&name)) {
             let place = format!("{name}:{}", block.line);

@@ -96,7 +96,7 @@ fn the_table_of_contents_has_the_form_that_mdbook_reads() {
 
 /// Rustdoc comments must not refer to documents that their readers do not have.
 #[test]
-fn no_rustdoc_refers_to_what_its_readers_do_not_have() {
+fn no_rustdoc_refers_to_documents_that_readers_do_not_have() {
     let mut found = Vec::new();
     let mut folders: Vec<_> = ["core/src", "sync/src", "actors/src", "store/src", "src"]
         .map(|name| root().join(name))
@@ -124,7 +124,7 @@ fn no_rustdoc_refers_to_what_its_readers_do_not_have() {
 
 /// Readers of the pages have neither the specification nor the design documents.
 #[test]
-fn no_page_refers_to_what_its_readers_do_not_have() {
+fn no_page_refers_to_documents_that_readers_do_not_have() {
     let mut found = Vec::new();
     for name in pages() {
         for (at, line) in page(&name).lines().enumerate() {

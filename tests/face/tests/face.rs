@@ -94,7 +94,7 @@ fn line(nodes: &[Value]) -> String {
 }
 
 #[test]
-fn a_model_of_ones_own_answers_and_streams() {
+fn a_custom_model_answers_and_streams() {
     let asks = json!({"id": "ask", "type": "LLM", "config": {"profileId": "critic", "prompt": "three small words"}});
     let mut flow: Value = pirn::serde_json::from_str(&line(&[asks])).expect("JSON");
     flow["config"] = json!({"tokenizer": "words"});
@@ -121,7 +121,7 @@ fn a_model_of_ones_own_answers_and_streams() {
 }
 
 #[test]
-fn a_tool_of_ones_own_is_called_by_a_scripted_model() {
+fn a_scripted_model_calls_a_custom_tool() {
     let profile = json!({"id": "p", "provider": "scripted",
         "responses": [{"toolCalls": [{"name": "double", "arguments": {"n": 21}}]}, {"content": "done"}]});
     let flow = line(&[json!({"id": "ask", "type": "LLM", "config": {"prompt": "go", "tools": ["double"]}})]);
@@ -196,7 +196,7 @@ impl Tool for Whose {
 }
 
 #[test]
-fn models_tools_and_functions_learn_whose_run_it_is() {
+fn models_tools_and_functions_receive_the_context_of_their_run() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hear = Arc::clone(&heard);
     let mut flow: Value = line(&[
@@ -249,7 +249,7 @@ fn models_tools_and_functions_learn_whose_run_it_is() {
 }
 
 #[test]
-fn functions_take_any_future_and_a_panic_keeps_its_text() {
+fn an_async_function_may_be_any_future_and_its_panic_message_is_reported() {
     async fn slow(input: Value) -> Result<Value, String> {
         assert!(input["n"].is_number(), "n is no number");
         Ok(json!({ "got": input["n"] }))
@@ -279,7 +279,7 @@ fn functions_take_any_future_and_a_panic_keeps_its_text() {
 }
 
 #[test]
-fn triggers_read_the_documented_json_and_can_be_taken_apart() {
+fn triggers_parse_the_documented_json_and_expose_their_fields() {
     let text = r#"{"id": "stop", "type": "EVENT", "condition": {"eventType": "CUSTOM", "eventName": "enough"},
         "action": {"type": "STOP_THREAD", "parameters": {}}, "maxTriggers": 1}"#;
     let trigger: TriggerDefinition = text.parse().expect("as documented");
@@ -351,7 +351,7 @@ fn an_input_is_any_value_and_an_output_any_type() {
 }
 
 #[test]
-fn an_output_of_another_form_is_told_by_its_place_and_what_was_expected() {
+fn an_output_of_the_wrong_type_is_an_error_with_its_location_and_the_expected_type() {
     let engine = Engine::builder()
         .workflow(&pirn::workflow("flow", "start", |flow, start| {
             let end = flow.end_with("end", "input");
@@ -387,7 +387,7 @@ fn an_output_of_another_form_is_told_by_its_place_and_what_was_expected() {
 }
 
 #[test]
-fn a_file_is_read_by_its_path_and_all_that_are_not_there_are_named() {
+fn files_are_read_by_path_and_every_missing_file_is_named() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let engine = Engine::builder()
         .path(examples.join("tutorial/0-first.json"))
@@ -410,7 +410,7 @@ fn a_file_is_read_by_its_path_and_all_that_are_not_there_are_named() {
 }
 
 #[test]
-fn what_types_do_not_tell_of_a_workflow_is_told_with_its_place() {
+fn faults_that_types_do_not_exclude_are_reported_with_their_location() {
     let twice = pirn::workflow("twice", "start", |flow, start| {
         let one = flow.then(start, "same", Code::function("double"));
         let two = flow.then(one, "same", Code::function("double"));
@@ -430,7 +430,7 @@ fn what_types_do_not_tell_of_a_workflow_is_told_with_its_place() {
 }
 
 #[test]
-fn a_workflow_that_is_not_there_is_named_with_the_nearest() {
+fn an_unknown_workflow_is_reported_with_the_nearest_name() {
     let engine = Engine::builder().workflows(line(&[])).build().expect("valid");
     let error = engine.start("flwo", Value::Null).expect_err("there is none");
     assert_eq!(error.code, RunErrorCode::WorkflowNotFound);
