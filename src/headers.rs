@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_a_variable_or_a_text_with_variables() {
+    fn a_header_is_a_variable_name_or_a_template_with_variables() {
         let lookup = |name: &str| (name == "TOKEN").then(|| "t0p".to_owned());
         assert_eq!(expanded("TOKEN", lookup).as_deref(), Ok("t0p"));
         assert_eq!(expanded("Bearer ${TOKEN}!", lookup).as_deref(), Ok("Bearer t0p!"));

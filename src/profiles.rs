@@ -165,7 +165,7 @@ mod tests {
     "#;
 
     #[test]
-    fn toml_and_json_give_the_same_profiles() {
+    fn toml_and_json_files_give_equal_profiles() {
         let profile = json!({
             "id": "mine", "provider": "scripted", "apiKeyEnv": "MY_KEY", "tokenLimit": 4000,
             "parameters": {"temperature": 0.5}, "responses": [{"content": "hi", "delayMs": 20}],
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_profiles_is_refused() {
+    fn a_file_without_a_valid_list_of_profiles_is_refused() {
         for (text, part) in [
             ("{\"profile\": []}", "unknown field `profile`"),
             ("{\"profiles\": {}}", "must be a list"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ending_says_how_a_file_is_read() {
+    fn the_file_extension_selects_the_parser() {
         let folder = std::env::temp_dir().join(format!("pirn-profiles-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let write = |name: &str, text: &str| {

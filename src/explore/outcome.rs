@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_fits_eighty_columns_and_loses_no_step() {
+    fn a_table_fits_eighty_columns_and_lists_every_step() {
         let order: Vec<String> = (0..20).map(|no| format!("p{no}/n{no} script")).collect();
         let outcome = |output: Value| Outcome {
             order: order.clone(),

@@ -195,19 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn without_the_reduction_every_order_is_run() {
+    fn without_reduction_every_order_is_run() {
         assert_eq!(schedules(&["1", "22", "333", "4444"], false), (24, 24));
     }
 
     #[test]
-    fn every_state_is_gone_into_once_with_it() {
+    fn with_reduction_every_state_is_explored_once() {
         // 2^4 states and 4 * 2^3 steps between them: one schedule for the first order, and one for each other step. The last state
         // has no choices, so each of the four states before it is left once.
         assert_eq!(schedules(&["1", "22", "333", "4444"], true), (4 * 8 - 16 + 2, 4));
     }
 
     #[test]
-    fn a_choice_that_is_not_there_again_is_noticed() {
+    fn a_choice_missing_from_the_replay_is_reported_as_divergence() {
         let mut search = Search::new(false);
         assert!(play(&["1", "22"], &mut search.next_prefix()));
         assert!(search.advance());

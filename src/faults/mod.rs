@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chance_is_refused_with_its_place() {
+    fn an_invalid_probability_is_refused_with_its_location() {
         for (faults, part) in [
             (json!({"models": {"*": {"fail": 1.5}}}), "faults.models.*.fail"),
             (json!({"tools": {"t": {"stall": -0.1}}}), "faults.tools.t.stall"),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_at_hand_is_just_called_and_a_remote_one_is_guarded() {
+    fn only_a_remote_model_has_default_retries_and_timeouts() {
         let near = CallPolicy::read(&profile(&json!({})), false).unwrap();
         assert!(near.is_plain());
         let far = CallPolicy::read(&profile(&json!({})), true).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_goes_before_the_default_and_zero_is_no_limit() {
+    fn a_given_value_overrides_the_default_and_zero_means_no_limit() {
         let written = json!({
             "timeouts": {"idleMs": 5, "totalMs": 0},
             "retry": {"maxAttempts": 7, "maxDelayMs": 9},
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_with_its_place() {
+    fn every_fault_of_a_policy_is_reported_with_its_location() {
         let wrong = json!({
             "timeouts": {"idle": 5},
             "retry": {"maxAttempts": 0, "backoff": 0.5},

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pieces_together_are_the_text() {
+    fn concatenated_pieces_equal_the_text() {
         for (text, count) in [("", 0), ("one", 1), ("one two\nthree ", 3), ("你好a b", 4)] {
             let all: Vec<&str> = pieces(text).collect();
             assert_eq!(all.concat(), text);

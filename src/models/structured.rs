@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_format_is_a_schema_or_what_openai_has_around_one() {
+    fn a_format_is_a_schema_or_an_openai_wrapper_of_a_schema() {
         let schema = json!({"type": "object"});
         let read = |written: Value| ResponseFormat::read(&written);
         assert_eq!(read(schema.clone()).schema, Some(schema.clone()));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_fence_is_no_part_of_the_reply() {
+    fn a_code_fence_is_stripped_from_the_reply() {
         let any = ResponseFormat::read(&json!({"type": "json_object"}));
         for content in [
             "{\"a\": 1}",
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     #[cfg(any(feature = "providers", feature = "tools"))]
-    fn what_does_not_fit_is_said_with_its_place() {
+    fn a_schema_violation_is_reported_with_its_location() {
         let format = ResponseFormat::read(&json!({
             "type": "object", "properties": {"n": {"type": "integer", "minimum": 1}, "m": {"type": "string"}}, "required": ["n"],
         }));

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_javascript_plain_expressions_and_templates_work_and_the_rest_says_so() {
+    fn without_javascript_plain_expressions_and_templates_work_and_others_fail() {
         let scope = ScopeValues {
             input: Arc::new(json!({"a": 1})),
             ..ScopeValues::default()

@@ -43,7 +43,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_byte_is_found_at_its_line_and_column(text in "[ab\u{e9}\u{65e5}\n]{0,40}") {
+        fn a_line_and_column_give_the_byte_offset_again(text in "[ab\u{e9}\u{65e5}\n]{0,40}") {
             for (at, _) in text.char_indices() {
                 let (line, column) = line_and_column(&text, at);
                 prop_assert_eq!(offset(&text, line, column), at);

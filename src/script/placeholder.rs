@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_in_a_string_makes_it_a_sum() {
+    fn a_placeholder_in_a_string_becomes_a_concatenation() {
         assert_eq!(rewritten("'{{s}}' === 'ok'").unwrap().0, "('' + at(0) + '') === 'ok'");
         assert_eq!(rewritten(r#""a \" {{s}}!""#).unwrap().0, r#"("a \" " + at(0) + "!")"#);
     }
 
     #[test]
-    fn what_stays_is_found_where_it_was() {
+    fn unchanged_source_maps_to_its_original_offset() {
         let source = "{{a}} + x * '{{b}}' / y";
         let rewritten = rewrite(source, |index| format!("at({index})")).unwrap();
         for name in ["x", "y"] {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_placeholder_stays() {
+    fn source_that_only_resembles_a_placeholder_is_unchanged() {
         for source in [
             "({a:{b:1}})",
             "`${{a:1}.a}`",

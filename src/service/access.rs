@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_the_services_is_refused_with_any_port() {
+    fn an_unknown_host_is_refused_with_any_port() {
         let access = Access::default().host("Pirn.Example.com");
         for own in [
             "localhost",
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_origin_is_refused_unless_it_is_allowed() {
+    fn a_cross_origin_request_is_refused_unless_its_origin_is_allowed() {
         let access = Access {
             origins: vec!["https://app.example.com".to_owned()],
             ..Access::default()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_and_hosts_that_no_request_has_are_told() {
+    fn origins_and_hosts_that_cannot_match_a_request_are_rejected() {
         for origin in [
             "https://app.example.com",
             "http://localhost:3000",
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_the_tokens_lets_in_and_nothing_else() {
+    fn every_configured_token_grants_access_and_others_do_not() {
         let access = Access {
             tokens: vec!["one".to_owned(), "two".to_owned()],
             ..Access::default()

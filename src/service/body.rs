@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_values_is_estimated_before_they_are_made() {
+    fn the_memory_of_values_is_estimated_before_parsing() {
         let list = format!("[{}[1]]", "[1],".repeat(10_000));
         let value = size_of::<Value>();
         let lists = 10_001 * (4 * value + value);

@@ -345,7 +345,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_reader_at_its_own_pace_gets_every_event_that_is_kept_once_and_in_order(
+        fn a_slow_reader_gets_every_retained_event_once_and_in_order(
             steps in prop::collection::vec(prop_oneof![4 => Just(0_u64), 1 => 1..3_u64], 0..40),
             max in 1..12_usize,
             pace in 1..5_usize,
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_share_a_sequence_have_positions_of_their_own() {
+    fn events_with_one_sequence_number_have_distinct_positions() {
         let of = |first_piece| {
             let log = EventLog::new((usize::MAX, usize::MAX), first_piece, Arc::default());
             for sequence in [1, 2, 2, 2, 3, 3, 4] {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn streams_that_send_one_event_reserve_its_memory_once_and_another_waits_for_its_own() {
+    async fn streams_that_send_one_event_share_one_memory_reservation() {
         let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
         (1..=3).for_each(|sequence| log.push(&event(sequence)));
         let events = log.after(Position::START, usize::MAX, usize::MAX).events;
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_bound_a_log_too() {
+    fn a_log_is_also_bounded_by_bytes() {
         let total = Arc::new(AtomicUsize::new(0));
         let log = EventLog::new((usize::MAX, 3_000), 1, Arc::clone(&total));
         for sequence in 1..=100 {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_retained_as_bytes_is_read_again_as_it_was() {
+    fn an_event_retained_as_bytes_round_trips() {
         let log = EventLog::new((9, usize::MAX), 1, Arc::default());
         let mut large = event(7);
         large.raised = RaisedEvent::new(

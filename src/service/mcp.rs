@@ -451,7 +451,7 @@ mod tests {
     use crate::Engine;
 
     #[test]
-    fn no_two_workflows_have_one_name_and_each_is_called_by_its_own() {
+    fn every_workflow_has_a_unique_tool_name_that_calls_it() {
         let long = "x".repeat(MAX_NAME);
         let ids = [
             "a b",

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_the_given_one_else_that_of_the_environment_else_the_local_collector() {
+    fn the_endpoint_is_the_option_then_the_environment_then_the_local_collector() {
         let both = variables(&[
             ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://metrics:1/own"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:2/"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_environment_are_sent_and_not_shown() {
+    fn headers_from_the_environment_are_sent_and_absent_from_debug_output() {
         let found = headers(variables(&[
             ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret%20one, x-of=all"),
             ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x-of=metrics"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_the_environment_is_a_number_of_milliseconds() {
+    fn the_export_interval_is_read_in_milliseconds() {
         let of = |text: &'static str| interval(move |_| Some(text.to_owned()));
         assert_eq!(of("1500"), Ok(Duration::from_millis(1_500)));
         assert_eq!(interval(|_| None), Ok(INTERVAL));

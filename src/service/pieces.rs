@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_in_many_texts_is_retained_once() {
+    fn a_value_that_occurs_in_many_events_is_stored_once() {
         let value = noise(1, 80_000);
         let mut pieces = Pieces::default();
         for n in 0..100 {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_grows_shares_all_but_its_end() {
+    fn a_growing_list_shares_all_pieces_but_the_last() {
         let list = noise(2, 400_000);
         let mut pieces = Pieces::default();
         for n in 1..=100 {
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_give_the_text_again_and_leave_nothing(
+        fn pieces_restore_the_text_and_are_released(
             texts in prop::collection::vec((0..3_u64, 0..30_000_usize, 0..50_usize), 1..12),
         ) {
             let mut pieces = Pieces::default();

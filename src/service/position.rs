@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_read_as_it_is_written_and_ordered_by_sequence_then_piece() {
+    fn a_position_round_trips_and_is_ordered_by_sequence_then_piece() {
         let written = ["0", "1", "1.1", "1.2", "1.10", "2", "2.3", "18446744073709551615"];
         let read: Vec<Position> = written.iter().map(|text| text.parse().expect(text)).collect();
         assert!(read.is_sorted_by(|a, b| a < b));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_a_fractional_or_an_endless_number_is_no_position() {
+    fn malformed_and_overflowing_positions_are_refused() {
         for text in [
             "",
             "-1",

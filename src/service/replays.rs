@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_more_replays_run_at_once_than_the_limit_and_no_more_wait() {
+    async fn running_and_waiting_replays_stay_within_their_limits() {
         let limits = Limits {
             replays: 2,
             replays_waiting: 3,

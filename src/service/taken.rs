@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_is_cut_off_and_a_slow_one_is_not() {
+    async fn a_client_that_reads_nothing_is_disconnected_and_a_slow_client_is_not() {
         let at_most = Duration::from_secs(30);
         let (mut slow, stream) = duplex(4);
         let mut taken = Taken::new(stream, at_most);

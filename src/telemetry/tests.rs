@@ -83,7 +83,7 @@ fn named<'a>(spans: &'a [SpanData], name: &str) -> &'a SpanData {
 }
 
 #[test]
-fn a_run_is_one_trace_whose_branches_are_children_that_the_join_links() {
+fn a_run_is_one_trace_with_branch_spans_linked_by_the_join() {
     let spans = spans(&events("main"), false);
     let trace = spans[0].span_context.trace_id();
     assert!(
@@ -120,7 +120,7 @@ fn a_run_is_one_trace_whose_branches_are_children_that_the_join_links() {
 }
 
 #[test]
-fn the_same_events_make_the_same_spans_and_no_id_stands_twice() {
+fn equal_events_make_equal_spans_with_unique_ids() {
     let events = events("main");
     let ids = |spans: &[SpanData]| -> Vec<SpanId> { spans.iter().map(|span| span.span_context.span_id()).collect() };
     let (first, again) = (spans(&events, false), spans(&events, false));
@@ -132,7 +132,7 @@ fn the_same_events_make_the_same_spans_and_no_id_stands_twice() {
 }
 
 #[test]
-fn contents_stand_in_spans_on_request_alone() {
+fn spans_contain_message_contents_only_on_request() {
     let events = events("main");
     let text = |has_contents: bool| -> String {
         let spans = spans(&events, has_contents);
@@ -143,7 +143,7 @@ fn contents_stand_in_spans_on_request_alone() {
 }
 
 #[test]
-fn a_wait_is_a_span_of_its_own_and_a_wait_for_a_person_is_none() {
+fn a_wait_node_has_a_span_and_a_wait_for_a_person_has_none() {
     let spans = spans(&events("waits"), false);
     let wait = named(&spans, "wait pause");
     let lasted = wait.end_time.duration_since(wait.start_time).expect("in order");
@@ -167,7 +167,7 @@ fn told(raised: impl IntoIterator<Item = RaisedEvent>) -> Vec<Event> {
 }
 
 #[test]
-fn what_a_person_takes_is_in_no_span_of_work_and_a_call_that_nobody_allowed_has_none() {
+fn approval_time_is_in_no_span_and_a_denied_call_has_no_span() {
     let call = || {
         [
             ("toolCallId", json!("c")),
@@ -207,7 +207,7 @@ fn what_a_person_takes_is_in_no_span_of_work_and_a_call_that_nobody_allowed_has_
 }
 
 #[test]
-fn a_wait_that_is_cut_off_ends_with_its_thread() {
+fn the_span_of_a_cancelled_wait_ends_with_its_thread() {
     let node = [("nodeId", json!("pause")), ("nodeType", json!("WAIT"))];
     let error = json!({"code": "CANCELLED", "message": "enough"});
     let cut = spans(
@@ -222,7 +222,7 @@ fn a_wait_that_is_cut_off_ends_with_its_thread() {
 }
 
 #[test]
-fn what_fails_is_an_error_with_its_code() {
+fn a_failed_span_has_the_error_code() {
     let spans = spans(&events("broken"), false);
     for name in ["invoke_workflow broken", "chat"] {
         let span = named(&spans, name);
@@ -237,7 +237,7 @@ fn what_fails_is_an_error_with_its_code() {
 }
 
 #[test]
-fn spans_reach_the_collector_when_the_engine_has_stopped() {
+fn spans_are_exported_when_the_engine_stops() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
     let collector = std::thread::spawn(move || {

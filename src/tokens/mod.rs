@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_knows_is_estimated() {
+    fn an_unknown_tokenizer_falls_back_to_the_estimate() {
         for name in [None, Some("estimate"), Some("llama-of-mine"), Some("")] {
             assert_eq!(tokenizer(name).name(), Estimator::NAME, "{name:?}");
         }
@@ -96,7 +96,7 @@ mod tests {
 
     #[cfg(feature = "tiktoken")]
     #[test]
-    fn a_model_and_its_tokenizer_count_alike() {
+    fn a_model_counts_like_its_tokenizer() {
         let text = "Hello, world! 你好";
         assert_eq!(tokenizer(Some("o200k_base")).count("hello world"), 2);
         for (model, name) in [
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tokenizer_is_one_object() {
+    fn a_tokenizer_is_a_shared_instance() {
         for name in [None, Some("cl100k_base"), Some("gpt-4o"), Some("gpt2")] {
             let same = std::ptr::addr_eq(Arc::as_ptr(&tokenizer(name)), Arc::as_ptr(&tokenizer(name)));
             assert!(same, "{name:?}");
@@ -123,13 +123,13 @@ mod tests {
 
     #[cfg(feature = "tiktoken")]
     #[test]
-    fn special_tokens_in_a_text_are_text() {
+    fn special_tokens_are_counted_as_ordinary_text() {
         assert!(tokenizer(Some("cl100k_base")).count("<|endoftext|>") > 1);
     }
 
     #[cfg(feature = "tiktoken")]
     #[test]
-    fn the_estimate_is_near_the_truth_in_every_script() {
+    fn the_estimate_is_near_the_exact_count_in_every_script() {
         let texts = [
             "The quick brown fox jumps over the lazy dog, and then it has to go home before the rain sets in.",
             "fn main() { let x: Vec<u8> = vec![1, 2, 3]; println!(\"{x:?}\"); }",
@@ -146,7 +146,7 @@ mod tests {
 
     #[cfg(feature = "tiktoken")]
     #[test]
-    fn a_text_without_any_space_is_counted_all_the_same() {
+    fn a_long_text_without_spaces_is_counted() {
         let count = tokenizer(Some("o200k_base")).count(&"a".repeat(200_000));
         assert!((10_000..=200_000).contains(&count), "{count}");
     }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_ordinary_text_is_cut_changes_no_count() {
+    fn splitting_an_ordinary_text_does_not_change_its_count() {
         let text =
             "It is a truth universally acknowledged, that 1 single man\nin possession of 20,000 must be in want. "
                 .repeat(3_000);
@@ -169,7 +169,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
         #[test]
-        fn any_text_of_runs_is_counted(runs in prop::collection::vec((prop::sample::select(CLASSES), 0..150_000_usize), 1..6)) {
+        fn any_sequence_of_character_runs_is_counted(runs in prop::collection::vec((prop::sample::select(CLASSES), 0..150_000_usize), 1..6)) {
             let text: String = runs.iter().map(|(class, count)| class.repeat(*count)).collect();
             prop_assert_eq!(pieces(&text).collect::<String>(), text.clone());
             prop_assert!(pieces(&text).all(|piece| !piece.is_empty() && piece.len() <= PIECE));

@@ -279,7 +279,7 @@ mod linux {
         use super::*;
 
         #[test]
-        fn a_line_of_the_table_is_read_whatever_the_program_is_called() {
+        fn a_process_table_line_is_parsed_with_any_program_name() {
             let stat = "7 (a) b) Z 1 (x) S 42 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9000 1 2";
             let line = line(stat).expect("a line");
             assert_eq!((line.parent, line.is_over, line.began), (42, false, 9000));

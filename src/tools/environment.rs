@@ -66,7 +66,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_program_is_looked_for_where_it_will_be() {
+    fn a_program_is_searched_in_the_path_it_will_run_with() {
         let none = BTreeMap::new();
         let elsewhere = BTreeMap::from([("PATH".to_owned(), "/nowhere".to_owned())]);
         for (program, env, is_there) in [
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_what_is_named_and_no_more() {
+    fn a_program_gets_only_the_named_environment_variables() {
         let set = BTreeMap::from([("MINE".to_owned(), "1".to_owned())]);
         let given = of_program(&set, &["CARGO_MANIFEST_DIR".to_owned()]);
         let has = |wanted: &str| given.iter().any(|(name, _)| name == wanted);

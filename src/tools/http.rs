@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_one_part_of_a_url() {
+    fn a_value_is_encoded_as_one_url_segment() {
         assert_eq!(encoded("a/b?c#d&e=f g%é".into()), "a%2Fb%3Fc%23d%26e%3Df%20g%25%C3%A9");
         assert_eq!(encoded("plain-1.0_~".into()), "plain-1.0_~");
         for (segment, climbs) in [

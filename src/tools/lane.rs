@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_run_go_together_and_those_of_others_wait_in_their_order() {
+    fn calls_of_one_run_run_together_and_other_runs_wait_in_order() {
         let lane = Lane::new(true);
         let first = enter(&lane, "a").now_or_never().expect("nobody is in");
         let second = enter(&lane, "a").now_or_never().expect("its own run is in");
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_runs_are_in_at_once_and_everybody_gets_in(
+        fn at_most_one_run_is_in_the_lane_and_every_call_enters(
             steps in prop::collection::vec((0..3_usize, any::<prop::sample::Index>()), 0..80),
         ) {
             let lane = Lane::new(true);

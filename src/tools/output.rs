@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn an_output_within_the_limit_is_whole() {
+    fn an_output_within_the_limit_is_complete() {
         assert_eq!(head(4, "four"), "four");
         assert_eq!(head(1, ""), "");
     }
 
     #[test]
-    fn a_longer_one_is_cut_between_characters_and_says_so() {
+    fn an_output_over_the_limit_is_truncated_between_characters_with_a_note() {
         assert_eq!(head(4, "fours"), "four\n[output cut: the first 4 bytes of 5]");
         assert_eq!(head(2, "aéé"), "a\n[output cut: the first 1 bytes of 5]");
         let long = "x".repeat(3 * CHUNK);
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_shown_as_such() {
+    fn invalid_utf8_is_shown_as_replacement_characters() {
         let head = block_on(Head::new(9).read(&b"a\xffb"[..])).unwrap();
         assert_eq!(head.into_text(true), "a\u{fffd}b");
     }
 
     #[test]
-    fn an_output_has_no_secret_and_no_part_of_one_wherever_it_is_cut() {
+    fn a_truncated_output_contains_no_part_of_a_secret() {
         let secret = "s3cr3t-0123456789";
         let value = reqwest::header::HeaderValue::from_static("Bearer s3cr3t-0123456789");
         let secrets = Secrets::of([&value].into_iter());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_the_end() {
+    fn a_tail_is_the_last_bytes_of_the_output() {
         let long = format!("{}é!", "x".repeat(3 * CHUNK));
         assert_eq!(block_on(tail(long.as_bytes(), 4)).unwrap(), "xé!");
         assert_eq!(block_on(tail(long.as_bytes(), 2)).unwrap(), "!");

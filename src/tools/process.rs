@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_program_does_nothing_more_and_ends_with_what_only_its_family_tells_of() {
+    fn a_dropped_program_is_killed_with_descendants_found_only_by_their_parent() {
         // The only blocking thread is occupied until the gate opens, so that the kill has to wait.
         let (gate, opened) = channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn references_count_for_what_they_refer_to() {
+    fn references_count_as_the_schema_they_refer_to() {
         for (schema, bounded) in [
             (
                 json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}}),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_large_without_end_is_checked_as_far_as_it_is_plain() {
+    fn an_unbounded_schema_is_checked_only_by_its_plain_keywords() {
         let mut schema = doubling(60);
         schema["required"] = json!(["city"]);
         let checker = Checker::new(schema);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_argument_as_text() {
+    fn a_path_renders_the_argument_as_text() {
         assert_eq!(render("in {{city}}: {{ n }}").as_deref(), Some("in Köln: 3"));
         assert_eq!(
             render("{{list.0}}{{list[1].b}} {{list}}").as_deref(),
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_argument_takes_the_whole_text_along() {
+    fn an_absent_argument_drops_the_whole_template() {
         for source in ["--max={{max}}", "{{none}}", "{{city}}{{list.7}}", "{{city.name}}"] {
             assert_eq!(render(source), None, "{source}");
         }
     }
 
     #[test]
-    fn input_is_all_of_them_unless_an_argument_has_that_name() {
+    fn input_is_the_object_of_all_arguments_unless_an_argument_is_named_input() {
         let all = Template::parse("{{input}}").unwrap();
         assert_eq!(all.render(&json!({"a": 1})).as_deref(), Some(r#"{"a":1}"#));
         assert_eq!(all.value(&json!({"a": 1})), Some(json!({"a": 1})));
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_path_keeps_its_kind() {
+    fn a_template_of_one_path_returns_the_value_with_its_type() {
         let value = |source: &str| Template::parse(source).unwrap().value(&json!({"n": 3}));
         assert_eq!(value("{{n}}"), Some(json!(3)));
         assert_eq!(value("{{n}} "), Some(json!("3 ")));
     }
 
     #[test]
-    fn braces_can_be_meant_as_they_are() {
+    fn braces_can_be_escaped() {
         assert_eq!(
             render("\\{{.Names}} of {{city}}").as_deref(),
             Some("{{.Names}} of Köln")

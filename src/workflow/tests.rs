@@ -394,7 +394,7 @@ fn written(calls: &[Call]) -> Value {
 
 proptest! {
     #[test]
-    fn whatever_is_called_gives_what_its_json_gives(calls in vec(call(), 0..12)) {
+    fn builder_calls_equal_the_parsed_json(calls in vec(call(), 0..12)) {
         let built = built(&calls);
         let parsed = written(&calls).to_string().parse::<WorkflowDefinition>();
         prop_assert_eq!(parsed.as_ref(), Ok(&built));

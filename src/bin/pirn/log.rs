@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_log_steers_no_terminal() {
+    fn a_log_line_contains_no_terminal_control_characters() {
         let mut written = Vec::new();
         let line = " INFO said=\"a\u{202e}b\u{5}\u{1b}[2J\"\n";
         VisibleLines(&mut written).write_all(line.as_bytes()).expect("writes");

@@ -84,7 +84,7 @@ mod tests {
     use super::masked;
 
     #[test]
-    fn no_key_is_shown_and_every_place_stays() {
+    fn keys_are_masked_without_moving_the_rest_of_the_line() {
         for (text, shown) in [
             (r#"{"apiKey": "abc", "id": 1}"#, r#"{"apiKey": "***", "id": 1}"#),
             ("api_key = 'abc'", "api_key = '***'"),

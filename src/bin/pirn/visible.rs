@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_seen() {
+    fn terminal_control_characters_are_made_visible() {
         for (text, shown) in [
             ("plain \u{e9} 界 \u{1f600}", "plain \u{e9} 界 \u{1f600}"),
             ("\u{1b}]0;owned\u{7}", "␛]0;owned␇"),
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_hidden_is_left_and_nothing_else_is_changed(letters in prop::collection::vec(prop_oneof![
+        fn only_hidden_characters_are_replaced(letters in prop::collection::vec(prop_oneof![
             any::<char>(), (0..0x20_u32).prop_map(|c| char::from_u32(c).unwrap_or('a')),
             (0x200b..0x2070_u32).prop_map(|c| char::from_u32(c).unwrap_or('a')),
         ], 0..60)) {

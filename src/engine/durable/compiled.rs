@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_that_are_used_in_turn_are_each_compiled_once() {
+    fn definitions_used_alternately_are_compiled_once_each() {
         let definitions = CompiledDefinitions::default();
         let mut compiled = 0;
         for turn in 0..100 {

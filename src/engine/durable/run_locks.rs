@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_changed_by_one_at_a_time_and_forgotten_afterwards() {
+    fn the_lock_of_a_run_is_exclusive_and_removed_after_use() {
         let locks = RunLocks::default();
         let first = block_on(locks.enter("a"));
         let mut second = Box::pin(locks.enter("a"));

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn records_logs_and_calls_are_no_sentences() {
+    fn records_logs_and_calls_are_not_sentences() {
         let said = "The refund RF-88213 over 88.90 EUR is queued.";
         for data in [
             r#"tool get_order: {"order":"HB-20233","lines":[{"sku":"WAF-HRT-05","quantity":1}]}"#,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_ends_with_its_mark() {
+    fn a_sentence_ends_at_its_punctuation_mark() {
         assert_eq!(
             cut("One is here. Two, too! Three?\nFour"),
             ["One is here.", "Two, too!", "Three?", "Four"]
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn points_in_names_and_numbers_end_nothing() {
+    fn full_stops_in_names_and_numbers_do_not_end_a_sentence() {
         assert_eq!(cut("1. It was (so) in 2020. Then"), ["1. It was (so) in 2020.", "Then"]);
         assert_eq!(cut("First (so). Second"), ["First (so).", "Second"]);
         assert_eq!(
@@ -142,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_no_sentence() {
+    fn punctuation_alone_is_not_a_sentence() {
         assert!(cut(" \n--- !!! \n 。。。").is_empty());
     }
 
     #[test]
-    fn no_more_than_the_limit_is_looked_at() {
+    fn at_most_the_limit_of_sentences_is_read() {
         let long = "word here.\n".repeat(10 * MOST_SENTENCES);
         assert_eq!(sentences([long.as_str()]).len(), MOST_SENTENCES);
     }

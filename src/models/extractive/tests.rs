@@ -17,7 +17,7 @@ fn budget(sentences: u64) -> Budget {
 }
 
 #[test]
-fn the_central_sentences_are_chosen_in_their_order() {
+fn the_central_sentences_are_chosen_in_text_order() {
     assert_eq!(
         summary([ENGLISH], budget(2)),
         "Engineers inspected the harbour bridge for storm damage. The storm damage to the bridge was small, engineers said."
@@ -28,7 +28,7 @@ fn the_central_sentences_are_chosen_in_their_order() {
 }
 
 #[test]
-fn chinese_is_cut_and_compared_without_spaces() {
+fn chinese_is_split_and_compared_without_spaces() {
     let chosen = summary([CHINESE], budget(2));
     assert_eq!(chosen.matches(['。', '！']).count(), 2, "{chosen}");
     assert!(
@@ -38,13 +38,13 @@ fn chinese_is_cut_and_compared_without_spaces() {
 }
 
 #[test]
-fn a_sentence_said_twice_is_chosen_once() {
+fn a_repeated_sentence_is_chosen_once() {
     let twice = "The bridge is closed today. The bridge is closed today. The bridge is closed, today.";
     assert_eq!(summary([twice], budget(9)), "The bridge is closed today.");
 }
 
 #[test]
-fn each_text_begins_a_line() {
+fn each_message_starts_a_new_line() {
     assert_eq!(
         summary(["First text here", "Second one there"], budget(9)),
         "First text here\nSecond one there"
@@ -52,7 +52,7 @@ fn each_text_begins_a_line() {
 }
 
 #[test]
-fn a_sentence_that_is_too_long_is_cut() {
+fn a_sentence_over_the_budget_is_truncated() {
     let tokens = |most| Budget {
         sentences: None,
         tokens: Some(most),
@@ -64,7 +64,7 @@ fn a_sentence_that_is_too_long_is_cut() {
 }
 
 #[test]
-fn nothing_gives_nothing() {
+fn an_empty_input_has_an_empty_summary() {
     assert_eq!(summary([], Budget::default()), "");
     assert_eq!(summary(["", " \n ...", "！！"], Budget::default()), "");
 }
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_at_all_is_summarized(text in ".*", tokens in 1_u64..20) {
+    fn any_string_is_summarized_within_the_budget(text in ".*", tokens in 1_u64..20) {
         let budget = Budget { sentences: None, tokens: Some(tokens) };
         prop_assert!(Estimator.count(&summary([text.as_str()], budget)) <= tokens);
     }

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_to_think_with_is_below_what_the_reply_may_have() {
+    fn the_thinking_budget_is_below_the_token_limit_of_the_reply() {
         for (model, most, expected) in [
             (
                 "claude-sonnet-4-5",

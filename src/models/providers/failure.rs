@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_read_in_every_form() {
+    fn retry_after_is_parsed_in_every_form() {
         for (list, expected) in [
             (vec![("retry-after", "2")], Some(2_000)),
             (vec![("retry-after", " 0.5 ")], Some(500)),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_what_kind_it_is() {
+    fn a_status_code_determines_the_failure_kind() {
         for (status, kind) in [
             (401, FailureKind::Key),
             (403, FailureKind::Key),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_stream_says_what_kind_it_is() {
+    fn an_error_in_a_stream_determines_the_failure_kind() {
         for (body, kind) in [
             (json!({"error": {"message": "m"}}), FailureKind::Provider),
             (json!({"error": {"type": "overloaded_error"}}), FailureKind::Provider),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_cut_and_a_short_one_is_whole() {
+    fn a_long_body_is_truncated_and_a_short_body_is_complete() {
         let long = "ä".repeat(1_000);
         assert_eq!(cut(&long).chars().count(), LONGEST + 3);
         assert_eq!(cut(" short\n"), "short");

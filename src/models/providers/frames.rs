@@ -136,7 +136,7 @@ mod tests {
         ": hello\n\ndata: {\"a\": \"é你\"}\n\nevent: x\r\ndata: 1\r\ndata:2\r\n\r\nid: 3\n\ndata: last";
 
     #[test]
-    fn events_are_taken_apart() {
+    fn events_and_lines_are_split_into_frames() {
         let frame = |event: Option<&str>, data: &str| Frame {
             event: event.map(str::to_owned),
             data: data.to_owned(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_before_the_first_frame_is_no_part_of_it() {
+    fn a_byte_order_mark_before_the_first_frame_is_skipped() {
         for framing in [Framing::Events, Framing::Lines] {
             let plain = "data: {}\n\ndata: \u{feff}\n\n";
             let marked = format!("\u{feff}{plain}");
@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_the_bytes_are_cut_makes_no_difference(cuts in prop::collection::btree_set(0..EVENTS.len(), 0..9), framing in prop::bool::ANY) {
+        fn frames_do_not_depend_on_chunk_boundaries(cuts in prop::collection::btree_set(0..EVENTS.len(), 0..9), framing in prop::bool::ANY) {
             let framing = if framing { Framing::Events } else { Framing::Lines };
             let bytes = EVENTS.as_bytes();
             let mut pieces = Vec::new();

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_hidden_wherever_a_reply_has_it() {
+    fn a_key_is_masked_in_every_part_of_a_reply() {
         let key = Key::read("sk-0123456789abcdef").expect("it is one");
         let mut value = json!({"a": ["my sk-0123456789abcdef", 1], "sk-0123456789abcdef": null});
         key.hide_in(&mut value);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_no_debug_and_in_no_text() {
+    fn a_key_is_absent_from_debug_output_and_error_text() {
         let key = Key::read(" sk-123\n").expect("it is one");
         assert_eq!(key.expose(), Some("sk-123"));
         assert!(!format!("{key:?} {key:#?}").contains("sk-123"));

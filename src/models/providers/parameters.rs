@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_mean_the_same() {
+    fn camel_case_and_snake_case_parameters_are_equivalent() {
         let camel = json!({"temperature": 0.5, "topP": 0.9, "topK": 3, "maxTokens": 7, "stop": "x", "reasoningEffort": "low", "toolChoice": {"name": "t"}});
         let snake = json!({"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 7, "stop_sequences": ["x"], "reasoning_effort": "low", "tool_choice": {"name": "t"}});
         assert_eq!(read(camel).unwrap(), read(snake).unwrap());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_invalid_parameter_is_named() {
         for (name, value, words) in [
             ("temperature", json!("hot"), "a number"),
             ("maxTokens", json!(-1), "whole number"),

@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_call_has_an_id_of_its_own() {
+    fn every_tool_call_gets_a_unique_id() {
         let call = |id: &str| ToolCall {
             id: id.to_owned(),
             name: "t".to_owned(),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_calls_find_their_call_with_and_without_a_number() {
+    fn call_fragments_are_assigned_to_their_call_with_and_without_an_index() {
         let piece = |place, id, name, written| CallPiece {
             place,
             id,
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_figures_count() {
+    fn the_largest_reported_usage_counts() {
         let of = |input, output, total| Reported {
             input,
             output,
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_within_another_figure_is_taken_out_of_it_once() {
+    fn tokens_included_in_another_figure_are_subtracted_once() {
         let mut said = Said::default();
         // The parts may be reported after the total.
         said.spent(Reported {

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_optional_may_be_null_and_everything_is_required() {
+    fn optional_properties_become_nullable_and_every_property_is_required() {
         let schema = json!({
             "type": "object", "required": ["a"],
             "properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"type": ["string", "null"]},
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_left_to_the_check() {
+    fn bounds_are_removed_from_the_schema_and_checked_later() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}});
         let expected =
             json!({"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": false});

@@ -46,7 +46,7 @@ fn ask(registry: &ModelRegistry, caller: &Caller) -> Result<ModelReply, RunError
 }
 
 #[test]
-fn a_passing_failure_is_tried_again_after_a_delay() {
+fn a_transient_failure_is_retried_after_a_delay() {
     let responses = json!([failing("provider", &json!({})), failing("dropped", &json!({})), {"content": "there"}]);
     let registry = registry([scripted(
         "a",
@@ -60,7 +60,7 @@ fn a_passing_failure_is_tried_again_after_a_delay() {
 }
 
 #[test]
-fn retry_after_is_kept_and_one_beyond_the_longest_delay_is_not_waited_for() {
+fn retry_after_is_respected_up_to_the_maximum_delay() {
     let limited = |ms: u64| failing("rate_limited", &json!({"status": 429, "retryAfterMs": ms}));
     let retry = json!({"retry": {"maxAttempts": 2, "initialDelayMs": 10, "maxDelayMs": 20_000}});
     let good = registry([scripted("a", &json!([limited(15_000), {"content": "there"}]), &retry)]);
@@ -77,7 +77,7 @@ fn retry_after_is_kept_and_one_beyond_the_longest_delay_is_not_waited_for() {
 }
 
 #[test]
-fn the_error_names_every_profile_that_was_asked() {
+fn the_error_names_every_profile_that_was_called() {
     let first = scripted(
         "a",
         &json!([failing("provider", &json!({})), failing("provider", &json!({}))]),
@@ -93,7 +93,7 @@ fn the_error_names_every_profile_that_was_asked() {
 }
 
 #[test]
-fn a_fallback_gets_the_nodes_parameters_over_its_own_and_a_session_of_its_own() {
+fn a_fallback_gets_the_parameters_of_the_node_and_a_separate_session() {
     let first = scripted(
         "a",
         &json!([failing("key", &json!({})), failing("key", &json!({}))]),
@@ -134,7 +134,7 @@ fn a_call_that_takes_too_long_goes_to_the_fallback() {
 }
 
 #[test]
-fn what_is_reported_counts_once_for_the_profile_that_was_asked() {
+fn usage_counts_once_for_the_profile_that_was_called() {
     let prices = json!({"prices": {"input": 1, "output": 1}, "fallback": ["b"]});
     let first = scripted("a", &json!([{"content": "here"}, failing("key", &json!({}))]), &prices);
     let second = scripted(
@@ -161,7 +161,7 @@ fn what_is_reported_counts_once_for_the_profile_that_was_asked() {
 }
 
 #[test]
-fn the_time_for_everything_also_ends_pauses() {
+fn the_total_timeout_also_ends_retry_delays() {
     let responses: Vec<Value> = (0..9).map(|_| failing("provider", &json!({}))).collect();
     let more =
         json!({"timeouts": {"totalMs": 4_000}, "retry": {"maxAttempts": 9, "initialDelayMs": 1_000, "backoff": 1}});
@@ -176,7 +176,7 @@ fn the_time_for_everything_also_ends_pauses() {
 }
 
 #[test]
-fn a_second_attempt_says_that_the_reply_begins_anew() {
+fn a_retry_restarts_the_streamed_reply() {
     let registry = registry([scripted(
         "a",
         &json!([failing("dropped", &json!({})), {"content": "one two"}]),
@@ -197,7 +197,7 @@ fn a_second_attempt_says_that_the_reply_begins_anew() {
 }
 
 #[test]
-fn no_more_are_under_way_at_once_than_the_profile_allows() {
+fn concurrent_requests_stay_within_the_limit_of_the_profile() {
     let registry = slow(&json!({"limits": {"requestsAtOnce": 3}}));
     let caller = Caller::saying("x");
     let (profile, model) = registry.0.choose(Some("a"));
@@ -216,7 +216,7 @@ fn no_more_are_under_way_at_once_than_the_profile_allows() {
 }
 
 #[test]
-fn a_call_that_is_dropped_gives_its_place_back() {
+fn a_dropped_call_releases_its_slot() {
     let registry = slow(&json!({"limits": {"requestsAtOnce": 1}}));
     let caller = Caller::saying("x");
     let (profile, model) = registry.0.choose(Some("a"));
@@ -239,7 +239,7 @@ fn a_call_that_is_dropped_gives_its_place_back() {
 }
 
 #[test]
-fn so_many_tokens_a_minute_by_what_the_model_reports() {
+fn tokens_per_minute_are_limited_by_the_reported_usage() {
     let registry = slow(&json!({"limits": {"tokensPerMinute": 250}}));
     let caller = Caller::saying("x");
     let (profile, model) = registry.0.choose(Some("a"));
@@ -258,7 +258,7 @@ fn so_many_tokens_a_minute_by_what_the_model_reports() {
 }
 
 #[test]
-fn a_fallback_that_does_not_exist_is_a_fault() {
+fn an_unknown_fallback_is_a_fault() {
     let profiles = vec![profile(scripted(
         "a",
         &json!([]),

@@ -107,7 +107,7 @@ fn pinned_context_is_not_a_user_message() {
 }
 
 #[test]
-fn extractive_leaves_system_messages_out_and_takes_parameters() {
+fn extractive_ignores_system_messages_and_accepts_parameters() {
     let mut caller = Caller::saying("The bridge is closed. The bridge is old. Jam is sweet.");
     caller.messages.insert(
         0,
@@ -125,7 +125,7 @@ fn extractive_leaves_system_messages_out_and_takes_parameters() {
 }
 
 #[test]
-fn a_reply_comes_in_words_where_somebody_listens() {
+fn a_reply_is_streamed_word_by_word_to_an_open_sink() {
     let pieces = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&pieces);
     let sink = TokenSink::new(move |piece| heard.lock().unwrap().push(piece.to_owned()));
@@ -136,7 +136,7 @@ fn a_reply_comes_in_words_where_somebody_listens() {
 }
 
 #[test]
-fn usage_is_what_the_messages_cost() {
+fn usage_equals_the_token_cost_of_the_messages() {
     let caller = Caller::saying("what is this");
     let cost = |role| message_cost(&Message::new(role, "what is this"), &Estimator);
     let usage = caller.call(&Echo).expect("a reply").usage;

@@ -35,7 +35,7 @@ fn a_profile_is_found_by_its_id() {
 }
 
 #[test]
-fn without_a_profile_the_default_one_serves() {
+fn without_a_profile_the_default_profile_is_used() {
     let named = ModelRegistry::new(vec![scripted("z"), scripted("default"), scripted("a")]).expect("good profiles");
     let first = ModelRegistry::new(vec![scripted("z"), scripted("a")]).expect("good profiles");
     let none = ModelRegistry::default();
@@ -46,7 +46,7 @@ fn without_a_profile_the_default_one_serves() {
 }
 
 #[test]
-fn no_other_model_answers_for_a_profile_that_is_not_there() {
+fn a_call_to_an_unknown_profile_fails() {
     let some = ModelRegistry::new(vec![scripted("small"), scripted("default")]).expect("good profiles");
     for (registry, near) in [(&some, "; did you mean `small`?"), (&ModelRegistry::default(), "")] {
         let (profile, model) = registry.choose(Some("smal"));
@@ -57,7 +57,7 @@ fn no_other_model_answers_for_a_profile_that_is_not_there() {
 }
 
 #[test]
-fn the_built_in_profiles_exist_unless_they_are_defined() {
+fn built_in_profiles_exist_unless_redefined() {
     let registry = ModelRegistry::new(vec![scripted("a"), scripted("echo")]).expect("good profiles");
     assert_eq!(chosen(&registry, Some("extractive")), is("extractive", "echoed"));
     assert_eq!(registry.choose(Some("extractive")).0.provider, "extractive");
@@ -98,7 +98,7 @@ fn a_model_registered_in_code_serves_its_profile_and_its_provider() {
 }
 
 #[test]
-fn a_model_that_no_profile_names_is_a_profile_by_itself() {
+fn a_registered_model_without_a_profile_gets_a_profile() {
     let models = ModelsByName::from([("mine".to_owned(), Arc::new(Extractive) as Arc<dyn Model>)]);
     let alone = ModelRegistry::with_models(Vec::new(), &models).expect("no profiles");
     assert_eq!(chosen(&alone, None).0, "mine", "where there is no other");
@@ -110,7 +110,7 @@ fn a_model_that_no_profile_names_is_a_profile_by_itself() {
 }
 
 #[test]
-fn everything_wrong_with_the_profiles_is_said_at_once() {
+fn every_fault_of_the_profiles_is_reported_at_once() {
     let faults = ModelRegistry::new(vec![
         scripted("a"),
         scripted("a"),

@@ -30,7 +30,7 @@ fn responses_are_used_in_order_within_a_thread() {
 }
 
 #[test]
-fn a_response_waits_for_a_message_that_matches() {
+fn a_response_is_used_when_a_message_matches() {
     let model = scripted(&json!([
         {"content": "refund", "match": "(?i)money"}, {"content": "any"}, {"content": "digits", "match": r"^\d+$"},
     ]));
@@ -43,7 +43,7 @@ fn a_response_waits_for_a_message_that_matches() {
 }
 
 #[test]
-fn a_match_is_about_the_last_user_message_and_no_other() {
+fn a_match_considers_only_the_last_user_message() {
     let model =
         scripted(&json!([{"content": "a", "match": "old"}, {"content": "b", "match": "pinned"}, {"content": "c"}]));
     let mut caller = Caller::saying("old");
@@ -59,7 +59,7 @@ fn a_match_is_about_the_last_user_message_and_no_other() {
 }
 
 #[test]
-fn running_out_is_a_model_error() {
+fn running_out_of_responses_is_a_model_error() {
     let model = scripted(&json!([{"content": "1"}, {"content": "2", "match": "never"}]));
     let caller = Caller::saying("x");
     assert_eq!(caller.content(&model), "1");
@@ -88,7 +88,7 @@ fn an_error_in_the_script_is_a_model_error_and_is_used_once() {
 }
 
 #[test]
-fn a_delay_passes_on_the_hosts_clock() {
+fn a_delay_advances_the_clock_of_the_host() {
     let model = scripted(&json!([{"content": "late", "delayMs": 3_600_000}, {"error": "late", "delayMs": 500}]));
     let caller = Caller::saying("x");
     assert_eq!(caller.content(&model), "late");
@@ -98,7 +98,7 @@ fn a_delay_passes_on_the_hosts_clock() {
 }
 
 #[test]
-fn responses_are_taken_in_the_order_of_the_calls() {
+fn responses_are_consumed_in_call_order() {
     let model = scripted(&json!([{"content": "1", "delayMs": 10}, {"content": "2"}]));
     let caller = Caller::saying("x");
     let call = || caller.model_call(pirn_actors::ports::TokenSink::closed());
@@ -114,7 +114,7 @@ fn responses_are_taken_in_the_order_of_the_calls() {
 }
 
 #[test]
-fn tool_calls_without_an_id_get_one_of_their_own() {
+fn tool_calls_without_an_id_get_a_unique_id() {
     let calls = json!([{"name": "a"}, {"id": "mine", "name": "b", "arguments": {"x": 1}}]);
     let model = scripted(&json!([{"toolCalls": calls}, {"content": "c", "toolCalls": calls}]));
     let caller = Caller::saying("x");
@@ -129,7 +129,7 @@ fn tool_calls_without_an_id_get_one_of_their_own() {
 }
 
 #[test]
-fn every_bad_response_is_a_fault_with_its_place() {
+fn every_bad_response_is_a_fault_with_a_location() {
     let faults = read(&json!([
         {"content": "fine"}, {"match": "("}, {"contents": "typo"}, "text", {"delayMs": -1}, {"toolCalls": [{"id": "x"}]},
     ]))
@@ -156,7 +156,7 @@ fn every_bad_response_is_a_fault_with_its_place() {
 }
 
 #[test]
-fn a_new_session_begins_anew() {
+fn a_new_session_starts_at_the_first_response() {
     let model = scripted(&json!([{"content": "1"}]));
     let mut caller = Caller::saying("x");
     assert_eq!(caller.content(&model), "1");

@@ -10,7 +10,7 @@ fn ctx1() -> ScopeValues {
 }
 
 #[test]
-fn k_expressions_have_their_value() {
+fn k_expressions_evaluate_to_the_expected_value() {
     let mut evaluator = patient();
     for (id, expression, expected) in [
         ("K01", "user.age == 25", json!(true)),
@@ -52,7 +52,7 @@ fn k_expressions_have_their_value() {
 }
 
 #[test]
-fn k25_and_j06_are_errors_that_name_the_name() {
+fn k25_and_j06_are_errors_with_the_unknown_name() {
     // The cases expect false. SPEC: an undefined bare name is an error.
     for (id, expression) in [("K25", "nonexistent == 123"), ("J06", "nonexistent > 100")] {
         let fault = value_in(&mut patient(), expression, &ctx1()).unwrap_err();
@@ -75,7 +75,7 @@ fn k30_to_k35_are_javascript() {
 }
 
 #[test]
-fn l_variable_expressions_have_their_value() {
+fn l_variable_expressions_evaluate_to_the_expected_value() {
     for (id, variables, expression, expected) in [
         ("L01", json!({}), "10 + 20", json!(30)),
         ("L02", json!({"counter": 5}), "counter + 1", json!(6)),
@@ -107,7 +107,7 @@ fn l_variable_expressions_have_their_value() {
 }
 
 #[test]
-fn l06_a_missing_placeholder_is_an_error_that_names_the_path() {
+fn l06_a_missing_placeholder_is_an_error_with_the_path() {
     let fault = value("{{nonExistentVar}} + 1").unwrap_err();
     assert_eq!(fault.code, RunErrorCode::ScriptError, "L06");
     assert!(fault.message.contains("nonExistentVar"), "L06: {fault}");
@@ -117,7 +117,7 @@ fn l06_a_missing_placeholder_is_an_error_that_names_the_path() {
 }
 
 #[test]
-fn a_placeholder_is_a_value_not_text_to_run() {
+fn a_placeholder_is_inserted_as_a_value_and_not_as_code() {
     let scope = scope(&json!({"s": "\"; throw 1; \"", "name": "Eve' + 1 + '"}), &json!(null));
     let mut evaluator = patient();
     assert_eq!(

@@ -41,7 +41,7 @@ fn the_return_value_is_the_output() {
 }
 
 #[test]
-fn what_a_script_throws_is_its_error() {
+fn a_thrown_value_becomes_the_error_of_the_script() {
     assert_error(run("throw new Error('no')"), RunErrorCode::ScriptError, "no");
     assert_error(
         run("await Promise.reject(new TypeError('no'))"),
@@ -79,7 +79,7 @@ fn a_script_that_never_ends_is_stopped() {
 }
 
 #[test]
-fn a_stopped_script_ends_soon() {
+fn a_stopped_script_ends_promptly() {
     let mut endless = job("started(); for (;;) {}");
     let (started, has_started) = channel();
     endless.functions = Arc::new(HostFunctions::default().with("started", move |_| {
@@ -102,7 +102,7 @@ fn a_stopped_script_ends_soon() {
 }
 
 #[test]
-fn host_functions_are_called_by_name_and_contained() {
+fn host_functions_are_called_by_name_and_their_panics_become_errors() {
     let functions = Arc::new(
         HostFunctions::default()
             .with("sum", |arguments| {
@@ -138,7 +138,7 @@ fn host_functions_are_called_by_name_and_contained() {
 }
 
 #[test]
-fn logs_are_kept_up_to_a_bound() {
+fn logs_are_retained_up_to_a_limit() {
     let CodeOutcome { result, logs } =
         job("console.log('a', 1, {b: [2]}); console.warn(new Error('x')); return 1").run_inline();
     assert_eq!(result, Ok(json!(1)));
@@ -153,7 +153,7 @@ fn logs_are_kept_up_to_a_bound() {
 }
 
 #[test]
-fn chance_is_repeatable_and_needs_a_seed() {
+fn random_numbers_are_repeatable_and_require_a_seed() {
     let with_seed = |seed| {
         CodeJob {
             seed,
@@ -171,7 +171,7 @@ fn chance_is_repeatable_and_needs_a_seed() {
 }
 
 #[test]
-fn one_script_does_not_see_another() {
+fn scripts_do_not_see_changes_by_other_scripts() {
     let _ = run("Object.prototype.polluted = 1; globalThis.polluted = 1; Array.prototype.map = null; return 1");
     assert_eq!(
         run("return [typeof polluted, typeof {}.polluted, typeof [].map]"),
@@ -180,7 +180,7 @@ fn one_script_does_not_see_another() {
 }
 
 #[test]
-fn the_seeds_compression_node_runs() {
+fn the_compression_node_of_the_seed_workflow_runs() {
     let context =
         json!({"messages": [{"role": "user"}], "markMap": {}, "compressionConfig": {"strategy": "keep_recent"}});
     let code = "

@@ -313,7 +313,7 @@ fn rendered(parts: &[Part]) -> Option<String> {
 
 proptest! {
     #[test]
-    fn any_text_is_a_template_or_a_fault(source in made_of(BARS)) {
+    fn any_string_is_a_template_or_a_fault(source in made_of(BARS)) {
         let Ok(template) = Template::compile(&source) else {
             prop_assert!(Template::check(&source).is_err(), "both say the same");
             return Ok(());
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn a_template_comes_to_what_its_parts_say(parts in parts()) {
+    fn a_template_renders_the_concatenation_of_its_parts(parts in parts()) {
         let source = written(&parts);
         let template = Template::compile(&source).expect("it is well formed");
         prop_assert_eq!(template.render(&seen(), None).ok(), rendered(&parts), "{}", source);
@@ -340,7 +340,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_an_expression_or_a_fault_and_leaves_nothing_behind(sources in prop::collection::vec(made_of(SCRIPT), 1..4)) {
+    fn any_string_is_an_expression_or_a_fault_and_leaves_no_state(sources in prop::collection::vec(made_of(SCRIPT), 1..4)) {
         let mut evaluator = JsEvaluator::new(ExpressionLimits { time: Duration::from_millis(200), ..ExpressionLimits::default() });
         let scope = seen();
         for source in &sources {
@@ -362,7 +362,7 @@ proptest! {
 
 /// Nesting deeper than any stack must be refused or evaluated without a crash.
 #[test]
-fn nothing_is_nested_too_deeply_for_a_template_or_an_expression() {
+fn deeply_nested_templates_and_expressions_do_not_overflow_the_stack() {
     let around = |open: &str, middle: &str, close: &str, depth: usize| {
         [open.repeat(depth), middle.to_owned(), close.repeat(depth)].concat()
     };
@@ -404,7 +404,7 @@ fn nothing_is_nested_too_deeply_for_a_template_or_an_expression() {
 }
 
 #[test]
-fn a_template_is_not_larger_than_its_limit() {
+fn a_template_stops_at_its_size_limit() {
     let mut scope = seen();
     scope
         .variables
@@ -426,7 +426,7 @@ fn a_template_is_not_larger_than_its_limit() {
 }
 
 #[test]
-fn nested_helpers_that_double_their_text_end_at_the_limit() {
+fn nested_helpers_that_double_their_output_stop_at_the_limit() {
     let nested = |inner: &str| (0..40).fold(inner.to_owned(), |inside, _| format!("(json {inside})"));
     for source in [
         format!("{{{{len {}}}}}", nested("text")),

@@ -28,7 +28,7 @@ fn assert_limited(expression: &str) {
 }
 
 #[test]
-fn a_text_that_never_ends_is_stopped() {
+fn an_endless_expression_is_stopped() {
     for expression in [
         "(() => { for (;;) {} })()",
         "(() => { for (;;) { try { for (;;) {} } catch {} finally { continue } } })()",
@@ -47,7 +47,7 @@ fn a_text_that_never_ends_is_stopped() {
 }
 
 #[test]
-fn a_text_that_takes_too_much_memory_is_stopped() {
+fn an_expression_over_the_memory_limit_is_stopped() {
     for expression in [
         "'x'.repeat(2 ** 29).length",
         "'x'.padEnd(2 ** 29).length",
@@ -63,7 +63,7 @@ fn a_text_that_takes_too_much_memory_is_stopped() {
 }
 
 #[test]
-fn a_text_that_calls_itself_too_deeply_is_stopped() {
+fn a_deeply_recursive_expression_is_stopped() {
     for expression in [
         "(function f() { return f() + 1 })()",
         "(function f(n) { return [n].map(f) })(1)",
@@ -73,7 +73,7 @@ fn a_text_that_calls_itself_too_deeply_is_stopped() {
 }
 
 #[test]
-fn a_giant_list_is_refused_by_what_would_walk_all_of_it() {
+fn a_huge_list_is_refused_by_built_ins_that_traverse_it() {
     for expression in [
         "join()",
         "reverse()",
@@ -128,7 +128,7 @@ fn a_giant_list_is_refused_by_what_would_walk_all_of_it() {
 }
 
 #[test]
-fn what_makes_a_built_in_slow_is_refused_with_an_error_that_says_which() {
+fn arguments_that_make_a_built_in_slow_are_refused_with_the_reason() {
     for (expression, part) in [
         (
             "[].concat({length: 2 ** 53 - 1, [Symbol.isConcatSpreadable]: true})",
@@ -178,7 +178,7 @@ fn what_makes_a_built_in_slow_is_refused_with_an_error_that_says_which() {
 }
 
 #[test]
-fn a_loop_of_built_ins_alone_is_stopped() {
+fn a_loop_that_only_calls_built_ins_is_stopped() {
     for expression in [
         "(s => Array(1e5).fill(0).every(s.toLowerCase.bind(s)))('A'.repeat(1e6))",
         "(u => Array(1e5).fill(0).every(u.reverse.bind(u)))(new Uint8Array(1e6))",
@@ -192,7 +192,7 @@ fn a_loop_of_built_ins_alone_is_stopped() {
 }
 
 #[test]
-fn guarded_constructors_are_what_they_were() {
+fn guarded_constructors_behave_like_the_originals() {
     for (expression, expected) in [
         (
             "[Number('5'), Number.MAX_SAFE_INTEGER > 1, new Number(5) instanceof Number, (5).constructor === Number]",
@@ -240,7 +240,7 @@ fn guarded_constructors_are_what_they_were() {
 }
 
 #[test]
-fn the_bounded_built_ins_still_do_what_they_do() {
+fn bounded_built_ins_return_the_standard_results() {
     for (expression, expected) in [
         (
             "[3, 1, 2].sort().reverse().concat([4], 5).join('-')",
@@ -276,7 +276,7 @@ fn the_bounded_built_ins_still_do_what_they_do() {
 }
 
 #[test]
-fn a_result_deeper_than_json_text_can_be_read_is_an_error() {
+fn a_result_nested_deeper_than_the_json_parser_allows_is_an_error() {
     let nested =
         |levels: usize| format!("(() => {{ let a = 1; for (let i = 0; i < {levels}; i++) a = [a]; return a }})()");
     assert!(value(&nested(100)).is_ok());
@@ -284,7 +284,7 @@ fn a_result_deeper_than_json_text_can_be_read_is_an_error() {
 }
 
 #[test]
-fn more_texts_than_are_kept_are_compiled_anew() {
+fn expressions_evicted_from_the_cache_are_compiled_again() {
     let mut evaluator = JsEvaluator::new(ExpressionLimits {
         cached: 8,
         ..Default::default()

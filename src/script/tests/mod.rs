@@ -68,7 +68,7 @@ fn assert_error(result: Result<Value, ScriptFault>, code: RunErrorCode, part: &s
 }
 
 #[test]
-fn a_job_and_a_port_can_move_to_another_thread() {
+fn a_job_and_a_port_are_send() {
     fn moves<T: Send>() {}
     moves::<super::CodeJob>();
     moves::<super::ScriptPort>();

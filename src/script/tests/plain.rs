@@ -116,7 +116,7 @@ fn by_value(value: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn without_javascript_the_result_is_the_same(
+    fn plain_evaluation_and_javascript_give_equal_results(
         expressions in prop::collection::vec(prop_oneof![2 => path(), 1 => literal(), 6 => expression()], 12),
         values in prop::collection::vec(member_json(), 6),
     ) {
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_plain_is_an_expression_to_javascript(pieces in prop::collection::vec(prop::collection::vec(prop::sample::select(PIECES), 1..9), 100)) {
+    fn every_plain_expression_is_a_javascript_expression(pieces in prop::collection::vec(prop::collection::vec(prop::sample::select(PIECES), 1..9), 100)) {
         let syntax = TextSyntax::default();
         for pieces in pieces {
             let text = pieces.concat();

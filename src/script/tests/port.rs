@@ -79,7 +79,7 @@ fn answered(port: &ScriptPort, code: &str, variables: &Value) -> Result<Value, R
 }
 
 #[test]
-fn a_job_sees_the_nodes_input_and_the_scope() {
+fn a_job_sees_the_input_of_the_node_and_the_scope() {
     let variables = json!({"n": 2});
     let code = "return [input.of, n]";
     let expected = json!(["the node", 2]);
@@ -91,7 +91,7 @@ fn a_job_sees_the_nodes_input_and_the_scope() {
 }
 
 #[test]
-fn an_error_keeps_its_code() {
+fn an_error_from_a_job_has_its_original_code() {
     let error = answered(&port(), "throw new Error('no')", &json!({})).unwrap_err();
     assert_eq!(error.code, RunErrorCode::ScriptError);
 }
@@ -153,7 +153,7 @@ fn too_many_waiting_jobs_are_refused_and_every_job_is_answered_once() {
 }
 
 #[test]
-fn no_run_has_all_threads() {
+fn no_run_occupies_all_threads() {
     let gate = Gate::default();
     let settings = ScriptSettings {
         threads: 3,
@@ -177,7 +177,7 @@ fn no_run_has_all_threads() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_before_its_turn_never_runs() {
+fn a_job_cancelled_while_queued_never_runs() {
     let gate = Gate::default();
     let settings = ScriptSettings {
         threads: 1,
@@ -208,7 +208,7 @@ fn hasty(gate: &Gate, max_stuck: usize) -> ScriptPort {
 }
 
 #[test]
-fn a_stuck_script_is_answered_and_its_thread_replaced() {
+fn a_stuck_script_times_out_and_its_thread_is_replaced() {
     let gate = Gate::default();
     let port = hasty(&gate, 2);
     for run in ["a", "b"] {
@@ -227,7 +227,7 @@ fn a_stuck_script_is_answered_and_its_thread_replaced() {
 }
 
 #[test]
-fn beyond_so_many_stuck_scripts_all_are_refused_until_one_comes_back() {
+fn too_many_stuck_scripts_refuse_all_jobs_until_one_returns() {
     let gate = Gate::default();
     let port = hasty(&gate, 0);
     let (_stuck, heard) = start_of(&port, "a", "return hold()", &ScopeValues::default());
@@ -247,7 +247,7 @@ fn beyond_so_many_stuck_scripts_all_are_refused_until_one_comes_back() {
 }
 
 #[test]
-fn a_port_that_ends_waits_for_no_stuck_script() {
+fn dropping_the_port_does_not_wait_for_a_stuck_script() {
     let gate = Gate::default();
     let port = hasty(&gate, 2);
     let (_stuck, heard) = start(&port, "return hold()", &ScopeValues::default());
@@ -259,7 +259,7 @@ fn a_port_that_ends_waits_for_no_stuck_script() {
 }
 
 #[test]
-fn a_panicking_callback_takes_no_thread_with_it() {
+fn a_panicking_callback_does_not_end_its_thread() {
     let port = port();
     let job = ScriptJob {
         graph: &graph("return 1"),
@@ -282,7 +282,7 @@ fn messages(count: usize) -> Value {
 }
 
 #[test]
-fn compress_messages_takes_a_context_or_its_parts() {
+fn compress_messages_accepts_a_context_or_its_parts() {
     let config = json!({"strategy": "keep_recent", "parameters": {"count": 2}});
     let context = json!({"messages": messages(6), "markMap": null, "compressionConfig": config, "tokensUsed": 9, "triggerId": "t"});
     let variables = json!({ "compressionContext": context });
@@ -310,7 +310,7 @@ fn compress_messages_takes_a_context_or_its_parts() {
 }
 
 #[test]
-fn compress_messages_summarizes_offline() {
+fn compress_messages_summarizes_without_a_model() {
     let variables = json!({"all": messages(12)});
     let code = "return compressMessages(all, undefined, {strategy: 'summarize', parameters: {keepRecent: 2}})";
     let result = answered(&port(), code, &variables).unwrap();
@@ -322,7 +322,7 @@ fn compress_messages_summarizes_offline() {
 }
 
 #[test]
-fn compress_messages_says_what_is_wrong_with_its_arguments() {
+fn compress_messages_names_the_fault_of_its_arguments() {
     for (call, part) in [
         ("compressMessages()", "CompressionContext"),
         ("compressMessages('x')", "CompressionContext"),
@@ -343,7 +343,7 @@ fn compress_messages_says_what_is_wrong_with_its_arguments() {
 }
 
 #[test]
-fn an_evaluator_in_place_leaves_for_later_what_may_take_long() {
+fn an_inline_evaluator_defers_expressions_that_may_take_long() {
     let scope = scope(&json!({"n": 20, "list": [1]}), &json!(null));
     let mut evaluator = evaluator();
     let value = evaluator.value_of("n * 2 + 2", &scope);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_text_must_not_have_is_not_there() {
+fn forbidden_globals_are_undefined() {
     for expression in [
         "typeof eval",
         "typeof Function",
@@ -27,7 +27,7 @@ fn what_a_text_must_not_have_is_not_there() {
 }
 
 #[test]
-fn text_is_never_compiled_to_code() {
+fn strings_are_never_compiled_to_code() {
     for expression in [
         "eval('1')",
         "(0, eval)('1')",
@@ -52,7 +52,7 @@ fn text_is_never_compiled_to_code() {
 }
 
 #[test]
-fn clocks_and_chance_are_refused() {
+fn clocks_and_random_numbers_are_refused() {
     for expression in [
         "Date.now()",
         "new Date()",
@@ -73,7 +73,7 @@ fn clocks_and_chance_are_refused() {
 }
 
 #[test]
-fn nothing_is_left_behind_for_the_next_text() {
+fn no_change_to_globals_survives_an_evaluation() {
     let mut evaluator = patient();
     let scope = scope(&json!({"v": {"a": 1}}), &json!(null));
     for pollution in [
@@ -179,7 +179,7 @@ const SEEKERS: &[&str] = &[
 ];
 
 #[test]
-fn a_text_never_sees_what_another_was_given() {
+fn an_expression_never_sees_the_scope_of_another() {
     let secret = "canary-7f3a";
     let rich = ScopeValues {
         output: Arc::new(json!(secret)),
@@ -201,7 +201,7 @@ fn a_text_never_sees_what_another_was_given() {
 }
 
 #[test]
-fn a_result_is_made_of_what_its_own_text_was_given() {
+fn getters_in_a_result_read_the_scope_of_their_own_evaluation() {
     let mut evaluator = patient();
     let with = |secret: &str| scope(&json!({}), &json!({ "secret": secret }));
     let getter = "({ get a() { return input.secret } })";
@@ -220,7 +220,7 @@ fn a_result_is_made_of_what_its_own_text_was_given() {
 }
 
 #[test]
-fn memory_that_a_text_has_filled_is_not_missed_by_the_next() {
+fn memory_used_by_an_expression_is_available_to_the_next() {
     let mut evaluator = patient();
     let nothing = scope(&json!({}), &json!(null));
     // A list that contains itself stays allocated until garbage collection.
@@ -231,7 +231,7 @@ fn memory_that_a_text_has_filled_is_not_missed_by_the_next() {
 }
 
 #[test]
-fn a_text_cannot_close_the_brackets_around_it() {
+fn an_expression_cannot_close_the_wrapper_around_it() {
     let mut evaluator = patient();
     let nothing = scope(&json!({}), &json!(null));
     for escape in [
@@ -251,7 +251,7 @@ fn a_text_cannot_close_the_brackets_around_it() {
 }
 
 #[test]
-fn what_a_text_leaves_running_never_runs() {
+fn pending_promises_of_an_expression_never_run() {
     let mut evaluator = patient();
     let scope = scope(&json!({"v": 1}), &json!(null));
     let started = value_in(

@@ -3,7 +3,7 @@
 use crate::script::TextSyntax;
 
 #[test]
-fn good_texts_pass_and_do_not_run() {
+fn valid_sources_pass_the_check_without_running() {
     let syntax = TextSyntax::default();
     for expression in [
         "a",
@@ -43,7 +43,7 @@ fn good_texts_pass_and_do_not_run() {
 }
 
 #[test]
-fn bad_texts_are_faults_that_say_where() {
+fn invalid_sources_are_faults_with_a_location() {
     let syntax = TextSyntax::default();
     for expression in [
         "",

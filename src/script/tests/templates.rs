@@ -19,7 +19,7 @@ fn text(template: &str) -> Result<String, ScriptFault> {
 }
 
 #[test]
-fn templates_see_the_names_that_expressions_see() {
+fn templates_resolve_names_like_expressions() {
     for (template, expected) in [
         ("plain } text", "plain } text"),
         ("{{compress-messages.content}}", "<short> & \"sweet\""),
@@ -54,7 +54,7 @@ fn templates_see_the_names_that_expressions_see() {
 }
 
 #[test]
-fn a_missing_path_is_an_error_that_names_it_and_never_the_text_undefined() {
+fn a_missing_path_is_an_error_and_never_renders_undefined() {
     for (template, path) in [
         ("{{user.name}}", "user.name"),
         ("{{input.other}}", "input.other"),
@@ -72,7 +72,7 @@ fn a_missing_path_is_an_error_that_names_it_and_never_the_text_undefined() {
 }
 
 #[test]
-fn a_lone_path_gives_the_value() {
+fn a_template_of_one_path_returns_the_value_itself() {
     let graph = snippets(&["{{list}}", "{{ output }}", "x{{name}}", "{{#if no}}{{/if}}"]);
     let mut evaluator = patient();
     let values: Vec<Value> = (0..4)
@@ -91,7 +91,7 @@ fn a_lone_path_gives_the_value() {
 }
 
 #[test]
-fn snippets_are_kept_by_graph_and_index() {
+fn snippets_are_cached_by_graph_and_index() {
     let (one, mut other) = (
         snippets(&["name + 1", "{{name}}"]),
         snippets(&["name + 2", "<{{name}}>"]),

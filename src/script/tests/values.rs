@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn names_mean_what_the_core_says() {
+fn names_resolve_in_the_order_defined_by_the_core() {
     let mut scope = scope(&json!({"v": 1, "result": "mine", "Date": "today"}), &json!("in"));
     scope.output = Arc::new(json!("out"));
     scope.nodes = [("n-1", json!({"x": 2})), ("n", json!(3)), ("JSON", json!(4))]
@@ -48,7 +48,7 @@ fn names_mean_what_the_core_says() {
 }
 
 #[test]
-fn numbers_stay_what_they_are() {
+fn numbers_convert_without_loss() {
     for (expression, expected) in [
         ("10 + 20", json!(30)),
         ("0.1 + 0.2", json!(0.1 + 0.2)),
@@ -63,7 +63,7 @@ fn numbers_stay_what_they_are() {
 }
 
 #[test]
-fn what_json_cannot_hold_is_an_error_that_says_where() {
+fn a_value_without_json_form_is_an_error_with_its_path() {
     for (expression, part) in [
         ("0 / 0", "NaN"),
         ("1 / 0", "inf"),
@@ -83,7 +83,7 @@ fn what_json_cannot_hold_is_an_error_that_says_where() {
 }
 
 #[test]
-fn what_json_has_another_form_for_takes_it() {
+fn values_are_converted_to_their_json_form() {
     assert_eq!(value("void 0"), Ok(json!(null)));
     assert_eq!(
         value("({a: void 0, b: [void 0, null]})"),
@@ -102,7 +102,7 @@ fn what_json_has_another_form_for_takes_it() {
 }
 
 #[test]
-fn a_thrown_error_says_what_and_where() {
+fn a_thrown_error_has_a_message_and_a_location() {
     let fault = value("1 +\n  [].at(0).x").unwrap_err();
     assert_eq!(fault.code, RunErrorCode::ScriptError);
     assert!(fault.message.starts_with("TypeError"), "{fault}");
@@ -121,7 +121,7 @@ fn a_thrown_error_says_what_and_where() {
 }
 
 #[test]
-fn a_name_that_means_nothing_is_an_error_that_says_where() {
+fn an_unknown_name_is_an_error_with_its_location() {
     let known = ScopeValues {
         known: ["later".into()].into(),
         ..scope(&json!({"total": 3}), &json!(null))
@@ -161,7 +161,7 @@ fn a_name_that_means_nothing_is_an_error_that_says_where() {
 }
 
 #[test]
-fn a_value_is_the_same_object_throughout_one_evaluation_and_fresh_in_the_next() {
+fn a_value_is_one_object_within_an_evaluation_and_fresh_in_the_next() {
     let scope = scope(&json!({"list": [1]}), &json!(null));
     let mut evaluator = patient();
     for _ in 0..2 {
@@ -175,7 +175,7 @@ fn a_value_is_the_same_object_throughout_one_evaluation_and_fresh_in_the_next() 
 }
 
 #[test]
-fn of_many_variables_only_those_named_are_taken() {
+fn only_the_named_variables_are_captured() {
     let many: serde_json::Map<String, Value> = (0..10_000).map(|n| (format!("v{n}"), json!([n]))).collect();
     let scope = scope(&Value::Object(many), &json!(null));
     let names = pirn_core::script::Names::of("variables.v7[0] + v8[0]");
@@ -210,7 +210,7 @@ pub(super) fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn json_goes_through_javascript_unchanged(given in any_json()) {
+    fn json_values_pass_through_javascript_unchanged(given in any_json()) {
         let scope = scope(&json!({"v": given.clone()}), &json!(null));
         let back = value_in(&mut patient(), "(() => v)()", &scope);
         prop_assert_eq!(back, Ok(given));

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_read_as_it_was_written() {
+    fn a_frame_round_trips() {
         let deep = (0..120).fold(json!("deep"), |inside, _| json!([inside]));
         let parts = vec![json!({"a": [1, 2.5, null]}), json!("\u{1f600}\n"), deep];
         let read = Frame::<Request>::read(&mut frame(parts.clone()).as_slice(), 1 << 20).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_an_error_and_takes_no_room() {
+    fn an_invalid_frame_is_an_error_and_allocates_nothing() {
         let good = frame(vec![json!([1, 2, 3])]);
         for end in 0..good.len() {
             assert!(Frame::<Request>::read(&mut &good[..end], 1 << 20).is_err(), "{end}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_arrives_as_it_was() {
+    fn a_scope_round_trips() {
         let value = |value: Value| Arc::new(value);
         let values = ScopeValues {
             input: value(json!(1)),

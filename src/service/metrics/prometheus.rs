@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_has_its_help_its_type_and_its_samples() {
+    fn a_metric_family_has_help_type_and_samples() {
         let mut series = Series::default();
         let workflow = || vec![("workflow", "a \"b\"\\\n".to_owned())];
         series.add(Figure::RunsStarted, workflow(), 2.0);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_without_end_are_counted_in_one_series() {
+    fn labels_over_the_limit_are_counted_in_one_series() {
         let mut series = Series::default();
         let tool = |name: String| vec![("tool", name), ("result", "failed".to_owned())];
         for number in 0..MAX_SERIES + 50 {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_counted_at_the_first_bound_that_it_does_not_exceed() {
+    fn a_value_counts_in_the_first_bucket_whose_bound_it_does_not_exceed() {
         let mut series = Series::default();
         for value in [0.0, 0.001, 0.0011, 5_000.0] {
             series.record(Figure::RunDuration, Vec::new(), value);

@@ -19,7 +19,7 @@ fn tool(more: Value) -> Value {
 }
 
 #[test]
-fn an_unknown_field_names_the_nearest_known_one() {
+fn an_unknown_field_suggests_the_nearest_valid_field() {
     for (wrong, pointer, part) in [
         (json!({"timeout_ms": 3}), "/timeout_ms", "did you mean `timeoutMs`?"),
         (json!({"xyzzy": 3}), "/xyzzy", "the fields are name, description"),
@@ -36,7 +36,7 @@ fn an_unknown_field_names_the_nearest_known_one() {
 }
 
 #[test]
-fn a_wrong_value_is_named_by_its_place() {
+fn a_wrong_value_is_reported_with_its_location() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     for (wrong, pointer, part) in [
         (json!({"name": "a b"}), "/name", "letters"),
@@ -120,7 +120,7 @@ fn an_argument_never_chooses_the_host() {
 }
 
 #[test]
-fn a_tool_is_one_thing_and_its_name_is_its_own() {
+fn a_tool_has_exactly_one_kind_and_a_unique_name() {
     assert!(
         faults(json!({"name": "t", "description": "d"}))[0]
             .1
@@ -143,7 +143,7 @@ fn a_tool_is_one_thing_and_its_name_is_its_own() {
 }
 
 #[test]
-fn paths_are_taken_from_the_files_folder_and_bare_names_are_not() {
+fn paths_are_relative_to_the_folder_of_the_file_and_bare_names_are_not() {
     let read = |program: &str| {
         let file = json!({"tools": [tool(json!({"command": {"program": program, "cwd": "sub"}}))]});
         let config = tools_of(file, Path::new("/etc/flows")).expect("it is right");
@@ -159,14 +159,14 @@ fn paths_are_taken_from_the_files_folder_and_bare_names_are_not() {
 }
 
 #[test]
-fn a_file_that_says_nothing_of_tools_has_none() {
+fn a_file_without_a_tools_section_has_no_tools() {
     for file in [json!([]), json!({}), json!({"profiles": []})] {
         assert!(tools_of(file, Path::new("")).expect("fine").tools.is_empty());
     }
 }
 
 #[test]
-fn every_example_of_the_documentation_is_read() {
+fn every_documentation_example_is_valid() {
     let text = include_str!("../../../docs/tools.md");
     let blocks = text
         .split("```toml\n")
@@ -185,7 +185,7 @@ fn every_example_of_the_documentation_is_read() {
 
 #[cfg(feature = "mcp")]
 #[test]
-fn what_is_wrong_with_a_server_is_named_by_its_place() {
+fn a_fault_of_a_server_is_reported_with_its_location() {
     let server = |more: Value| {
         let mut server = json!({"id": "s", "command": "p"});
         for (name, value) in more.as_object().expect("a table") {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_a_server_is_answered_by_the_one_run_that_calls_or_by_nobody() {
+    fn a_server_request_is_answered_only_if_exactly_one_run_is_calling() {
         let door = Arc::new(Door::default());
         let answer = || {
             let question = Question {

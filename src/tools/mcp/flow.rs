@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_reads_no_answers_is_read_no_further() {
+    fn reading_pauses_while_the_server_does_not_read_answers() {
         let mut transport = endless(ping);
         assert_eq!(taken(&mut transport, 1_000), MOST_OPEN);
         let reads = Arc::clone(&transport.inner.reads);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_cancelled_or_repeat_an_id_hold_up_nothing() {
+    fn cancelled_requests_and_repeated_ids_do_not_block_reading() {
         let mut cancels = endless(|n| match n % 2 {
             0 => json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n - 1}}),
             _ => ping(n),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tasks_run_between_two_notifications() {
+    fn the_transport_yields_between_two_notifications() {
         let mut transport = endless(|_| json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
         assert!(transport.receive().now_or_never().is_some());
         assert!(transport.receive().now_or_never().is_none(), "it yields first");

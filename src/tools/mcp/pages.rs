@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_an_end_whatever_the_server_says() {
+    fn a_paged_list_is_bounded() {
         assert_eq!(listed(&["a", "b"], 3).map(|all| all.len()), Ok(6));
         for (entries, part) in [
             (vec![], "does not end"),

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_that_needs_a_task_is_known_however_its_list_comes() {
+    fn a_tool_that_requires_a_task_is_recognized_in_any_chunking() {
         let list = br#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"},{"name":"b","execution":{"taskSupport":"required"}},{"name":"c","execution":{"taskSupport":"optional"}}]}}"#;
         for size in [1, 7, list.len() + 1] {
             let heard = NeedTasks::default();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_a_part_of_its_own() {
+    fn an_image_becomes_a_separate_part() {
         let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
         let result = serde_json::from_value(result).expect("a result");
         let image = Part::image("data:image/png;base64,AAAA");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_images_of_a_result_have_a_limit_together() {
+    fn the_images_of_a_result_share_one_limit() {
         let image = json!({"type": "image", "data": "A".repeat(MOST_IMAGE), "mimeType": "image/png"});
         let result = json!({"content": vec![image; 5]});
         let result = serde_json::from_value(result).expect("a result");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_as_it_is_and_the_rest_is_named() {
+    fn text_is_returned_unchanged_and_other_content_is_described() {
         let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]});
         assert_eq!(
             text(result),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_told_once() {
+    fn structured_content_is_included_once() {
         let said = |content: Value| text(json!({"content": content, "structuredContent": {"n": 1}}));
         assert_eq!(
             said(json!([{"type": "text", "text": "one row"}])),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_server_gives_back_is_not_shown() {
+    fn a_secret_echoed_by_the_server_is_masked() {
         let value = reqwest::header::HeaderValue::from_static("Bearer s3cr3t-0123456789");
         let secrets = Secrets::of([&value].into_iter());
         for is_error in [true, false] {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_server_is_one_and_a_long_text_is_cut() {
+    fn a_server_error_is_an_error_and_a_long_text_is_truncated() {
         let error = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
         assert_eq!(text(error), Err("no".to_owned()));
         let long = json!({"content": [{"type": "text", "text": "x".repeat(61)}]});

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_in_a_description_are_few_and_short_together() {
+    fn the_names_in_a_description_are_bounded_in_number_and_bytes() {
         let there = |name: &str, count: usize| there_are(vec![name.to_owned(); count].into_iter());
         assert_eq!(there("a", 0), "It lists none.");
         assert_eq!(there("a", 2), "There are: a, a.");

@@ -63,7 +63,7 @@ fn an_argument_is_never_passed_through_a_shell() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn whatever_the_arguments_are_they_arrive_as_they_are(texts in prop::collection::vec("[^\0]{0,12}", 1..5)) {
+    fn arguments_reach_the_program_unchanged(texts in prop::collection::vec("[^\0]{0,12}", 1..5)) {
         let tool = command(&json!({"texts": {"type": "array"}}), json!({"program": "printf", "args": ["%s\\0", "{{texts}}"], "allowDashes": true}));
         let said = call(&tool, json!({ "texts": texts })).expect("printf works");
         let expected = texts.join("\0") + "\0";
@@ -72,7 +72,7 @@ proptest! {
 }
 
 #[test]
-fn a_value_that_the_program_would_take_for_an_option_is_refused() {
+fn a_value_that_looks_like_an_option_is_refused() {
     let schema = json!({"file": {}, "max": {}});
     let printed = |args: Value, more: Value, given: Value| {
         let mut config = json!({"program": "printf", "args": args});
@@ -120,7 +120,7 @@ fn a_value_that_the_program_would_take_for_an_option_is_refused() {
 }
 
 #[test]
-fn what_names_an_absent_argument_is_left_out() {
+fn command_arguments_that_name_an_absent_argument_are_omitted() {
     let tool = command(
         &json!({"max": {}, "pattern": {}, "files": {}}),
         json!({"program": "printf", "args": ["<%s>", ["--max", "{{max}}"], "--like={{pattern}}", "--", "{{files}}"]}),
@@ -137,7 +137,7 @@ fn what_names_an_absent_argument_is_left_out() {
 }
 
 #[test]
-fn input_goes_to_stdin_and_a_program_may_ignore_it() {
+fn stdin_is_written_and_a_program_may_ignore_it() {
     let cat = command(&json!({"text": {}}), json!({"program": "cat", "stdin": "{{text}}"}));
     let long = "line\n".repeat(100_000 / 5);
     assert!(call(&cat, json!({"text": "é"})) == Ok("é".to_owned()));
@@ -156,7 +156,7 @@ fn input_goes_to_stdin_and_a_program_may_ignore_it() {
 }
 
 #[test]
-fn an_output_over_the_limit_is_cut_and_the_program_still_ends_by_itself() {
+fn an_output_over_the_limit_is_truncated_and_the_program_exits_normally() {
     let tool = registry(
         &json!({}),
         json!({"maxOutputBytes": 10, "command": {"program": "seq", "args": ["100000"]}}),
@@ -168,7 +168,7 @@ fn an_output_over_the_limit_is_cut_and_the_program_still_ends_by_itself() {
 }
 
 #[test]
-fn an_exit_code_other_than_zero_is_an_error_with_the_end_of_stderr() {
+fn a_nonzero_exit_code_is_an_error_with_the_end_of_stderr() {
     let script = "seq 5000 >&2; echo said; echo the reason >&2; exit 3";
     let tool = command(&json!({}), json!({"program": "sh", "args": ["-c", script]}));
     let error = call(&tool, json!({})).expect_err("exit 3");
@@ -187,14 +187,14 @@ fn an_exit_code_other_than_zero_is_an_error_with_the_end_of_stderr() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_an_error() {
+fn a_missing_program_is_an_error() {
     let tool = command(&json!({}), json!({"program": "pirn-no-such-program"}));
     let error = call(&tool, json!({})).expect_err("not there");
     assert!(error.contains("`pirn-no-such-program` does not start"), "{error}");
 }
 
 #[test]
-fn a_program_sees_the_environment_it_is_given_and_no_secrets() {
+fn a_program_sees_only_the_given_environment() {
     let tool = command(
         &json!({}),
         json!({"program": "env", "env": {"MINE": "1"}, "envFrom": ["CARGO_MANIFEST_DIR"], "cwd": "/"}),
@@ -241,7 +241,7 @@ fn a_timeout_kills_the_whole_process_group() {
 }
 
 #[test]
-fn a_call_that_is_dropped_kills_the_whole_process_group() {
+fn dropping_a_call_kills_the_whole_process_group() {
     let folder = Folder::new("drop");
     let (pipe, script) = nest(&folder);
     let tool = command(&json!({}), json!({"program": "sh", "args": ["-c", script]}));
@@ -266,7 +266,7 @@ fn a_call_that_is_dropped_kills_the_whole_process_group() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_ends_with_it() {
+fn background_processes_end_with_their_program() {
     let folder = Folder::new("orphan");
     let (pipe, _) = nest(&folder);
     let script = format!("exec 3>{}; echo up >&3; (sleep 600) & echo done", pipe.display());

@@ -91,7 +91,7 @@ fn once(http: impl FnOnce(&str) -> Value, given: Value, answers: Vec<String>) ->
 }
 
 #[test]
-fn arguments_fill_the_path_and_the_query_and_can_do_no_more() {
+fn arguments_are_encoded_in_the_path_and_the_query() {
     let http = |url: &str| json!({"url": format!("{url}/x/{{{{a}}}}/y"), "query": {"q": "{{b}}", "none": "{{c}}"}});
     let (said, seen) = once(
         http,
@@ -106,7 +106,7 @@ fn arguments_fill_the_path_and_the_query_and_can_do_no_more() {
 }
 
 #[test]
-fn an_argument_that_would_climb_or_is_missing_makes_no_request() {
+fn a_dot_segment_or_missing_argument_sends_no_request() {
     let tool = registry(
         &json!({"a": {}}),
         json!({"http": {"url": "http://127.0.0.1:9/x/{{a}}/y"}}),
@@ -121,7 +121,7 @@ fn an_argument_that_would_climb_or_is_missing_makes_no_request() {
 }
 
 #[test]
-fn headers_are_sent_and_those_of_the_environment_are_never_shown() {
+fn headers_are_sent_and_values_from_the_environment_are_never_shown() {
     let http = |url: &str| json!({"url": url, "headers": {"x-plain": "yes"}, "headersEnv": {"x-name": "CARGO_PKG_NAME", "x-text": "Bearer ${CARGO_PKG_NAME}"}});
     let (said, seen) = once(http, json!({}), vec![answer("204 No Content", "")]);
     assert_eq!(said, Ok("(no content)".to_owned()));
@@ -146,7 +146,7 @@ fn headers_are_sent_and_those_of_the_environment_are_never_shown() {
 }
 
 #[test]
-fn a_secret_that_a_server_gives_back_is_in_no_result_and_in_no_error() {
+fn a_secret_echoed_by_a_server_is_masked_in_results_and_errors() {
     // The licence of this package is a value with a long word that every test has in its environment.
     let secret = "Apache-2.0";
     for (status, more) in [
@@ -172,7 +172,7 @@ fn a_secret_that_a_server_gives_back_is_in_no_result_and_in_no_error() {
 }
 
 #[test]
-fn a_post_sends_the_arguments_that_stand_nowhere_else() {
+fn a_post_sends_the_arguments_not_used_in_the_url() {
     let http = |url: &str| json!({"method": "POST", "url": format!("{url}/{{{{a}}}}")});
     let (said, seen) = once(
         http,
@@ -198,14 +198,14 @@ fn a_body_is_json_or_text_with_templates() {
 }
 
 #[test]
-fn an_answer_over_the_limit_is_cut_and_not_waited_for() {
+fn a_response_over_the_limit_is_truncated_without_reading_the_rest() {
     let endless = format!("HTTP/1.1 200 OK\r\n\r\n{}", "0123456789".repeat(1_000_000));
     let (said, _) = once(|url| json!({ "url": url }), json!({}), vec![endless]);
     assert_eq!(said, Ok("012345678901\n[output cut: the first 12 bytes]".to_owned()));
 }
 
 #[test]
-fn an_error_status_is_an_error_with_the_beginning_of_what_was_said() {
+fn an_error_status_is_an_error_with_the_start_of_the_body() {
     let (said, _) = once(
         |url| json!({ "url": url }),
         json!({}),
@@ -215,7 +215,7 @@ fn an_error_status_is_an_error_with_the_beginning_of_what_was_said() {
 }
 
 #[test]
-fn a_redirect_is_followed_on_the_same_host_and_nowhere_else() {
+fn a_redirect_is_followed_only_within_its_host() {
     let to = |place: &str| {
         format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
     };
@@ -236,7 +236,7 @@ fn a_redirect_is_followed_on_the_same_host_and_nowhere_else() {
 }
 
 #[test]
-fn nobody_there_is_an_error_that_does_not_show_the_url() {
+fn a_refused_connection_is_an_error_without_the_url() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
@@ -252,7 +252,7 @@ fn nobody_there_is_an_error_that_does_not_show_the_url() {
 }
 
 #[test]
-fn a_call_that_is_dropped_closes_the_connection() {
+fn dropping_a_call_closes_the_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let tool = registry(&json!({}), json!({"http": {"url": url}}));

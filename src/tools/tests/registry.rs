@@ -62,7 +62,7 @@ fn assert_fails(result: &ToolResult, part: &str) {
 }
 
 #[test]
-fn a_tool_answers() {
+fn a_tool_call_returns_its_result() {
     let result = call(
         "say",
         json!({"text": "hi", "count": 2.0, "kind": "b", "list": [1.5, null], "more": 1}),
@@ -77,19 +77,19 @@ fn a_tool_answers() {
 }
 
 #[test]
-fn an_error_is_for_the_model() {
+fn an_error_is_returned_to_the_model() {
     assert_fails(&call("fail", json!({})), "no luck");
     assert_fails(&call("fail", json!(null)), "no luck");
 }
 
 #[test]
-fn a_panic_is_contained() {
+fn a_panic_becomes_an_error_result() {
     assert_fails(&call("panic", json!({})), "inside");
     assert_fails(&call("panic-at-once", json!({})), "outside");
 }
 
 #[test]
-fn an_unknown_tool_is_named_with_those_there_are() {
+fn an_unknown_tool_is_an_error_that_lists_the_available_tools() {
     assert_fails(&call("sya", json!({})), "`sya`; there are: say, fail");
     assert_fails(&call("unregistered", json!({})), "no tool `unregistered`");
     let host = SimulatedHost::new(None);
@@ -100,7 +100,7 @@ fn an_unknown_tool_is_named_with_those_there_are() {
 }
 
 #[test]
-fn a_tool_the_node_does_not_offer_is_not_called() {
+fn a_tool_not_offered_by_the_node_is_not_called() {
     let host = SimulatedHost::new(None);
     let call = ToolCall {
         id: "1".to_owned(),
@@ -152,7 +152,7 @@ fn a_tool_that_takes_too_long_is_stopped() {
 }
 
 #[test]
-fn models_are_told_of_the_tools_they_may_call() {
+fn models_receive_the_specs_of_their_allowed_tools() {
     let specs = registry().specs(&["say".into(), "unregistered".into(), "fail".into()]);
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(names, ["say", "fail"]);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_target_folds_what_follows_in_its_own_workflow_only() {
+    fn a_misspelt_target_folds_only_the_faults_that_follow_from_it_in_the_same_workflow() {
         let faults = [
             fault(FaultCode::UnreachableNode, "/workflows/0/nodes/3"),
             fault(FaultCode::UnknownNodeReference, "/workflows/0/edges/1/to"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_by_itself_is_a_cause() {
+    fn an_independent_fault_is_a_cause() {
         let faults = [fault(FaultCode::UnreachableNode, "/nodes/3")];
         let folded = Folded::of(&faults);
         assert_eq!((folded.causes.len(), folded.following()), (1, None));

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_a_value_of_the_field_or_what_was_expected() {
+    fn typed_input_becomes_a_value_of_the_field_or_an_error_that_names_the_expected_form() {
         let color = json!({"type": "string", "enum": ["red", "blue"], "enumNames": ["Red", "Blue"]});
         let hero =
             json!({"type": "string", "oneOf": [{"const": "h1", "title": "Ada"}, {"const": "h2", "title": "Bo"}]});

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole() {
+    fn only_complete_lines_are_returned() {
         let mut lines = LineBuffer::default();
         assert_eq!(lines.push("one "), [""; 0]);
         assert_eq!(lines.unfinished(), Some("one "));

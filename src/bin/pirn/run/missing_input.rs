@@ -40,7 +40,7 @@ mod tests {
     use super::names_input;
 
     #[test]
-    fn input_is_a_word_of_its_own() {
+    fn input_is_found_only_as_a_whole_identifier() {
         for text in ["input", "(input.a || 0)", "{{input.topic}}", "a+input", "!input[0]"] {
             assert!(names_input(text), "{text}");
         }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_json_or_else_the_text_that_it_is() {
+    fn a_value_is_parsed_as_json_or_taken_as_a_string() {
         for (text, name, value) in [
             ("tenant=acme", "tenant", json!("acme")),
             ("a=b=c", "a", json!("b=c")),

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_the_one_that_was_given_with_one_seed() {
+    fn the_repeat_command_is_the_given_command_with_one_seed() {
         let given = [
             "run",
             "my flow.json",

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_branches_are_a_handful_of_lines() {
+    fn a_thousand_branches_print_a_few_lines() {
         let mut forks = Forks::default();
         let first = forks.start("t", "w", "fork", &paths(1000));
         assert_eq!(first, "fork forks into 1,000 branches: p0, p1, p2, p3 and 996 more");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_in_a_loop_is_summed_up_in_the_end() {
+    fn a_fork_in_a_loop_is_summarized_after_the_line_limit() {
         let mut forks = Forks::default();
         let shown = (0..100).filter(|_| {
             forks.start("t", "w", "fork", &paths(3));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inner_fork_joins_before_the_outer() {
+    fn an_inner_fork_joins_before_the_outer_fork() {
         let mut forks = Forks::default();
         forks.start("t", "w", "outer", &["a".into(), "b".into()]);
         forks.start("t.a", "w", "inner", &["c".into()]);

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_wrapped_at_words_and_goes_on_under_its_beginning() {
+    fn a_line_is_wrapped_at_words_with_a_hanging_indent() {
         console::set_colors_enabled_stderr(false);
         assert_eq!(line("one two").render(None), ["  1.2 s    one two"]);
         let text = "a long text that does not fit in forty columns";
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_whatever_its_text_holds() {
+    fn line_breaks_and_control_characters_do_not_split_a_line() {
         console::set_colors_enabled_stderr(false);
         assert_eq!(line("a\nb\u{1b}[2J").render(None), ["  1.2 s    a b␛[2J"]);
     }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated_by_commas() {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clipped_text_stays_on_its_line() {
+    fn a_clipped_string_fits_on_one_line() {
         assert_eq!(clipped("a\nb", 10), "a b");
         assert_eq!(clipped("abcdef", 4), "abc…");
         assert_eq!(clipped("界界", 2), "界界");

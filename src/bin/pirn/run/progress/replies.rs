@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_live_reply_is_shown_line_by_line_and_its_rest_at_the_end() {
+    fn a_live_reply_is_shown_line_by_line_and_its_last_line_at_the_end() {
         let mut reply = Reply::new(Manner::Live);
         assert_eq!(reply.push("one\ntw"), ["one"]);
         assert_eq!(reply.unfinished(), Some("tw"));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folded_one_is_shown_when_it_is_over_and_says_what_is_left_out() {
+    fn a_folded_reply_is_shown_when_complete_with_the_number_of_omitted_lines() {
         let mut reply = Reply::new(Manner::Folded);
         assert_eq!(reply.push("1\n2\n3\n4\n5\n6"), [""; 0]);
         assert_eq!(reply.hidden(), 11);
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counted_one_is_a_number() {
+    fn a_counted_reply_shows_only_its_number_of_characters() {
         let mut reply = Reply::new(Manner::Counted);
         assert_eq!(reply.push("äb\nc"), [""; 0]);
         assert_eq!(reply.finish(), ["(4 characters; --verbose shows them)"]);
     }
 
     #[test]
-    fn a_reply_that_begins_anew_is_void_so_far() {
+    fn a_restarted_reply_discards_its_earlier_text() {
         let mut live = Reply::new(Manner::Live);
         live.push("half");
         assert_eq!(live.restart(), ["half ... (asked again)"]);

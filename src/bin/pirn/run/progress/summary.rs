@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_told_by_kind_and_add_up() {
+    fn tokens_are_listed_by_kind_and_add_up() {
         let spent = Spent {
             cached_read: 800,
             ..Spent::new(200, 1_240, 2_240)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_told_by_the_figures_that_it_limits() {
+    fn a_budget_line_lists_only_the_limited_figures() {
         let figure = |used, limit| Some(BudgetFigure { limit, used });
         let budget = BudgetReport {
             tokens: figure(json!(1_240), json!(2_000)),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn money_has_the_digits_that_say_something() {
+    fn money_is_shown_with_its_significant_digits() {
         let said = |pico| {
             money(Cost {
                 pico,
