@@ -35,7 +35,7 @@ fn heard(engine: &Engine, workflow: &str) -> (RunHandle, pirn::Events) {
 }
 
 #[test]
-fn what_waits_for_the_bus_is_bounded_however_many_runs_start() {
+fn the_queue_of_the_event_bus_is_bounded_for_any_number_of_runs() {
     let engine = engine();
     let runs: Vec<_> = (0..5_000).map(|_| heard(&engine, "quick")).collect();
     let mut deepest = 0;
@@ -60,7 +60,7 @@ fn what_waits_for_the_bus_is_bounded_however_many_runs_start() {
 }
 
 #[test]
-fn runs_that_wait_to_start_hear_a_cancel_and_the_end_of_their_engine() {
+fn queued_runs_are_cancelled_by_a_cancel_and_by_a_shutdown() {
     let engine = engine();
     let runs: Vec<_> = (0..5_000).map(|_| heard(&engine, "idle")).collect();
     runs.iter().step_by(2).for_each(|(run, _)| run.cancel("enough"));

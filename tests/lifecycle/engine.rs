@@ -30,7 +30,7 @@ fn hear(events: &mut pirn::BlockingEvents, wanted: EventType) {
 }
 
 #[test]
-fn an_id_that_a_run_has_is_refused_with_one_code_under_way_and_in_the_store() {
+fn a_run_id_in_use_is_refused_with_run_id_taken_for_live_and_stored_runs() {
     let builder = Engine::builder().arbiters(1).workflows(GATE);
     let engine = builder.store(pirn::store::MemoryStore::new()).build().expect("valid");
     let start = || engine.run("gate").run_id("same").start();
@@ -61,7 +61,7 @@ fn an_id_that_no_store_accepts_is_refused_before_the_run_starts() {
 }
 
 #[test]
-fn engines_come_and_go_in_one_process_and_leave_nothing() {
+fn engines_are_built_and_shut_down_in_one_process_without_leftovers() {
     for round in 0..30 {
         let engine = engine();
         let mut prepared = engine.run("gate");
@@ -79,7 +79,7 @@ fn engines_come_and_go_in_one_process_and_leave_nothing() {
 }
 
 #[test]
-fn a_shared_name_is_not_copied_and_an_array_is_heard_as_the_map_that_it_stands_for() {
+fn emit_does_not_copy_a_shared_name_and_accepts_fields_as_an_array() {
     let engine = engine();
     let mut prepared = engine.run("gate");
     let mut events = prepared.blocking_events(&[EventType::NodeStarted, EventType::Custom], 16);
@@ -116,7 +116,7 @@ fn a_shared_name_is_not_copied_and_an_array_is_heard_as_the_map_that_it_stands_f
 }
 
 #[test]
-fn a_full_engine_refuses_and_a_closed_one_too() {
+fn a_full_engine_and_a_closed_engine_refuse_new_runs() {
     let engine = Engine::builder().max_runs(1).workflows(GATE).build().expect("valid");
     let first = engine.start("gate", json!(null)).expect("admitted");
     let refused = engine.start("gate", json!(null)).expect_err("full");
@@ -135,7 +135,7 @@ fn a_full_engine_refuses_and_a_closed_one_too() {
 }
 
 #[test]
-fn a_place_and_an_id_are_free_when_the_outcome_is_told() {
+fn the_slot_and_the_id_of_a_run_are_free_when_its_outcome_is_visible() {
     let engine = Engine::builder()
         .max_runs(1)
         .workflows(line("short", &[]).to_string())
@@ -153,7 +153,7 @@ fn a_place_and_an_id_are_free_when_the_outcome_is_told() {
 }
 
 #[test]
-fn a_paused_run_stands_at_its_safe_point_until_it_is_resumed() {
+fn a_paused_run_waits_at_its_safe_point_until_it_is_resumed() {
     let engine = engine();
     let mut prepared = engine.run("gate");
     let mut events = prepared.blocking_events(
@@ -178,7 +178,7 @@ fn a_paused_run_stands_at_its_safe_point_until_it_is_resumed() {
 }
 
 #[test]
-fn a_subscriber_that_never_reads_holds_nobody_up_and_is_told_what_it_missed() {
+fn a_slow_subscriber_delays_nothing_and_receives_the_number_of_missed_events() {
     let workflow = r#"{"id": "quick", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]}"#;
     let engine = Engine::builder()
         .virtual_time(None)
@@ -202,7 +202,7 @@ fn a_subscriber_that_never_reads_holds_nobody_up_and_is_told_what_it_missed() {
 }
 
 #[test]
-fn a_shutdown_waits_for_what_ends_within_the_grace() {
+fn a_shutdown_waits_for_runs_that_end_within_the_grace_period() {
     let short = line("short", &[wait("w", 200)]);
     let engine = Engine::builder().arbiters(2).workflows(short.to_string()).build();
     let engine = engine.expect("valid");
@@ -215,7 +215,7 @@ fn a_shutdown_waits_for_what_ends_within_the_grace() {
 }
 
 #[test]
-fn a_shutdown_cancels_what_does_not_end_by_itself() {
+fn a_shutdown_cancels_runs_that_do_not_end_within_the_grace_period() {
     let engine = engine();
     let run = engine.start("gate", json!(null)).expect("admitted");
     let report = engine.shutdown_blocking(Duration::ZERO);
@@ -247,7 +247,7 @@ impl Tokenizer for Interrupting {
 }
 
 #[test]
-fn a_shutdown_in_the_middle_of_an_admission_cancels_that_run_too() {
+fn a_shutdown_during_an_admission_cancels_the_admitted_run() {
     let tokenizer = Arc::new(Interrupting(Mutex::default()));
     let mut gate: serde_json::Value = serde_json::from_str(GATE).expect("JSON");
     gate["config"] = json!({"tokenizer": "interrupting"});
@@ -297,7 +297,7 @@ fn an_async_program_awaits_the_outcome_and_streams_the_events() {
 }
 
 #[test]
-fn a_shutdown_under_virtual_time_lets_happen_what_can_and_cancels_the_rest() {
+fn a_shutdown_under_virtual_time_completes_runs_with_timers_and_cancels_waiting_runs() {
     let engine = || {
         let long = line(
             "long",
@@ -323,7 +323,7 @@ fn a_shutdown_under_virtual_time_lets_happen_what_can_and_cancels_the_rest() {
 }
 
 #[test]
-fn a_shutdown_says_which_work_it_could_not_end() {
+fn a_shutdown_reports_work_that_it_could_not_stop() {
     let (entered, has_entered) = crossbeam_channel::bounded::<()>(1);
     let (let_go, held) = crossbeam_channel::bounded::<()>(0);
     let work = tokio::runtime::Builder::new_multi_thread()

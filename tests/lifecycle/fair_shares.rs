@@ -95,7 +95,7 @@ fn virtual_time() -> EngineBuilder {
 }
 
 #[test]
-fn runs_take_turns_at_a_profiles_requests() {
+fn runs_take_turns_in_the_request_queue_of_a_profile() {
     let served = Served::default();
     let ask = node("work", "LLM", json!({"profileId": "narrow", "prompt": "go"}));
     let builder = virtual_time().model("listed", Arc::new(served.clone()));
@@ -105,7 +105,7 @@ fn runs_take_turns_at_a_profiles_requests() {
 }
 
 #[test]
-fn runs_take_turns_at_the_calls_of_tools() {
+fn runs_take_turns_in_the_queue_of_tool_calls() {
     let call = node("work", "TOOL", json!({"tool": "listed", "arguments": {}}));
     let of_the_tool = ToolOptions {
         max_parallel: Some(1),
@@ -127,7 +127,7 @@ fn runs_take_turns_at_the_calls_of_tools() {
 }
 
 #[test]
-fn a_run_of_one_script_waits_for_one_of_its_neighbours_thousands() {
+fn a_run_with_one_script_does_not_wait_for_another_runs_thousands() {
     const SCRIPTS: usize = 5_000;
     let (gate, begun) = (
         Arc::new((Mutex::new(false), Condvar::new())),

@@ -58,7 +58,7 @@ fn a_list_that_a_loop_doubles_ends_at_a_limit() {
 }
 
 #[test]
-fn what_a_loop_wraps_ends_at_a_limit() {
+fn a_value_that_a_loop_nests_ends_at_a_limit() {
     a_loop_that_puts_it_into(&json!({"a": "{{x}}"}));
     a_loop_that_puts_it_into(&json!([["{{x}}"]]));
 }
@@ -77,7 +77,7 @@ fn nests(work: &Value, more: &[Value], edges: &[&str]) -> Value {
 }
 
 #[test]
-fn a_loop_of_joins_or_functions_that_nests_what_it_made_ends_at_a_limit() {
+fn a_value_that_joins_or_functions_nest_in_a_loop_ends_at_a_limit() {
     let join = json!({"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"});
     let fork = json!({"forkPathIds": ["a", "b"], "childNodeIds": ["a", "b"], "forkStrategy": "parallel"});
     let mut joins = nests(
@@ -107,7 +107,7 @@ fn a_loop_of_joins_or_functions_that_nests_what_it_made_ends_at_a_limit() {
 }
 
 #[test]
-fn a_value_as_deep_as_the_limit_is_handed_on() {
+fn a_value_at_the_depth_limit_is_passed_to_the_next_node() {
     let deep = |levels: usize| (0..levels).fold(json!(1), |inside, _| json!([inside]));
     let wraps = |levels: usize| {
         let same = Engine::builder()

@@ -23,7 +23,7 @@ fn said(engine: &Engine) -> Value {
 }
 
 #[test]
-fn a_file_that_is_loaded_anew_is_that_of_runs_to_come_with_its_profiles() {
+fn a_reloaded_file_and_its_profiles_apply_to_later_runs() {
     let before = file("scripted", "before");
     let engine = Engine::builder().virtual_time(None).workflows(&*before.text).build();
     let engine = engine.expect("builds");
@@ -47,7 +47,7 @@ fn a_file_that_is_loaded_anew_is_that_of_runs_to_come_with_its_profiles() {
 }
 
 #[test]
-fn a_profile_that_the_engine_was_configured_with_stays_whatever_file_is_loaded() {
+fn a_profile_of_the_engine_builder_is_not_replaced_by_loaded_files() {
     let own: Profile =
         serde_json::from_value(json!({"id": "voice", "provider": "scripted", "responses": [{"content": "own"}]}))
             .expect("a profile");

@@ -116,7 +116,7 @@ async fn reports(engine: &Engine) -> Vec<Value> {
 }
 
 #[test]
-fn what_runs_locally_reports_as_on_arbiters() {
+fn a_local_engine_and_arbiters_report_equal_results() {
     let on_arbiters = runtime().block_on(async { reports(&built(builder())).await });
     let here = on_a_local_thread(async { reports(&local()).await });
     assert_eq!(on_arbiters[0]["status"], json!("COMPLETED"));
@@ -126,7 +126,7 @@ fn what_runs_locally_reports_as_on_arbiters() {
 }
 
 #[test]
-fn actors_stay_on_their_thread_and_work_leaves_it() {
+fn inline_functions_run_on_the_engines_thread_and_async_functions_on_another() {
     let seen: Arc<Mutex<Vec<(&str, ThreadId)>>> = Arc::default();
     let note = |what: &'static str| {
         let seen = Arc::clone(&seen);
@@ -162,7 +162,7 @@ fn actors_stay_on_their_thread_and_work_leaves_it() {
 }
 
 #[test]
-fn an_hour_takes_no_time_where_the_clock_is_paused() {
+fn an_hour_passes_at_once_under_a_paused_clock() {
     on_a_local_thread(async {
         tokio::time::pause();
         let before = tokio::time::Instant::now();
@@ -179,7 +179,7 @@ fn an_hour_takes_no_time_where_the_clock_is_paused() {
 }
 
 #[test]
-fn a_thread_without_local_tasks_can_not_carry_an_engine() {
+fn a_local_engine_cannot_be_built_on_a_thread_without_local_tasks() {
     #[track_caller]
     fn refused(built: Result<Engine, BuildError>, missing: NotLocalContext) {
         match built {
@@ -218,7 +218,7 @@ fn a_local_engine_has_neither_arbiters_nor_virtual_time() {
 }
 
 #[test]
-fn a_shutdown_with_runs_under_way_cancels_them_and_leaves_nothing() {
+fn a_shutdown_cancels_running_runs_and_ends_all_tasks() {
     on_a_local_thread(async {
         let engine = local();
         let runs = [started(&engine, "gate"), started(&engine, "hour")];
@@ -238,7 +238,7 @@ fn a_shutdown_with_runs_under_way_cancels_them_and_leaves_nothing() {
 }
 
 #[test]
-fn a_shutdown_waits_for_what_ends_by_itself() {
+fn a_local_shutdown_waits_for_runs_that_end_within_the_grace_period() {
     on_a_local_thread(async {
         let engine = local();
         let run = started(&engine, "gate");
@@ -270,7 +270,7 @@ fn dropping_the_last_handle_ends_the_tasks_of_the_engine() {
 }
 
 #[test]
-fn dropping_the_local_set_ends_an_engine_that_is_still_held() {
+fn dropping_the_local_set_ends_an_engine_with_live_handles() {
     let (runtime, thread) = (runtime(), LocalSet::new());
     let (engine, run) = thread.block_on(&runtime, async {
         let engine = local();
@@ -303,7 +303,7 @@ fn dropping_the_local_set_ends_an_engine_that_is_still_held() {
 }
 
 #[test]
-fn other_threads_use_it_by_messages() {
+fn other_threads_use_a_local_engine_by_messages() {
     on_a_local_thread(async {
         let engine = local();
         let (done, other) = tokio::sync::oneshot::channel();
@@ -326,7 +326,7 @@ fn other_threads_use_it_by_messages() {
 }
 
 #[test]
-fn a_call_that_blocks_on_its_own_thread_does_not_wait_for_itself() {
+fn a_blocking_call_on_the_engines_thread_returns_instead_of_deadlocking() {
     on_a_local_thread(async {
         let engine = local();
         let mut prepared = engine.run("gate");
@@ -350,7 +350,7 @@ fn a_call_that_blocks_on_its_own_thread_does_not_wait_for_itself() {
 }
 
 #[test]
-fn its_thread_may_use_it_outside_of_its_tasks() {
+fn the_engines_thread_may_use_it_outside_of_its_tasks() {
     let (runtime, thread) = (runtime(), LocalSet::new());
     let engine = thread.block_on(&runtime, async { local() });
     let run = started(&engine, "forked");
@@ -365,7 +365,7 @@ fn its_thread_may_use_it_outside_of_its_tasks() {
 }
 
 #[test]
-fn a_trigger_that_was_loaded_here_sees_the_next_run() {
+fn a_trigger_loaded_into_a_local_engine_applies_to_the_next_run() {
     let trigger = json!({"triggers": [{"id": "t", "type": "EVENT",
         "action": {"type": "CUSTOM", "parameters": {"function": "count"}},
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'start'"}}]});
@@ -385,7 +385,7 @@ fn a_trigger_that_was_loaded_here_sees_the_next_run() {
 }
 
 #[test]
-fn engines_share_a_thread_and_a_process() {
+fn several_engines_share_a_thread_and_a_process() {
     let threads: Vec<_> = (0..2)
         .map(|_| {
             std::thread::spawn(|| {
@@ -410,7 +410,7 @@ fn engines_share_a_thread_and_a_process() {
 }
 
 #[test]
-fn what_is_called_by_a_run_may_start_another_and_drop_the_last_handle() {
+fn a_function_of_a_run_may_start_another_run_and_drop_the_last_handle() {
     let held: Arc<Mutex<Option<Engine>>> = Arc::default();
     let taken = Arc::clone(&held);
     let (runtime, thread) = (runtime(), LocalSet::new());
@@ -438,7 +438,7 @@ fn what_is_called_by_a_run_may_start_another_and_drop_the_last_handle() {
 }
 
 #[test]
-fn what_a_run_is_told_before_its_first_turn_comes_before_it() {
+fn inputs_received_before_a_runs_first_turn_are_handled_before_it() {
     let called = Arc::new(AtomicUsize::new(0));
     let calls = Arc::clone(&called);
     let builder = Engine::builder()

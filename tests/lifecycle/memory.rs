@@ -120,7 +120,7 @@ fn outputs_of_called_workflows_are_released() {
 }
 
 #[test]
-fn a_value_that_many_hold_counts_once() {
+fn a_shared_value_counts_once() {
     // A hundred branches with a variable each hold one value.
     let branches: Vec<Vec<Value>> = (0..100)
         .map(|no| {
@@ -149,7 +149,7 @@ fn a_value_that_many_hold_counts_once() {
 }
 
 #[test]
-fn what_one_thread_gathers_in_many_places_is_limited_together() {
+fn values_of_all_variables_of_a_thread_count_toward_one_limit() {
     // Each value is small, their sum is not.
     let vars: Vec<Value> = (0..40)
         .map(|no| {
@@ -173,7 +173,7 @@ fn what_one_thread_gathers_in_many_places_is_limited_together() {
 }
 
 #[test]
-fn a_conversation_that_a_loop_makes_longer_is_named() {
+fn an_exceeded_limit_names_the_conversation_that_grew() {
     let mut talks = workflow(
         "talks",
         &[
@@ -196,7 +196,7 @@ fn a_conversation_that_a_loop_makes_longer_is_named() {
 }
 
 #[test]
-fn the_engine_has_a_limit_for_runs_that_name_none() {
+fn the_engines_limit_applies_to_runs_without_one() {
     let doubles = workflow(
         "makes",
         &[

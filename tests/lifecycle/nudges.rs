@@ -36,7 +36,7 @@ fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
 const ROUNDS: usize = 64;
 
 #[test]
-fn a_run_at_rest_ends_when_it_is_cancelled() {
+fn an_idle_run_ends_when_it_is_cancelled() {
     for _ in 0..ROUNDS {
         let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
         run.cancel("enough");
@@ -46,7 +46,7 @@ fn a_run_at_rest_ends_when_it_is_cancelled() {
 }
 
 #[test]
-fn a_run_at_rest_hears_an_event() {
+fn an_idle_run_receives_an_event() {
     for _ in 0..ROUNDS {
         let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
         run.emit("go", Map::new());
@@ -56,7 +56,7 @@ fn a_run_at_rest_hears_an_event() {
 }
 
 #[test]
-fn a_run_at_rest_says_where_it_is() {
+fn an_idle_run_reports_its_status() {
     for _ in 0..ROUNDS {
         let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
         let status = comes(move || futures::executor::block_on(run.status()));
@@ -68,7 +68,7 @@ fn a_run_at_rest_says_where_it_is() {
 }
 
 #[test]
-fn a_paused_run_at_rest_goes_on_when_it_is_resumed() {
+fn a_paused_idle_run_continues_when_it_is_resumed() {
     for _ in 0..ROUNDS {
         let (engine, run, mut events) = resting(&[EventType::ThreadPaused]);
         run.pause();
@@ -85,7 +85,7 @@ fn a_paused_run_at_rest_goes_on_when_it_is_resumed() {
 
 /// On real threads, with a busy arbiter.
 #[test]
-fn what_waits_for_a_busy_run_is_counted_where_it_is_asked_for() {
+fn mailbox_depths_include_messages_that_wait_for_a_busy_run() {
     let (begun, has_begun) = mpsc::channel();
     let (go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);

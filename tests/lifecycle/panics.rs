@@ -49,7 +49,7 @@ fn cost_of(asked: &[Value]) -> Spent {
 }
 
 #[test]
-fn a_run_that_panics_reports_what_it_spent_and_said_until_then() {
+fn a_run_that_panics_reports_its_tokens_and_messages_up_to_the_panic() {
     let asked = [ask("ask", "hello there")];
     let cost = cost_of(&asked);
     // The panic happens in the first turn after a wait for the model, and after a wait for a timer.
@@ -100,7 +100,7 @@ fn a_run_that_panics_in_its_first_turn_reports_its_nodes() {
 }
 
 #[test]
-fn what_a_branch_or_a_child_that_panics_had_spent_is_the_runs() {
+fn tokens_spent_by_a_panicked_branch_or_child_count_for_the_run() {
     let asked = [ask("ask", "hello there")];
     let cost = cost_of(&asked);
     let broken = vec![asked[0].clone(), panics()];
@@ -131,7 +131,7 @@ fn what_a_branch_or_a_child_that_panics_had_spent_is_the_runs() {
 }
 
 #[test]
-fn a_triggered_sub_workflow_that_panics_leaves_its_nodes_and_what_it_spent() {
+fn a_panicked_triggered_sub_workflow_reports_its_nodes_and_tokens() {
     let asked = ask("ask", "hello there");
     let cost = cost_of(std::slice::from_ref(&asked));
     let sub = workflow(
@@ -163,7 +163,7 @@ fn a_triggered_sub_workflow_that_panics_leaves_its_nodes_and_what_it_spent() {
 }
 
 #[test]
-fn a_conversation_that_panics_keeps_what_was_said_before() {
+fn a_panicked_conversation_retains_its_earlier_messages() {
     let sharing = node(
         "call",
         "SUBGRAPH",
@@ -202,7 +202,7 @@ fn a_conversation_that_panics_keeps_what_was_said_before() {
 }
 
 #[test]
-fn what_was_spent_counts_also_where_whoever_started_it_ends_at_the_same_time() {
+fn tokens_spent_by_a_child_count_if_its_parent_ends_at_that_instant() {
     let asked = ask("ask", "hello there");
     let cost = cost_of(std::slice::from_ref(&asked));
     let call = node(
@@ -237,7 +237,7 @@ fn what_was_spent_counts_also_where_whoever_started_it_ends_at_the_same_time() {
 }
 
 #[test]
-fn what_a_thread_took_in_before_it_panicked_is_told_as_taken_in() {
+fn a_triggered_workflow_merged_before_a_panic_is_reported_as_completed() {
     let sub = workflow(
         "sub",
         &[
@@ -296,7 +296,7 @@ fn what_a_thread_took_in_before_it_panicked_is_told_as_taken_in() {
 
 /// Time passes during a turn: effects after the panic have the time of the turn's start, in the run and in its rebuild.
 #[test]
-fn a_panic_that_takes_its_time_is_rebuilt_as_it_was() {
+fn a_run_with_a_slow_panic_is_rebuilt_identically() {
     let late = |_: &pirn::Input<'_>| {
         let (_open, never) = std::sync::mpsc::channel::<()>();
         assert!(never.recv_timeout(std::time::Duration::from_millis(20)).is_err());

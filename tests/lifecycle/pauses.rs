@@ -24,7 +24,7 @@ fn statuses(engine: &Engine, run: &RunHandle) -> Vec<ThreadStatus> {
 }
 
 #[test]
-fn a_thread_that_begins_while_its_run_is_paused_stands_at_its_first_safe_point() {
+fn a_thread_that_starts_in_a_paused_run_waits_at_its_first_safe_point() {
     let sub = workflow(
         "sub",
         &[
@@ -68,7 +68,7 @@ fn a_thread_that_begins_while_its_run_is_paused_stands_at_its_first_safe_point()
 }
 
 #[test]
-fn the_status_of_a_run_says_who_is_paused() {
+fn the_status_of_a_run_shows_which_threads_are_paused() {
     let engine = engine(&line("one", &[until("a"), until("b")]));
     let run = engine.start("one", Value::Null).expect("admitted");
     engine.wait_idle();

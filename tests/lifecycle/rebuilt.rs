@@ -17,14 +17,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn generated_runs_are_rebuilt_from_what_they_were_told(generated in generated(), seed in 0..1_000_u64) {
+    fn generated_runs_are_rebuilt_from_their_inputs(generated in generated(), seed in 0..1_000_u64) {
         let said = vec![Message::new(Role::System, "You are kind."), Message::new(Role::User, "hello")];
         run_in(Engine::builder().virtual_time(Some(seed)), &generated.bundle(), json!({}), said);
     }
 }
 
 #[test]
-fn the_shipped_examples_are_rebuilt_from_what_they_were_told() {
+fn the_shipped_examples_are_rebuilt_from_their_inputs() {
     for example in examples::all() {
         println!("{}", example.name);
         rebuilds(example.builder, example.run);

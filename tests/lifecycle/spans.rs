@@ -156,7 +156,7 @@ fn bundle() -> Value {
 }
 
 #[test]
-fn a_forked_run_with_a_trigger_has_a_span_for_the_run_each_thread_and_each_node_that_waits() {
+fn a_run_has_spans_for_itself_its_threads_and_its_waiting_nodes() {
     let heard = Heard::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");

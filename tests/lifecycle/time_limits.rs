@@ -14,7 +14,7 @@ fn calling(rests_ms: u32, limit: u64) -> Value {
 }
 
 #[test]
-fn a_called_workflow_ends_at_its_own_limit_and_fails_its_caller() {
+fn a_called_workflow_ends_at_its_time_limit_and_fails_its_caller() {
     let ran = run(&calling(5_000, 50), Value::Null);
     assert_eq!(
         (ran.report.status, ran.code(), ran.report.elapsed_ms),
@@ -28,7 +28,7 @@ fn a_called_workflow_ends_at_its_own_limit_and_fails_its_caller() {
 }
 
 #[test]
-fn a_caller_may_mend_what_its_called_workflow_had_no_time_for() {
+fn a_caller_may_handle_the_timeout_of_a_called_workflow() {
     let mut bundle = calling(5_000, 50);
     let main = &mut bundle["workflows"][0];
     for node in main["nodes"].as_array_mut().into_iter().flatten() {
@@ -52,7 +52,7 @@ fn a_caller_may_mend_what_its_called_workflow_had_no_time_for() {
 }
 
 #[test]
-fn one_that_ends_in_time_leaves_no_limit_behind() {
+fn the_limit_of_a_completed_called_workflow_is_removed() {
     let mut bundle = calling(10, 50);
     bundle["workflows"][0] = line(
         "main",
@@ -67,7 +67,7 @@ fn one_that_ends_in_time_leaves_no_limit_behind() {
 }
 
 #[test]
-fn the_earlier_of_two_limits_counts() {
+fn the_earlier_of_two_limits_applies() {
     for (outer, inner, status) in [(40, 50, ThreadStatus::Timeout), (60, 50, ThreadStatus::Failed)] {
         let mut bundle = calling(5_000, inner);
         bundle["workflows"][0]["config"] = json!({ "timeoutMs": outer });
@@ -81,7 +81,7 @@ fn the_earlier_of_two_limits_counts() {
 }
 
 #[test]
-fn a_branch_has_the_limit_of_the_thread_that_forked_it_and_none_of_its_own() {
+fn a_branch_is_subject_to_the_limit_of_its_parent_thread_only() {
     let nodes = [
         node("start", "START", json!({})),
         node(
@@ -106,7 +106,7 @@ fn a_branch_has_the_limit_of_the_thread_that_forked_it_and_none_of_its_own() {
 }
 
 #[test]
-fn a_triggered_workflow_ends_at_its_own_limit_and_its_thread_goes_on() {
+fn a_triggered_workflow_ends_at_its_time_limit_and_its_thread_continues() {
     let trigger = json!({"id": "t", "type": "EVENT",
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"},
         "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub", "timeout": 30}}});
@@ -132,7 +132,7 @@ fn a_triggered_workflow_ends_at_its_own_limit_and_its_thread_goes_on() {
 }
 
 #[test]
-fn a_reply_that_nobody_waits_for_any_more_costs_nothing() {
+fn a_reply_after_the_nodes_time_limit_costs_nothing() {
     let spent = |limit: u64| {
         let mut main = line("main", &[node("ask", "LLM", json!({"prompt": "hello"}))]);
         for node in main["nodes"].as_array_mut().into_iter().flatten() {

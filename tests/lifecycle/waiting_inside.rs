@@ -27,7 +27,7 @@ fn waits_for_itself(builder: EngineBuilder) -> Value {
 }
 
 #[test]
-fn a_function_called_in_place_that_waits_for_its_run_is_told_so() {
+fn an_inline_function_that_waits_for_its_run_gets_an_error() {
     let told = json!({"status": ThreadStatus::Running, "code": RunErrorCode::Overloaded});
     assert_eq!(waits_for_itself(Engine::builder().arbiters(1)), told);
     assert_eq!(waits_for_itself(Engine::builder().virtual_time(Some(1))), told);

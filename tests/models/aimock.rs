@@ -87,7 +87,7 @@ fn completed(ran: &Ran, protocol: (&str, &str, &str), content: &str) {
 }
 
 #[test]
-fn every_protocol_chats_streamed_and_whole() {
+fn every_protocol_chats_with_and_without_streaming() {
     for protocol in PROTOCOLS {
         for stream in [true, false] {
             let node = json!({"prompt": "say hello", "system": "be kind", "parameters": {"temperature": 0.5, "maxTokens": 50}});
@@ -134,7 +134,7 @@ fn every_protocol_calls_tools_in_parallel_and_takes_their_results() {
 }
 
 #[test]
-fn every_protocol_is_tried_again_where_it_may_help() {
+fn every_protocol_retries_transient_failures() {
     for protocol in PROTOCOLS {
         for word in ["slow down", "stumble"] {
             let node = json!({"prompt": format!("{word}, {}", protocol.0)});
@@ -148,7 +148,7 @@ fn every_protocol_is_tried_again_where_it_may_help() {
 }
 
 #[test]
-fn every_protocols_refusal_is_told_in_its_own_words() {
+fn every_protocols_refusal_includes_the_providers_message() {
     for protocol in PROTOCOLS {
         let Some((server, ran)) = through(protocol, &json!({}), json!({"prompt": "refuse"})) else {
             return;

@@ -35,7 +35,7 @@ impl Tool for Fill {
 
 /// `run_in` also rebuilds the run, which must repeat the reads.
 #[test]
-fn a_run_keeps_the_last_large_results_and_says_which_are_gone() {
+fn a_run_retains_the_last_large_results_and_reports_evicted_ones() {
     let fill = |letter: &str| ("fill", json!({"letter": letter}).to_string());
     let calls: Vec<(&str, String)> = ["a", "b", "a", "c", "d"].into_iter().map(fill).collect();
     let calls: Vec<(&str, &str)> = calls.iter().map(|(name, arguments)| (*name, &**arguments)).collect();

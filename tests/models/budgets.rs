@@ -78,7 +78,7 @@ fn play(main: &Value, slow: &Slow) -> Ran {
 }
 
 #[test]
-fn branches_ask_as_many_at_once_as_there_is_room_for_and_all_are_answered() {
+fn branches_make_as_many_concurrent_calls_as_the_budget_allows() {
     for (tokens, at_once) in [(500, 1), (900, 2), (5_000, 3)] {
         let slow = Slow::default();
         let ran = play(&forked(&json!({ "tokens": tokens })), &slow);
@@ -90,7 +90,7 @@ fn branches_ask_as_many_at_once_as_there_is_room_for_and_all_are_answered() {
 }
 
 #[test]
-fn a_path_has_a_budget_of_its_own() {
+fn each_path_has_a_separate_budget() {
     let slow = Slow::default();
     let ran = play(&forked(&json!({"perPath": {"tokens": 100}})), &slow);
     assert_eq!(slow.at_once(), 0, "no call is made");
@@ -104,7 +104,7 @@ fn a_path_has_a_budget_of_its_own() {
 }
 
 #[test]
-fn a_called_workflow_draws_on_its_own_budget_and_on_its_callers() {
+fn a_called_workflow_draws_on_two_budgets_its_callers_and_one_per_call() {
     let called = |budget: Value| {
         let mut called = line("called", &[asks("ask")]);
         called["config"] = json!({ "budget": budget });
@@ -127,7 +127,7 @@ fn a_called_workflow_draws_on_its_own_budget_and_on_its_callers() {
 }
 
 #[test]
-fn a_second_ask_for_structured_output_is_reserved_with_the_first() {
+fn the_second_request_for_structured_output_is_reserved_with_the_first() {
     let answers = || Server::answering([Answer::saying(&["{\"n\": 0}"]), Answer::saying(&["{\"n\": 1}"])]);
     let format = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]});
     for (tokens, requests) in [(700, 0), (2_000, 2)] {
@@ -142,7 +142,7 @@ fn a_second_ask_for_structured_output_is_reserved_with_the_first() {
 }
 
 #[test]
-fn a_profile_with_faults_keeps_its_prices_and_limits() {
+fn a_profile_with_injected_faults_retains_its_prices_and_limits() {
     for faults in [json!({}), json!({"models": {"*": {"late": 1.0, "lateMs": [1, 2]}}})] {
         let mut main = line(
             "main",
@@ -162,7 +162,7 @@ fn a_profile_with_faults_keeps_its_prices_and_limits() {
 }
 
 #[test]
-fn calls_that_nothing_bounds_and_costs_without_prices_are_faults_before_anything_runs() {
+fn unbounded_calls_and_cost_budgets_without_prices_are_faults_of_the_file() {
     let server = Server::answering([]);
     let codes = |more: &Value, budget: &Value| -> Vec<String> {
         let mut main = line("main", &[node("ask", "LLM", json!({"prompt": "hi"}))]);

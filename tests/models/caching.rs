@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_request_finds_all_that_the_one_before_had_marked(
+    fn a_request_reads_the_whole_cached_prefix_of_the_previous_request(
         calls in prop::collection::vec(prop_oneof![4 => 1..4_usize, 1 => 15..40_usize], 1..9),
         has_system: bool,
         pinned: bool,
@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn openai_is_told_the_thread_and_nobody_else_is() {
+fn only_openai_requests_with_prompt_cache_have_the_threads_cache_key() {
     let saying = || {
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"});
         Server::answering([whole(&json!({"choices": [choice]}))])
@@ -169,7 +169,7 @@ fn openai_is_told_the_thread_and_nobody_else_is() {
 }
 
 #[test]
-fn the_stable_prefix_is_told_of_each_request() {
+fn an_event_reports_the_stable_prefix_of_each_request() {
     let server = Server::answering(rounds(&[1, 2, 1]));
     let mut bundle = asking(json!({"prompt": "Where is it fine?", "system": "You know.", "tools": ["weather"]}));
     // The third request exceeds the token limit: the triggers run, and the request is built again.

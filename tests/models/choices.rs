@@ -14,7 +14,7 @@ fn asks(server: &Server, more: &Value, config: Value, input: Value) -> Ran {
 }
 
 #[test]
-fn parts_stand_after_the_prompt_in_one_message() {
+fn parts_follow_the_prompt_in_one_message() {
     let server = Server::answering([Answer::saying(&["a leaf"])]);
     let config = json!({"prompt": "What is {{input.it}}?", "parts": [
         {"type": "image", "url": PICTURE, "detail": "low"},
@@ -41,7 +41,7 @@ fn parts_stand_after_the_prompt_in_one_message() {
 }
 
 #[test]
-fn parts_may_be_one_expression_and_stand_alone() {
+fn parts_may_be_one_expression_and_need_no_prompt() {
     let server = Server::answering([Answer::saying(&["one"]), Answer::saying(&["two"])]);
     let image = json!({"type": "image", "url": PICTURE});
     let config = json!({"parts": "input.photos.map(url => ({type: 'image', url}))"});
@@ -55,7 +55,7 @@ fn parts_may_be_one_expression_and_stand_alone() {
 }
 
 #[test]
-fn what_is_no_part_is_said_before_the_run_or_by_its_node() {
+fn an_invalid_part_is_a_fault_of_the_file_or_an_error_of_its_node() {
     for (parts, code, words) in [
         (
             json!([{"type": "imgae", "url": PICTURE}]),
@@ -98,7 +98,7 @@ fn what_is_no_part_is_said_before_the_run_or_by_its_node() {
 }
 
 #[test]
-fn an_image_counts_by_the_rule_of_the_profiles_provider() {
+fn an_images_tokens_are_counted_by_the_providers_rule() {
     let photo = json!({"type": "image", "url": PICTURE, "width": 1000, "height": 1000});
     let tokens = |more: Value| {
         let server = Server::answering([]);
@@ -123,7 +123,7 @@ fn an_image_counts_by_the_rule_of_the_profiles_provider() {
 }
 
 #[test]
-fn a_profile_and_parameters_may_be_evaluated() {
+fn the_profile_and_the_parameters_of_a_node_may_be_expressions() {
     let server = Server::answering([Answer::saying(&["one"]), Answer::saying(&["two"])]);
     let profiles = ["small", "large"].map(|id| profile(&server, &json!({"id": id, "model": format!("model-{id}")})));
     let config = json!({"prompt": "{{input.size}}?", "system": "Be {{input.mood}}.", "profileId": "{{input.size}}",
@@ -169,7 +169,7 @@ fn run_for(builder: EngineBuilder, tenant: Option<&str>) -> RunReport {
 }
 
 #[test]
-fn each_tenant_has_a_key_of_its_own() {
+fn each_tenant_has_a_separate_api_key() {
     let server = Server::answering([Answer::saying(&["a"]), Answer::saying(&["b"]), Answer::saying(&["c"])]);
     // Variables that cargo sets for every test serve as API keys.
     let keys = json!({"by": "tenant", "names": {"acme": "CARGO_PKG_NAME", "beta": "CARGO_PKG_VERSION"}});
@@ -222,7 +222,7 @@ fn a_program_may_choose_the_key_of_each_call() {
 }
 
 #[test]
-fn wrong_keys_by_tenant_are_said_with_their_place() {
+fn invalid_tenant_keys_are_reported_with_their_location() {
     let server = Server::answering([]);
     for (keys, words) in [
         (json!({"tenant": "acme"}), "unknown field `tenant`"),

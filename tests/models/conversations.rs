@@ -52,7 +52,7 @@ fn meaning(messages: &[Arc<Message>]) -> Vec<Value> {
 }
 
 #[test]
-fn every_form_is_told_from_the_others_and_written_as_it_was_read() {
+fn every_format_is_detected_and_written_as_it_was_read() {
     for format in FORMS {
         let value = recorded(format);
         assert_eq!(Format::of(&value), format);
@@ -69,7 +69,7 @@ fn every_form_is_told_from_the_others_and_written_as_it_was_read() {
 }
 
 #[test]
-fn a_conversation_means_the_same_in_every_form_that_has_a_place_for_it() {
+fn a_conversation_converted_to_another_format_has_equal_content() {
     for from in FORMS {
         let first = messages(&recorded(from), None);
         for to in FORMS {
@@ -133,7 +133,7 @@ fn any_message() -> impl Strategy<Value = Vec<Message>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(turns in prop::collection::vec(any_message(), 1..6), system in any::<bool>()) {
+    fn a_written_conversation_is_read_back_unchanged(turns in prop::collection::vec(any_message(), 1..6), system in any::<bool>()) {
         let system = system.then(|| Message::new(Role::System, "be kind"));
         // Some formats merge adjacent turns of one role, so none are generated.
         let mut all: Vec<Arc<Message>> = system.into_iter().map(Arc::new).collect();
@@ -156,7 +156,7 @@ proptest! {
 }
 
 #[test]
-fn what_can_not_be_read_is_said_with_its_place() {
+fn an_unreadable_conversation_is_an_error_with_its_location() {
     for (value, format, pointer, words) in [
         (
             json!({"messages": [{"role": "robot", "content": "x"}]}),
@@ -197,7 +197,7 @@ fn what_can_not_be_read_is_said_with_its_place() {
 }
 
 #[test]
-fn a_run_goes_on_from_the_compressed_conversation_that_another_ended_with() {
+fn a_run_continues_from_the_compressed_conversation_of_another_run() {
     let says = |answers: &[&str]| {
         let responses: Vec<Value> = answers.iter().map(|text| json!({"content": text})).collect();
         let profile = json!({"id": "m", "provider": "scripted", "responses": responses});

@@ -17,7 +17,7 @@ fn half_a_reply() -> Answer {
 }
 
 #[test]
-fn tokens_of_an_attempt_that_broke_off_are_spent() {
+fn tokens_of_an_interrupted_attempt_count_as_spent() {
     let server = Server::answering([half_a_reply(), Answer::error(500, "oops"), Answer::saying(&["good"])]);
     let ran = ask(&server, &json!({}), json!({"prompt": "hi"}));
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
@@ -26,7 +26,7 @@ fn tokens_of_an_attempt_that_broke_off_are_spent() {
 }
 
 #[test]
-fn anthropic_says_what_the_input_cost_before_anything_else() {
+fn input_tokens_of_an_interrupted_anthropic_reply_count_as_spent() {
     let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 25, "output_tokens": 1}}});
     let broken = Answer::Stream {
         pieces: vec![format!("event: message_start\ndata: {start}\n\n")],
@@ -40,7 +40,7 @@ fn anthropic_says_what_the_input_cost_before_anything_else() {
 }
 
 #[test]
-fn a_call_that_fails_for_good_has_cost_what_its_attempts_cost() {
+fn the_tokens_of_a_failed_call_are_those_of_all_its_attempts() {
     let server = Server::answering([half_a_reply(), half_a_reply(), half_a_reply()]);
     let ran = ask(&server, &json!({}), json!({"prompt": "hi"}));
     assert_eq!(ran.report.status, ThreadStatus::Failed);
@@ -48,7 +48,7 @@ fn a_call_that_fails_for_good_has_cost_what_its_attempts_cost() {
 }
 
 #[test]
-fn replies_that_do_not_fit_are_spent_when_none_does() {
+fn tokens_of_replies_that_violate_the_schema_count_as_spent() {
     let server = Server::answering([Answer::saying(&["no"]), Answer::saying(&["JSON"])]);
     let ran = ask(
         &server,
@@ -60,7 +60,7 @@ fn replies_that_do_not_fit_are_spent_when_none_does() {
 }
 
 #[test]
-fn every_protocol_tells_the_same_kinds_of_tokens() {
+fn every_protocols_usage_is_mapped_to_one_set_of_token_kinds() {
     let chat = |usage: Value| {
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"});
         json!({"choices": [choice], "usage": usage})

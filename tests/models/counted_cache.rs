@@ -240,7 +240,7 @@ fn again(pair: &[Read]) -> (usize, usize) {
 }
 
 #[test]
-fn nearly_all_of_a_request_is_the_prefix_of_the_next_and_of_a_compression() {
+fn nearly_all_of_a_request_is_a_prefix_of_the_next_one_or_of_its_compression() {
     let mut runner = TestRunner::deterministic();
     let (mut summaries, mut plain) = (Vec::new(), 0);
     for _ in 0..200 {
@@ -293,7 +293,7 @@ impl Tool for Knows {
 }
 
 #[test]
-fn what_comes_after_a_tools_result_at_the_support_desk_is_served() {
+fn requests_after_tool_results_of_the_support_desk_are_served_from_the_cache() {
     let known = Log::default();
     let log = Arc::clone(&known);
     let server = Server::deciding(move |request| {

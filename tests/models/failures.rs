@@ -47,7 +47,7 @@ fn says(ran: &Ran, content: &str) {
 }
 
 #[test]
-fn what_passes_is_tried_again() {
+fn transient_failures_are_retried() {
     let cut = Answer::breaking_off(&["half a"], End::Cut);
     let nonsense = Answer::Stream {
         pieces: vec![
@@ -83,7 +83,7 @@ fn what_passes_is_tried_again() {
 }
 
 #[test]
-fn what_stays_fails_at_once_and_says_what_it_is() {
+fn permanent_failures_fail_at_once_with_their_kind() {
     for (status, kind) in [
         (400, FailureKind::Rejected),
         (401, FailureKind::Key),
@@ -99,7 +99,7 @@ fn what_stays_fails_at_once_and_says_what_it_is() {
 }
 
 #[test]
-fn attempts_end() {
+fn a_call_fails_after_its_last_attempt() {
     let server = Server::answering((0..9).map(|_| Answer::error(500, "oops")));
     let ran = ask(&server, &json!({}), prompt());
     fails_with(&ran, FailureKind::Provider);
@@ -108,7 +108,7 @@ fn attempts_end() {
 }
 
 #[test]
-fn every_kind_of_bad_stream_fails_as_what_it_is() {
+fn every_kind_of_broken_stream_fails_with_its_kind() {
     let once = json!({"retry": {"maxAttempts": 1}});
     let stream = |pieces: &[&str]| Answer::Stream {
         pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
@@ -143,7 +143,7 @@ fn every_kind_of_bad_stream_fails_as_what_it_is() {
 }
 
 #[test]
-fn a_reply_that_is_cut_off_is_no_reply_in_any_protocol() {
+fn a_truncated_reply_is_a_failure_in_every_protocol() {
     let anthropic = concat!(
         "event: content_block_start\ndata: {\"index\": 0, \"content_block\": {\"type\": \"text\"}}\n\n",
         "event: content_block_delta\ndata: {\"index\": 0, \"delta\": {\"text\": \"half\"}}\n\n",
@@ -172,7 +172,7 @@ fn a_reply_that_is_cut_off_is_no_reply_in_any_protocol() {
 }
 
 #[test]
-fn a_stall_is_told_from_a_slow_start() {
+fn a_stall_and_a_late_first_token_have_different_errors() {
     for (answer, words) in [
         (Answer::breaking_off(&[], End::Stall), "first token"),
         (Answer::breaking_off(&["half"], End::Stall), "next token"),
@@ -187,7 +187,7 @@ fn a_stall_is_told_from_a_slow_start() {
 }
 
 #[test]
-fn nobody_there_is_said_as_such() {
+fn a_refused_connection_is_reported_as_unreachable() {
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     let nobody = format!("http://{}/v1/", port.expect("a port"));
     let server = Server::answering([]);
@@ -206,7 +206,7 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn a_fallback_profile_answers_where_the_first_can_not() {
+fn a_fallback_profile_answers_if_the_first_fails() {
     let first = Server::answering([Answer::error(401, "no")]);
     let second = Server::answering([Answer::saying(&["from ", "the second"])]);
     let profiles = [
@@ -224,7 +224,7 @@ fn a_fallback_profile_answers_where_the_first_can_not() {
 }
 
 #[test]
-fn a_retry_voids_the_pieces_that_came_before() {
+fn a_retry_discards_the_tokens_of_the_failed_attempt() {
     let server = Server::answering([Answer::breaking_off(&["ha"], End::Cut), Answer::saying(&["good"])]);
     let ran = ask(&server, &json!({}), prompt());
     let pieces: Vec<(&Value, bool)> = ran

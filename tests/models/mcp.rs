@@ -186,7 +186,7 @@ fn a_servers_tools_are_listed_and_called() {
 }
 
 #[test]
-fn what_a_server_has_beside_plain_tools_is_read_by_tools_too() {
+fn resources_and_prompts_of_a_server_are_available_as_tools() {
     let Some(file) = everything() else { return };
     let tools = registry(stdio(&file, json!({})));
     let names: Vec<&str> = tools.names().collect();
@@ -228,7 +228,7 @@ fn what_a_server_has_beside_plain_tools_is_read_by_tools_too() {
 }
 
 #[test]
-fn a_server_asks_whoever_answers_elicitations_and_is_declined_where_nobody_does() {
+fn an_elicitation_is_answered_by_its_handler_and_declined_without_one() {
     let Some(file) = everything() else { return };
     let call = [("ev_trigger-elicitation-request", json!({}))];
     let nobody = run(registry(stdio(&file, json!({}))), &call);
@@ -275,7 +275,7 @@ impl Model for Sampled {
 }
 
 #[test]
-fn what_a_server_asks_a_model_is_answered_by_the_profile_that_its_config_names_and_paid_by_the_run() {
+fn a_sampling_request_is_answered_by_the_configured_profile_and_charged_to_the_run() {
     let Some(file) = everything() else { return };
     let nobody = registry(stdio(&file, json!({})));
     assert!(!nobody.has("ev_trigger-sampling-request"), "nobody would answer");
@@ -338,7 +338,7 @@ fn what_a_server_asks_a_model_is_answered_by_the_profile_that_its_config_names_a
 }
 
 #[test]
-fn a_server_is_told_its_roots() {
+fn a_server_receives_its_configured_roots() {
     let Some(file) = everything() else { return };
     let folder = Folder::new("roots");
     let tools = registry(stdio(&file, json!({"roots": [folder.0.to_str().expect("UTF-8")]})));
@@ -351,7 +351,7 @@ fn a_server_is_told_its_roots() {
 }
 
 #[test]
-fn the_config_says_which_tools_and_what_they_are_called() {
+fn the_config_selects_the_tools_and_their_prefix() {
     let Some(file) = everything() else { return };
     let some = registry(stdio(&file, json!({"tools": ["echo", "get-sum"], "prefix": ""})));
     assert_eq!(some.names().collect::<Vec<_>>(), ["echo", "get-sum"]);
@@ -360,7 +360,7 @@ fn the_config_says_which_tools_and_what_they_are_called() {
 }
 
 #[test]
-fn a_server_that_does_not_start_is_a_fault_with_its_last_words() {
+fn a_server_that_does_not_start_is_a_fault_with_its_stderr() {
     let fault = |server: Value| start(server).expect_err("it does not start").remove(0);
     let absent = fault(json!({"id": "x", "command": "pirn-no-such-program"}));
     assert!(
@@ -374,7 +374,7 @@ fn a_server_that_does_not_start_is_a_fault_with_its_last_words() {
 }
 
 #[test]
-fn a_server_killed_in_mid_call_answers_with_an_error_and_is_started_again() {
+fn a_server_killed_during_a_call_fails_the_call_and_is_restarted() {
     let Some(file) = everything() else { return };
     let folder = Folder::new("restart");
     let server = watched(&file, &folder, json!({"restarts": 1}));
@@ -400,7 +400,7 @@ fn a_server_killed_in_mid_call_answers_with_an_error_and_is_started_again() {
 }
 
 #[test]
-fn a_call_in_flight_is_cancelled_at_the_server_when_its_run_is() {
+fn a_cancelled_run_cancels_its_running_call_at_the_server() {
     let Some(file) = everything() else { return };
     let folder = Folder::new("cancel");
     let server = watched(&file, &folder, json!({}));
@@ -426,7 +426,7 @@ fn a_call_in_flight_is_cancelled_at_the_server_when_its_run_is() {
 }
 
 #[test]
-fn nothing_is_left_running_after_a_shutdown_or_a_drop() {
+fn no_server_process_survives_a_shutdown_or_a_drop() {
     let Some(file) = everything() else { return };
     // The server ignores a closed stdin and SIGTERM. Its processes hold a pipe open, which is at its end when the last one is gone.
     let stubborn = |folder: &Folder| {
@@ -483,7 +483,7 @@ fn polite(folder: &Folder) -> Value {
 }
 
 #[test]
-fn a_shutdown_lets_a_server_end_in_order() {
+fn a_shutdown_lets_a_server_exit_on_its_closed_stdin() {
     let folder = Folder::new("polite");
     let engine = engine(registry(polite(&folder)), &[]);
     engine.shutdown_blocking(Duration::from_secs(5));
@@ -539,7 +539,7 @@ impl Drop for Http {
 }
 
 #[test]
-fn a_server_over_http_is_listed_called_and_killed_in_mid_call() {
+fn a_server_over_http_is_listed_called_and_killed_during_a_call() {
     let Some(file) = everything() else { return };
     let http = Http::start(&file);
     let config = json!({"id": "ev", "url": http.url, "headers": {"x-mine": "1"}, "timeoutMs": 20_000});
@@ -562,7 +562,7 @@ fn a_server_over_http_is_listed_called_and_killed_in_mid_call() {
 }
 
 #[test]
-fn a_url_where_nobody_is_is_a_fault() {
+fn an_unreachable_url_is_a_fault() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()

@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn every_request_is_one_that_its_provider_takes(
+    fn every_request_is_valid_for_its_provider(
         history in prop::collection::vec(messages(), 0..14),
         left in left(),
         todo in any::<bool>(),
@@ -185,7 +185,7 @@ fn check_openai(body: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn a_history_that_begins_with_the_assistants_message_is_repaired_and_said() {
+fn a_history_that_starts_with_the_assistants_message_is_repaired_and_reported() {
     let calls = |id: &str| Message {
         tool_calls: vec![ToolCall {
             id: id.to_owned(),

@@ -123,7 +123,7 @@ fn bridged(modules: &Path, port: u16, program: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_file_server_over_http_answers_goes_and_comes_back() {
+fn the_file_server_over_http_answers_before_and_after_a_restart() {
     let Some(modules) = modules() else { return };
     let folder = folder("files");
     std::fs::write(folder.join("note.txt"), "a note").expect("writable");
@@ -137,7 +137,7 @@ fn the_file_server_over_http_answers_goes_and_comes_back() {
 }
 
 #[test]
-fn the_time_server_over_http_answers_goes_and_comes_back() {
+fn the_time_server_over_http_answers_before_and_after_a_restart() {
     let (Some(python), Some(modules)) = (python(), modules()) else {
         return;
     };
@@ -150,7 +150,7 @@ fn the_time_server_over_http_answers_goes_and_comes_back() {
 }
 
 #[test]
-fn the_memory_server_over_http_answers_goes_and_comes_back() {
+fn the_memory_server_over_http_answers_before_and_after_a_restart() {
     let Some(modules) = modules() else { return };
     let (own, folder) = (port(), folder("memory"));
     let file = format!("MEMORY_FILE_PATH={}", folder.join("memory.jsonl").display());
@@ -164,7 +164,7 @@ fn the_memory_server_over_http_answers_goes_and_comes_back() {
 }
 
 #[test]
-fn the_git_server_over_http_answers_goes_and_comes_back() {
+fn the_git_server_over_http_answers_before_and_after_a_restart() {
     let (Some(python), Some(modules)) = (python(), modules()) else {
         return;
     };
@@ -182,7 +182,7 @@ fn the_git_server_over_http_answers_goes_and_comes_back() {
 
 /// This server speaks HTTP without the bridge, and answers an unknown session with status 400.
 #[test]
-fn the_server_of_everything_over_http_answers_goes_and_comes_back() {
+fn the_everything_server_over_http_answers_before_and_after_a_restart() {
     let Some(modules) = modules() else { return };
     let own = port();
     let listens = format!("PORT={own}");

@@ -84,7 +84,7 @@ fn killed_in_between(server: &Value, calls: &[(&str, Value)], folder: &Folder) -
 }
 
 #[test]
-fn the_file_server_reads_goes_and_comes_back() {
+fn the_file_server_answers_before_and_after_a_restart() {
     let Some(modules) = modules() else { return };
     let folder = Folder::new("files");
     std::fs::write(folder.0.join("note.txt"), "a note").expect("writable");
@@ -103,7 +103,7 @@ fn the_file_server_reads_goes_and_comes_back() {
 }
 
 #[test]
-fn the_memory_server_remembers_what_it_has_written_down() {
+fn the_memory_server_returns_stored_facts_after_a_restart() {
     let Some(modules) = modules() else { return };
     let folder = Folder::new("memory");
     let file = modules.join("@modelcontextprotocol/server-memory/dist/index.js");
@@ -116,7 +116,7 @@ fn the_memory_server_remembers_what_it_has_written_down() {
 }
 
 #[test]
-fn the_time_and_git_servers_answer_and_come_back() {
+fn the_time_and_git_servers_answer_before_and_after_a_restart() {
     let Some(python) = python() else { return };
     let python = python.join("bin/python");
     let python = python.to_str().expect("UTF-8");

@@ -87,7 +87,7 @@ fn two_turns(builder: EngineBuilder) -> Ran {
 }
 
 #[test]
-fn anthropics_thinking_blocks_come_back_whole_and_signed_within_the_turn() {
+fn anthropics_thinking_blocks_are_sent_back_whole_and_signed_within_the_turn() {
     let server = Server::answering([anthropic_thinks(), anthropic_says("fine"), anthropic_says("well")]);
     let more = json!({"provider": "anthropic", "parameters": {"thinking": {"type": "enabled", "budget_tokens": 1024}}});
     two_turns(engine([profile(&server, &more)]));
@@ -106,7 +106,7 @@ fn anthropics_thinking_blocks_come_back_whole_and_signed_within_the_turn() {
 }
 
 #[test]
-fn geminis_thought_signatures_come_back_with_their_calls_within_the_turn() {
+fn geminis_thought_signatures_are_sent_back_with_their_calls_within_the_turn() {
     let call = json!({"functionCall": {"name": "weather", "args": {"city": "Bern"}}, "thoughtSignature": "sealed"});
     let server = Server::answering([
         gemini(&call),
@@ -126,7 +126,7 @@ fn geminis_thought_signatures_come_back_with_their_calls_within_the_turn() {
 }
 
 #[test]
-fn reasoning_beside_a_reply_of_openais_protocol_comes_back_within_the_turn() {
+fn reasoning_content_of_openais_protocol_is_sent_back_within_the_turn() {
     let server = Server::answering([openai_thinks(), Answer::saying(&["fine"]), Answer::saying(&["well"])]);
     two_turns(engine([profile(&server, &json!({}))]));
     let requests = server.requests();
@@ -139,7 +139,7 @@ fn reasoning_beside_a_reply_of_openais_protocol_comes_back_within_the_turn() {
 }
 
 #[test]
-fn a_reply_in_one_piece_keeps_its_reasoning_too() {
+fn the_reasoning_of_an_unstreamed_reply_is_sent_back_too() {
     let call =
         json!({"id": "c0", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Bern\"}"}});
     let whole = |message: Value| Answer::Whole {
@@ -162,7 +162,7 @@ fn a_reply_in_one_piece_keeps_its_reasoning_too() {
 }
 
 #[test]
-fn another_model_never_sees_it() {
+fn reasoning_is_never_sent_to_another_model() {
     let first = Server::answering([openai_thinks(), Answer::error(400, "no more")]);
     let second = Server::answering([Answer::saying(&["fine"]), Answer::saying(&["well"])]);
     let fallback = json!({"id": "n", "model": "another"});

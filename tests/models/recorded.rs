@@ -58,7 +58,7 @@ fn asked(row: &Value) -> Ran {
 }
 
 #[test]
-fn every_recorded_reply_gives_what_its_row_says() {
+fn every_recorded_reply_gives_the_result_in_its_row() {
     let rows = std::fs::read_to_string(folder().join("replies.json")).expect("rows");
     let rows: Vec<Value> = serde_json::from_str(&rows).expect("JSON");
     for row in &rows {

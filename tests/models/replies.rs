@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::ask;
 
 #[test]
-fn a_streamed_reply_comes_as_events_and_counts_what_the_provider_reported() {
+fn a_streamed_reply_raises_events_and_counts_the_reported_tokens() {
     let server = Server::answering([Answer::saying(&["good ", "morning", " 你好"])]);
     let ran = ask(
         &server,
@@ -39,7 +39,7 @@ fn a_streamed_reply_comes_as_events_and_counts_what_the_provider_reported() {
 }
 
 #[test]
-fn a_reply_in_one_piece_where_the_profile_says_so() {
+fn a_reply_is_not_streamed_if_the_profile_disables_streams() {
     let body = json!({
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
@@ -56,7 +56,7 @@ fn a_reply_in_one_piece_where_the_profile_says_so() {
 }
 
 #[test]
-fn parallel_tool_calls_are_made_and_answered_in_one_go() {
+fn parallel_tool_calls_of_a_reply_are_answered_together() {
     let server = Server::answering([
         Answer::calling(&[("weather", r#"{"city": "Bern"}"#), ("weather", r#"{"city": "Rome"}"#)]),
         Answer::saying(&["fine everywhere"]),
@@ -81,7 +81,7 @@ fn parallel_tool_calls_are_made_and_answered_in_one_go() {
 }
 
 #[test]
-fn arguments_that_are_no_json_are_answered_and_do_not_poison_the_conversation() {
+fn tool_arguments_that_are_invalid_json_are_answered_and_sent_back_as_valid_json() {
     let server = Server::answering([
         Answer::calling(&[("weather", r#"{"city": "#)]),
         Answer::saying(&["sorry"]),
@@ -94,7 +94,7 @@ fn arguments_that_are_no_json_are_answered_and_do_not_poison_the_conversation() 
 }
 
 #[test]
-fn a_reply_that_says_why_it_ends_is_whole_without_the_protocols_last_line() {
+fn a_reply_with_a_finish_reason_is_complete_without_the_done_line() {
     let finish = |reason: &str| {
         let choice = json!({"index": 0, "delta": {}, "finish_reason": reason});
         let usage = json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10});
@@ -129,7 +129,7 @@ fn a_reply_that_says_why_it_ends_is_whole_without_the_protocols_last_line() {
 }
 
 #[test]
-fn what_follows_the_end_of_a_reply_is_no_part_of_it_and_a_mark_before_it_is_none() {
+fn data_after_the_done_line_and_a_leading_byte_order_mark_are_ignored() {
     let more = delta(&json!({"content": "more"}));
     let piece = format!(
         "\u{feff}{}data: [DONE]\n\n{}",
@@ -145,7 +145,7 @@ fn what_follows_the_end_of_a_reply_is_no_part_of_it_and_a_mark_before_it_is_none
 }
 
 #[test]
-fn a_models_name_reaches_the_wire_as_the_user_wrote_it() {
+fn a_models_name_is_sent_as_the_user_wrote_it() {
     for provider in ["openai", "anthropic", "gemini", "ollama"] {
         for name in ["some-model-high", "some-model-max", "some-model-none"] {
             let server = Server::answering([]);

@@ -35,7 +35,7 @@ fn headers_and_query_reach_the_server() {
 }
 
 #[test]
-fn gemini_streams_beside_a_query_of_the_profiles_own() {
+fn geminis_stream_parameter_is_added_to_the_profiles_query() {
     let server = Server::answering([]);
     let more = json!({"provider": "gemini", "query": {"tenant": "g"}, "retry": {"maxAttempts": 1}});
     ask(&server, &more, json!({"prompt": "hi"}));
@@ -46,7 +46,7 @@ fn gemini_streams_beside_a_query_of_the_profiles_own() {
 }
 
 #[test]
-fn parameters_of_ollama_stand_where_it_reads_them() {
+fn parameters_of_ollama_are_sent_in_its_options() {
     let parameters =
         json!({"numCtx": 8192, "topK": 20, "min_p": 0.1, "keep_alive": "10m", "maxTokens": 7, "temperature": 0.5});
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
@@ -63,7 +63,7 @@ fn parameters_of_ollama_stand_where_it_reads_them() {
 }
 
 #[test]
-fn optional_properties_stay_optional_in_a_strict_schema() {
+fn optional_properties_remain_optional_in_a_strict_schema() {
     let schema =
         json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
     let server = Server::answering([Answer::saying(&["{\"a\": \"x\", \"b\": null}"])]);
@@ -87,7 +87,7 @@ fn sent_format(schema: &Value) -> Value {
 }
 
 #[test]
-fn a_budget_to_think_with_that_leaves_no_room_is_refused_before_it_is_sent() {
+fn a_thinking_budget_as_large_as_the_token_limit_is_refused_before_the_request() {
     let parameters = json!({"thinking": {"type": "enabled", "budget_tokens": 4000}, "maxTokens": 4000});
     let server = Server::answering([]);
     let ran = ask(
@@ -101,7 +101,7 @@ fn a_budget_to_think_with_that_leaves_no_room_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn empty_text_beside_tool_calls_is_null() {
+fn empty_text_of_a_message_with_tool_calls_is_null() {
     let server = Server::answering([
         Answer::calling(&[("weather", r#"{"city": "Bern"}"#)]),
         Answer::saying(&["fine"]),
@@ -112,7 +112,7 @@ fn empty_text_beside_tool_calls_is_null() {
 }
 
 #[test]
-fn images_and_files_reach_each_provider_in_its_own_words() {
+fn images_and_files_are_sent_in_each_providers_format() {
     let picture = "data:image/png;base64,iVBORw0=";
     let said = Message::of_parts(
         Role::User,

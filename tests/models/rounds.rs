@@ -14,7 +14,7 @@ fn calls() -> Answer {
 }
 
 #[test]
-fn a_model_that_asks_for_tools_for_ever_fails_its_node_and_leaves_no_call_unanswered() {
+fn a_model_that_calls_tools_without_end_fails_its_node_and_every_call_is_answered() {
     let server = Server::answering([calls(), calls(), calls()]);
     let ran = ask(
         &server,
@@ -36,7 +36,7 @@ fn a_model_that_asks_for_tools_for_ever_fails_its_node_and_leaves_no_call_unansw
 }
 
 #[test]
-fn a_last_word_is_asked_for_without_tools_where_the_node_wants_one() {
+fn at_the_round_limit_a_final_reply_without_tools_is_requested_if_configured() {
     let server = Server::answering([calls(), calls(), Answer::saying(&["so be it"])]);
     let config = json!({"prompt": "go", "tools": ["weather"], "maxToolRounds": 1, "onLimit": "answer"});
     let ran = ask(&server, &json!({}), config.clone());
@@ -67,7 +67,7 @@ fn ending(pieces: &[&str], reason: &str) -> Answer {
 }
 
 #[test]
-fn a_workflow_can_route_on_why_a_reply_ended() {
+fn a_workflow_can_route_on_the_finish_reason() {
     for (reason, output) in [("stop", "whole"), ("length", "cut"), ("content_filter", "cut")] {
         let server = Server::answering([ending(&["half a sen"], reason)]);
         let routes = json!({"routes": [{"condition": "output.finishReason == 'stop'", "targetNodeId": "whole"}], "defaultTargetNodeId": "cut"});
@@ -90,7 +90,7 @@ fn a_workflow_can_route_on_why_a_reply_ended() {
 }
 
 #[test]
-fn json_that_was_promised_and_cut_is_an_error_and_not_asked_for_again() {
+fn truncated_structured_output_is_an_error_and_is_not_retried() {
     for (reason, words) in [
         ("length", "maxTokens"),
         ("content_filter", "filter"),
@@ -118,7 +118,7 @@ fn json_that_was_promised_and_cut_is_an_error_and_not_asked_for_again() {
 }
 
 #[test]
-fn a_reply_that_ends_for_tool_calls_and_has_none_is_tried_again() {
+fn a_reply_that_ends_for_tool_calls_and_has_none_is_retried() {
     let server = Server::answering([ending(&[], "tool_calls"), Answer::saying(&["good"])]);
     let ran = ask(&server, &json!({}), json!({"prompt": "go", "tools": ["weather"]}));
     assert_eq!(ran.report.output["content"], "good", "{:?}", ran.report.error);

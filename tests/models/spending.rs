@@ -279,7 +279,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_figure_is_the_sum_of_its_calls(pieces in prop::collection::vec(piece(), 1..4), chance: u64) {
+    fn every_usage_figure_is_the_sum_over_its_calls(pieces in prop::collection::vec(piece(), 1..4), chance: u64) {
         let mut written = Written::default();
         let main = written.workflow(&pieces, &[]);
         prop_assert_eq!(&main, "w1");
@@ -306,7 +306,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_trigger_starts_counts_for_the_thread_that_it_runs_for() {
+fn tokens_of_a_triggered_workflow_count_for_the_thread_that_it_runs_for() {
     let ask = |id: &str| node(id, "LLM", json!({"profileId": "meter", "prompt": "hi"}));
     let sub = workflow(
         "sub",
@@ -340,7 +340,7 @@ fn what_a_trigger_starts_counts_for_the_thread_that_it_runs_for() {
 }
 
 #[test]
-fn a_fallback_is_paid_by_its_own_prices() {
+fn a_fallback_profiles_prices_apply_to_its_calls() {
     let profiles = json!([
         {"id": "first", "provider": "fails", "prices": {"input": 1, "output": 1}, "fallback": ["second"]},
         {"id": "second", "provider": "fine", "prices": {"input": 10, "output": 100}},

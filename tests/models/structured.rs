@@ -13,7 +13,7 @@ fn node() -> Value {
 }
 
 #[test]
-fn a_reply_that_fits_is_taken_without_its_fence() {
+fn a_valid_reply_is_accepted_without_its_code_fence() {
     let server = Server::answering([Answer::saying(&["```json\n", "{\"n\": 3}", "\n```"])]);
     let ran = ask(&server, &json!({}), node());
     assert_eq!(ran.report.output["content"], "{\"n\": 3}");
@@ -23,7 +23,7 @@ fn a_reply_that_fits_is_taken_without_its_fence() {
 }
 
 #[test]
-fn one_that_does_not_is_asked_for_again_with_what_is_wrong() {
+fn an_invalid_reply_is_requested_again_with_its_errors() {
     let server = Server::answering([Answer::saying(&["{\"n\": 0}"]), Answer::saying(&["{\"n\": 1}"])]);
     let ran = ask(&server, &json!({}), node());
     assert_eq!(ran.report.output["content"], "{\"n\": 1}");
@@ -46,7 +46,7 @@ fn one_that_does_not_is_asked_for_again_with_what_is_wrong() {
 }
 
 #[test]
-fn a_request_with_another_body_has_another_key_and_a_retry_of_the_same_keeps_its_key() {
+fn a_retry_has_the_idempotency_key_of_its_request_and_a_changed_request_a_new_one() {
     let server = Server::answering([
         Answer::error(500, "busy"),
         Answer::saying(&["{\"n\": 0}"]),
@@ -68,7 +68,7 @@ fn a_request_with_another_body_has_another_key_and_a_retry_of_the_same_keeps_its
 }
 
 #[test]
-fn twice_wrong_fails() {
+fn a_second_invalid_reply_fails_the_node() {
     let server = Server::answering([
         Answer::saying(&["three"]),
         Answer::saying(&["3"]),
@@ -85,7 +85,7 @@ fn twice_wrong_fails() {
 }
 
 #[test]
-fn a_tool_round_before_it_is_not_checked() {
+fn replies_with_tool_calls_are_not_checked_against_the_schema() {
     let server = Server::answering([
         Answer::calling(&[("weather", r#"{"city": "Bern"}"#)]),
         Answer::saying(&["{\"n\": 9}"]),

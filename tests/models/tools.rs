@@ -120,7 +120,7 @@ fn three_sleeps() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn calls_of_one_reply_run_at_the_same_time() {
+fn tool_calls_of_one_reply_run_concurrently() {
     let (ran, said) = answers(virtual_time().tool(Arc::new(Sleep)), &["sleep"], &three_sleeps());
     assert_eq!(said, ["slept"; 3]);
     assert_eq!(ran.report.elapsed_ms, 1_000);
@@ -129,7 +129,7 @@ fn calls_of_one_reply_run_at_the_same_time() {
 }
 
 #[test]
-fn no_more_run_at_once_than_the_tool_and_the_engine_allow() {
+fn concurrent_tool_calls_are_limited_per_tool_and_per_engine() {
     let mut one_place = ToolRegistry::new();
     let options = ToolOptions {
         max_parallel: Some(1),
@@ -149,7 +149,7 @@ fn no_more_run_at_once_than_the_tool_and_the_engine_allow() {
 }
 
 #[test]
-fn whatever_is_wrong_with_a_call_answers_the_model() {
+fn a_failed_tool_call_answers_the_model() {
     let fails = tool_fn("fails", "Fails", json!({"type": "object"}), |_| async {
         Err("no luck".to_owned())
     });
@@ -182,7 +182,7 @@ fn whatever_is_wrong_with_a_call_answers_the_model() {
 }
 
 #[test]
-fn a_name_that_ends_with_a_star_offers_every_tool_that_begins_so() {
+fn a_name_that_ends_with_a_star_offers_every_tool_with_that_prefix() {
     let said = |name: &str| {
         tool_fn(name, "Says it", json!({"type": "object"}), |_| async {
             Ok("said".to_owned())
@@ -198,7 +198,7 @@ fn a_name_that_ends_with_a_star_offers_every_tool_that_begins_so() {
 }
 
 #[test]
-fn consent_is_asked_for_every_call_and_a_refusal_tells_the_model_why() {
+fn every_call_needs_approval_and_the_model_receives_the_reason_of_a_refusal() {
     let decide = |request: &ApprovalRequest| match request.arguments["ms"].as_u64() {
         Some(1) => Verdict::Allow,
         Some(3) => panic!("the hook broke"),
@@ -213,7 +213,7 @@ fn consent_is_asked_for_every_call_and_a_refusal_tells_the_model_why() {
 }
 
 #[test]
-fn who_is_asked_for_consent_is_told_which_run_thread_and_node_ask() {
+fn an_approval_request_names_the_run_thread_and_node_of_the_call() {
     let (told, heard) = channel();
     let decide = move |request: &ApprovalRequest| {
         told.send(request.caller.clone()).expect("somebody listens");
@@ -266,7 +266,7 @@ fn who_is_asked_for_consent_is_told_which_run_thread_and_node_ask() {
 }
 
 #[test]
-fn code_that_decides_later_is_told_which_tool_is_marked() {
+fn an_async_approval_request_shows_that_the_tool_is_marked() {
     let mut tools = ToolRegistry::new();
     let options = ToolOptions {
         approval: Approval::Ask,
@@ -284,7 +284,7 @@ fn code_that_decides_later_is_told_which_tool_is_marked() {
 const CANCELLED: &str = "The tool call was cancelled before it had a result.";
 
 #[test]
-fn a_call_in_flight_is_dropped_when_its_branch_loses() {
+fn a_running_tool_call_is_dropped_when_its_branch_loses() {
     for external in [false, true] {
         let (told, heard) = channel();
         let (ask, profile) = ask(&["endless"], &[("endless", json!({}))]);
@@ -312,7 +312,7 @@ fn a_call_in_flight_is_dropped_when_its_branch_loses() {
 }
 
 #[test]
-fn a_cancelled_run_drops_the_call_and_keeps_a_result_for_it() {
+fn a_cancelled_run_drops_its_tool_call_and_records_a_result_for_it() {
     let (told, heard) = channel();
     let (ask, profile) = ask(&["endless"], &[("endless", json!({}))]);
     let engine = Engine::builder()
