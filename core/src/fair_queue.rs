@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_comes_after_one_of_each_other_run() {
+    fn a_run_with_one_item_is_served_after_one_item_of_each_other_run() {
         let mut queue = FairQueue::default();
         (0..5000).for_each(|n| queue.push(&run(0), n, "many"));
         queue.push(&run(1), 5000, "few");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_leaves_the_others_where_they_are() {
+    fn removing_an_item_does_not_change_the_order_of_the_others() {
         let mut queue = FairQueue::default();
         (0..4).for_each(|n| queue.push(&run(0), n, n));
         assert_eq!(queue.remove(RUNS[0], 2), Some(2));
@@ -162,7 +162,7 @@ mod tests {
         /// The oracle is one list of all waiting items, and for each run the moment since which it waits for its turn. It serves
         /// the longest-waiting run that may have more, and that run's item with the lowest number.
         #[test]
-        fn the_run_that_waits_longest_is_served_and_its_first_item(moves in moves()) {
+        fn the_first_item_of_the_longest_waiting_run_is_served(moves in moves()) {
             let mut queue = FairQueue::default();
             let mut waiting: Vec<(usize, u64)> = Vec::new();
             let mut since = [0; RUNS.len()];
@@ -204,7 +204,7 @@ mod tests {
 
         /// A waiting run is served after at most one item of each other run, however many items those have.
         #[test]
-        fn between_two_turns_of_a_run_every_other_has_at_most_one(moves in moves(), watched in 0..RUNS.len()) {
+        fn between_two_turns_of_a_run_every_other_run_has_at_most_one_turn(moves in moves(), watched in 0..RUNS.len()) {
             let mut queue = FairQueue::default();
             let mut since_then = [0; RUNS.len()];
             for (id, step) in moves.into_iter().enumerate() {

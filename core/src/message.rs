@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_content_is_a_text_or_a_list_of_parts_there_and_back() {
+    fn message_content_round_trips_as_a_string_or_a_list_of_parts() {
         let parts = json!([
             {"type": "text", "text": "look:"},
             {"type": "image", "url": "https://example.test/a.png", "mediaType": "image/png"},
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_content_is_refused_in_words() {
+    fn invalid_message_content_is_refused_with_the_reason() {
         for (content, words) in [
             (json!(7), "a text or a list of parts"),
             (json!([{"type": "sound", "url": "x"}]), "unknown variant `sound`"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_alone_is_not_blank() {
+    fn a_message_with_only_an_image_is_not_blank() {
         assert!(Message::new(Role::User, " \n").is_blank());
         assert!(!Message::of_parts(Role::User, vec![Part::image("https://example.test/a.png")]).is_blank());
     }

@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_of_a_session_have_their_turn_one_after_the_other_in_the_order_in_which_they_came(ops in prop::collection::vec(op(), 0..80)) {
+        fn the_runs_of_a_session_get_their_turn_one_by_one_in_arrival_order(ops in prop::collection::vec(op(), 0..80)) {
             let mut queues = SessionQueues::<Arc<str>>::new(MAX_WAITING);
             let mut oracle = Oracle::default();
             // Runs that were granted the turn and have not left.
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_wait_and_one_more_is_refused() {
+    fn a_run_over_the_waiting_limit_is_refused() {
         let mut queues = SessionQueues::<()>::new(1);
         assert_eq!(queues.enter(place(0, 1)), Ok(()));
         assert_eq!(queues.enter(place(0, 2)), Ok(()));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_literal_decides() {
+    fn only_a_literal_condition_has_a_known_truth() {
         for text in ["true", " 1 ", "'yes'", "-2.5"] {
             assert_eq!(truth(text), Truth::Always, "{text}");
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_between_two_looks_is_not_steady() {
+    fn an_expression_that_may_change_between_evaluations_is_not_steady() {
         for text in ["Math.random() < 0.5", "n++ < 3", "x = 1", "Date.now() > t"] {
             assert!(!is_steady(text), "{text}");
         }

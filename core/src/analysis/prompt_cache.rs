@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_and_an_id_of_a_run_are_found_wherever_a_template_shows_them() {
+    fn a_clock_or_a_run_id_in_a_template_is_found() {
         for (template, path) in [
             ("It is {{input.now}}.", Some("input.now")),
             ("{{#if input.vip}}{{variables.run_id}}{{/if}}", Some("variables.run_id")),

@@ -208,7 +208,7 @@ mod tests {
     proptest! {
         /// Against plain lists: snapshots of snapshots, each appended to, shared or unchanged.
         #[test]
-        fn what_is_added_to_a_clone_is_in_no_other(steps in prop::collection::vec((0..3_u8, 0..6_usize, 0..9_u64), 0..200)) {
+        fn an_entry_appended_to_a_clone_is_in_no_other_clone(steps in prop::collection::vec((0..3_u8, 0..6_usize, 0..9_u64), 0..200)) {
             let mut held = vec![(Entries::default(), Vec::new())];
             for (what, at, cost) in steps {
                 let at = at % held.len();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn where_messages_are_kept_makes_no_difference() {
+    fn equality_does_not_depend_on_sharing() {
         let mut own = Entries::default();
         (0..3).for_each(|n| own.push(counted(n)));
         let mut shared = own.clone();

@@ -119,7 +119,7 @@ mod tests {
 
     /// Compares with the figures that the providers publish.
     #[test]
-    fn an_image_costs_what_its_provider_says() {
+    fn the_cost_of_an_image_equals_the_published_figures() {
         for (rule, part, cost) in [
             (MediaRule::OpenAi, image(1024, 1024, Some("high")), 765),
             (MediaRule::OpenAi, image(2048, 4096, None), 1_105),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn no_size_is_too_large_or_too_small() {
+    fn image_costs_do_not_overflow_at_extreme_sizes() {
         for (width, height) in [(0, 0), (u32::MAX, 1), (1, u32::MAX), (u32::MAX, u32::MAX)] {
             assert!(MediaRule::most(&image(width, height, None)) > 0);
         }

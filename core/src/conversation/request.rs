@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answered_request_is_kept_by_what_the_user_said_last() {
+    fn an_answered_request_retains_only_the_last_user_message() {
         let message = |role, text: &str| Arc::new(Message::new(role, text));
         let mut messages: Vec<_> = (0..1_000).map(|_| message(Role::Assistant, "a reply")).collect();
         messages.push(message(Role::User, "a question"));

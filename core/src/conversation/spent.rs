@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cost_that_is_written_down_is_read_as_it_was(pico in 0..(1_u64 << 49)) {
+        fn a_stored_cost_round_trips(pico in 0..(1_u64 << 49)) {
             let cost = cost(pico, "EUR");
             let text = serde_json::to_string(&cost).unwrap();
             prop_assert_eq!(serde_json::from_str::<Cost>(&text).unwrap(), cost);
@@ -221,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_there_were_kinds_is_read() {
+    fn usage_stored_without_token_kinds_is_read() {
         let old: Spent = serde_json::from_value(json!({"input": 1, "output": 2, "total": 3})).unwrap();
         assert_eq!(old, Spent::new(1, 2, 3));
     }
 
     #[test]
-    fn amounts_of_two_currencies_have_no_sum() {
+    fn amounts_in_two_currencies_have_no_sum() {
         let of = |cost| Spent {
             cost: Some(cost),
             ..Spent::default()
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_of_money_is_refused() {
+    fn an_invalid_amount_of_money_is_refused() {
         for wrong in [
             json!({"amount": -1.0, "currency": "USD"}),
             json!({"amount": 1.0, "currency": "usd"}),

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_without_strategy_has_that_of_its_workflow() {
+    fn a_node_without_a_strategy_uses_the_strategy_of_its_workflow() {
         let config = |config: Value| serde_json::from_value::<CompressionConfig>(config).expect("a config");
         let default = config(json!({"strategy": "keep_recent", "parameters": {"count": 5, "keepFacts": 1}}));
         for (own, expected) in [

@@ -304,7 +304,7 @@ mod tests {
     use super::schema;
 
     #[test]
-    fn every_reference_in_the_schema_leads_somewhere() {
+    fn every_reference_in_the_schema_resolves() {
         let schema = schema();
         let mut open = vec![&schema];
         while let Some(here) = open.pop() {

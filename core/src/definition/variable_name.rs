@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_pass_and_secrets_do_not() {
+    fn variable_names_are_accepted_and_secrets_are_refused() {
         for name in [
             "OPENAI_API_KEY",
             "_x",
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_judged_by_the_names_in_it() {
+    fn a_template_is_checked_by_the_variable_names_in_it() {
         assert_eq!(variable_text_fault("Bearer ${TOKEN}"), None);
         assert!(variable_text_fault("Bearer abcdef").is_some());
         assert!(variable_text_fault("Bearer ${sk-abc}").is_some());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_written_like_a_name_is_shown() {
+    fn only_a_string_in_the_form_of_a_variable_name_is_shown() {
         assert_eq!(shown_variable_name("MY_KEY"), "MY_KEY");
         for name in ["correcthorsebatterystaple", "my_key", ""] {
             assert!(!shown_variable_name(name).contains("horse") && shown_variable_name(name) != name);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_wherever_a_name_is_wanted() {
+    fn a_secret_is_found_in_every_field_for_a_variable_name() {
         let file = json!({
             "profiles": [
                 {"id": "a", "apiKeyEnv": "sk-1", "headersEnv": {"X": "sk-2", "Y": "FINE"}},

@@ -451,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fields_are_read_and_set_as_the_map_that_they_stand_for(
+        fn event_fields_behave_like_a_map(
             fields in prop::collection::vec((prop::sample::select(&["a", "b", "c", "data"][..]), field()), 0..6),
             is_read_before in any::<bool>(),
         ) {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_written_retains_no_copy_of_its_values() {
+    fn serializing_an_event_makes_no_copy_of_its_values() {
         let output = Output::from(json!({"text": "x".repeat(1_000)}));
         let fields = EventFields::of([("nodeId", Field::from("n")), ("output", Field::from(&output))]);
         let written = serde_json::to_string(&fields).unwrap();
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_event_has_no_second_field_of_a_name_that_every_event_has() {
+    fn a_stored_event_cannot_repeat_a_common_field() {
         for own in OWN_FIELDS {
             let refused = serde_json::from_value::<EventFields>(json!({"nodeId": "a", own: "x"})).unwrap_err();
             let expected = format!("`{own}` is a field of every event and none of its type's");

@@ -421,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_data_of_an_event_is_called_its_own_fields_are_its_own(event in event()) {
+        fn event_data_cannot_override_the_common_fields(event in event()) {
             let written = serde_json::to_string(&event).unwrap();
             prop_assert_eq!(&serde_json::from_str::<Event>(&written).unwrap(), &event, "{}", written);
             let shown = event.to_json();
@@ -431,12 +431,12 @@ mod tests {
         }
 
         #[test]
-        fn an_event_as_json_is_what_serde_makes_of_it(event in event()) {
+        fn an_event_as_json_equals_its_serde_form(event in event()) {
             prop_assert_eq!(event.to_json(), serde_json::to_value(&event).unwrap());
         }
 
         #[test]
-        fn whatever_was_shown_before_an_event_nothing_of_it_is_left(
+        fn showing_an_event_replaces_the_previous_value_completely(
             events in prop::collection::vec(prop_oneof![event().prop_map(Some), Just(None)], 0..6),
         ) {
             let mut shown = Value::Null;

@@ -373,14 +373,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_takes_the_first_event_that_its_thread_has_not_taken(
+        fn a_wait_takes_the_first_event_not_yet_taken_by_its_thread(
             steps in prop::collection::vec(happens(&WORDS), 0..60),
         ) {
             play(60, steps)?;
         }
 
         #[test]
-        fn beyond_so_many_events_of_a_name_the_oldest_is_dropped_and_told_of(
+        fn the_oldest_event_of_a_name_is_dropped_and_reported_over_the_limit(
             most in 1..4_usize,
             steps in prop::collection::vec(happens(&WORDS[..2]), 0..60),
         ) {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_as_dropped_before_a_run_goes_on_is_not_told_again() {
+    fn dropped_events_reported_before_a_resume_are_not_reported_again() {
         let mut events: Vec<Arc<Event>> = (1..=5)
             .map(|sequence| event(sequence, EventType::Custom, "go"))
             .collect();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_name_that_nothing_waits_for() {
+    fn an_event_without_a_wait_for_its_name_is_not_stored() {
         let mut waits = EventWaits::default();
         waits.happened(&event(1, EventType::Custom, "go"));
         waits.keep(&[Arc::from("NODE_STARTED")]);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_open_at_a_crash_ends_with_the_first_later_event_of_a_type_and_custom_events_are_left_to_the_bus() {
+    fn a_wait_open_at_a_crash_ends_with_the_first_later_event_of_a_built_in_type() {
         let later = [
             event(3, EventType::NodeStarted, ""),
             event(4, EventType::Custom, "go"),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_visits_the_waits_that_it_ends_and_no_others() {
+    fn an_event_visits_only_the_waits_that_it_ends() {
         let mut waits = EventWaits::default();
         for wait in 0..10_000 {
             let word = format!("answer-{wait}");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_names_events_of_a_type_or_custom_events() {
+    fn a_wait_name_is_an_event_type_or_a_custom_event_name() {
         assert!(is_kept("go") && is_kept("CUSTOM"));
         assert!(
             EventType::ALL

@@ -102,7 +102,7 @@ mod tests {
     use super::may_mean;
 
     #[test]
-    fn a_beginning_stands_for_every_name_that_begins_so() {
+    fn a_trailing_asterisk_matches_every_name_with_that_prefix() {
         for (named, known, means) in [
             ("count", "count", true),
             ("count", "counts", false),

@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_reducer_makes_one_value_of_those_of_the_paths() {
+    fn each_reducer_combines_the_values_of_the_paths() {
         let of = |reducer, values: Value| reduce(reducer, values.as_array().expect("values")).expect("small");
         for (reducer, values, expected) in [
             (ReducerWord::Last, json!([1, "x", 3]), Some(json!(3))),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_compares_each_item_a_few_times() {
+    fn a_union_compares_each_item_at_most_twice() {
         for count in [1_000, 10_000, 100_000] {
             let comparisons = Cell::new(0);
             // Half of them occur twice.
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_union_of_ten_thousand_paths_is_each_item_once() {
+    fn a_union_of_ten_thousand_paths_contains_each_item_once() {
         let values: Vec<Value> = (0..10_000).map(|path| json!([path, path / 2])).collect();
         let all = reduce(ReducerWord::Union, &values).expect("small").expect("lists");
         assert_eq!(all, json!((0..10_000).collect::<Vec<u32>>()));
     }
 
     #[test]
-    fn what_a_loop_doubles_ends_at_a_limit() {
+    fn a_reduced_value_over_the_size_limit_is_refused() {
         for reducer in [ReducerWord::Append, ReducerWord::Union] {
             let half = json!((0..700_000).collect::<Vec<u32>>());
             let other = json!((700_000..1_400_000).collect::<Vec<u32>>());

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_writes_agree() {
+    fn equal_writes_do_not_conflict() {
         let merged = merge(&json!({}), &[json!({"x": {"deep": [1]}}), json!({"x": {"deep": [1]}})]);
         assert_eq!(merged, Ok(json!({"x": {"deep": [1]}})));
     }
@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_the_parent_did_not_have_is_a_write_even_if_null() {
+    fn a_null_variable_unknown_to_the_parent_is_a_write() {
         assert_eq!(merge(&json!({}), &[json!({"x": null})]), Ok(json!({"x": null})));
     }
 
     #[test]
-    fn no_branches_bring_nothing() {
+    fn without_branches_no_variable_is_merged() {
         assert_eq!(merge(&json!({"x": 1}), &[]), Ok(json!({})));
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_failure_is_tried_again_until_the_attempts_are_used_up() {
+    fn a_transient_failure_is_retried_until_the_attempts_are_used_up() {
         let mut attempts = Attempts::new(vec![RULE]);
         for (attempt, after) in [(2, 50), (3, 100)] {
             let next = attempts.failed(FailureKind::Provider.into(), 0);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_stays_is_not_tried_again() {
+    fn a_permanent_failure_is_not_retried() {
         for kind in [
             FailureKind::Key,
             FailureKind::Rejected,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_has_its_own_attempts() {
+    fn a_fallback_has_a_separate_number_of_attempts() {
         let mut attempts = Attempts::new(vec![RetryRule::ONCE, RULE]);
         let mut seen = Vec::new();
         loop {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_asks_for_too_long_is_not_waited_for() {
+    fn a_retry_after_over_the_maximum_delay_skips_to_the_fallback() {
         let mut attempts = Attempts::new(vec![RULE, RULE]);
         assert_eq!(attempts.failed(limited(1_001), 0), Next::Fallback { profile: 1 });
         assert_eq!(attempts.failed(limited(1_000), 0), Next::Retry { after: 1_000 });
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_delay_is_shorter_than_retry_after_or_much_longer_than_the_longest(
+        fn every_delay_is_between_retry_after_and_the_maximum_with_jitter(
             attempt in 1u32..40, random: u64, asked in proptest::option::of(0u64..5_000), backoff in 0.0f64..4.0,
         ) {
             let rule = RetryRule { max_attempts: 50, backoff, ..RULE };
@@ -231,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn every_call_comes_to_an_end(
+        fn every_call_ends_after_at_most_all_attempts(
             rules in proptest::collection::vec((0u32..5).prop_map(|max_attempts| RetryRule { max_attempts, ..RULE }), 0..5),
             random: u64,
         ) {

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_survives_its_error() {
+    fn a_failure_round_trips_through_its_error() {
         let failure = ModelFailure {
             kind: FailureKind::RateLimited,
             status: Some(429),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_details_says_nothing_about_its_kind() {
+    fn an_error_without_details_has_an_unknown_kind() {
         let bare = RunError::new(RunErrorCode::ModelError, "no");
         let odd = bare
             .clone()

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_requests_a_minute() {
+    fn requests_per_minute_are_limited() {
         let mut gate = Gate::new(GateLimits {
             requests_per_minute: Some(2),
             ..GateLimits::default()
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_at_once_and_the_next_when_one_ends() {
+    fn concurrent_requests_are_limited_and_the_next_starts_when_one_ends() {
         let mut gate = gate(Some(2), None);
         let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(&run(0), 1)).collect();
         assert_eq!(gate.admit(0), tickets[..2]);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_tokens_a_minute_by_what_was_reported() {
+    fn tokens_per_minute_are_limited_by_reported_usage() {
         let mut gate = gate(None, Some(100));
         let first = gate.ask(&run(0), 60);
         let second = gate.ask(&run(0), 60);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_larger_than_the_limit_is_late_and_not_lost() {
+    fn a_request_over_the_token_limit_is_delayed_and_not_lost() {
         let mut gate = gate(None, Some(100));
         let (small, large, later) = (gate.ask(&run(0), 10), gate.ask(&run(0), 500), gate.ask(&run(0), 1));
         assert_eq!(gate.admit(0), [small]);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_the_provider_asked_for_holds_everybody() {
+    fn a_pause_requested_by_the_provider_delays_every_request() {
         let mut gate = gate(None, None);
         gate.close_until(5_000);
         gate.close_until(3_000);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_request_starts_after_one_of_its_neighbour_s_thousands() {
+    fn a_run_with_one_request_waits_for_at_most_one_request_of_a_busy_run() {
         let mut gate = gate(Some(1), None);
         let many: Vec<TicketId> = (0..5000).map(|_| gate.ask(&run(0), 1)).collect();
         assert_eq!(gate.admit(0), many[..1]);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_costs_the_same_whatever_the_window_holds() {
+    fn the_cost_of_a_request_does_not_grow_with_the_window() {
         let mut gate = Gate::new(GateLimits {
             requests_at_once: None,
             requests_per_minute: Some(20_000),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_starts_at_once_past_those_that_wait() {
+    fn no_request_overtakes_waiting_requests() {
         let mut gate = gate(Some(1), None);
         let first = gate.start(1, 0).unwrap();
         assert_eq!(gate.start(1, 0), None, "there is no place");
@@ -355,7 +355,7 @@ mod tests {
     proptest! {
         /// The oracle stores every start and counts from the definition of the limits.
         #[test]
-        fn the_limits_hold_and_order_is_kept(moves in moves(), at_once in 1usize..4, a_minute in 1usize..6, tokens in 50u64..150) {
+        fn requests_stay_within_the_limits_and_in_order(moves in moves(), at_once in 1usize..4, a_minute in 1usize..6, tokens in 50u64..150) {
             let mut gate = Gate::new(GateLimits {
                 requests_at_once: Some(at_once),
                 requests_per_minute: Some(a_minute),

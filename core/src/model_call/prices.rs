@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         /// Thousandths for a million tokens: the oracle counts in whole numbers.
         #[test]
-        fn a_cost_is_the_sum_over_the_kinds(kinds in proptest::array::uniform5((0..10_000_000_u64, 0..100_000_u64))) {
+        fn a_cost_is_the_sum_over_the_token_kinds(kinds in proptest::array::uniform5((0..10_000_000_u64, 0..100_000_u64))) {
             let price = |at: usize| kinds[at].1 as f64 / 1_000.0;
             let written = json!({
                 "input": price(0), "cachedRead": price(1), "cachedWrite": price(2), "output": price(3), "reasoning": price(4),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_of_its_own_costs_what_it_is_part_of() {
+    fn a_token_kind_without_a_price_costs_as_its_parent_kind() {
         let prices = prices(json!({"input": 2, "output": 7, "currency": "EUR"})).unwrap();
         let spent = Spent {
             cached_read: 1_000_000,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_prices_are_refused_with_the_reason() {
+    fn invalid_prices_are_refused_with_the_reason() {
         for (wrong, part) in [
             (json!({"input": 1}), "output"),
             (json!({"input": -1, "output": 1}), "-1 is no price"),

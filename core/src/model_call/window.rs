@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_are_those_of_the_numbers(
+        fn prefix_sums_equal_the_sums_of_the_numbers(
             numbers in prop::collection::vec(0..9_u64, 0..40),
             changes in prop::collection::vec((any::<usize>(), 0..9_u64), 0..20),
             dropped in 0..20_usize,

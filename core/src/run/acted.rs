@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_met_again_unless_the_record_says_that_it_was_met() {
+    fn an_event_is_matched_again_unless_its_match_is_recorded() {
         let mut acted = TriggersActed::default();
         let emit = |sequence| Effect::Emit {
             sequence,

@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_trigger_coalesces_until_it_is_over_and_for_one_thread_alone() {
+    fn firings_of_a_trigger_coalesce_per_thread_until_the_firing_is_over() {
         let mut firings = Firings::default();
         assert_eq!(firings.admit(plain(1, 1), 0, true), Admitted::Queued);
         for id in [2, 3] {
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_wait_and_one_more_is_refused() {
+    fn a_firing_over_the_queue_limit_is_refused() {
         let mut firings = Firings::default();
         for n in 0..QUEUE_LIMIT {
             assert_eq!(firings.admit(plain(n as FiringId, n), 0, true), Admitted::Queued);
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_and_what_waits_for_a_held_threads_safe_point_stands_aside() {
+    fn one_firing_runs_at_a_time_and_a_firing_that_waits_for_a_held_thread_is_skipped() {
         let mut firings = Firings::default();
         firings.admit(firing(1, 1, false, EventType::NodeCompleted), 0, true);
         firings.admit(firing(2, 2, true, EventType::TokenLimitExceeded), 0, true);
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_early_keeps_nothing_waiting_but_compressions() {
+    fn an_early_compression_delays_only_other_compressions() {
         let mut firings = Firings::default();
         let early = |id, trigger| firing(id, trigger, true, EventType::TokenLimitApproached);
         assert!(!early(1, 1).1.holds());
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_the_thread_waits_for_what_the_same_trigger_began_early() {
+    fn at_the_limit_the_thread_waits_for_the_early_compression_of_its_trigger() {
         let mut firings = Firings::default();
         firings.admit(firing(1, 1, true, EventType::TokenLimitApproached), 0, true);
         firings.next_of(0);
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_thread_leaves_is_stopped_refused_or_too_late() {
+    fn firings_of_an_ended_thread_are_stopped_refused_or_too_late() {
         let mut firings = Firings::default();
         for id in 1..=3 {
             firings.admit(plain(id, id as usize), 0, true);
@@ -658,7 +658,7 @@ mod tests {
     proptest! {
         /// Sends every input in every state: a firing follows the rows of the table and is over once.
         #[test]
-        fn whatever_comes_a_firing_follows_its_table(inputs in prop::collection::vec((0..8_u8, 0..4_u64), 0..80)) {
+        fn every_input_moves_a_firing_by_its_state_table(inputs in prop::collection::vec((0..8_u8, 0..4_u64), 0..80)) {
             let mut firings = Firings::default();
             let mut next_id = 0;
             let mut over = std::collections::BTreeSet::new();

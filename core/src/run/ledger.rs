@@ -627,7 +627,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         /// Each call belongs to a separate thread, which draws on one of the accounts.
         #[test]
-        fn calls_begin_wait_and_are_refused_as_the_table_says(
+        fn calls_start_wait_and_are_refused_like_the_reference_ledger(
             accounts in prop::collection::vec((prop::option::of(20..200_u64), any::<usize>()), 1..6),
             steps in prop::collection::vec((0..4_u8, any::<usize>(), 1..80_u64), 1..60),
         ) {
@@ -697,7 +697,7 @@ mod tests {
 
     /// Models the items of a MAP under one budget, which admits ten of them at once.
     #[test]
-    fn an_end_looks_at_the_calls_that_may_begin_and_not_at_all_that_wait() {
+    fn the_end_of_a_call_visits_only_the_calls_that_may_start() {
         let mut ledger = Ledger::default();
         let budget = |tokens| Budget {
             tokens: Some(tokens),
@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_asked_for_again_as_it_was_in_the_order_of_the_first_time() {
+    fn a_repeated_call_has_its_recorded_bound_in_any_order() {
         let most = |tokens| Most {
             tokens: Some(tokens),
             pico: None,

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn mail_comes_in_its_order_and_before_what_waits_for_a_quiet_moment() {
+    fn messages_are_delivered_in_order_and_before_deferred_messages() {
         let mut mailbox = Mailbox::default();
         mailbox.send_later(Message::Thread(4, ToThread::GoOn));
         mailbox.send(losers(1));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_mail_does_not_starve_what_waits() {
+    fn endless_messages_do_not_starve_a_deferred_message() {
         let mut mailbox = Mailbox::default();
         mailbox.send_later(losers(7));
         let mut served = 0;

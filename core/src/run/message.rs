@@ -475,7 +475,7 @@ mod tests {
 
     /// The size matters because queues move messages by value.
     #[test]
-    fn a_message_stays_small() {
+    fn a_message_has_at_most_120_bytes() {
         assert!(size_of::<Message>() <= 120, "{}", size_of::<Message>());
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_raised_nothing_of_interest_reports_at_once_and_settles_with_its_last_thread() {
+    fn a_run_without_trigger_events_reports_at_once_and_settles_with_its_last_thread() {
         let mut end = Quiescence::default();
         assert_eq!(end.ended(false, 1, 2), None, "main runs");
         assert_eq!(end.ended(true, 1, 2), None, "something attached runs");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_waits_for_what_the_last_events_set_off_and_not_for_ever() {
+    fn a_report_waits_for_a_bounded_number_of_trigger_rounds() {
         let mut end = Quiescence::default();
         end.raised();
         assert_eq!(end.ended(true, 0, 1), Some(Quiet::AskTriggers));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_waits_for_the_calls_of_triggers_and_the_end_for_those_that_nobody_awaits() {
+    fn a_report_waits_for_attached_trigger_calls_and_settling_for_detached_calls() {
         let mut end = Quiescence::default();
         end.raised();
         assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_waits_for_each_of_many_calls_that_start_one_another() {
+    fn a_report_waits_for_each_call_of_a_trigger_chain() {
         let mut end = Quiescence::default();
         end.raised();
         for _ in 0..5 * MAX_QUIESCE_ROUNDS {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn triggers_act_on_what_a_detached_thread_raised_before_the_run_settles() {
+    fn triggers_act_on_events_of_a_detached_thread_before_the_run_settles() {
         let mut end = Quiescence::default();
         assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report));
         end.raised();
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_a_run_reports_once_and_settles_once_after_that(inputs in prop::collection::vec((0..3_u8, any::<bool>(), 0..2_usize, 0..2_usize), 0..60)) {
+        fn a_run_reports_once_and_then_settles_once(inputs in prop::collection::vec((0..3_u8, any::<bool>(), 0..2_usize, 0..2_usize), 0..60)) {
             let mut end = Quiescence::default();
             let (mut asked, mut told) = (0_u32, Vec::new());
             let waits = inputs.iter().filter(|(input, _, attached, _)| *input == 1 && *attached > 0).count();

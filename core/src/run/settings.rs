@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_recorded_once_and_when_it_changes_and_stays_for_a_step() {
+    fn a_setting_is_recorded_on_change_and_constant_within_a_step() {
         let (mut settings, workflow) = (Settings::default(), Arc::from("w"));
         assert_eq!(settings.token_limit(&workflow, || Some(5)), Some(5));
         assert_eq!(settings.token_limit(&workflow, || Some(6)), Some(5), "the same step");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_rebuilt_goes_by_its_record_and_one_that_goes_on_by_what_is_there() {
+    fn a_rebuilt_run_uses_recorded_settings_and_a_live_run_the_current_settings() {
         let workflow: Arc<str> = "w".into();
         let mut live = Settings::default();
         live.token_limit(&workflow, || Some(5));

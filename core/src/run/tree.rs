@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_given_up_is_all_that_was_started_and_each_ends_once(
+        fn every_started_descendant_is_cancelled_and_ends_once(
             parents in prop::collection::vec(0..8_usize, 0..12),
             ends in prop::collection::vec(0..14_u32, 0..30),
         ) {
@@ -279,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_detached_is_all_that_stands_below_and_nothing_else(
+        fn detaching_a_thread_detaches_exactly_its_subtree(
             parents in prop::collection::vec(0..8_usize, 0..12),
             detached in 0..12_u32,
         ) {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_deeper_than_the_limit() {
+    fn no_thread_is_deeper_than_the_limit() {
         let mut tree = tree(&[0, 1, 2]);
         assert_eq!(
             [tree.deeper(3, 4), tree.deeper(3, 3), tree.deeper(0, 0)],

@@ -474,7 +474,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_start_minute_by_minute_as_overlap_says(
+        fn runs_start_every_minute_by_the_overlap_rule(
             overlap in overlap(),
             takes in prop::collection::vec(1..200_000_u64, 1..5),
         ) {
@@ -494,7 +494,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_ends_the_process_no_time_starts_twice_and_catch_up_says_which_are_made_good(
+        fn after_a_restart_no_due_time_starts_twice_and_missed_times_follow_catch_up(
             overlap in overlap(),
             catch_up in prop::sample::select(&[CatchUp::None, CatchUp::Last, CatchUp::All][..]),
             lives in prop::collection::vec((0..300_000_u64, 1..600_000_u64), 1..5),
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_runs_start_than_max_triggers() {
+    fn at_most_max_triggers_runs_start() {
         let mut world = World {
             started: Vec::new(),
             cancelled: Vec::new(),
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_begins_disabled_remembers_the_runs_that_are_under_way() {
+    fn a_schedule_that_starts_disabled_tracks_the_runs_in_progress() {
         let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None).disabled();
         let mut out = Vec::new();
         let kept = Kept {
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_of_before_is_none() {
+    fn a_stale_timer_or_unknown_run_end_has_no_effect() {
         let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None);
         let mut out = Vec::new();
         machine.step(0, Input::Begin(None), &mut out);

@@ -199,7 +199,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
         #[test]
-        fn times_are_those_of_the_clock_on_the_wall_each_once(
+        fn due_times_match_local_time_once_each(
             pattern in pattern(),
             (zone, (year, month, day)) in prop::sample::select(&CHANGES[..]),
             minutes_before in 0..2_880_i64,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_said() {
+    fn every_fault_of_a_schedule_is_reported() {
         let faults = |cron: &str, zone: &str| Times::read(cron, zone).expect_err("no schedule");
         assert_eq!(
             faults("0 3 * * *", "Europe/Berln"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_clocks_went_back_is_before_the_hour_that_comes_twice() {
+    fn the_time_before_a_clock_change_is_in_the_first_repeated_hour() {
         let at = |text: &str| DateTime::parse_from_rfc3339(text).expect("a time").timestamp_millis() as u64;
         let times = Times::read("30 2 * * *", "Europe/Berlin").expect("times");
         let due = times.before(at("2026-10-25T02:10:00+01:00"));

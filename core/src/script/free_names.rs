@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_does_not_declare_is_free() {
+    fn an_undeclared_name_is_free() {
         for (source, expected) in [
             ("a + b.c * d['e']", &["a", "b", "d"][..]),
             ("total > 3 ? yes : no", &["total", "yes", "no"]),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_declared_is_not_free() {
+    fn a_name_that_may_be_declared_is_not_free() {
         for source in [
             "typeof a === 'undefined' ? 1 : a",
             "typeof (a) == 'x'",
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_may_mean_two_things_says_nothing() {
+    fn ambiguous_or_invalid_source_has_no_free_names() {
         for source in ["{} /a/ b", "a <!-- b", "a\n--> b", "\\u0061", "'a", "`${", "f(", ")"] {
             assert_eq!(free(source), [""; 0], "{source}");
         }
     }
 
     #[test]
-    fn the_place_and_an_assignment_are_told() {
+    fn a_free_name_has_a_location_and_an_assignment_flag() {
         let names = free_names("const a = 1;\ntotal = a;\nn += 1; b == c");
         let told: Vec<_> = names.iter().map(|free| (&*free.name, free.is_assigned)).collect();
         assert_eq!(told, [("total", true), ("n", true), ("b", false), ("c", false)]);

@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn static_members_of_variables_and_nodes_are_known() {
+    fn static_members_of_variables_and_nodes_are_collected() {
         let names = Names::of(r#"variables.a + variables?.b + variables["c d"] + nodes['x-y'].z"#);
         assert_eq!(names.variables(), &Used::These(["a", "b", "c d"].map(Arc::from).into()));
         assert_eq!(names.nodes(), &Used::These(["x-y"].map(Arc::from).into()));
     }
 
     #[test]
-    fn any_other_use_of_variables_may_reach_all_of_them() {
+    fn any_other_use_of_variables_captures_all_of_them() {
         for source in [
             "variables",
             "variables[x]",

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_its_value() {
+    fn a_path_resolves_to_its_value() {
         assert_eq!(at("compress-messages.content"), Some(json!("short")));
         assert_eq!(at("nodes['compress-messages'].content"), Some(json!("short")));
         assert_eq!(at(r#"nodes["compress-messages"]["content"]"#), Some(json!("short")));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_missing() {
+    fn a_path_without_a_value_resolves_to_nothing() {
         for path in [
             "other",
             "input.other",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_not_read_as_one() {
+    fn an_invalid_path_is_refused() {
         for text in [
             "", ".", "a.", "a..b", "a b", "a[", "a[]", "a[01]", "a[\"x]", "a + b", "a[b]", "#if a", "a/b",
         ] {

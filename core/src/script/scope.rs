@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn capture_takes_only_what_is_named() {
+    fn capture_takes_only_the_named_values() {
         let captured = ScopeValues::capture(&Names::of("b + variables.a"), &scope());
         assert_eq!(
             captured.variables.keys().map(AsRef::as_ref).collect::<Vec<&str>>(),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn values_read_plainly_and_structures_as_json() {
+    fn values_render_plainly_and_structures_as_json() {
         let render = |source| PlainText::read(source).unwrap().render(&scope()).unwrap();
         assert_eq!(render("no paths } {"), "no paths } {");
         assert_eq!(render("<{{input.n}}|{{ input.flag }}|{{input.none}}>"), "<30|false|>");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_path_is_an_error_that_names_it() {
+    fn a_missing_path_is_an_error_with_the_path() {
         let fault = PlainText::read("hello {{user.name}}")
             .unwrap()
             .render(&scope())
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_path_gives_the_value_itself() {
+    fn a_template_of_one_path_has_the_value_itself() {
         let value = |source| PlainText::read(source).unwrap().value(&scope()).unwrap();
         assert_eq!(*value("{{input.list}}"), json!([1, {"a": "b"}]));
         assert_eq!(*value(" {{input.n}}"), json!(" 30"));
     }
 
     #[test]
-    fn what_is_more_than_paths_is_left_to_a_template_engine() {
+    fn only_templates_of_plain_paths_are_read() {
         for source in [
             "{{#if a}}x{{/if}}",
             "{{{a}}}",

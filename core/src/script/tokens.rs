@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_regular_expression_is_found_and_nothing_else_is_taken_for_one() {
+    fn only_a_long_regular_expression_literal_is_found() {
         let words = |count: usize| vec!["word"; count].join("|");
         let long = words(100);
         let found = |source: &str| long_pattern(source, 300).map(|at| source[at].to_owned());

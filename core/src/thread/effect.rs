@@ -721,7 +721,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_may_use_no_tool_forbids_them_and_a_continued_request_sends_no_choice() {
+    fn a_call_without_offered_tools_forbids_tool_use_and_a_continued_request_sends_no_choice() {
         let sent = |continuation, offers, has| {
             let mut parameters = Map::from_iter([("tool_choice".to_owned(), json!("required"))]);
             ToolChoice::of(continuation, offers, has).apply(&mut parameters);

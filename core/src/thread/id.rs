@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_the_runs_id_a_full_stop_and_the_number_of_threads_before() {
+    fn a_thread_id_is_the_run_id_a_full_stop_and_the_number_of_earlier_threads() {
         for count in [0, 1, 9, 10, 99, 100, 101, 12_345, usize::MAX] {
             assert_eq!(&*ThreadId::written("run-1", count), format!("run-1.{count}"));
         }
     }
 
     #[test]
-    fn an_id_that_was_written_down_reads_the_same() {
+    fn a_thread_id_round_trips() {
         let id = ThreadId::new("r".into(), 12);
         let again: ThreadId = serde_json::from_value(serde_json::json!(id)).unwrap();
         assert_eq!(&**again.text(), "r.12");

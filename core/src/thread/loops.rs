@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn m02_m03_m04_m07_what_can_be_gone_over_gives_its_items() {
+    fn m02_m03_m04_m07_every_iterable_value_is_converted_to_items() {
         assert_eq!(
             items(json!({"x": 1, "y": 2}))[0],
             json!({"key": "x", "value": 1}),

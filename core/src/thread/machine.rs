@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_of_a_kind_is_the_one_in_json() {
+    fn the_name_of_a_thread_kind_equals_its_json_form() {
         for kind in [
             ThreadKind::Main,
             ThreadKind::Branch,

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_grow_by_the_factor_up_to_the_longest() {
+    fn delays_grow_by_the_factor_up_to_the_maximum() {
         let delays: Vec<_> = (1..=4).map(|attempt| backoff(&policy(), attempt)).collect();
         assert_eq!(delays, [100, 200, 350, 350]);
     }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_between_half_and_all() {
+    fn jitter_stays_between_half_and_the_full_delay() {
         for random in [0, 1, 49, 50, 51, u64::MAX] {
             assert!((50..=100).contains(&jittered(100, random)));
         }

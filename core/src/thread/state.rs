@@ -315,14 +315,14 @@ mod tests {
     }
 
     #[test]
-    fn l07_text_that_reads_as_a_number_becomes_one() {
+    fn l07_a_numeric_string_becomes_a_number() {
         let mut variables = variables(false, Some(VariableType::Number));
         variables.assign(&"x".into(), Arc::new(json!("42")), false).unwrap();
         assert_eq!(**variables.value("x").unwrap(), json!(42));
     }
 
     #[test]
-    fn assigning_several_is_all_or_nothing() {
+    fn assigning_several_variables_is_atomic() {
         let mut variables = variables(true, None);
         let both = [("a".into(), Arc::new(json!(1))), ("x".into(), Arc::new(json!(2)))];
         assert!(variables.assign_all(&both).is_err());
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_in_any_order_are_found_and_the_last_one_wins() {
+    fn outputs_set_in_any_order_are_found_and_the_last_value_wins() {
         for step in [1, 7, 499] {
             let mut outputs = Outputs::default();
             for round in 0..2 {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_does_not_see_what_comes_later() {
+    fn a_snapshot_does_not_see_later_outputs() {
         let mut outputs = Outputs::default();
         outputs.set(1, json!("before").into());
         let branch = outputs.snapshot();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_of_a_field_with_a_literal_is_read() {
+    fn a_comparison_of_a_field_with_a_literal_is_indexed() {
         let text = Literal::Text("pay".into());
         assert_eq!(
             read("event.nodeId === \"pay\""),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_true_without_the_comparison_is_not_read() {
+    fn a_condition_that_can_hold_without_the_comparison_is_not_indexed() {
         for expression in [
             "event.a === 'x' || event.b === 'y'",
             "event.a === 'x' && event.b || event.c",

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_output_is_made_once_and_only_when_looked_at() {
+    fn a_lazy_output_is_made_once_on_first_access() {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let output = Output::later(0, || Value::from(MADE.fetch_add(1, Ordering::Relaxed)));
         let copy = output.clone();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_output_is_its_value() {
+    fn an_output_is_stored_as_its_value() {
         let output = Output::later(2, || serde_json::json!({"a": [1]}));
         let text = serde_json::to_string(&output).unwrap();
         assert_eq!(text, r#"{"a":[1]}"#);

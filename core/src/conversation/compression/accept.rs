@@ -157,7 +157,7 @@ mod tests {
     use crate::conversation::Estimator;
 
     #[test]
-    fn a_long_turn_is_not_compared_with_all_that_is_shown() {
+    fn accepting_a_result_does_not_compare_every_pair_of_messages() {
         for count in [1_000, 5_000] {
             let message = |no: usize| {
                 let mut message = Message::new(Role::Tool, "done");

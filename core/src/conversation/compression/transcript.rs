@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_turn_is_read_to_its_end() {
+    fn a_long_message_is_in_the_transcript_completely() {
         let long = format!("{} the amount is 42.39 EUR", "word ".repeat(2000));
         assert_eq!(
             read(vec![Message::new(Role::User, long.as_str())]),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_say_which_tool() {
+    fn calls_and_results_name_their_tool() {
         let asks = Message {
             tool_calls: vec![call("a", "find"), call("b", "track")],
             ..Message::new(Role::Assistant, "One moment.")
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_long_result_is_left_out_and_counted() {
+    fn the_middle_of_a_long_result_is_replaced_by_its_number_of_characters() {
         let whole = "界".repeat(RESULT_HEAD + RESULT_TAIL);
         assert_eq!(
             read(vec![Message::tool_result("a", whole.as_str())]),

@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_fits_and_a_letter_more_would_not(text in "[a-zß界🦀,\n ]{0,80}", budget in 0_u64..30) {
+        fn an_excerpt_is_the_longest_that_fits_the_budget(text in "[a-zß界🦀,\n ]{0,80}", budget in 0_u64..30) {
             let length = beginning(&text, budget, &Estimator);
             prop_assert!(Estimator.count(&text[..length]) <= budget);
             if let Some(next) = text[length..].chars().next() {
@@ -89,7 +89,7 @@ mod tests {
         }
 
         #[test]
-        fn a_folded_text_has_every_letter_where_it_was(text in "\\PC{0,60}") {
+        fn a_case_folded_text_has_every_letter_at_its_original_offset(text in "\\PC{0,60}") {
             let folded = folded(&text);
             prop_assert_eq!(folded.len(), text.len());
             let places = |text: &str| text.char_indices().map(|(at, _)| at).collect::<Vec<_>>();

@@ -28,7 +28,7 @@ pub(super) fn done(context: &CompressionContext) -> CompressionResult {
 }
 
 #[test]
-fn strategies_keep_what_the_cases_say() {
+fn compression_strategies_match_the_cases() {
     let blocks = ["u1", "a[tool 1,tool 2]", "tool:1", "tool:2", "assistant:x"];
     let turns = ["s", "u1", "a1", "u2", "a2"];
 
@@ -99,7 +99,7 @@ fn strategies_keep_what_the_cases_say() {
 }
 
 #[test]
-fn a_share_of_facts_that_is_none_is_refused() {
+fn a_keep_facts_value_outside_zero_to_one_is_refused() {
     for share in [json!(1.1), json!(-0.1), json!("all"), json!(true)] {
         let wrong = compress(&context(&["u"], "summarize", &json!({"keepFacts": share})), &Estimator);
         assert_eq!(
@@ -111,7 +111,7 @@ fn a_share_of_facts_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_parameter_that_is_no_number_is_refused() {
+fn a_parameter_that_is_not_a_count_is_refused() {
     for parameters in [json!({"count": -1}), json!({"count": "3"}), json!({"count": 1.5})] {
         assert!(
             compress(&context(&["u"], "keep_recent", &parameters), &Estimator).is_err(),
@@ -121,7 +121,7 @@ fn a_parameter_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn only_what_is_visible_is_compressed() {
+fn only_visible_messages_are_compressed() {
     let mut archived = context(
         &["u0", "a0", "u1", "a1", "u2", "a2"],
         "keep_recent",
@@ -134,7 +134,7 @@ fn only_what_is_visible_is_compressed() {
 }
 
 #[test]
-fn a_summary_says_what_it_stands_for_and_folds_in_the_earlier_one() {
+fn a_summary_records_the_messages_it_replaces_and_includes_the_earlier_summary() {
     let long = "user:a question that takes quite a number of words to ask";
     let first = done(&context(
         &["s", long, "assistant:yes", "u2", "a2"],
@@ -172,7 +172,7 @@ fn a_summary_says_what_it_stands_for_and_folds_in_the_earlier_one() {
 }
 
 #[test]
-fn a_plan_that_was_stored_finishes_alike() {
+fn a_stored_plan_finishes_with_an_equal_result() {
     let long = "user:a question that takes quite a number of words to ask";
     let before = context(&["s", long, "a1", "u2", "a2"], "summarize", &json!({}));
     let plan = plan_summary(&before, 1).expect("sound").expect("something to do");
@@ -198,7 +198,7 @@ fn a_summary_that_is_not_smaller_changes_nothing() {
 }
 
 #[test]
-fn a_scripts_result_is_checked_and_never_costs_the_current_turn() {
+fn a_script_result_is_checked_and_never_removes_the_current_turn() {
     let history = conversation(&["s", "u1", "a1", "user:now"]);
     let result = |texts: &[&str], mark_map: MarkMap| CompressionResult {
         messages: messages(texts).into_iter().map(Arc::new).collect(),
@@ -231,7 +231,7 @@ fn a_scripts_result_is_checked_and_never_costs_the_current_turn() {
 }
 
 #[test]
-fn a_replacement_starts_with_system_and_ends_with_the_turn() {
+fn a_replacement_starts_with_the_system_message_and_ends_with_the_current_turn() {
     let history = conversation(&["s", "u1", "a1", "user:now"]);
     let shown = replacement(&history, history.basis(), counted(&["user:S"])).expect("unchanged since");
     assert_eq!(written(&shown), ["s", "S", "now"]);
@@ -240,7 +240,7 @@ fn a_replacement_starts_with_system_and_ends_with_the_turn() {
 }
 
 #[test]
-fn the_current_turns_cost_is_known() {
+fn the_token_cost_of_the_current_turn_is_computed() {
     let history = conversation(&["s", "u1", "a1", "user:now"]);
     assert_eq!(
         current_turn_tokens(&history),

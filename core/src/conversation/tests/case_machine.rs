@@ -20,7 +20,7 @@ fn call(machine: &mut ConversationMachine, tokens: u64) -> Option<&'static str> 
 }
 
 #[test]
-fn an_append_is_told_message_by_message() {
+fn an_append_is_reported_message_by_message() {
     let mut machine = ConversationMachine::new(conversation(&["s"]), None);
     let added = counted(&["u", "a"]);
     let effects = step(&mut machine, ConversationInput::Append(added.clone()));
@@ -32,7 +32,7 @@ fn an_append_is_told_message_by_message() {
 }
 
 #[test]
-fn a_refusal_changes_nothing_and_says_why() {
+fn a_refusal_changes_nothing_and_has_a_reason() {
     let mut machine = ConversationMachine::new(conversation(&["s", "u"]), None);
     let before = machine.clone();
     let effects = step(&mut machine, ConversationInput::StartNewBatch(9));
@@ -70,14 +70,14 @@ fn every_change_bumps_the_version() {
 }
 
 #[test]
-fn h07_nothing_used_of_nothing_allowed_is_not_exceeded() {
+fn h07_a_limit_of_zero_is_exceeded_only_by_a_positive_number_of_tokens() {
     let mut machine = ConversationMachine::new(Conversation::new(), Some(0));
     assert_eq!(call(&mut machine, 0), None, "H07");
     assert_eq!(call(&mut machine, 1), Some("exceeded"), "H07");
 }
 
 #[test]
-fn h08_the_limit_is_about_the_context_not_about_what_was_spent() {
+fn h08_the_limit_applies_to_the_context_and_not_to_the_spent_tokens() {
     let mut machine = ConversationMachine::new(Conversation::new(), Some(1_000));
     for _ in 0..3 {
         assert_eq!(call(&mut machine, 400), None, "H08");
@@ -88,7 +88,7 @@ fn h08_the_limit_is_about_the_context_not_about_what_was_spent() {
 }
 
 #[test]
-fn a_crossing_fires_once_until_the_context_is_below_again() {
+fn a_crossed_limit_fires_once_until_the_context_is_below_it() {
     let mut machine = ConversationMachine::new(Conversation::new(), Some(100));
     let fired: Vec<_> = [79, 80, 90, 100, 101, 150, 100, 101, 50, 85]
         .into_iter()
@@ -110,7 +110,7 @@ fn a_crossing_fires_once_until_the_context_is_below_again() {
 }
 
 #[test]
-fn the_end_of_a_compression_arms_again() {
+fn the_end_of_a_compression_rearms_the_signal() {
     let mut machine = ConversationMachine::new(Conversation::new(), Some(100));
     assert_eq!(call(&mut machine, 101), Some("exceeded"));
     assert_eq!(call(&mut machine, 101), None);
@@ -119,7 +119,7 @@ fn the_end_of_a_compression_arms_again() {
 }
 
 #[test]
-fn a_truncate_that_brings_the_context_below_arms_again() {
+fn a_truncate_below_the_limit_rearms_the_signal() {
     let long: Vec<String> = (0..30).map(|number| format!("user:{number}")).collect();
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
     let mut machine = ConversationMachine::new(conversation(&long), Some(100));

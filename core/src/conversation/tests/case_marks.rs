@@ -12,7 +12,7 @@ fn d01_a_new_conversation_has_one_empty_batch() {
 }
 
 #[test]
-fn d02_d03_a_batch_hides_and_a_rollback_shows_again() {
+fn d02_d03_a_new_batch_hides_messages_and_a_rollback_shows_them_again() {
     let texts: Vec<String> = (0..10).map(|number| format!("m{number}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut history = conversation(&texts);
@@ -35,7 +35,7 @@ fn d02_d03_a_batch_hides_and_a_rollback_shows_again() {
 }
 
 #[test]
-fn d04_d06_what_is_not_there_is_refused_and_nothing_changes() {
+fn d04_d06_an_unknown_boundary_or_batch_is_refused_and_nothing_changes() {
     let mut history = conversation(&["m0", "m1", "m2"]);
     let before = history.clone();
     let error = history.start_new_batch(4).expect_err("D04");
@@ -63,7 +63,7 @@ fn d12_a_rollback_deletes_nothing() {
 }
 
 #[test]
-fn d13_a_clone_does_not_see_what_comes_later() {
+fn d13_a_clone_does_not_see_later_messages() {
     let mut history = conversation(&["system:S", "user:Hello!", "assistant:Hi"]);
     let clone = history.clone();
     history.extend(counted(&["user:U2"]));
@@ -78,7 +78,7 @@ fn d13_a_clone_does_not_see_what_comes_later() {
 }
 
 #[test]
-fn d14_a_snapshot_restores() {
+fn d14_a_snapshot_restores_the_conversation() {
     let mut history = conversation(&["system:S", "user:Hello!", "assistant:Hi"]);
     let snapshot = history.clone();
     apply(&mut history, ResolvedContext::Clear { keep_system: false }).expect("clear");
@@ -89,7 +89,7 @@ fn d14_a_snapshot_restores() {
 }
 
 #[test]
-fn d19_a_rollback_shows_the_batch_as_it_was() {
+fn d19_a_rollback_shows_the_original_batch() {
     let mut history = conversation(&["s", "u1", "a1", "u2", "a2"]);
     history.start_new_batch(5).expect("D19");
     history.extend(counted(&["s", "user:SUMMARY"]));
@@ -109,7 +109,7 @@ fn d19_a_rollback_shows_the_batch_as_it_was() {
 }
 
 #[test]
-fn other_tools_mark_maps_are_read() {
+fn mark_maps_written_by_other_tools_are_read() {
     let marks = serde_json::json!({
         "originalIndices": [0, 1, 2, 3], "batchBoundaries": [0, 2], "boundaryToBatch": [0, 1], "currentBatch": 1,
     });

@@ -28,7 +28,7 @@ fn replace(target: Option<Value>, texts: &[&str]) -> ResolvedContext {
 }
 
 #[test]
-fn operations_leave_visible_what_the_cases_say() {
+fn context_operations_match_the_cases() {
     let six = ["m0", "m1", "m2", "m3", "m4", "m5"];
     let turns = ["u0", "a1", "u2", "a3", "u4", "a5"];
     let tools = ["s", "u", "a[1,2]", "t:1", "t:2", "a"];
@@ -151,7 +151,7 @@ fn d18_a_batch_after_a_truncate_starts_empty() {
 }
 
 #[test]
-fn e16_what_is_out_of_range_is_refused_and_nothing_changes() {
+fn e16_an_out_of_range_operation_is_refused_and_nothing_changes() {
     let cases = [
         ("E16", replace(Some(json!({"range": {"start": 10, "end": 11}})), &["x"])),
         ("position", insert(6, &["x"])),

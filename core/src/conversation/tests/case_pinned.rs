@@ -16,7 +16,7 @@ fn pinned(value: Value) -> Pinned {
 }
 
 #[test]
-fn the_block_goes_where_the_cases_say() {
+fn the_position_of_the_pinned_block_matches_the_cases() {
     let cases: [(&str, &[&str], usize); 12] = [
         ("I01", &[], 0),
         ("I02", &["u", "a", "u", "a"], 4),
@@ -56,7 +56,7 @@ fn i09_i10_n_is_configurable() {
 }
 
 #[test]
-fn i12_the_pending_message_is_no_part_of_the_history() {
+fn i12_the_pending_message_is_not_part_of_the_history() {
     let request = build(&["system", "user:hi"], AgentKind::Main, &all_four());
     assert_eq!(
         request,
@@ -66,7 +66,7 @@ fn i12_the_pending_message_is_no_part_of_the_history() {
 }
 
 #[test]
-fn i13_nothing_pinned_changes_nothing() {
+fn i13_without_pinned_content_the_request_is_unchanged() {
     assert_eq!(
         build(&["s", "u", "a", "u2"], AgentKind::Main, &Pinned::default()),
         ["s", "u", "a", "u2"],
@@ -75,7 +75,7 @@ fn i13_nothing_pinned_changes_nothing() {
 }
 
 #[test]
-fn i15_any_subset_keeps_its_order_in_one_block() {
+fn i15_any_subset_of_sections_is_one_block_in_fixed_order() {
     for chosen in 0_u8..16 {
         let on = |bit: u8, text: &str| (chosen & (1 << bit) != 0).then(|| json!(text));
         let value =
@@ -97,13 +97,13 @@ fn i15_any_subset_keeps_its_order_in_one_block() {
 }
 
 #[test]
-fn i16_the_role_has_its_heading() {
+fn i16_the_role_has_a_heading() {
     let made = pinned_messages(&pinned(json!({"role": "R"})));
     assert_eq!(made, [Message::new(Role::User, "## Agent Role Definition\n\nR")], "I16");
 }
 
 #[test]
-fn i17_internal_messages_are_dropped_before_the_place_is_found() {
+fn i17_internal_messages_are_dropped_before_the_position_is_computed() {
     let history = ["s", "x0", "x1", "x2", "a~", "a~", "a~", "x3", "u"];
     let main = build(&history, AgentKind::Main, &pinned(json!({"todo": "T"})));
     assert_eq!(main, ["s", "x0", "x1", "x2", "x3", "T", "u"], "I17");
@@ -112,7 +112,7 @@ fn i17_internal_messages_are_dropped_before_the_place_is_found() {
 }
 
 #[test]
-fn i26_a_request_is_a_projection() {
+fn i26_building_a_request_changes_nothing() {
     let history = conversation(&["s", "u", "a", "u"]);
     let before = history.clone();
     let parts = RequestParts {
@@ -126,14 +126,14 @@ fn i26_a_request_is_a_projection() {
 }
 
 #[test]
-fn a_sub_agents_first_prompt_stays_first() {
+fn the_first_prompt_of_a_sub_agent_stays_first() {
     let todo = pinned(json!({"todo": "T"}));
     assert_eq!(build(&["user:prompt"], AgentKind::Sub, &todo), ["prompt", "T"]);
     assert_eq!(build(&["user:prompt"], AgentKind::Main, &todo), ["T", "prompt"]);
 }
 
 #[test]
-fn structured_forms_read_well() {
+fn structured_sections_render_as_markdown() {
     let value = json!({
         "todo": [{"content": "write", "status": "completed"}, {"content": "test"}],
         "usefulInfo": [{"file": "a.rs", "lines": "1-2", "text": "the door"}, {"text": "a fact"}],
@@ -149,7 +149,7 @@ fn structured_forms_read_well() {
 }
 
 #[test]
-fn blocks_are_found_as_the_cases_say() {
+fn tool_blocks_match_the_cases() {
     type Case = (&'static str, &'static [&'static str], &'static [(usize, usize)]);
     let cases: [Case; 6] = [
         ("I18", &[], &[]),
@@ -169,7 +169,7 @@ fn blocks_are_found_as_the_cases_say() {
 }
 
 #[test]
-fn the_first_prompt_is_prompt_role_instructions() {
+fn the_first_prompt_is_prompt_then_role_then_instructions() {
     let agent = |role: Option<&str>| AgentConfig {
         id: "scout".to_owned(),
         role: role.map(str::to_owned),

@@ -5,7 +5,7 @@ use super::notation::{conversation, counted, shown, written};
 use crate::definition::{HistorySelection, MergeOptions};
 
 #[test]
-fn options_are_good_or_invalid_as_the_cases_say() {
+fn the_validity_of_selection_options_matches_the_cases() {
     let cases = [
         ("C01", json!({"lastN": 5}), true),
         ("C02", json!({"lastNByRole": {"role": "assistant", "count": 3}}), true),
@@ -42,7 +42,7 @@ fn options_are_good_or_invalid_as_the_cases_say() {
 }
 
 #[test]
-fn c12_options_stand_beside_variables() {
+fn c12_history_options_combine_with_variables() {
     let options: MergeOptions = serde_json::from_value(
         json!({"includeVariables": ["var1", "var2"], "includeConversationHistory": {"lastN": 5}}),
     )
@@ -69,7 +69,7 @@ fn errors_point_at_the_field() {
 }
 
 #[test]
-fn selections_are_exact() {
+fn selections_return_exactly_the_selected_messages() {
     let base = ["system:S", "user:Hello!", "assistant:Hi"];
     let users = ["system:S", "user:Hello!", "assistant:Hi", "user:U2", "user:U3"];
     let assistants = [
@@ -140,7 +140,7 @@ fn archived_messages_are_not_selected() {
 }
 
 #[test]
-fn what_a_rollback_set_aside_is_not_selected() {
+fn messages_set_aside_by_a_rollback_are_not_selected() {
     let mut history = conversation(&["m0", "m1", "m2"]);
     history.start_new_batch(3).expect("in range");
     history.extend(counted(&["m3", "m4"]));

@@ -2,7 +2,7 @@ use super::super::{Conversation, Counted, Estimator, Spent, Tokenizer, message_c
 use super::notation::{conversation, message};
 
 #[test]
-fn h01_requests_add_up() {
+fn h01_the_usage_of_requests_adds_up() {
     let mut spent = Spent::default();
     for (input, output, total) in [(100, 50, 150), (200, 100, 300)] {
         spent.add(Spent::new(input, output, total));
@@ -11,7 +11,7 @@ fn h01_requests_add_up() {
 }
 
 #[test]
-fn h02_of_a_stream_the_last_figure_counts() {
+fn h02_the_last_usage_figure_of_a_stream_counts() {
     let stream = [
         Spent::new(100, 0, 100),
         Spent::new(100, 25, 125),
@@ -23,7 +23,7 @@ fn h02_of_a_stream_the_last_figure_counts() {
 }
 
 #[test]
-fn h03_h04_an_empty_conversation_costs_nothing_and_a_message_four() {
+fn h03_h04_an_empty_conversation_costs_zero_tokens_and_an_empty_message_four() {
     assert_eq!(Conversation::new().visible_tokens(), 0, "H03");
     assert_eq!(message_cost(&message("user:"), &Estimator), 4, "H04");
     assert_eq!(
@@ -34,7 +34,7 @@ fn h03_h04_an_empty_conversation_costs_nothing_and_a_message_four() {
 }
 
 #[test]
-fn the_estimate_is_not_far_too_low_on_chinese() {
+fn the_estimate_for_chinese_is_near_the_exact_count() {
     // 24 characters; real vocabularies need 15 to 30 tokens for them.
     let text = "工具调用块必须保持完整性不能被其他消息打断上下文压缩";
     let estimated = Estimator.count(text);
@@ -42,14 +42,14 @@ fn the_estimate_is_not_far_too_low_on_chinese() {
 }
 
 #[test]
-fn tool_calls_cost_too() {
+fn tool_calls_count_toward_the_cost() {
     let with = message_cost(&message("a[1]"), &Estimator);
     let without = message_cost(&message("a:"), &Estimator);
     assert!(with > without);
 }
 
 #[test]
-fn sums_follow_what_is_visible() {
+fn the_visible_token_sum_equals_the_sum_of_visible_messages() {
     let mut history = conversation(&["s", "u1", "a1", "u2", "a2"]);
     let sum = |history: &Conversation| history.visible().iter().map(|one| one.tokens).sum::<u64>();
     assert_eq!(history.visible_tokens(), sum(&history));

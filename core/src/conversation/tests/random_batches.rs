@@ -67,7 +67,7 @@ impl Plain {
 
 proptest! {
     #[test]
-    fn what_is_visible_is_what_the_plain_way_says(changes in changes()) {
+    fn visible_messages_match_a_reference_implementation(changes in changes()) {
         let mut plain = Plain::default();
         let mut history = Conversation::new();
         for change in &changes {
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replacement_keeps_the_tail_or_is_refused(
+    fn a_replacement_retains_later_messages_or_is_refused(
         messages in histories(),
         tail in 0_usize..5,
         reshaped in any::<bool>(),
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn operations_archive_what_was_visible_and_split_no_block(
+    fn operations_archive_visible_messages_and_split_no_block(
         messages in histories(),
         role in prop::option::of(roles()),
         n in prop_oneof![0_u64..9, Just(u64::MAX)],

@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn pinned_messages_survive_what_a_script_makes_of_the_rest(
+    fn pinned_messages_survive_a_result_from_a_script(
         messages in histories(),
         fates in prop::collection::vec((prop::bool::weighted(0.3), any::<bool>()), 100),
     ) {
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn old_tool_results_give_way_and_nothing_else_does(messages in histories(), keep in 0_usize..5, pin in 0_usize..20) {
+    fn only_old_tool_results_are_shortened(messages in histories(), keep in 0_usize..5, pin in 0_usize..20) {
         let mut messages: Vec<Message> = messages.into_iter().map(|one| match one.role {
             Role::Tool => Message { content: "a long result ".repeat(9), ..one },
             Role::System | Role::User | Role::Assistant => one,
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn payback_weighs_what_is_saved_against_what_is_paid_again(messages in histories(), config in strategies(), requests in 0_u64..6) {
+    fn payback_compares_saved_tokens_with_tokens_sent_again(messages in histories(), config in strategies(), requests in 0_u64..6) {
         let context = |config: &Value| CompressionContext {
             messages: messages.iter().cloned().map(Arc::new).collect(),
             compression_config: Some(serde_json::from_value(config.clone()).expect("config")),
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn every_strategy_keeps_every_promise(messages in histories(), config in strategies()) {
+    fn every_strategy_meets_the_compression_contract(messages in histories(), config in strategies()) {
         let word = config["strategy"].as_str().unwrap_or("none").to_owned();
         let context = CompressionContext {
             messages: messages.iter().cloned().map(Arc::new).collect(),

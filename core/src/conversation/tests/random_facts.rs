@@ -95,14 +95,14 @@ fn talks() -> impl Strategy<Value = Vec<(Message, Known)>> {
 
 proptest! {
     #[test]
-    fn the_facts_of_a_text_are_those_that_were_put_there(numbers in sentences()) {
+    fn the_facts_found_in_a_text_are_the_inserted_facts(numbers in sentences()) {
         let (text, known) = sentence(&numbers);
         let found: Known = facts_of(&text).into_iter().map(|fact| (fact.kind, fact.text)).collect();
         prop_assert_eq!(found, known, "{}", text);
     }
 
     #[test]
-    fn a_fact_is_kept_where_the_summary_has_it_and_lost_where_not(originals in prop::collection::vec(sentences(), 0..6), summary in sentences()) {
+    fn a_fact_is_retained_if_and_only_if_the_summary_contains_it(originals in prop::collection::vec(sentences(), 0..6), summary in sentences()) {
         let texts: Vec<(String, Known)> = originals.iter().map(|numbers| sentence(numbers)).collect();
         let messages: Vec<Message> = texts.iter().map(|(text, _)| Message::new(Role::User, text.as_str())).collect();
         let (said, known) = sentence(&summary);
@@ -119,7 +119,7 @@ proptest! {
     /// Compares with a reference that retains whole blocks and single messages, newest first. After each, it recomputes the lost
     /// facts and the size of the result.
     #[test]
-    fn what_a_summary_lost_stays_word_for_word_until_the_floor_is_kept(
+    fn messages_with_lost_facts_stay_verbatim_until_the_floor_is_met(
         talk in talks(), summary in sentences(), tenths in 0_u32..11, keep in 0_u64..4,
     ) {
         let floor = f64::from(tenths) / 10.0;

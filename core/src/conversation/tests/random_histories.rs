@@ -111,7 +111,7 @@ fn options() -> impl Strategy<Value = ConversationHistoryOptions> {
 
 proptest! {
     #[test]
-    fn blocks_are_what_spec_says(messages in histories()) {
+    fn tool_blocks_match_the_definition(messages in histories()) {
         let mut expected: Vec<(usize, usize)> = Vec::new();
         for at in 0..messages.len() {
             match (block_start_by_definition(&messages, at), expected.last_mut()) {
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn a_selection_is_exactly_what_its_words_say(messages in histories(), boundary in 0_usize..12, options in options()) {
+    fn a_selection_matches_a_reference_implementation(messages in histories(), boundary in 0_usize..12, options in options()) {
         let boundary = boundary.min(messages.len());
         let mut history = of(&messages);
         history.start_new_batch(boundary).expect("in range");
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn mending_leaves_no_call_and_no_result_alone(messages in histories()) {
+    fn repairing_leaves_no_unpaired_call_or_result(messages in histories()) {
         let (sound, repairs) = repair_tool_pairs(messages.clone(), |stated| stated);
         prop_assert_eq!(broken_pairs(&sound), 0);
         prop_assert_eq!(repairs.closed_calls.len() + repairs.dropped_results.len(), broken_pairs(&messages));

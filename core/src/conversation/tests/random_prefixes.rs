@@ -44,7 +44,7 @@ fn contents(request: &ModelRequest) -> Vec<Message> {
 
 proptest! {
     #[test]
-    fn the_stable_prefix_is_the_longest_that_two_requests_share(changes in changes(), strict: bool) {
+    fn the_stable_prefix_is_the_longest_common_prefix_of_two_requests(changes in changes(), strict: bool) {
         let mut history = Conversation::new();
         let (mut pinned, mut system, mut tools) = (None, false, 0);
         let (mut watch, mut of_built) = (PrefixWatch::default(), PrefixWatch::default());
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_said_to_be_repeated_was_in_the_request_before(messages in histories(), n in 0_usize..7, has_pins: bool, strict: bool) {
+    fn messages_reported_as_repeated_were_in_the_previous_request(messages in histories(), n in 0_usize..7, has_pins: bool, strict: bool) {
         let messages: Vec<Message> = messages.into_iter().filter(|one| !one.sub_agent_internal).collect();
         let pins = Pinned { todo: has_pins.then(|| PinnedText::Text("PIN".to_owned())), ..Pinned::default() };
         let parts = RequestParts {

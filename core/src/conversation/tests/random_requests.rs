@@ -40,7 +40,7 @@ fn place_by_definition(history: &[Message], n: usize) -> usize {
 
 proptest! {
     #[test]
-    fn the_place_is_what_spec_says(messages in histories(), n in 0_usize..9) {
+    fn the_pin_position_matches_the_definition(messages in histories(), n in 0_usize..9) {
         let mut all = vec![Message::new(Role::System, "s")];
         all.extend(messages.iter().cloned());
         let at = pin_position(PinStrategy::FromEnd(n), all.len(), |index| all.get(index));
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sent_is_whole(
+    fn every_sent_request_is_complete(
         messages in histories(),
         boundary in 0_usize..12,
         n in 0_usize..9,
@@ -94,7 +94,7 @@ proptest! {
 
     /// Prepares requests for both kinds of agents from a growing conversation. New batches between them force new lists.
     #[test]
-    fn a_prepared_request_is_the_one_that_is_built(
+    fn a_prepared_request_equals_the_built_request(
         (messages, order) in (sound_and_broken(), prop::collection::vec(0_u8..9, 60)),
         n in 0_usize..9,
         after_first in any::<bool>(),

@@ -54,7 +54,7 @@ fn kept(text: &str) -> (LargeResults, String) {
 
 proptest! {
     #[test]
-    fn the_pages_of_a_result_are_the_result(text in texts(), limit in MIN_RESULT_TOKENS..400, cut in any::<(prop::sample::Index, prop::sample::Index)>()) {
+    fn the_pages_of_a_result_concatenate_to_the_result(text in texts(), limit in MIN_RESULT_TOKENS..400, cut in any::<(prop::sample::Index, prop::sample::Index)>()) {
         let (results, id) = kept(&text);
         let all = pages(|start| json!({"id": id, "range": {"start": start}}), "{\"start\":", &results, limit)?;
         prop_assert_eq!(all.concat(), text.as_str());
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn every_line_that_has_the_text_is_given_once(text in texts(), limit in MIN_RESULT_TOKENS..400, needle in "[a-eA-E界]{1,2}") {
+    fn every_matching_line_is_returned_once(text in texts(), limit in MIN_RESULT_TOKENS..400, needle in "[a-eA-E界]{1,2}") {
         let (results, id) = kept(&text);
         let found = pages(|from| json!({"id": id, "grep": needle, "from": from}), "go on with from ", &results, limit)?;
         let numbers: Vec<usize> = found.iter().flat_map(|page| page.lines()).map(|line| {
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn those_that_were_kept_last_are_kept_whatever_comes(given in prop::collection::vec((0_u8..12, 1_usize..40), 0..60), bound in 40_usize..200) {
+    fn the_most_recently_stored_results_are_retained(given in prop::collection::vec((0_u8..12, 1_usize..40), 0..60), bound in 40_usize..200) {
         let mut results = LargeResults::default();
         let mut oracle: Vec<String> = Vec::new();
         for (letter, length) in given {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn a_large_result_is_shown_smaller_and_the_whole_is_had_by_its_id(text in texts(), limit in MIN_RESULT_TOKENS..260) {
+    fn a_large_result_is_shown_as_a_preview_and_readable_by_its_id(text in texts(), limit in MIN_RESULT_TOKENS..260) {
         let mut results = LargeResults::default();
         let message = Message::tool_result("call", text.as_str());
         let tokens = Estimator.count(&text);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn no_compression_takes_a_result_away_for_good(
+    fn every_large_result_remains_readable_after_compressions(
         messages in histories(),
         long in prop::collection::vec(any::<bool>(), 100),
         configs in prop::collection::vec(strategies(), 1..5),

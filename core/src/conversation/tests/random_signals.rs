@@ -38,7 +38,7 @@ fn begins_early(past: &[Happens], early: u64) -> bool {
 
 proptest! {
     #[test]
-    fn a_compression_begins_early_once_a_crossing(
+    fn a_compression_starts_early_once_per_crossing(
         all in prop::collection::vec(happens(), 1..40),
         share in 0.01..0.99_f64,
     ) {

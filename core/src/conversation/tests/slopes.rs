@@ -8,7 +8,7 @@ use super::super::{Conversation, Counted, Estimator, PinStrategy, message_cost, 
 use super::notation::{Counter, message};
 
 #[test]
-fn a_message_is_counted_once_whatever_happens_to_it() {
+fn the_tokens_of_a_message_are_counted_once() {
     let tokenizer = Counter::default();
     let mut history = Conversation::new();
     for _ in 0..100 {
@@ -34,7 +34,7 @@ fn a_message_is_counted_once_whatever_happens_to_it() {
 }
 
 #[test]
-fn finding_the_place_looks_at_the_tail_only() {
+fn finding_the_pin_position_reads_only_the_tail() {
     let asked = |length: usize, tail: &[&str]| {
         let user = message("u");
         let tail: Vec<_> = tail.iter().map(|text| message(text)).collect();
@@ -59,7 +59,7 @@ fn finding_the_place_looks_at_the_tail_only() {
 }
 
 #[test]
-fn a_snapshot_shares_and_an_append_leaves_it_alone() {
+fn a_snapshot_shares_messages_and_an_append_copies_few() {
     // Each copy of a tree node increments the reference count of its messages.
     let one = Counted::new(message("u"), &Estimator);
     for length in [1_000, 1_000_000] {

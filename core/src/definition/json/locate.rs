@@ -120,7 +120,7 @@ mod tests {
     use super::{Lines, written_offset};
 
     #[test]
-    fn a_place_in_a_text_is_found_as_it_is_written() {
+    fn an_offset_in_a_string_maps_to_its_offset_in_the_json_literal() {
         for (written, marked) in [
             (r#""abX""#, 3),
             (r#""\n\"X""#, 5),
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_is_what_counting_from_the_start_gives(text in "[a-zü日\n]{0,400}") {
+        fn line_and_column_match_counting_from_the_start(text in "[a-zü日\n]{0,400}") {
             let lines = Lines::of(&text);
             for (offset, _) in text.char_indices() {
                 let before = &text[..offset];

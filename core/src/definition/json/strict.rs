@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_speaks_of_json_and_names_the_place() {
+    fn a_refusal_uses_json_terms_and_names_the_location() {
         use JsonErrorKind::{Invalid, MissingField, Syntax, UnknownField};
         for (text, kind, pointer, words) in [
             ("[1, []]", Invalid, Some(""), "must be an object, got a list"),
@@ -806,7 +806,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_serde_json_reserves_are_plain_data() {
+    fn keys_reserved_by_serde_json_are_plain_data() {
         for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
             let read: Value = json_from_str(&format!("{{\"{key}\": \"[1,2]\"}}")).unwrap();
             assert_eq!(read, json!({key: "[1,2]"}));
@@ -815,7 +815,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_of_a_type_is_read_as_it_was(
+        fn a_serialized_type_round_trips(
             id: u8,
             texts in proptest::collection::vec((any::<String>(), proptest::option::of(-1e9..1e9), any::<u32>()), 0..4),
             how in 0..3_usize,

@@ -64,7 +64,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_swap_a_slip_and_another_case_are_near() {
+    fn swapped_letters_typing_errors_and_other_case_are_near() {
         let known = ["expression", "condition", "forkPathIds"];
         assert_eq!(nearest("expresion", known.into_iter()), Some("expression"));
         assert_eq!(nearest("conditoin", known.into_iter()), Some("condition"));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_its_own_is_near_to_nothing() {
+    fn an_unrelated_word_is_near_to_nothing() {
         assert_eq!(nearest("temperature", ["id", "name"].into_iter()), None);
         assert_eq!(nearest(&"x".repeat(1_000_000), ["id"].into_iter()), None);
     }

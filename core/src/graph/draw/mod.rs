@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn all_workflows_are_one_drawing_with_calls_and_triggers() {
+    fn one_drawing_contains_all_workflows_calls_and_triggers() {
         let text = r#"{"workflows": [
             {"id": "main", "nodes": [{"id": "s", "type": "START"},
                 {"id": "c", "type": "SUBGRAPH", "config": {"subgraphId": "other"}}, {"id": "e", "type": "END"}],
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn mermaid_shows_kinds_and_ways_and_escapes_labels() {
+    fn mermaid_shows_node_types_and_edges_and_escapes_labels() {
         let text = mermaid(&drawn());
         assert_eq!(
             text,
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_shows_kinds_and_ways_and_escapes_labels() {
+    fn dot_shows_node_types_and_edges_and_escapes_labels() {
         let text = dot(&drawn());
         assert!(text.starts_with("digraph \"say \\\"hi\\\"\" {\n"), "{text}");
         assert!(

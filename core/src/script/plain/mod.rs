@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_and_paths_need_no_javascript() {
+    fn literals_and_paths_are_evaluated_without_javascript() {
         assert_eq!(value(" 42 "), Some(json!(42)));
         assert_eq!(value("-7"), Some(json!(-7)));
         assert_eq!(value("1.0"), Some(json!(1)));
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_means_nothing_is_an_error_unless_one_asks_for_it() {
+    fn an_unknown_name_is_an_error_unless_tested_by_typeof() {
         for source in [
             "nobody",
             "nobody.x",
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_javascript_knows_is_left_to_it() {
+    fn javascript_features_are_left_to_javascript() {
         for source in [
             "nothing.x",
             "user.name[0]",
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_and_short_built_ins_need_no_javascript() {
+    fn operators_and_short_built_ins_are_evaluated_without_javascript() {
         for (source, expected) in [
             ("1 + 2 * 3 - 4 / 2 % 2", json!(7)),
             ("'a' + 1.5 + true + nothing", json!("a1.5trueundefined")),
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_or_may_differ_from_javascript_is_left_to_it() {
+    fn slow_or_ambiguous_evaluations_are_left_to_javascript() {
         let long = json!({ "text": "a".repeat(MAX_WORK + 1), "ss": "stra\u{df}e" });
         let scope = ScopeValues {
             input: Arc::new(long),
@@ -631,7 +631,7 @@ mod tests {
     const MAX_NODES_OF_A_TEST: usize = 100_000;
 
     #[test]
-    fn l05_a_lone_placeholder_is_the_value_and_l06_a_missing_one_an_error_that_names_it() {
+    fn l05_l06_a_single_placeholder_is_its_value_or_an_error_with_its_path() {
         assert_eq!(value("{{user.name}}"), Some(json!("John")), "L05");
         assert_eq!(
             value("{{ user.age }}"),
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_is_javascripts() {
+    fn truth_follows_javascript() {
         let truth = |source| {
             Plain::read(source)
                 .and_then(|plain| plain.truth(&scope()))

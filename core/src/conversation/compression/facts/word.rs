@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_told_by_its_form() {
+    fn every_kind_of_fact_is_recognized_by_its_form() {
         use FactKind::{Date, Id, Name, Negation, Number};
         for (text, facts) in [
             (
