@@ -1,5 +1,6 @@
 //! Checks the pages under `docs/`: links have a target, examples produce the documented results, and tables are complete.
 
+mod decisions;
 mod examples;
 mod links;
 mod tables;
