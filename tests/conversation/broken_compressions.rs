@@ -169,7 +169,7 @@ fn accounted(name: &str, report: &RunReport, events: &[Arc<Event>], fails: bool)
 }
 
 #[test]
-fn whatever_part_of_a_compression_breaks_the_thread_goes_on_with_its_conversation_whole() {
+fn if_any_part_of_a_compression_fails_the_conversation_is_unchanged_and_the_thread_continues() {
     let plain = {
         let bundle = json!({"workflows": [main_workflow()], "profiles": profiles()});
         run_in(engine(1), &bundle, Value::Null, long_conversation())
@@ -191,7 +191,7 @@ fn whatever_part_of_a_compression_breaks_the_thread_goes_on_with_its_conversatio
 }
 
 #[test]
-fn a_detached_run_that_compresses_nothing_leaves_the_token_limit_armed() {
+fn a_detached_run_that_compresses_nothing_does_not_disarm_the_token_limit() {
     for returned in ["return null", "return {messages: input.messages.slice(0, 2)}"] {
         let way = detached("", &[code("x", returned)]);
         let mut bundle = bundle(&way);
@@ -257,7 +257,7 @@ fn stopped(way: &Way, stop: Stop) -> (Arc<RunReport>, Vec<Arc<Event>>) {
 }
 
 #[test]
-fn a_run_that_is_stopped_while_it_is_compressed_ends_so_with_its_conversation_whole() {
+fn a_run_stopped_during_a_compression_ends_with_an_unchanged_conversation() {
     let hangs = |more: &Value| triggered("hangs", &[ask("m", "hangs")], json!({}), more);
     let summary = node(
         "compress",
@@ -299,7 +299,7 @@ fn a_run_that_is_stopped_while_it_is_compressed_ends_so_with_its_conversation_wh
 }
 
 #[test]
-fn a_compression_that_is_refused_is_answered_too() {
+fn a_refused_compression_also_raises_compression_failed() {
     let sub = triggered("", &[], json!({}), &json!({})).workflow;
     let mut main = line("main", &[ask("A", "main"), wait("rest", 10)]);
     main["config"] = json!({"tokenLimit": 200});

@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn runs_from_one_history_never_see_each_other(
+    fn runs_that_start_from_one_history_are_isolated(
         base in texts(150),
         adds in prop::collection::vec(texts(4), 1..6),
         is_local in any::<bool>(),
@@ -118,7 +118,7 @@ fn context(engine: &Engine, id: &str, history: impl Into<History>) -> u64 {
 }
 
 #[test]
-fn a_history_costs_what_its_run_counts_whoever_made_it_ready() {
+fn tokens_of_a_history_are_counted_by_the_engine_of_the_run() {
     let (dear, cheap) = (counting(100), counting(1));
     let base = ["one".to_owned(), "seven77".to_owned()];
     // Each message costs four more tokens; the run adds one of four characters.

@@ -36,7 +36,7 @@ fn lost(ran: &Ran) {
 }
 
 #[test]
-fn a_run_whose_conversation_is_lost_in_a_child_has_failed_whatever_it_would_do_on_an_error() {
+fn a_run_fails_if_a_child_loses_its_conversation_even_with_an_error_handler() {
     let mut call = sharing("call");
     call["onError"] = json!({"targetNodeId": "rest"});
     let workflows = [
@@ -47,7 +47,7 @@ fn a_run_whose_conversation_is_lost_in_a_child_has_failed_whatever_it_would_do_o
 }
 
 #[test]
-fn a_run_whose_conversation_is_lost_in_its_own_hands_has_failed() {
+fn a_run_that_loses_its_shared_conversation_fails() {
     let workflows = [
         line("main", &[sharing("call"), say("bad", "boom"), wait("rest", 1_000)]),
         line("child", &[say("say", "hello")]),
@@ -56,7 +56,7 @@ fn a_run_whose_conversation_is_lost_in_its_own_hands_has_failed() {
 }
 
 #[test]
-fn nothing_that_asks_a_lost_conversation_waits_for_it() {
+fn no_thread_waits_for_a_lost_conversation() {
     let fork = {
         let mut child = forked(
             &[vec![say("bad", "boom")], vec![say("a", "hello")]],
@@ -116,7 +116,7 @@ fn nothing_that_asks_a_lost_conversation_waits_for_it() {
 }
 
 #[test]
-fn a_branch_whose_conversation_is_lost_fails_alone() {
+fn a_branch_that_loses_its_conversation_fails_alone() {
     let workflows = [
         forked(
             &[
@@ -136,7 +136,7 @@ fn a_branch_whose_conversation_is_lost_fails_alone() {
 }
 
 #[test]
-fn a_triggered_sub_workflow_whose_conversation_is_lost_fails_alone() {
+fn a_triggered_sub_workflow_that_loses_its_conversation_fails_alone() {
     let sub = workflow(
         "sub",
         &[

@@ -67,7 +67,7 @@ fn compressed_once(ran: &Ran) {
 }
 
 #[test]
-fn a_summary_stands_for_all_but_the_recent_messages() {
+fn a_summary_replaces_all_but_the_recent_messages() {
     let ran = ran(&Compression::summarize().keep_recent(2), &echo());
     compressed_once(&ran);
     let visible = ran.visible();
@@ -82,7 +82,7 @@ fn a_summary_stands_for_all_but_the_recent_messages() {
 }
 
 #[test]
-fn a_summary_is_written_by_the_model_of_the_profile_that_is_named() {
+fn a_summary_is_written_by_the_model_of_the_configured_profile() {
     let profiles = json!([
         { "id": "main", "provider": "echo" },
         { "id": "short", "provider": "scripted", "responses": [{ "content": "All parcels wait in Turku." }] },
@@ -97,7 +97,7 @@ fn a_summary_is_written_by_the_model_of_the_profile_that_is_named() {
 }
 
 #[test]
-fn the_system_message_and_the_last_ones_stay() {
+fn the_system_message_and_the_last_messages_remain() {
     let ran = ran(&Compression::keep_system_recent(3), &echo());
     compressed_once(&ran);
     let before = long_conversation();
@@ -111,7 +111,7 @@ fn the_system_message_and_the_last_ones_stay() {
 }
 
 #[test]
-fn a_window_of_tokens_stays() {
+fn the_last_messages_that_fit_the_token_window_remain() {
     const WINDOW: u64 = 120;
     let ran = ran(&Compression::sliding_window(WINDOW), &echo());
     compressed_once(&ran);
@@ -133,7 +133,7 @@ fn a_window_of_tokens_stays() {
 }
 
 #[test]
-fn a_thread_need_not_wait_for_it() {
+fn a_thread_need_not_wait_for_a_compression() {
     let profiles = json!([
         { "id": "main", "provider": "echo" },
         { "id": "slow", "provider": "scripted", "responses": [{ "content": "All in Turku.", "delayMs": 5 }] },
@@ -145,7 +145,7 @@ fn a_thread_need_not_wait_for_it() {
 }
 
 #[test]
-fn a_model_that_fails_leaves_the_conversation_as_it_was() {
+fn a_failed_summary_model_does_not_change_the_conversation() {
     let profiles = json!([
         { "id": "main", "provider": "echo" },
         { "id": "broken", "provider": "scripted", "responses": [] },
@@ -166,7 +166,7 @@ fn a_model_that_fails_leaves_the_conversation_as_it_was() {
 }
 
 #[test]
-fn a_summary_that_takes_too_long_is_given_up() {
+fn a_summary_that_exceeds_its_time_limit_is_cancelled() {
     let profiles = json!([
         { "id": "main", "provider": "echo" },
         { "id": "slow", "provider": "scripted", "responses": [{ "content": "Too late.", "delayMs": 60_000 }] },

@@ -136,7 +136,7 @@ fn replies_between(ran: &Ran, from: &Event, to: &Event) -> usize {
 }
 
 #[test]
-fn it_is_applied_once_and_the_thread_never_waits() {
+fn a_speculative_compression_is_applied_once_and_never_delays_the_thread() {
     for way in [triggered("slow", true), triggered("slow", false), detached(25)] {
         for seed in 0..8 {
             let plain = ran(&bundle(&main_workflow(&asks(0, 9), None), &way), seed);
@@ -176,7 +176,7 @@ fn it_is_applied_once_and_the_thread_never_waits() {
 }
 
 #[test]
-fn the_ready_made_one_begins_early_too() {
+fn the_built_in_compression_may_be_speculative() {
     let main = main_workflow(&asks(0, 9), None);
     let bundle = json!({"workflows": [main], "profiles": profiles()});
     let compression = Compression::summarize()
@@ -196,7 +196,7 @@ fn the_ready_made_one_begins_early_too() {
 }
 
 #[test]
-fn a_thread_that_comes_to_its_limit_meanwhile_waits_for_what_has_begun() {
+fn a_thread_at_its_limit_waits_for_a_speculative_compression_in_progress() {
     for seed in 0..8 {
         let ran = ran(
             &bundle(&main_workflow(&asks(0, 14), Some(0.5)), &triggered("hangs", true)),
@@ -223,7 +223,7 @@ fn a_thread_that_comes_to_its_limit_meanwhile_waits_for_what_has_begun() {
 }
 
 #[test]
-fn where_the_trigger_does_not_wait_the_limit_does_not_either() {
+fn a_thread_at_its_limit_does_not_wait_if_the_trigger_does_not() {
     let ran = ran(
         &bundle(&main_workflow(&asks(0, 14), Some(0.5)), &triggered("hangs", false)),
         4,
@@ -251,7 +251,7 @@ fn changed_meanwhile(change: Value, rest: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_history_that_changed_meanwhile_drops_the_result_and_says_so() {
+fn a_speculative_result_is_dropped_with_an_event_if_the_history_changed() {
     let compressed = json!({"operation": "compress", "strategy": "keep_recent", "parameters": {"count": 5}});
     for change in [inserted(), compressed, json!({"operation": "truncate", "keepLast": 3})] {
         for way in [triggered("slow", true), triggered("slow", false), detached(25)] {
@@ -276,7 +276,7 @@ fn a_history_that_changed_meanwhile_drops_the_result_and_says_so() {
 }
 
 #[test]
-fn where_what_began_early_is_dropped_the_limit_has_a_compression_of_its_own() {
+fn after_a_dropped_speculative_result_the_token_limit_compresses_again() {
     for seed in 0..8 {
         let ran = ran(
             &bundle(
@@ -302,7 +302,7 @@ fn where_what_began_early_is_dropped_the_limit_has_a_compression_of_its_own() {
 }
 
 #[test]
-fn other_triggers_do_not_wait_for_it() {
+fn other_triggers_do_not_wait_for_a_speculative_compression() {
     let way = triggered("hangs", true);
     let quick = workflow(
         "quick",
@@ -331,7 +331,7 @@ fn other_triggers_do_not_wait_for_it() {
 }
 
 #[test]
-fn in_every_order_of_what_ends_the_run_completes() {
+fn a_run_with_a_speculative_compression_completes_in_every_order() {
     let mut main = main_workflow(&asks(0, 4), Some(0.3));
     main["config"]["tokenLimit"] = json!(400);
     let bundle = bundle(&main, &triggered("slow", true));
@@ -344,7 +344,7 @@ fn in_every_order_of_what_ends_the_run_completes() {
 }
 
 #[test]
-fn a_trigger_of_the_event_itself_never_holds_the_thread() {
+fn a_trigger_on_token_limit_approached_never_delays_the_thread() {
     let way = triggered("slow", true);
     let mut bundle = bundle(&main_workflow(&asks(0, 9), Some(0.5)), &way);
     bundle["triggers"][0]["condition"]["eventType"] = json!("TOKEN_LIMIT_APPROACHED");
@@ -479,7 +479,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn whatever_is_said_meanwhile_the_promises_hold(
+    fn speculative_compressions_lose_no_message_for_any_sequence_of_steps(
         steps in prop::collection::vec(step(), 1..24),
         way in way(),
         share in 0.05..0.95_f64,

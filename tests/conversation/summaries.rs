@@ -80,7 +80,7 @@ fn ran(writer: &Writer) -> Ran {
 }
 
 #[test]
-fn the_model_that_summarizes_reads_all_that_is_to_go_and_nothing_that_stays() {
+fn the_summary_model_receives_exactly_the_messages_to_replace() {
     let writer = Writer::default();
     ran(&writer);
     let asked = writer.asked.lock().expect("no panic");
@@ -99,7 +99,7 @@ fn the_model_that_summarizes_reads_all_that_is_to_go_and_nothing_that_stays() {
 }
 
 #[test]
-fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
+fn a_models_summary_replaces_the_messages_and_its_tokens_count_for_the_run() {
     let writer = Writer::default();
     let ran = ran(&writer);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
@@ -228,7 +228,7 @@ impl Tool for Track {
 }
 
 #[test]
-fn a_summary_is_asked_for_after_the_request_that_would_have_gone_out() {
+fn a_summary_request_is_the_next_request_with_an_instruction_appended() {
     let (_, without) = by_its_own(None, OnOrder::Summary);
     let (ran, asked) = by_its_own(Some(250), OnOrder::Summary);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
@@ -257,7 +257,7 @@ fn a_summary_is_asked_for_after_the_request_that_would_have_gone_out() {
 }
 
 #[test]
-fn a_model_that_takes_no_more_is_sent_a_transcript() {
+fn a_model_that_rejects_the_request_is_sent_a_transcript() {
     let (ran, asked) = by_its_own(Some(250), OnOrder::Rejection);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
     assert_eq!(asked.len(), 3);
@@ -276,7 +276,7 @@ fn a_model_that_takes_no_more_is_sent_a_transcript() {
 }
 
 #[test]
-fn a_model_that_goes_on_in_place_of_summing_up_is_sent_a_transcript() {
+fn a_model_that_continues_instead_of_summarizing_is_sent_a_transcript() {
     for on_order in [OnOrder::ToolCall, OnOrder::Nothing] {
         let (ran, asked) = by_its_own(Some(250), on_order);
         assert_eq!(ran.code(), "", "{:?}", ran.report.error);

@@ -40,7 +40,7 @@ fn answer(engine: &Engine, run: &pirn::RunHandle, answer: &str) -> Option<Result
 }
 
 #[test]
-fn an_answer_that_was_acknowledged_counts_wherever_the_process_ends_and_is_used_once() {
+fn an_acknowledged_answer_survives_a_crash_at_any_point_and_is_used_once() {
     let whole = Failing::new(MemoryStore::new(), Crash::Never);
     assert_eq!(crash_and_answer(&whole).0, Some(Ok(())));
     let (mut lost, mut kept) = (0, 0);
@@ -126,7 +126,7 @@ fn waiting(disk: &Disk) -> (Engine, pirn::RunHandle, String) {
 }
 
 #[test]
-fn an_answer_is_acknowledged_when_it_is_durable_and_not_before() {
+fn an_answer_is_acknowledged_only_when_it_is_durable() {
     let disk = Disk::new();
     let (engine, run, id) = waiting(&disk);
     disk.hold_syncs();
@@ -141,7 +141,7 @@ fn an_answer_is_acknowledged_when_it_is_durable_and_not_before() {
 }
 
 #[test]
-fn an_answer_to_a_paused_run_is_acknowledged_though_nothing_follows_from_it_yet() {
+fn an_answer_to_a_paused_run_is_acknowledged_before_the_run_resumes() {
     let disk = Disk::new();
     let (engine, run, id) = waiting(&disk);
     run.pause();
@@ -158,7 +158,7 @@ fn an_answer_to_a_paused_run_is_acknowledged_though_nothing_follows_from_it_yet(
 }
 
 #[test]
-fn a_store_that_fails_before_the_answer_is_durable_says_so() {
+fn an_answer_that_the_store_fails_to_persist_is_refused_with_store_error() {
     let disk = Disk::new();
     let (engine, run, id) = waiting(&disk);
     disk.trouble(disk.count(), pirn_test_disk::Trouble::Fails);

@@ -23,7 +23,7 @@ fn engine(store: &MemoryStore, price: f64) -> Engine {
 }
 
 #[test]
-fn a_call_that_fitted_its_budget_still_does_where_the_run_goes_on_with_higher_prices() {
+fn the_budget_decision_for_a_call_is_recorded_and_survives_higher_prices() {
     let store = MemoryStore::new();
     let cheap = engine(&store, 1.0);
     let run = cheap.run("main").run_id("run-1").start().expect("starts");

@@ -67,7 +67,7 @@ fn cost(workflow: &str, runs: usize) -> (usize, usize) {
 }
 
 #[test]
-fn a_call_alone_costs_one_sync_and_what_needs_nobody_costs_none() {
+fn an_external_call_costs_one_sync_and_a_pure_step_none() {
     let (none, _) = cost(&row(0, true), 1);
     for count in [10, 100] {
         let (calls, _) = cost(&row(count, true), 1);
@@ -78,7 +78,7 @@ fn a_call_alone_costs_one_sync_and_what_needs_nobody_costs_none() {
 }
 
 #[test]
-fn a_step_costs_at_most_300_bytes_beyond_its_answer_however_many_there_are() {
+fn a_step_costs_at_most_300_bytes_beyond_its_answer_for_any_number_of_steps() {
     // The workflow is stored once, independent of the number of runs. With fewer nodes, a run fills only a few pages.
     for count in [300, 900] {
         let workflow = row(count, true);

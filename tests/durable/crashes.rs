@@ -101,7 +101,7 @@ pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known
 }
 
 #[test]
-fn a_run_that_is_killed_at_any_commit_comes_to_the_same() {
+fn a_run_killed_at_any_commit_resumes_with_an_unchanged_result() {
     let (mut points, mut repeats) = (0_u32, 0_u32);
     for (number, bundle) in workflows::all().into_iter().enumerate() {
         let outside = Outside::default();
@@ -123,7 +123,7 @@ fn a_run_that_is_killed_at_any_commit_comes_to_the_same() {
 }
 
 #[test]
-fn a_run_whose_thread_has_panicked_goes_on_past_that_after_a_crash() {
+fn a_run_with_a_panicked_thread_resumes_past_the_panic_after_a_crash() {
     let call = |id: &str, function: &str| json!({"id": id, "type": "CODE", "config": {"function": function}});
     let mut work = call("work", "work");
     work["onError"] = json!({"targetNodeId": "end"});

@@ -71,7 +71,7 @@ fn resumed(engine: &Engine) -> Arc<RunReport> {
 }
 
 #[test]
-fn what_may_be_done_twice_is_and_the_report_says_so() {
+fn an_effect_in_doubt_is_repeated_and_reported_under_a_repeating_policy() {
     for policy in [json!(null), json!("retry"), json!("keyed")] {
         let calls = Calls::default();
         let kept = interrupted(&policy, &calls);
@@ -87,7 +87,7 @@ fn what_may_be_done_twice_is_and_the_report_says_so() {
 }
 
 #[test]
-fn what_must_not_be_done_twice_counts_as_failed() {
+fn an_effect_in_doubt_fails_under_the_fail_policy() {
     let (calls, policy) = (Calls::default(), json!("fail"));
     let kept = interrupted(&policy, &calls);
     let report = resumed(&calls.engine(&policy, kept).build().expect("builds"));
@@ -101,7 +101,7 @@ fn what_must_not_be_done_twice_counts_as_failed() {
 }
 
 #[test]
-fn somebody_else_can_know_whether_it_was_done() {
+fn a_reconcile_function_decides_whether_an_effect_was_performed() {
     for (said, output, times) in [
         (json!({"done": true, "result": "was paid"}), "was paid", 1),
         (json!({"done": false}), "paid", 2),
@@ -123,7 +123,7 @@ fn somebody_else_can_know_whether_it_was_done() {
 }
 
 #[test]
-fn one_who_can_not_say_leaves_the_run_as_it_is() {
+fn a_failing_reconcile_function_does_not_change_the_run() {
     let (calls, policy) = (Calls::default(), json!({"reconcile": "look"}));
     let kept = interrupted(&policy, &calls);
     let engine = calls
@@ -140,7 +140,7 @@ fn one_who_can_not_say_leaves_the_run_as_it_is() {
 }
 
 #[test]
-fn a_person_can_decide() {
+fn a_person_can_decide_about_an_effect_in_doubt() {
     let policy = json!("ask");
     for (answer, output, times) in [
         (DoubtAnswer::Done(json!("was paid")), json!("was paid"), 1),
@@ -163,7 +163,7 @@ fn a_person_can_decide() {
 }
 
 #[test]
-fn a_shutdown_leaves_a_durable_run_to_the_next_process() {
+fn a_durable_run_resumes_in_the_next_process_after_a_shutdown() {
     let kept = MemoryStore::new();
     let nap = json!({"id": "main",
         "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"seconds": 3600}}, {"id": "e", "type": "END"}],

@@ -22,7 +22,7 @@ fn has_doubts(known: &Known) -> bool {
 }
 
 #[test]
-fn a_run_that_another_process_carries_comes_to_the_same_and_nothing_of_it_is_in_doubt() {
+fn a_run_executed_by_another_process_gives_an_equal_result_without_doubts() {
     for (number, bundle) in all().into_iter().enumerate() {
         let here = Outside::default();
         assert!(here.play(&bundle, &MemoryStore::new()));
@@ -48,7 +48,7 @@ fn a_run_that_another_process_carries_comes_to_the_same_and_nothing_of_it_is_in_
 }
 
 #[test]
-fn the_first_process_that_carries_it_leaves_its_calls_in_doubt_as_ever() {
+fn calls_of_a_put_run_are_in_doubt_after_a_crash_of_its_first_owner() {
     let mut doubts = 0;
     for bundle in all() {
         let whole = Outside::default();
@@ -83,7 +83,7 @@ fn engine(store: &MemoryStore) -> Engine {
 }
 
 #[test]
-fn a_run_that_can_not_be_put_is_refused_with_its_reason_and_nothing_is_kept() {
+fn a_run_that_cannot_be_put_is_refused_with_its_reason_and_not_stored() {
     let store = MemoryStore::new();
     let engine = engine(&store);
     let put = |workflow: &str| block_on(engine.run(workflow).run_id(RUN).start_elsewhere());
@@ -99,7 +99,7 @@ fn a_run_that_can_not_be_put_is_refused_with_its_reason_and_nothing_is_kept() {
 }
 
 #[test]
-fn a_run_that_was_put_has_its_turn_in_its_session_before_those_that_came_later() {
+fn a_put_run_precedes_later_runs_of_its_session() {
     let store = MemoryStore::new();
     let engine = engine(&store);
     let of_session = |input: &str| engine.run("short").input(input).session("s");

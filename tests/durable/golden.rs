@@ -101,7 +101,7 @@ fn golden() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn golden_journals_say_all_that_a_journal_says() {
+fn golden_journals_contain_every_kind_of_record() {
     let files = golden();
     for (ending, words) in [
         ("run", vec!["TriggerCalled", "WAITING"]),
@@ -127,7 +127,7 @@ fn golden_journals_say_all_that_a_journal_says() {
 }
 
 #[test]
-fn a_parked_run_of_every_version_goes_on_when_its_person_answers() {
+fn a_parked_run_of_every_version_continues_after_its_answer() {
     let mut count = 0;
     for (path, run) in golden() {
         if !path.ends_with("parked.run") {
@@ -167,7 +167,7 @@ fn write_all() {
 }
 
 #[test]
-fn golden_journals_of_every_version_are_replayed_to_the_same() {
+fn golden_journals_of_every_version_replay_identically() {
     if std::env::var("PIRN_GOLDEN").is_ok_and(|word| word == "write") {
         write_all();
     }

@@ -72,7 +72,7 @@ fn compare(name: &str, [embedded, shared]: &[Played; 2]) {
     assert_eq!(shared, embedded, "{name}");
 }
 
-pub(crate) fn generated_workflows_say_and_come_to_the_same_as_in_a_file(store: impl Store) {
+pub(crate) fn generated_workflows_behave_equally_in_a_server_and_in_a_file(store: impl Store) {
     let store = Failing::new(store, Crash::Never);
     let mut runner = TestRunner::deterministic();
     let generated = generated();
@@ -87,7 +87,7 @@ pub(crate) fn generated_workflows_say_and_come_to_the_same_as_in_a_file(store: i
     }
 }
 
-pub(crate) fn every_example_says_and_comes_to_the_same_as_in_a_file(store: impl Store) {
+pub(crate) fn every_example_behaves_equally_in_a_server_and_in_a_file(store: impl Store) {
     let store = Failing::new(store, Crash::Never);
     for number in 0..examples::all().len() {
         let name = examples::all()[number].name;
@@ -109,7 +109,7 @@ pub(crate) fn every_example_says_and_comes_to_the_same_as_in_a_file(store: impl 
 
 /// Checks that a parked run keeps its claim. `open` connects to the server with the given duration of claims.
 #[allow(clippy::disallowed_methods, reason = "a claim runs out by the real clock")]
-pub(crate) fn a_parked_run_keeps_its_claim_and_wakes_where_it_is<S: Store>(open: impl Fn(Duration) -> S) {
+pub(crate) fn a_parked_run_renews_its_claim_and_resumes_in_its_process<S: Store>(open: impl Fn(Duration) -> S) {
     let claim = Duration::from_secs(1);
     let connect = || Failing::new(open(claim), Crash::Never);
     let (store, other) = (connect(), connect());
@@ -144,7 +144,7 @@ fn stride() -> usize {
     if all { 1 } else { 9 }
 }
 
-pub(crate) fn a_run_that_is_killed_at_a_commit_comes_to_the_same<S: Store>(open: impl Fn() -> S) {
+pub(crate) fn a_run_killed_at_a_commit_resumes_with_an_unchanged_result<S: Store>(open: impl Fn() -> S) {
     let store = open();
     let mut cases = Vec::new();
     for bundle in workflows::all() {

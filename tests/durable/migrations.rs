@@ -59,7 +59,7 @@ fn goes_on(engine: &Engine) -> RunHandle {
 }
 
 #[test]
-fn a_run_whose_past_fits_is_moved_and_ends_by_the_other_definition() {
+fn a_run_with_a_compatible_history_is_migrated_and_completes_under_the_new_definition() {
     let store = waiting();
     let other = definition("go", "new", &[]);
     let first = engine(&store);
@@ -100,7 +100,7 @@ fn a_run_whose_past_fits_is_moved_and_ends_by_the_other_definition() {
 }
 
 #[test]
-fn a_run_that_does_not_fit_stays_as_it_is_and_the_first_difference_is_named() {
+fn an_incompatible_run_is_unchanged_and_the_first_difference_is_named() {
     let store = waiting();
     let engine = engine(&store);
     let steps = || block_on(store.run("r")).expect("is read").expect("is there").steps;
@@ -189,7 +189,7 @@ fn differs(migration: &Migration, node: &str, was: &str, would: &str) {
 const AT_SET: &str = "event.nodeId === 'set' && event.output === 1";
 
 #[test]
-fn a_definition_whose_triggers_would_have_fired_otherwise_does_not_fit() {
+fn a_definition_with_triggers_that_would_have_fired_differently_is_incompatible() {
     let other = |condition| watched("1", condition, "'yes'", "f");
     let mut added = other(AT_SET);
     added["workflows"][0]["triggers"]
@@ -221,7 +221,7 @@ fn a_definition_whose_triggers_would_have_fired_otherwise_does_not_fit() {
 }
 
 #[test]
-fn a_trigger_that_decides_the_same_about_the_past_may_be_another() {
+fn a_changed_trigger_with_equal_decisions_about_past_events_is_compatible() {
     let own = watched("1", AT_SET, "'yes'", "f");
     let mut added = own.clone();
     let ends = sets("u", "event.nodeId === 'end'", "1");
@@ -240,7 +240,7 @@ fn a_trigger_that_decides_the_same_about_the_past_may_be_another() {
 }
 
 #[test]
-fn a_definition_with_another_text_that_a_script_thread_evaluated_does_not_fit() {
+fn a_definition_with_a_changed_expression_that_a_script_thread_evaluated_is_incompatible() {
     // These values are in the record, so a replay yields them even if the expression differs.
     let script = |n: u32| format!("[{n}].map(item => item + 1)[0]");
     let condition = |id: &str| format!("['{id}'].some(item => item == event.nodeId)");
@@ -257,7 +257,7 @@ fn a_definition_with_another_text_that_a_script_thread_evaluated_does_not_fit() 
 }
 
 #[test]
-fn a_definition_that_assigns_another_value_or_calls_another_function_does_not_fit() {
+fn a_definition_that_assigned_another_value_or_called_another_function_is_incompatible() {
     let own = watched("1", "event.nodeId === 'none'", "1", "f");
     let others = [
         watched("1 + 1", "event.nodeId === 'none'", "1", "f"),

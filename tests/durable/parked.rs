@@ -96,7 +96,7 @@ fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
 }
 
 #[test]
-fn a_run_that_leaves_memory_and_comes_back_is_as_one_that_stays_to_whoever_hears_and_holds_it() {
+fn parking_a_run_changes_neither_its_events_nor_its_report() {
     let (events, report, reads) = plays(Some(Duration::MAX));
     assert_eq!((reads, &report["output"]), (0, &json!(["yes", 2, "in"])));
     // The run is rebuilt from its journal four times: for the list of questions, the events `other` and `go`, and the timer.
@@ -105,7 +105,7 @@ fn a_run_that_leaves_memory_and_comes_back_is_as_one_that_stays_to_whoever_hears
 }
 
 #[test]
-fn a_minute_in_memory_is_nobodys_wait() {
+fn the_parking_delay_does_not_advance_the_virtual_clock() {
     let store = kept();
     let engine = engine(&store, None);
     let run = engine.start("main", json!(null)).expect("starts");
@@ -123,7 +123,7 @@ fn a_minute_in_memory_is_nobodys_wait() {
 }
 
 #[test]
-fn a_cancel_and_a_deadline_find_a_run_that_has_left_memory() {
+fn a_cancel_and_a_deadline_end_a_parked_run() {
     let store = kept();
     let (engine, run) = waits_for_a_person(&store);
     run.cancel("enough");
@@ -136,7 +136,7 @@ fn a_cancel_and_a_deadline_find_a_run_that_has_left_memory() {
 }
 
 #[test]
-fn who_waits_until_a_run_is_kept_that_has_left_memory_brings_it_not_back() {
+fn waiting_for_durability_does_not_load_a_parked_run() {
     let store = kept();
     let (_engine, run) = waits_for_a_person(&store);
     block_on(run.kept()).expect("it is kept");
@@ -144,7 +144,7 @@ fn who_waits_until_a_run_is_kept_that_has_left_memory_brings_it_not_back() {
 }
 
 #[test]
-fn a_pause_is_kept_while_the_run_has_left_memory() {
+fn a_parked_run_remains_paused() {
     let store = kept();
     let (engine, run) = waits_for_a_person(&store);
     run.pause();
@@ -159,7 +159,7 @@ fn a_pause_is_kept_while_the_run_has_left_memory() {
 }
 
 #[test]
-fn what_comes_at_one_moment_brings_a_run_back_once_and_is_heard_in_order() {
+fn concurrent_inputs_load_a_parked_run_once_and_are_delivered_in_order() {
     let store = kept();
     let (engine, run) = waits_for_a_person(&store);
     let question = question(&run);
@@ -183,7 +183,7 @@ fn what_comes_at_one_moment_brings_a_run_back_once_and_is_heard_in_order() {
 }
 
 #[test]
-fn a_subscriber_that_comes_while_the_run_is_away_hears_all_that_follows_and_brings_nothing_back() {
+fn a_subscriber_to_a_parked_run_gets_all_later_events_and_does_not_load_the_run() {
     let store = kept();
     let (engine, run) = waits_for_a_person(&store);
     let of_run = EventFilter {
@@ -206,7 +206,7 @@ fn a_subscriber_that_comes_while_the_run_is_away_hears_all_that_follows_and_brin
 }
 
 #[test]
-fn a_process_that_ends_or_shuts_down_leaves_runs_that_have_left_memory_as_they_are() {
+fn parked_runs_are_unchanged_after_a_shutdown_or_the_end_of_their_process() {
     for shuts_down in [false, true] {
         let store = kept();
         let (first, run) = waits_for_a_person(&store);
@@ -230,7 +230,7 @@ fn a_process_that_ends_or_shuts_down_leaves_runs_that_have_left_memory_as_they_a
 }
 
 #[test]
-fn a_run_that_can_not_be_made_again_ends_here_and_stands_in_its_store() {
+fn a_parked_run_that_cannot_be_loaded_ends_with_store_error_and_remains_stored() {
     let store = kept();
     let (engine, run) = waits_for_a_person(&store);
     let question = json!("1");
@@ -295,7 +295,7 @@ fn without_limits(value: &mut Value) {
 }
 
 #[test]
-fn every_workflow_comes_to_the_same_where_it_leaves_memory_whenever_it_waits() {
+fn every_workflow_gives_an_equal_result_if_it_is_parked_at_every_wait() {
     let mut reads = 0;
     let shapes = MORE_SHAPES.iter().map(|shape| {
         let mut bundle = bundle(*shape, 1);

@@ -192,7 +192,7 @@ fn engine(store: &MemoryStore) -> Engine {
 }
 
 #[test]
-fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
+fn no_external_key_is_confused_with_a_field_of_an_event_or_record() {
     let store = MemoryStore::new();
     let first = engine(&store);
     let mut run = first.run("main").run_id("r").input(reserved());
@@ -273,7 +273,7 @@ fn no_name_of_a_key_from_outside_is_taken_for_one_of_pirns_own() {
 
 /// Fails if serde_json gives these keys a meaning. Any crate of the program can cause this by enabling a feature of serde_json.
 #[test]
-fn no_key_has_a_meaning_to_the_parser() {
+fn no_key_is_special_to_the_parser() {
     for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
         let mut value = json!("[1,2]");
         for _ in 0..60 {
@@ -416,7 +416,7 @@ fn entered(levels: usize) -> BTreeMap<&'static str, Result<(), String>> {
 }
 
 #[test]
-fn what_enters_a_run_is_read_again_however_deep_or_refused() {
+fn every_input_of_a_run_is_readable_again_or_refused_as_too_deep() {
     for (place, result) in entered(MAX_LEVELS - 2) {
         assert_eq!(result, Ok(()), "{place}");
     }

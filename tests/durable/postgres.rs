@@ -22,33 +22,33 @@ fn start() -> Option<(Server, String)> {
 }
 
 #[test]
-fn generated_workflows_say_and_come_to_the_same_in_postgresql_as_in_a_file() {
+fn generated_workflows_behave_equally_in_postgresql_and_in_a_file() {
     let Some((_server, url)) = start() else { return };
-    in_servers::generated_workflows_say_and_come_to_the_same_as_in_a_file(open(&url));
+    in_servers::generated_workflows_behave_equally_in_a_server_and_in_a_file(open(&url));
 }
 
 #[test]
-fn every_example_says_and_comes_to_the_same_in_postgresql_as_in_a_file() {
+fn every_example_behaves_equally_in_postgresql_and_in_a_file() {
     let Some((_server, url)) = start() else { return };
-    in_servers::every_example_says_and_comes_to_the_same_as_in_a_file(open(&url));
+    in_servers::every_example_behaves_equally_in_a_server_and_in_a_file(open(&url));
 }
 
 #[test]
-fn a_run_that_is_killed_at_a_commit_comes_to_the_same_in_postgresql() {
+fn a_run_killed_at_a_commit_resumes_with_an_unchanged_result_in_postgresql() {
     let Some((_server, url)) = start() else { return };
-    in_servers::a_run_that_is_killed_at_a_commit_comes_to_the_same(|| open(&url));
+    in_servers::a_run_killed_at_a_commit_resumes_with_an_unchanged_result(|| open(&url));
 }
 
 #[test]
-fn a_parked_run_keeps_its_claim_and_wakes_where_it_is_in_postgresql() {
+fn a_parked_run_renews_its_claim_and_resumes_in_its_process_in_postgresql() {
     let Some((_server, url)) = start() else { return };
-    in_servers::a_parked_run_keeps_its_claim_and_wakes_where_it_is(|claim: Duration| {
+    in_servers::a_parked_run_renews_its_claim_and_resumes_in_its_process(|claim: Duration| {
         PostgresStore::connect(&url, PostgresOptions::default().claim(claim)).expect("connects")
     });
 }
 
 #[test]
-fn a_run_whose_step_postgresql_refuses_for_good_is_offered_again_only_after_a_while() {
+fn a_run_with_a_step_that_postgresql_refuses_is_offered_again_only_after_a_delay() {
     let Some((server, url)) = start() else { return };
     let store = Failing::new(open(&url), Crash::Before(1));
     let bundle = workflows::all().swap_remove(0);

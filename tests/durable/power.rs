@@ -35,7 +35,7 @@ fn play_until(bundle: &str, disk: &Disk) -> Known {
 }
 
 #[test]
-fn a_run_whose_power_goes_at_any_operation_comes_to_the_same() {
+fn a_run_resumes_with_an_unchanged_result_after_a_power_cut_at_any_operation() {
     let made = Disk::new();
     drop(open(&made).expect("opens"));
     let (mut points, mut repeats) = (0_u32, 0_u32);

@@ -69,7 +69,7 @@ fn open(run: &RunHandle) -> Vec<(String, String)> {
 }
 
 #[test]
-fn an_answer_is_used_once_and_nothing_before_its_question_is_done_again() {
+fn an_answer_is_used_once_and_no_work_before_its_question_is_repeated() {
     let world = World::default();
     let first = world.engine();
     let run = first.run("main").run_id("run-1").start().expect("starts");
@@ -141,7 +141,7 @@ fn consents(store: &MemoryStore, made: &Arc<Mutex<Vec<Value>>>) -> Engine {
 }
 
 #[test]
-fn consent_to_a_call_is_asked_for_once_over_processes_and_the_call_is_made_once() {
+fn consent_is_requested_once_across_processes_and_its_call_is_made_once() {
     let (store, made) = (MemoryStore::default(), Arc::default());
     let first = consents(&store, &made);
     let run = first.run("main").run_id("run-1").start().expect("starts");

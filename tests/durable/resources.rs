@@ -61,7 +61,7 @@ fn waiting(engine: EngineBuilder) {
 }
 
 #[test]
-fn a_run_is_not_resumed_without_what_it_had() {
+fn a_run_is_not_resumed_without_its_tools_and_profiles() {
     let store = MemoryStore::new();
     waiting(equipped(&store));
     let bare = Engine::builder().store(store.clone()).build().expect("builds");
@@ -82,7 +82,7 @@ fn a_run_is_not_resumed_without_what_it_had() {
 }
 
 #[test]
-fn a_run_is_resumed_without_what_it_never_had() {
+fn a_run_is_resumed_without_tools_that_it_never_had() {
     let store = MemoryStore::new();
     waiting(Engine::builder().store(store.clone()));
     let engine = Engine::builder().store(store).build().expect("builds");
@@ -92,7 +92,7 @@ fn a_run_is_resumed_without_what_it_never_had() {
 }
 
 #[test]
-fn a_run_is_cancelled_without_what_it_had() {
+fn a_run_without_its_tools_can_be_cancelled() {
     let store = MemoryStore::new();
     waiting(equipped(&store));
     let bare = Engine::builder().store(store).build().expect("builds");
@@ -102,7 +102,7 @@ fn a_run_is_cancelled_without_what_it_had() {
 }
 
 #[test]
-fn a_fork_assigns_only_variables_that_there_are() {
+fn a_fork_assigns_only_existing_variables() {
     let store = MemoryStore::new();
     waiting(equipped(&store));
     let engine = equipped(&store).build().expect("builds");
@@ -118,7 +118,7 @@ fn a_fork_assigns_only_variables_that_there_are() {
 }
 
 #[test]
-fn a_view_at_a_step_says_what_the_run_waited_for_and_names_the_nodes_of_its_steps() {
+fn a_view_at_a_step_shows_the_pending_wait_and_the_nodes_of_its_steps() {
     let store = MemoryStore::new();
     waiting(equipped(&store));
     let engine = equipped(&store).build().expect("builds");

@@ -25,27 +25,27 @@ fn start() -> Option<(Server, RestateStore)> {
 }
 
 #[test]
-fn generated_workflows_say_and_come_to_the_same_in_restate_as_in_a_file() {
+fn generated_workflows_behave_equally_in_restate_and_in_a_file() {
     let Some((server, _offering)) = start() else { return };
-    in_servers::generated_workflows_say_and_come_to_the_same_as_in_a_file(open(&server));
+    in_servers::generated_workflows_behave_equally_in_a_server_and_in_a_file(open(&server));
 }
 
 #[test]
-fn every_example_says_and_comes_to_the_same_in_restate_as_in_a_file() {
+fn every_example_behaves_equally_in_restate_and_in_a_file() {
     let Some((server, _offering)) = start() else { return };
-    in_servers::every_example_says_and_comes_to_the_same_as_in_a_file(open(&server));
+    in_servers::every_example_behaves_equally_in_a_server_and_in_a_file(open(&server));
 }
 
 #[test]
-fn a_run_that_is_killed_at_a_commit_comes_to_the_same_in_restate() {
+fn a_run_killed_at_a_commit_resumes_with_an_unchanged_result_in_restate() {
     let Some((server, _offering)) = start() else { return };
-    in_servers::a_run_that_is_killed_at_a_commit_comes_to_the_same(|| open(&server));
+    in_servers::a_run_killed_at_a_commit_resumes_with_an_unchanged_result(|| open(&server));
 }
 
 #[test]
-fn a_parked_run_keeps_its_claim_and_wakes_where_it_is_in_restate() {
+fn a_parked_run_renews_its_claim_and_resumes_in_its_process_in_restate() {
     let Some((server, _offering)) = start() else { return };
-    in_servers::a_parked_run_keeps_its_claim_and_wakes_where_it_is(|claim: Duration| {
+    in_servers::a_parked_run_renews_its_claim_and_resumes_in_its_process(|claim: Duration| {
         let options = RestateOptions::default().admin(server.admin()).claim(claim);
         RestateStore::connect(&server.url(), options).expect("connects")
     });

@@ -198,7 +198,7 @@ impl Tool for Slow {
 }
 
 #[test]
-fn a_models_tool_call_that_a_timeout_cut_off_keeps_its_key_when_it_is_made_again() {
+fn a_retried_tool_call_of_a_model_has_the_key_of_the_call_that_timed_out() {
     let calls = Arc::default();
     let mut ask = retried("ask", "LLM", &json!({"prompt": "order", "tools": ["order"]}));
     ask["timeoutMs"] = json!(1_000);

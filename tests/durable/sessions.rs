@@ -74,7 +74,7 @@ fn turns(state: &SessionState) -> Value {
 }
 
 #[test]
-fn a_run_begins_with_what_the_last_run_of_its_session_left() {
+fn a_run_starts_with_the_state_that_the_last_run_of_its_session_saved() {
     for (name, engine) in engines() {
         for (turn, text) in (1..).zip(["one", "two", "three"]) {
             let report = say(&engine, text);
@@ -110,7 +110,7 @@ fn a_run_begins_with_what_the_last_run_of_its_session_left() {
 }
 
 #[test]
-fn a_conversation_is_what_a_new_session_begins_with_and_an_old_one_does_not() {
+fn a_given_conversation_applies_to_a_new_session_only() {
     for (name, engine) in engines() {
         for expected in [3, 5] {
             let run = engine.run("chat").input("one").session(SESSION);
@@ -122,7 +122,7 @@ fn a_conversation_is_what_a_new_session_begins_with_and_an_old_one_does_not() {
 }
 
 #[test]
-fn a_run_that_does_not_complete_leaves_its_session_as_it_was_unless_it_is_to_keep_that() {
+fn a_run_that_does_not_complete_saves_its_session_only_if_configured() {
     for (name, engine) in engines() {
         say(&engine, "one");
         let failed = say(&engine, "fail");
@@ -149,7 +149,7 @@ fn a_run_that_does_not_complete_leaves_its_session_as_it_was_unless_it_is_to_kee
 }
 
 #[test]
-fn what_is_kept_on_failure_is_kept_in_whatever_order_the_run_is_described() {
+fn keep_on_failure_applies_in_any_order_of_builder_calls() {
     for (name, engine) in engines() {
         let run = engine.run("chat").keep_on_failure().input("fail").session(SESSION);
         let kept = run.start().expect("starts").outcome_blocking();
@@ -207,7 +207,7 @@ fn start(engine: &Engine, text: &str) -> RunHandle {
 }
 
 #[test]
-fn runs_of_a_session_go_one_after_the_other_in_the_order_in_which_they_were_started() {
+fn runs_of_a_session_execute_one_at_a_time_in_start_order() {
     for stored in [false, true] {
         let gate = Gate::default();
         let builder = engine().max_waiting(3);
@@ -242,7 +242,7 @@ fn runs_of_a_session_go_one_after_the_other_in_the_order_in_which_they_were_star
 }
 
 #[test]
-fn a_run_that_is_paused_or_given_a_variable_before_its_turn_begins_with_the_session_all_the_same() {
+fn a_run_paused_while_queued_starts_with_the_state_of_its_session() {
     let gate = Gate::default();
     let engine = gate.engine(engine());
     let first = start(&engine, "a");
@@ -286,7 +286,7 @@ fn play(store: &(impl Store + Clone)) -> Vec<Arc<RunReport>> {
 }
 
 #[test]
-fn a_process_that_ends_at_any_commit_leaves_the_old_state_or_the_new_one_and_no_run_acts_twice() {
+fn after_a_crash_at_any_commit_a_session_has_the_old_or_the_new_state() {
     let whole = Failing::new(MemoryStore::new(), Crash::Never);
     assert_eq!(play(&whole).len(), 3);
     let mut points = 0;
@@ -319,7 +319,7 @@ fn a_process_that_ends_at_any_commit_leaves_the_old_state_or_the_new_one_and_no_
 }
 
 #[test]
-fn a_new_run_does_not_overtake_one_that_nobody_carries() {
+fn a_new_run_does_not_overtake_a_stored_run_without_an_owner() {
     let kept = MemoryStore::new();
     let gate = Gate::default();
     let first = gate.engine(engine().store(kept.clone()));
@@ -342,7 +342,7 @@ fn a_new_run_does_not_overtake_one_that_nobody_carries() {
 }
 
 #[test]
-fn no_record_of_a_run_holds_what_was_said_before_it() {
+fn no_record_of_a_run_contains_earlier_messages_of_its_session() {
     let kept = MemoryStore::new();
     let engine = engine().virtual_time(None).store(kept.clone()).build().expect("builds");
     for text in ["quite unmistakable", "two"] {
@@ -359,7 +359,7 @@ fn no_record_of_a_run_holds_what_was_said_before_it() {
 }
 
 #[test]
-fn a_fork_of_a_run_begins_with_the_same_and_leaves_the_session_alone() {
+fn a_fork_starts_with_the_session_state_of_its_run_and_does_not_change_the_session() {
     let kept = MemoryStore::new();
     let engine = engine().virtual_time(None).store(kept).build().expect("builds");
     say(&engine, "one");

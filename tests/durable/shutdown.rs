@@ -70,7 +70,7 @@ fn until(run: &RunHandle, store: &impl Store, standing: &str) {
 }
 
 #[test]
-fn a_shutdown_waits_for_no_run_that_waits_for_a_person_or_an_event() {
+fn a_shutdown_does_not_wait_for_runs_that_wait_for_a_person_or_an_event() {
     for park_after in [Duration::MAX, Duration::ZERO] {
         let store = MemoryStore::new();
         let first = engine(store.clone(), park_after, at_once);
@@ -101,7 +101,7 @@ fn a_shutdown_waits_for_no_run_that_waits_for_a_person_or_an_event() {
 }
 
 #[test]
-fn a_run_at_work_has_its_grace_and_leaves_when_it_comes_to_wait_for_a_person() {
+fn a_shutdown_releases_a_working_run_once_it_waits_for_a_person() {
     let disk = Disk::new();
     let open = || SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");
     let (begun, begins) = std::sync::mpsc::channel();
@@ -126,7 +126,7 @@ fn a_run_at_work_has_its_grace_and_leaves_when_it_comes_to_wait_for_a_person() {
 }
 
 #[test]
-fn a_run_that_waits_for_a_time_has_its_grace() {
+fn a_shutdown_cancels_a_run_that_waits_for_a_timer_after_the_grace_period() {
     let store = MemoryStore::new();
     let engine = engine(store.clone(), Duration::ZERO, at_once);
     let run = engine.start("time", json!(null)).expect("starts");
@@ -136,7 +136,7 @@ fn a_run_that_waits_for_a_time_has_its_grace() {
 }
 
 #[test]
-fn a_store_is_free_when_its_engine_has_shut_down() {
+fn a_store_can_be_opened_again_after_the_shutdown_of_its_engine() {
     let folder = std::env::temp_dir().join(format!("pirn-shutdown-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("runs.db");

@@ -50,7 +50,7 @@ fn status(run: &RunHandle, store: &MemoryStore) -> RunStatus {
 }
 
 #[test]
-fn a_run_waits_for_a_person_else_an_event_else_a_time_and_not_where_anything_is_under_way() {
+fn an_idle_run_waits_for_a_person_else_an_event_else_a_timer() {
     let all = ["ask", "event", "time", "work"];
     for chosen in 1_u32..16 {
         let has = |wait: usize| chosen & 1 << wait != 0;
@@ -81,7 +81,7 @@ fn a_run_waits_for_a_person_else_an_event_else_a_time_and_not_where_anything_is_
 }
 
 #[test]
-fn what_a_run_waits_for_changes_with_what_it_is_told_wherever_it_is_carried() {
+fn the_waiting_status_of_a_run_follows_its_inputs_in_every_process() {
     let store = MemoryStore::new();
     let first = engine(&bundle(&["ask", "event", "time"]), &store);
     let run = first.run("main").run_id("r").start().expect("starts");
@@ -105,7 +105,7 @@ fn what_a_run_waits_for_changes_with_what_it_is_told_wherever_it_is_carried() {
 }
 
 #[test]
-fn what_a_run_is_told_while_it_ends_leaves_its_status_final() {
+fn an_input_to_an_ending_run_does_not_change_its_final_status() {
     let path = std::env::temp_dir().join(format!("pirn-ending-{}.db", std::process::id()));
     let store = pirn::store::SqliteStore::open(&path).expect("a store");
     let waits = r#"{"id": "main", "nodes": [{"id": "start", "type": "START"},

@@ -22,7 +22,7 @@ fn go() -> Steering {
 }
 
 #[test]
-fn a_run_that_others_change_all_the_time_is_told_with_an_error_after_a_bounded_number_of_attempts() {
+fn an_input_to_a_constantly_changed_run_fails_after_a_bounded_number_of_attempts() {
     let store = Failing::new(MemoryStore::new(), Crash::Never);
     let engine = engine(&store);
     let id = block_on(engine.run("waits").start_elsewhere()).expect("begun");
@@ -37,7 +37,7 @@ fn a_run_that_others_change_all_the_time_is_told_with_an_error_after_a_bounded_n
 }
 
 #[test]
-fn a_run_that_leaves_and_is_resumed_at_once_hears_what_it_waits_for_and_all_is_numbered_once() {
+fn a_run_resumed_during_its_release_receives_its_event_and_numbers_events_once() {
     let store = Failing::new(MemoryStore::new(), Crash::Never);
     let engine = engine(&store);
     for _ in 0..50 {

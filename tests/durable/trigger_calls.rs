@@ -117,7 +117,7 @@ fn types(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_call_in_doubt_is_made_again_with_the_same_key_and_said_to_be() {
+fn a_call_in_doubt_is_repeated_with_its_key_and_reported() {
     for target in TARGETS {
         for policy in [json!(null), json!("retry"), json!("keyed")] {
             let calls = Calls::default();
@@ -143,7 +143,7 @@ fn a_call_in_doubt_is_made_again_with_the_same_key_and_said_to_be() {
 }
 
 #[test]
-fn a_call_that_must_not_be_made_twice_is_a_trigger_that_failed() {
+fn a_call_in_doubt_is_a_failed_trigger_under_the_fail_policy() {
     for target in TARGETS {
         let (calls, policy) = (Calls::default(), json!("fail"));
         let kept = interrupted((target, &policy), &calls);
@@ -159,7 +159,7 @@ fn a_call_that_must_not_be_made_twice_is_a_trigger_that_failed() {
 }
 
 #[test]
-fn somebody_else_can_know_whether_a_call_was_made() {
+fn a_reconcile_function_decides_whether_a_call_was_made() {
     for target in TARGETS {
         for (said, times) in [(json!({"done": true}), 1), (json!({"done": false}), 2)] {
             let (calls, policy) = (Calls::default(), json!({"reconcile": "look"}));
@@ -190,7 +190,7 @@ fn somebody_else_can_know_whether_a_call_was_made() {
 }
 
 #[test]
-fn a_person_can_decide_about_a_call() {
+fn a_person_can_decide_about_a_call_in_doubt() {
     for (answer, times) in [
         (DoubtAnswer::Done(Value::Null), 1),
         (DoubtAnswer::Repeat, 2),
@@ -212,7 +212,7 @@ fn a_person_can_decide_about_a_call() {
 }
 
 #[test]
-fn a_cancelled_run_makes_none_of_its_calls_again() {
+fn a_cancelled_run_repeats_no_call() {
     for target in TARGETS {
         let (calls, policy) = (Calls::default(), json!(null));
         let kept = interrupted((target, &policy), &calls);
@@ -242,7 +242,7 @@ fn gated(kept: MemoryStore, gate: Shared<oneshot::Receiver<()>>, begun: std::syn
 }
 
 #[test]
-fn an_outcome_does_not_wait_for_an_async_function_but_the_end_of_its_run_does() {
+fn the_end_of_a_run_waits_for_an_async_trigger_function_and_its_outcome_does_not() {
     let (kept, (open, gate)) = (MemoryStore::new(), oneshot::channel());
     let (begun, calls) = std::sync::mpsc::channel();
     let engine = gated(kept.clone(), gate.shared(), begun);
@@ -258,7 +258,7 @@ fn an_outcome_does_not_wait_for_an_async_function_but_the_end_of_its_run_does() 
 }
 
 #[test]
-fn a_call_that_a_shutdown_stops_is_made_by_the_next_process() {
+fn a_call_stopped_by_a_shutdown_is_made_by_the_next_process() {
     let (kept, (_open, gate)) = (MemoryStore::new(), oneshot::channel());
     let (begun, calls) = std::sync::mpsc::channel();
     let engine = gated(kept.clone(), gate.shared(), begun.clone());

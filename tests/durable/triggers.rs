@@ -33,7 +33,7 @@ fn triggered() -> Value {
 
 /// Every trigger action, in a run that is killed at every commit.
 #[test]
-fn what_triggers_do_is_done_as_often_as_without_a_crash() {
+fn triggers_act_as_often_as_in_an_uninterrupted_run() {
     let execute = |waits: bool| {
         json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH",
         "parameters": {"triggeredWorkflowId": "aside", "waitForCompletion": waits}})
@@ -76,7 +76,7 @@ fn what_triggers_do_is_done_as_often_as_without_a_crash() {
 
 /// The second process of a run continues with the remaining budget and reports only once that it is exhausted.
 #[test]
-fn a_run_that_goes_on_has_the_budget_that_it_had_left() {
+fn a_resumed_run_has_its_remaining_trigger_budget() {
     const MOST: usize = 9;
     let notify = |id: &str, event: &str, of: &str| {
         json!({"id": id, "type": "EVENT", "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}},

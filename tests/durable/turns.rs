@@ -165,7 +165,7 @@ fn costs(store: &Counting, engine: &Engine, after: &[usize]) -> Vec<(u64, u64)> 
 }
 
 #[test]
-fn a_turn_writes_and_reads_as_much_after_1000_turns_as_after_10() {
+fn a_turn_writes_and_reads_as_many_bytes_after_1000_turns_as_after_10() {
     for compresses in [false, true] {
         let store = Counting::default();
         let engine = engine(&store, compresses);
@@ -179,7 +179,7 @@ fn a_turn_writes_and_reads_as_much_after_1000_turns_as_after_10() {
 }
 
 #[test]
-fn another_process_reads_a_conversation_once_and_then_what_was_added() {
+fn another_process_reads_a_conversation_once_and_then_only_additions() {
     let store = Counting::default();
     let first = engine(&store, false);
     (0..200).for_each(|turn| say(&first, turn));
@@ -199,7 +199,7 @@ fn another_process_reads_a_conversation_once_and_then_what_was_added() {
 }
 
 #[test]
-fn a_conversation_from_a_store_is_the_one_that_its_runs_left() {
+fn a_conversation_read_from_a_store_equals_the_one_that_its_runs_saved() {
     for compresses in [false, true] {
         let store = Counting::default();
         let first = engine(&store, compresses);

@@ -31,7 +31,7 @@ fn resumed(store: &MemoryStore) -> (Engine, RunHandle) {
 }
 
 #[test]
-fn an_event_before_the_wait_outlives_its_process_and_none_is_taken_twice() {
+fn an_event_before_a_wait_survives_its_process_and_is_consumed_once() {
     let store = MemoryStore::new();
     let first = engine(&store);
     let run = first.run("main").run_id("run-1").start().expect("starts");

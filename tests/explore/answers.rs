@@ -84,7 +84,7 @@ fn an_approval_of_two_people_has_every_answer_in_every_order() {
 }
 
 #[test]
-fn an_approval_that_takes_the_first_answer_for_both_is_found_out() {
+fn an_approval_decided_by_the_first_of_two_answers_is_detected() {
     // The first answer decides the join, so the other person's answer is missing in each output.
     let explored = all(explorer(&approval(&json!({"joinStrategy": "ANY_COMPLETED"}))));
     let expected = ["annyes ", "annno ", "bobyes ", "bobno "];
@@ -93,7 +93,7 @@ fn an_approval_that_takes_the_first_answer_for_both_is_found_out() {
 }
 
 #[test]
-fn a_question_gets_what_its_schema_names_or_what_was_given() {
+fn a_question_gets_the_values_of_its_schema_or_the_given_answers() {
     let asked = |config: Value| ends_with(line("main", &[ask("ask", config)]), "nodes.ask.answer");
     let told = |explorer: Explorer| outputs(&all(explorer)).into_iter().collect::<Vec<_>>();
     let schema = |schema: Value| asked(json!({ "schema": schema }));
@@ -106,7 +106,7 @@ fn a_question_gets_what_its_schema_names_or_what_was_given() {
 }
 
 #[test]
-fn a_limit_of_a_question_is_a_choice_with_timeouts_and_comes_where_nobody_answers() {
+fn the_time_limit_of_a_question_is_a_choice_if_timeouts_are_explored() {
     let config = json!({"timeoutMs": 500, "onTimeout": "default", "default": "late"});
     let bundle = ends_with(line("main", &[ask("ask", config)]), "nodes.ask.answer");
     let explorer = || explorer(&bundle).answer("ask", "yes");
@@ -116,7 +116,7 @@ fn a_limit_of_a_question_is_a_choice_with_timeouts_and_comes_where_nobody_answer
 }
 
 #[test]
-fn a_question_that_is_withdrawn_gets_no_answer_any_more() {
+fn a_withdrawn_question_gets_no_answer() {
     let nap = vec![node("nap", "WAIT", json!({"seconds": 1}))];
     let asked = vec![ask("ask", json!({"choices": ["yes"]}))];
     let bundle = forked(&[asked, nap], false, &json!({"joinStrategy": "ANY_COMPLETED"}));

@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_exploration_finds_just_the_outcomes_that_brute_force_finds(race in race()) {
+    fn an_exploration_and_brute_force_find_equal_outcomes(race in race()) {
         let workflow = race.workflow().to_string();
         let explored = explore(Engine::builder().workflows(workflow)).max_schedules(20_000).run().expect("explored");
         prop_assert!(explored.complete, "{explored}");
@@ -243,7 +243,7 @@ fn a_compression_in_the_middle_of_a_race_adds_no_outcome() {
 }
 
 #[test]
-fn a_race_behind_a_loop_is_explored_in_every_turn() {
+fn a_race_in_a_loop_is_explored_in_every_iteration() {
     let turn = |no: usize| assign(&format!("w{no}"), &no.to_string());
     let mut workflow = forked(
         &[
@@ -288,7 +288,7 @@ fn assign(id: &str, value: &str) -> Value {
 }
 
 #[test]
-fn a_line_has_one_outcome_also_with_a_trigger_that_writes() {
+fn a_linear_workflow_with_a_writing_trigger_has_one_outcome() {
     let mut one = line("one", &[code("a", "return 1"), code("b", "return last")]);
     one["variables"] = json!([{ "name": "last", "value": 0, "scope": "global" }]);
     one["triggers"] = json!([{ "id": "t", "type": "EVENT", "condition": { "eventType": "NODE_COMPLETED" },

@@ -46,7 +46,7 @@ fn end_with(mut workflow: Value, output: &str) -> Value {
 }
 
 #[test]
-fn whoever_can_be_first_makes_an_outcome_of_its_own() {
+fn each_branch_that_can_be_first_yields_a_separate_outcome() {
     for branch in [
         |no: usize| code(&format!("n{no}"), &format!("return {no}")),
         |no: usize| wait(&format!("n{no}"), 1_000 * (no as u32 + 1)),
@@ -76,7 +76,7 @@ fn whoever_can_be_first_makes_an_outcome_of_its_own() {
 }
 
 #[test]
-fn a_join_of_all_has_one_outcome_and_far_fewer_schedules_than_orders() {
+fn an_all_completed_join_has_one_outcome_and_far_fewer_schedules_than_orders() {
     let branches: Vec<Vec<Value>> = (0..7).map(|no| vec![code(&format!("n{no}"), "return 1")]).collect();
     let explored = explored(&forked(&branches, false, &all()));
     assert_eq!((explored.outcomes.len(), explored.complete), (1, true), "{explored}");
@@ -89,7 +89,7 @@ fn a_join_of_all_has_one_outcome_and_far_fewer_schedules_than_orders() {
 }
 
 #[test]
-fn the_last_write_to_a_global_variable_is_told_apart() {
+fn outcomes_with_different_last_writes_to_a_global_variable_are_distinguished() {
     let branches = [
         vec![code("a", "return 1"), assign("wa", "last", "'a'")],
         vec![code("b", "return 1"), assign("wb", "last", "'b'")],
@@ -102,7 +102,7 @@ fn the_last_write_to_a_global_variable_is_told_apart() {
 }
 
 #[test]
-fn strict_also_compares_what_no_output_shows() {
+fn strict_mode_also_compares_variables_without_effect_on_the_output() {
     let branches = [
         vec![code("a", "return 1"), assign("wa", "last", "'a'")],
         vec![code("b", "return 1"), assign("wb", "last", "'b'")],
@@ -125,7 +125,7 @@ fn a_workflow_without_a_choice_is_one_schedule() {
 }
 
 #[test]
-fn past_the_bound_schedules_are_sampled_and_it_says_so() {
+fn schedules_beyond_the_limit_are_sampled_and_reported_as_incomplete() {
     let branches: Vec<Vec<Value>> = (0..6).map(|no| vec![wait(&format!("n{no}"), 10)]).collect();
     let race = forked(&branches, false, &any());
     let run = |seed| {
@@ -143,7 +143,7 @@ fn past_the_bound_schedules_are_sampled_and_it_says_so() {
 }
 
 #[test]
-fn an_exploration_that_is_stopped_tells_what_it_found() {
+fn a_stopped_exploration_reports_the_outcomes_found_so_far() {
     let branches: Vec<Vec<Value>> = (0..6).map(|no| vec![wait(&format!("n{no}"), 10)]).collect();
     let race = forked(&branches, false, &any());
     let mut left = 3;
@@ -160,7 +160,7 @@ fn an_exploration_that_is_stopped_tells_what_it_found() {
 }
 
 #[test]
-fn a_time_limit_passes_when_nothing_else_can_or_where_that_is_asked_for() {
+fn a_time_limit_expires_last_unless_timeouts_are_explored() {
     let race = forked(
         &[vec![code("a", "return 1")], vec![code("b", "return 2")]],
         false,
@@ -177,7 +177,7 @@ fn a_time_limit_passes_when_nothing_else_can_or_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_limit_shorter_than_a_wait_passes_first() {
+fn a_limit_shorter_than_a_wait_expires_first() {
     let slow = forked(
         &[vec![wait("a", 9_000)], vec![wait("b", 100)]],
         false,
@@ -192,7 +192,7 @@ fn a_limit_shorter_than_a_wait_passes_first() {
 }
 
 #[test]
-fn kept_time_lets_the_shorter_wait_win() {
+fn with_keep_time_the_shorter_wait_wins() {
     let race = forked(&[vec![wait("a", 2_000)], vec![wait("b", 1_000)]], false, &any());
     assert_eq!(explored(&race).outcomes.len(), 2);
     let kept = explorer(&race).keep_time(true).run().expect("explored");
@@ -209,7 +209,7 @@ fn a_run_that_waits_for_ever_is_an_outcome() {
 }
 
 #[test]
-fn a_function_that_answers_differently_the_second_time_is_said_to() {
+fn a_nondeterministic_function_is_reported() {
     use std::sync::atomic::{AtomicU64, Ordering};
     let calls = AtomicU64::new(0);
     let mut bundle = forked(&[vec![wait("a", 1)], vec![wait("b", 1)]], false, &all());
@@ -390,7 +390,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn leaving_orders_at_known_states_loses_no_outcome_and_no_shortest_order(race in random_race(), timeouts: bool) {
+    fn pruning_orders_at_visited_states_loses_no_outcome_and_no_shortest_order(race in random_race(), timeouts: bool) {
         let run = |is_reduced| {
             explorer(&race).timeouts(timeouts).strict(true).reduce(is_reduced).max_schedules(100_000).run().expect("explored")
         };

@@ -28,7 +28,7 @@ fn mixed(join: &Value) -> Value {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_events() {
+fn equal_seeds_give_equal_events_and_reports() {
     let bundle = mixed(&json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2}));
     for seed in [0, 1, 99] {
         let (once, twice) = (
@@ -41,7 +41,7 @@ fn the_same_seed_gives_the_same_events() {
 }
 
 #[test]
-fn no_order_changes_what_does_not_depend_on_order() {
+fn results_independent_of_order_are_equal_in_every_order() {
     let bundle = mixed(&json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 3}));
     let first = run_seeded(&bundle, Value::Null, 0);
     assert_eq!(first.code(), "");
@@ -67,7 +67,7 @@ fn no_order_changes_what_does_not_depend_on_order() {
 }
 
 #[test]
-fn a_race_has_one_winner_and_no_thread_outlives_it() {
+fn a_race_has_one_winner_and_no_thread_survives_it() {
     let bundle = mixed(&json!({"joinStrategy": "ANY_COMPLETED"}));
     for seed in 0..200 {
         let ran = run_seeded(&bundle, Value::Null, seed);
@@ -85,7 +85,7 @@ fn resident() -> Option<u64> {
 }
 
 #[test]
-fn ten_thousand_runs_end_and_leave_nothing() {
+fn ten_thousand_runs_end_and_leak_no_memory() {
     let bundle = forked(
         &[
             vec![node("a", "CODE", json!({"function": "one"}))],

@@ -4,7 +4,7 @@
 use pirn_tests::schedules::Schedules;
 
 #[test]
-fn every_scene_holds_in_a_thousand_orders_each() {
+fn every_scenario_holds_in_a_thousand_orders() {
     let schedules = Schedules::new();
     let count = 1_000 * schedules.names().len() as u64;
     for number in 0..count {

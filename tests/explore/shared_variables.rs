@@ -120,7 +120,7 @@ fn no_everyday_expression_loses_an_update_in_any_order() {
 }
 
 #[test]
-fn real_threads_reach_no_outcome_that_an_exploration_does_not() {
+fn real_threads_reach_no_outcome_that_an_exploration_misses() {
     let twice = |no: &str| {
         vec![
             code(&format!("c{no}"), "return 1"),
@@ -159,7 +159,7 @@ fn real_threads_reach_no_outcome_that_an_exploration_does_not() {
 }
 
 #[test]
-fn an_exploration_finds_what_happens_while_an_expression_is_evaluated() {
+fn an_exploration_finds_reads_during_an_evaluation() {
     // The assignment to `y` takes several steps after the write of `x`, so a reader may see `x` without `y`.
     let writer = vec![
         code("w", "return 1"),
@@ -173,7 +173,7 @@ fn an_exploration_finds_what_happens_while_an_expression_is_evaluated() {
 }
 
 #[test]
-fn a_thousand_branches_that_append_cost_a_thousand_evaluations() {
+fn a_thousand_appending_branches_cost_a_thousand_evaluations() {
     let items: Vec<usize> = (0..1_000).collect();
     let workflow = json!([
         {

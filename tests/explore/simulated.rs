@@ -77,7 +77,7 @@ fn engine(seed: u64) -> EngineBuilder {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_report_and_the_same_events_byte_for_byte() {
+fn equal_seeds_give_equal_reports_and_events_byte_for_byte() {
     let mut different = std::collections::BTreeSet::new();
     for seed in 0..100 {
         let (first, second) = (logged(engine(seed), "forked"), logged(engine(seed), "forked"));
@@ -93,7 +93,7 @@ fn the_same_seed_gives_the_same_report_and_the_same_events_byte_for_byte() {
 }
 
 #[test]
-fn whoever_watches_a_run_changes_nothing_of_it() {
+fn subscribing_to_a_run_does_not_change_it() {
     let watched = |seed, types: Option<&[EventType]>| {
         let engine = engine(seed).build().expect("the workflows are in order");
         let mut run = engine.run("forked");
@@ -110,7 +110,7 @@ fn whoever_watches_a_run_changes_nothing_of_it() {
 }
 
 #[test]
-fn faults_happen_and_retries_get_past_them() {
+fn injected_faults_occur_and_retries_succeed() {
     let (mut failed, mut completed) = (0, 0);
     for seed in 0..40 {
         let (report, events) = logged(engine(seed), "forked");
@@ -138,7 +138,7 @@ fn drawing() -> Value {
 }
 
 #[test]
-fn scripts_draw_from_the_seed_each_from_a_sequence_of_its_own() {
+fn each_script_draws_random_numbers_from_a_separate_sequence_of_the_seed() {
     let drawn = |builder: EngineBuilder| {
         let engine = builder.workflows(drawing().to_string()).build().expect("in order");
         let output = engine
@@ -166,7 +166,7 @@ fn scripts_draw_from_the_seed_each_from_a_sequence_of_its_own() {
 }
 
 #[test]
-fn without_a_seed_a_script_can_not_draw() {
+fn without_a_seed_a_script_has_no_random_numbers() {
     let engine = Engine::builder()
         .workflows(drawing().to_string())
         .build()
@@ -180,7 +180,7 @@ fn without_a_seed_a_script_can_not_draw() {
 }
 
 #[test]
-fn a_call_that_stalls_fails_when_its_client_gives_up() {
+fn a_stalled_call_fails_at_its_clients_time_limit() {
     let rates = Rates {
         stall: 1.0,
         stall_ms: 90_000,
@@ -202,7 +202,7 @@ fn a_call_that_stalls_fails_when_its_client_gives_up() {
 }
 
 #[test]
-fn the_first_seed_that_fails_is_told_and_fails_again() {
+fn the_first_failing_seed_is_reported_and_reproducible() {
     let simulated = simulate(|| engine(0)).seeds(5..60).run().expect("played");
     let failure = simulated.failure.as_ref().expect("one of them fails");
     let alone = logged(engine(failure.seed), "forked").0;
@@ -222,7 +222,7 @@ fn the_first_seed_that_fails_is_told_and_fails_again() {
 }
 
 #[test]
-fn what_makes_a_run_a_failure_can_be_told_and_it_can_be_stopped() {
+fn a_simulation_accepts_a_failure_check_and_a_stop_condition() {
     let builder = || Engine::builder().workflows(drawing().to_string());
     let drew_much = |report: &RunReport| match report.output[0].as_f64() {
         Some(drawn) if drawn < 0.9 => Ok(()),
@@ -242,7 +242,7 @@ fn what_makes_a_run_a_failure_can_be_told_and_it_can_be_stopped() {
 }
 
 #[test]
-fn a_run_that_waits_for_what_never_comes_is_cancelled_and_says_so() {
+fn a_run_that_waits_for_ever_is_cancelled_and_reported() {
     let waiting = line("wait", &[node("w", "WAIT", json!({ "event": "never" }))]);
     let simulated = simulate(move || Engine::builder().workflows(waiting.to_string()))
         .run()

@@ -287,7 +287,7 @@ fn check(bundle: &str) -> Result<(), TestCaseError> {
 const WORKFLOWS: u32 = 40;
 
 #[test]
-fn a_kept_run_is_the_same_at_each_step_in_every_process_and_under_every_configuration() {
+fn a_stored_run_is_determined_by_its_journal_under_every_configuration() {
     let cases = std::env::var("PIRN_REPLAYS").ok().and_then(|count| count.parse().ok());
     let mut runner = TestRunner::new(ProptestConfig::with_cases(cases.unwrap_or(WORKFLOWS)));
     let ran = runner.run(&everything(), |everything| check(&everything.bundle().to_string()));
