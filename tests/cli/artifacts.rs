@@ -82,7 +82,7 @@ fn run(folder: &Folder) -> Value {
 }
 
 #[test]
-fn a_model_reads_what_a_preview_leaves_out() {
+fn a_model_reads_the_omitted_part_of_a_large_result() {
     let (whole, id) = numbers();
     let reads = [
         ("lines", "read_artifact", json!({"id": id, "grep": "271"})),
@@ -155,7 +155,7 @@ fn a_model_reads_what_a_preview_leaves_out() {
 }
 
 #[test]
-fn without_the_setting_results_are_whole() {
+fn results_are_whole_without_artifact_tokens() {
     let responses = [calls(&[("first", "list", json!({}))]), json!({"content": "done"})];
     let main = line("main", &[ask("ask", "script", &["list"])], &json!({}));
     let folder = folder("artifact-none", &[main], &[script("script", &responses)]);
@@ -204,7 +204,7 @@ fn branches_and_called_workflows_of_a_run_read_its_artifacts_and_other_runs_do_n
 }
 
 #[test]
-fn an_artifact_outlives_a_kill_moves_with_its_run_and_goes_with_it() {
+fn an_artifact_survives_a_kill_and_is_exported_and_pruned_with_its_run() {
     let (whole, id) = numbers();
     let responses = [
         calls(&[("first", "list", json!({})), ("again", "list", json!({}))]),
@@ -283,7 +283,7 @@ fn an_artifact_outlives_a_kill_moves_with_its_run_and_goes_with_it() {
 }
 
 #[test]
-fn what_a_compression_archived_is_recalled() {
+fn archived_messages_of_a_compression_can_be_recalled() {
     let compress = json!({"id": "shorten", "type": "CONTEXT_PROCESSOR",
         "config": {"operation": "compress", "strategy": "keep_recent", "parameters": {"count": 0}}});
     let responses = [
@@ -329,7 +329,7 @@ fn what_a_compression_archived_is_recalled() {
 }
 
 #[test]
-fn names_and_settings_that_make_no_sense_are_told_at_their_place() {
+fn invalid_names_and_settings_of_artifacts_are_reported_with_their_location() {
     let main = line(
         "main",
         &[ask("ask", "script", &["recall", "list"])],

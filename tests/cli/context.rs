@@ -80,7 +80,7 @@ fn select_gives_the_selected_messages() {
 }
 
 #[test]
-fn select_carries_messages_through_unchanged() {
+fn select_returns_messages_unchanged() {
     let whole = json!({
         "id": "m", "role": "assistant", "content": "c", "subAgentInternal": true, "metadata": {"k": [1, null]},
         "toolCalls": [{"id": "1", "name": "look", "arguments": {"a": 1.5}}],
@@ -90,7 +90,7 @@ fn select_carries_messages_through_unchanged() {
 }
 
 #[test]
-fn layout_places_and_mends_nothing() {
+fn layout_inserts_pinned_messages_and_repairs_nothing() {
     let pinned = json!({"role": "R", "todo": "T", "usefulInfo": "I", "folderNotes": "N"});
     let input =
         json!({"history": [message("system:S")], "pending": message("user:hi"), "pinned": pinned, "agent": "main"});
@@ -127,7 +127,7 @@ fn layout_places_and_mends_nothing() {
 }
 
 #[test]
-fn blocks_are_inclusive() {
+fn blocks_include_their_first_and_last_message() {
     let cases: [(&str, &[&str], Value); 4] = [
         ("I18", &[], json!([])),
         ("I20", &["a[1]", "t:1", "u", "a[2]", "t:2"], json!([[0, 1], [3, 4]])),
@@ -172,7 +172,7 @@ fn compact_gives_a_compression_result() {
 }
 
 #[test]
-fn a_compacted_conversation_has_the_summary_that_a_run_would_give_it() {
+fn a_compacted_conversation_has_the_summary_of_a_run() {
     let messages = json!([
         {"role": "system", "content": "s"},
         {"role": "user", "content": "The parcel went to Turku. It has not come. The weather is fine."},
@@ -208,7 +208,7 @@ fn a_compacted_conversation_has_the_summary_that_a_run_would_give_it() {
 }
 
 #[test]
-fn a_conversation_is_converted_into_another_form() {
+fn a_conversation_is_converted_to_another_format() {
     let written = json!({"contents": [
         {"role": "user", "parts": [{"text": "hi"}]},
         {"role": "model", "parts": [{"functionCall": {"name": "t", "args": {"n": 1}}}]},
@@ -232,7 +232,7 @@ fn a_conversation_is_converted_into_another_form() {
 }
 
 #[test]
-fn marks_follow_the_operations() {
+fn marks_reflect_the_given_operations() {
     let answer = good("marks", &json!({"length": 10, "operations": [{"startNewBatch": 5}]}));
     assert_eq!(answer["visible"], json!([5, 10]), "D02");
     assert_eq!(answer["markMap"]["batchBoundaries"], json!([0, 5]), "D02");
@@ -279,7 +279,7 @@ fn count_counts_each_message_once() {
 }
 
 #[test]
-fn bad_input_ends_1_and_says_where() {
+fn invalid_input_exits_1_with_its_location() {
     let cases = [
         (
             "select",
@@ -369,7 +369,7 @@ fn bad_input_ends_1_and_says_where() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn invalid_json_is_refused() {
     let deep = "[".repeat(100_000);
     for input in ["", "{", "nonsense", deep.as_str()] {
         for question in ["select", "layout", "blocks", "compact", "marks", "count"] {
@@ -439,7 +439,7 @@ fn show_prints_a_conversation_for_a_person() {
 }
 
 #[test]
-fn a_summary_is_judged_by_the_facts_that_it_kept() {
+fn a_summary_is_judged_by_the_facts_that_it_retains() {
     let originals = json!([
         {"role": "user", "content": "Order AX-7741 of Petra is 48.30 EUR, and not refundable."},
         {"role": "assistant", "content": null, "toolCalls": [{"id": "1", "name": "look", "arguments": {"day": "2026-01-02"}}]},
@@ -468,7 +468,7 @@ fn a_summary_is_judged_by_the_facts_that_it_kept() {
 }
 
 #[test]
-fn the_summary_of_a_compressed_conversation_is_judged_against_what_it_hides() {
+fn the_summary_of_a_compressed_conversation_is_judged_against_the_hidden_messages() {
     let turns = [
         "u:so order AX-1 is for Petra",
         "a:fine",

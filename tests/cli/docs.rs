@@ -67,7 +67,7 @@ fn typed(path: &PathBuf) -> Vec<Typed> {
 
 #[cfg(unix)]
 #[test]
-fn every_command_in_the_pages_runs_and_prints_what_stands_below_it() {
+fn every_command_in_the_pages_prints_the_documented_output() {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_pirn"));
     let folder = folder.parent().expect("a folder").display().to_string();
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());

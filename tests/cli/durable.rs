@@ -108,7 +108,7 @@ fn killed_in_a_call_and_resumed(folder: &Folder, store: &str, kill: usize, then:
 }
 
 #[test]
-fn a_run_that_is_killed_is_resumed_and_makes_each_call_once_or_says_that_it_did_not() {
+fn a_killed_run_is_resumed_and_makes_each_call_once_or_reports_the_repeat() {
     for kill in 0..kills() {
         let folder = folder(&format!("killed-{kill}"));
         killed_in_a_call_and_resumed(&folder, "runs.db", kill % NODES, || ());
@@ -116,7 +116,7 @@ fn a_run_that_is_killed_is_resumed_and_makes_each_call_once_or_says_that_it_did_
 }
 
 #[test]
-fn a_run_whose_machine_lost_power_makes_no_call_again_that_had_answered() {
+fn after_a_power_loss_a_run_repeats_no_answered_call() {
     for cut in 0..20 {
         let folder = folder(&format!("power-{cut}"));
         let Some(mut disk) = LazyFs::mount(&folder) else { return };
@@ -125,7 +125,7 @@ fn a_run_whose_machine_lost_power_makes_no_call_again_that_had_answered() {
 }
 
 #[test]
-fn ctrl_c_leaves_a_kept_run_to_be_resumed() {
+fn a_stored_run_can_be_resumed_after_ctrl_c() {
     let folder = folder("interrupted");
     let mut gate = gate(&folder);
     let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
@@ -152,7 +152,7 @@ fn ctrl_c_leaves_a_kept_run_to_be_resumed() {
 }
 
 #[test]
-fn a_store_is_looked_at_forked_moved_and_pruned() {
+fn runs_of_a_store_are_shown_forked_moved_and_pruned() {
     let folder = folder("looked-at");
     let _gate = gate(&folder);
     let begun = pirn_in(
@@ -240,7 +240,7 @@ fn a_store_is_looked_at_forked_moved_and_pruned() {
 }
 
 #[test]
-fn a_run_that_no_process_carries_is_cancelled() {
+fn a_run_without_an_owner_can_be_cancelled() {
     let folder = folder("cancelled");
     let mut gate = gate(&folder);
     let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
@@ -272,7 +272,7 @@ fn a_run_that_no_process_carries_is_cancelled() {
 }
 
 #[test]
-fn the_nights_of_the_example_pass_while_another_run_waits() {
+fn scheduled_runs_of_the_example_start_while_another_run_waits() {
     let folder = Folder::new("nightly");
     let file = crate::command::root()
         .join("examples/nightly.json")

@@ -83,7 +83,7 @@ pub(crate) fn refused(ended: &Ended) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_run_is_told_by_the_process_that_holds_its_store() {
+fn an_input_is_sent_through_the_process_that_holds_the_store() {
     let folder = folder("told-held");
     let (child, mut lines) = holding(&folder);
     let socket = folder.path().join("runs.db.sock");
@@ -123,7 +123,7 @@ fn a_run_is_told_by_the_process_that_holds_its_store() {
 }
 
 #[test]
-fn a_run_that_no_process_carries_keeps_what_it_is_told_until_it_goes_on() {
+fn inputs_to_a_run_without_an_owner_are_stored_until_it_resumes() {
     let folder = folder("told-left");
     let (mut child, _lines) = holding(&folder);
     child.kill().expect("it runs");
@@ -174,7 +174,7 @@ fn a_run_that_no_process_carries_keeps_what_it_is_told_until_it_goes_on() {
 }
 
 #[test]
-fn a_live_run_is_moved_to_another_definition_where_it_fits() {
+fn a_live_run_is_migrated_to_a_compatible_definition() {
     let folder = folder("migrated");
     let (mut child, _lines) = holding(&folder);
     let held = runs(

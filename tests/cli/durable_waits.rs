@@ -15,7 +15,7 @@ fn sessions(folder: &Folder, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_run_that_waits_is_listed_so_and_resume_all_says_which_answer_it_waits_for() {
+fn a_waiting_run_is_listed_as_waiting_and_resume_all_names_its_question() {
     let folder = folder("waits-listed");
     let (mut child, _lines) = holding(&folder);
     child.kill().expect("it runs");
@@ -59,7 +59,7 @@ fn a_run_that_waits_is_listed_so_and_resume_all_says_which_answer_it_waits_for()
 }
 
 #[test]
-fn resume_all_takes_answers_that_are_given_beforehand() {
+fn resume_all_uses_answers_given_on_the_command_line() {
     let folder = folder("waits-given");
     let (mut child, _lines) = holding(&folder);
     child.kill().expect("it runs");
@@ -85,7 +85,7 @@ fn resume_all_takes_answers_that_are_given_beforehand() {
 }
 
 #[test]
-fn several_runs_are_moved_at_once_and_each_says_whether_it_fits() {
+fn several_runs_are_migrated_at_once_with_one_result_per_run() {
     let folder = folder("waits-moved");
     for id in ["r", "s"] {
         killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
@@ -199,7 +199,7 @@ fn sessions_are_listed_shown_and_removed_unless_a_run_of_one_has_not_ended() {
 }
 
 #[test]
-fn the_place_of_a_config_is_kept_with_its_run_and_pruned_with_it() {
+fn the_path_of_a_config_is_stored_and_pruned_with_its_run() {
     let folder = folder("waits-config").with("other.toml", "");
     let (mut child, _lines) = holding_with(&folder, &["--profiles", "other.toml"]);
     child.kill().expect("it runs");
@@ -252,7 +252,7 @@ command = {{ program = "tee", args = ["-a", "{noted}"], stdin = "{{{{text}}}}" }
 }
 
 #[test]
-fn a_call_that_waits_for_consent_is_made_once_whatever_killed_the_processes_that_asked() {
+fn a_call_that_waits_for_consent_is_made_once_across_killed_processes() {
     let folder = notes_with_consent("waits-consent");
     killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", "r"]);
     killed_while_it_asks(&folder, &["runs", "resume", "r"]);
@@ -275,7 +275,7 @@ fn a_call_that_waits_for_consent_is_made_once_whatever_killed_the_processes_that
 }
 
 #[test]
-fn runs_of_files_with_other_profiles_of_one_name_go_on_together_each_with_its_own() {
+fn runs_with_different_profiles_of_one_name_each_resume_with_their_profile() {
     let folder = Folder::new("waits-profiles");
     let file = |says: &str| {
         json!({"workflows": [{"id": "main", "nodes": [{"id": "s", "type": "START"},

@@ -78,7 +78,7 @@ fn text_is_a_small_table() {
 }
 
 #[test]
-fn expecting_one_outcome_fails_where_there_are_more() {
+fn expect_one_fails_for_several_outcomes() {
     assert_eq!(
         File::new("more", "ANY_COMPLETED", 2).explore(&["--expect-one"]).code,
         Some(1)
@@ -90,7 +90,7 @@ fn expecting_one_outcome_fails_where_there_are_more() {
 }
 
 #[test]
-fn expecting_one_outcome_fails_where_not_every_order_was_tried() {
+fn expect_one_fails_for_an_incomplete_exploration() {
     let cut = File::new("cut", "ALL_COMPLETED", 5).explore(&[
         "--expect-one",
         "--max-schedules",
@@ -116,7 +116,7 @@ fn a_shipped_example_has_one_outcome() {
 }
 
 #[test]
-fn outcomes_that_fail_for_want_of_input_come_with_how_to_give_it() {
+fn outcomes_that_fail_without_input_are_shown_with_a_hint_to_give_it() {
     let ended = pirn(&["explore", "../examples/topic-of.json"]);
     assert_eq!(ended.code, Some(0));
     assert!(ended.stderr.contains("--input"), "{}", ended.stderr);
@@ -127,7 +127,7 @@ fn outcomes_that_fail_for_want_of_input_come_with_how_to_give_it() {
 }
 
 #[test]
-fn wrong_usage_is_two() {
+fn wrong_usage_exits_2() {
     assert_eq!(pirn(&["explore", "nowhere.json"]).code, Some(2));
     assert_eq!(
         File::new("zero", "ALL_COMPLETED", 1)

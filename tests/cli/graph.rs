@@ -51,7 +51,7 @@ fn a_drawing_as_svg_is_one_document_with_every_node() {
 }
 
 #[test]
-fn what_cannot_be_drawn_exits_1_and_what_cannot_be_read_2() {
+fn a_workflow_that_cannot_be_drawn_exits_1_and_an_unreadable_file_2() {
     assert_eq!(pirn_with(b"{", &["graph", "-"]).code, Some(1));
     assert_eq!(pirn(&["graph", "seeds/003-trigger.json"]).code, Some(1));
     let other = pirn(&["graph", "seeds/003-compression-workflow.json", "--workflow", "other"]);
@@ -78,7 +78,7 @@ fn what_cannot_be_drawn_exits_1_and_what_cannot_be_read_2() {
 }
 
 #[test]
-fn what_a_map_brings_back_and_how_it_becomes_one_is_drawn() {
+fn assigned_variables_of_a_map_and_their_reducers_are_drawn() {
     let bundle = br#"{"workflows": [
         {"id": "main", "variables": [{"name": "total", "value": 0, "reduce": "sum"}, {"name": "best", "value": 0, "reduce": "a > b ? a : b"}],
          "nodes": [{"id": "s", "type": "START"}, {"id": "map", "type": "MAP", "config": {"items": "[1]", "subgraphId": "one", "assign": ["total", "best", "rest"]}},

@@ -25,7 +25,7 @@ fn folder(name: &str) -> Folder {
 }
 
 #[test]
-fn what_is_no_text_is_said_to_be_none_wherever_it_is_given() {
+fn files_that_are_not_text_are_refused_by_every_command() {
     let folder = folder("harsh-files");
     for (file, code, part) in [
         ("empty", 1, "the text ends here"),
@@ -62,7 +62,7 @@ fn what_is_no_text_is_said_to_be_none_wherever_it_is_given() {
 
 #[cfg(unix)]
 #[test]
-fn what_has_no_end_is_given_up() {
+fn endless_files_are_refused() {
     let folder = folder("harsh-endless");
     for arguments in [
         &["validate", "/dev/zero"][..],
@@ -81,7 +81,7 @@ fn what_has_no_end_is_given_up() {
 }
 
 #[test]
-fn marks_take_any_length_that_a_history_may_have_and_no_other() {
+fn marks_accept_every_possible_history_length_and_refuse_others() {
     let asked = |text: &str| pirn_with(text.as_bytes(), &["context", "marks"]);
     let long = asked(
         r#"{"length": 1000000000000, "operations": [{"startNewBatch": 999999999999}, {"append": 1000000000000},
@@ -107,7 +107,7 @@ fn marks_take_any_length_that_a_history_may_have_and_no_other() {
 }
 
 #[test]
-fn json_that_is_given_is_read_as_it_is_written_or_refused_with_its_place() {
+fn invalid_json_arguments_are_refused_with_their_location() {
     let folder = folder("harsh-json")
         .with("list.json", "[[]]")
         .with("twice.json", "{\"role\": \"a\",\n \"role\": \"b\"}")
@@ -204,7 +204,7 @@ fn seeds_beyond_the_last_one_are_wrong_usage() {
 }
 
 #[test]
-fn a_file_of_another_kind_fills_no_screen() {
+fn a_file_of_another_kind_gets_a_bounded_error_list() {
     let message = serde_json::json!({"role": "user", "content": "many words of no weight at all ".repeat(100)});
     let folder = Folder::new("harsh-other").with("talk.json", &serde_json::json!(vec![message; 300]).to_string());
     let ended = pirn_in(folder.path(), &["validate", "talk.json"], &[]);
@@ -221,7 +221,7 @@ fn a_file_of_another_kind_fills_no_screen() {
 }
 
 #[test]
-fn a_config_that_is_not_there_is_asked_for() {
+fn a_missing_config_file_is_an_error_with_a_hint() {
     let folder = Folder::new("harsh-no-config");
     for command in [["models", "check"], ["tools", "list"]] {
         let ended = pirn_in(folder.path(), &command, &[]);
@@ -232,7 +232,7 @@ fn a_config_that_is_not_there_is_asked_for() {
 
 #[cfg(unix)]
 #[test]
-fn an_argument_that_is_no_text_is_wrong_usage() {
+fn an_argument_that_is_not_utf8_is_wrong_usage() {
     use std::os::unix::ffi::OsStrExt;
     for format in ["text", "json"] {
         let ended = std::process::Command::new(env!("CARGO_BIN_EXE_pirn"))
@@ -248,7 +248,7 @@ fn an_argument_that_is_no_text_is_wrong_usage() {
 }
 
 #[test]
-fn a_store_that_can_be_none_is_refused_and_leaves_nothing() {
+fn an_impossible_store_path_is_refused_and_creates_no_file() {
     let folder = folder("harsh-stores");
     let names = || {
         let entries = std::fs::read_dir(folder.path()).expect("readable");
@@ -277,7 +277,7 @@ fn a_store_that_can_be_none_is_refused_and_leaves_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_where_the_socket_of_a_store_would_be_stays() {
+fn a_file_at_the_path_of_a_stores_socket_is_not_replaced() {
     let folder = folder("harsh-socket").with("app.sock", "mine");
     let ended = pirn_in(
         folder.path(),
@@ -295,7 +295,7 @@ fn steers(text: &str) -> bool {
 }
 
 #[test]
-fn names_and_lines_of_files_and_arguments_steer_no_terminal() {
+fn names_and_lines_of_files_and_arguments_cannot_control_the_terminal() {
     let name = "\u{1b}]52;c;aa\u{7}\u{202e}.json";
     let folder = folder("harsh-steering").with("line.json", "{\"id\": \"\u{9b}2J\u{200b}\u{202e}\" nodes}");
     for (arguments, code, part) in [
@@ -326,7 +326,7 @@ fn names_and_lines_of_files_and_arguments_steer_no_terminal() {
 }
 
 #[test]
-fn a_command_does_not_write_over_the_store_that_it_has_open() {
+fn a_command_does_not_overwrite_its_open_store() {
     let folder = folder("harsh-over");
     std::fs::create_dir(folder.path().join("sub")).expect("writable");
     let in_folder = |arguments: &[&str]| pirn_in(folder.path(), arguments, &[]);

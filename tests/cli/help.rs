@@ -56,7 +56,7 @@ fn the_page_of_the_command_lists_every_command() {
 }
 
 #[test]
-fn shells_and_man_know_every_command() {
+fn completions_and_the_man_page_have_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = pirn(&["completions", shell]);
         assert_eq!(script.code, Some(0), "{}", script.stderr);
@@ -78,7 +78,7 @@ fn shells_and_man_know_every_command() {
 }
 
 #[test]
-fn colours_are_there_when_they_are_asked_for() {
+fn colours_are_shown_only_on_request() {
     let run = |color: &str| {
         let file = "../examples/tutorial/0-first.json";
         pirn(&["run", file, "--input", "1", "--color", color]).stderr
@@ -92,7 +92,7 @@ fn colours_are_there_when_they_are_asked_for() {
 }
 
 #[test]
-fn wrong_usage_is_json_where_json_is_asked_for() {
+fn wrong_usage_is_reported_as_json_under_output_json() {
     for arguments in [
         &["run", "x.json", "--output", "json", "--inptu", "1"][..],
         &["run", "nowhere.json", "--output", "json"],

@@ -6,7 +6,7 @@ use crate::command::pirn_in;
 use crate::folder::Folder;
 
 #[test]
-fn a_new_folder_is_valid_and_runs_as_it_says() {
+fn a_new_folder_is_valid_and_its_printed_commands_work() {
     let folder = Folder::new("init");
     let written = pirn_in(folder.path(), &["init", "hello"], &[]);
     assert_eq!(written.code, Some(0), "{}", written.stderr);
@@ -34,7 +34,7 @@ fn a_new_folder_is_valid_and_runs_as_it_says() {
 }
 
 #[test]
-fn nothing_is_overwritten_and_nothing_half_written() {
+fn init_overwrites_nothing_and_writes_all_files_or_none() {
     let folder = Folder::new("init-again").with("pirn.toml", "# mine\n");
     let ended = pirn_in(folder.path(), &["init"], &[]);
     assert_eq!(ended.code, Some(2));

@@ -35,7 +35,7 @@ fn profile(server: &Server, more: &Value) -> Value {
 }
 
 #[test]
-fn the_key_goes_to_the_provider_and_nowhere_else() {
+fn the_key_is_sent_only_to_the_provider() {
     // A provider that quotes the key in every kind of error.
     let quoting = |status| Answer::error(status, &format!("Incorrect API key provided: {KEY}."));
     let stream = Answer::Stream {
@@ -67,7 +67,7 @@ fn the_key_goes_to_the_provider_and_nowhere_else() {
 }
 
 #[test]
-fn replies_are_shown_as_they_come_where_that_is_asked_for() {
+fn with_stream_replies_are_shown_as_they_arrive() {
     let half = Answer::breaking_off(&["no"], crate::wire::End::Cut);
     let server = Server::answering([half, Answer::saying(&["one\n", "two ", "three"])]);
     let retry = json!({"retry": {"maxAttempts": 2, "initialDelayMs": 1}});
@@ -91,7 +91,7 @@ fn replies_are_shown_as_they_come_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_is_named() {
+fn an_unset_key_variable_is_named() {
     let server = Server::answering([]);
     let folder = asking(
         "unset",
@@ -104,7 +104,7 @@ fn a_variable_that_is_not_set_is_named() {
 }
 
 #[test]
-fn check_says_what_works() {
+fn check_reports_the_working_features_of_each_profile() {
     let server = Server::answering([
         Answer::saying(&["one ", "two"]),
         Answer::calling(&[("repeat_word", r#"{"word": "ready"}"#)]),
@@ -137,7 +137,7 @@ fn check_says_what_works() {
 }
 
 #[test]
-fn a_script_without_a_rule_for_the_check_is_not_said_to_be_silent() {
+fn a_script_without_a_rule_for_the_check_is_not_reported_as_unanswering() {
     let ruled = json!([{"id": "s", "provider": "scripted", "responses": [{"match": "^refund", "content": "no"}]}]);
     let ended = pirn(&asking("ruled", &ruled), &["models", "check"]);
     assert_eq!(ended.code, Some(1), "{}", ended.stdout);
@@ -158,7 +158,7 @@ fn a_script_without_a_rule_for_the_check_is_not_said_to_be_silent() {
 }
 
 #[test]
-fn check_of_nothing_is_wrong_usage() {
+fn check_of_an_unknown_profile_is_wrong_usage() {
     let folder = asking("nothing", &json!([{"id": "a", "provider": "echo"}]));
     let ended = pirn(&folder, &["models", "check", "b"]);
     assert_eq!(ended.code, Some(2));

@@ -12,7 +12,7 @@ const KEYS: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn a_key_that_a_peer_says_back_is_shown_nowhere() {
+fn a_key_repeated_by_a_peer_is_never_shown() {
     let [(_, key), (_, other)] = KEYS;
     let quoted = format!("{key} and {other} are no keys");
     let provider = Server::answering([Answer::error(500, &quoted), Answer::error(401, &quoted)]);
@@ -61,7 +61,7 @@ fn a_key_that_a_peer_says_back_is_shown_nowhere() {
 /// The process is reparented, in a separate session and without Pirn's mark in its environment.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_program_leaves_behind_ends_with_pirn_whatever_it_does() {
+fn detached_processes_of_a_tool_end_with_pirn() {
     let folder = Folder::new("peers-orphans");
     let pipe = folder.path().join("pipe");
     assert!(

@@ -93,7 +93,7 @@ fn words(svg: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_picture_in_the_readme_is_what_the_terminal_shows() {
+fn the_picture_in_the_readme_equals_the_terminals_screen() {
     let mut terminal = Terminal::demo(COLUMNS, &["--no-stream"]);
     assert_eq!(terminal.ends(|_| {}), 0, "{:#?}", terminal.lines());
     let lines = terminal.lines();

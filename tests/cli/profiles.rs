@@ -17,7 +17,7 @@ fn validated(folder: &Folder, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_wrong_profile_is_told_of_at_its_line() {
+fn an_invalid_profile_is_reported_with_its_line() {
     let good = "[[profiles]]\nid = \"good\"\nprovider = \"echo\"\n\n[[profiles]]\nid = \"bad\"\n";
     let cases = [
         (
@@ -94,7 +94,7 @@ fn a_wrong_profile_is_told_of_at_its_line() {
 }
 
 #[test]
-fn profiles_of_a_workflow_file_and_of_a_json_config_have_their_places_too() {
+fn errors_in_profiles_of_workflow_files_and_json_configs_have_locations_too() {
     let folder = Folder::new("profiles-json")
         .with(
             "flow.json",
@@ -114,7 +114,7 @@ fn profiles_of_a_workflow_file_and_of_a_json_config_have_their_places_too() {
 }
 
 #[test]
-fn a_tokenizer_that_is_not_there_is_an_error_and_a_program_a_warning() {
+fn an_unknown_tokenizer_is_an_error_and_a_missing_program_a_warning() {
     let config = "[[profiles]]\nid = \"near\"\nprovider = \"echo\"\ntokenizer = \"o200kbase\"\n\n\
         [[tools]]\nname = \"now\"\ndescription = \"The time.\"\n[tools.command]\nprogram = \"daet-of-today\"\n\n\
         [[mcpServers]]\nid = \"files\"\ncommand = \"no-such-server\"\n";
@@ -145,7 +145,7 @@ fn a_tokenizer_that_is_not_there_is_an_error_and_a_program_a_warning() {
 }
 
 #[test]
-fn parameters_that_a_provider_has_not_are_warned_of() {
+fn unsupported_parameters_of_a_provider_are_warnings() {
     let profile = |id: &str, more: &str| {
         format!("[[profiles]]\nid = \"{id}\"\nmodel = \"m\"\nparameters = {{ seed = 7, stop = \"x\" }}\n{more}\n")
     };
@@ -194,7 +194,7 @@ fn parameters_that_a_provider_has_not_are_warned_of() {
 }
 
 #[test]
-fn neither_a_key_nor_a_network_is_needed() {
+fn validation_needs_neither_a_key_nor_a_network() {
     let config = "[[profiles]]\nid = \"far\"\nprovider = \"openai\"\nmodel = \"m\"\nendpoint = \"http://127.0.0.1:1/v1\"\napiKeyEnv = \"NOT_SET_ANYWHERE\"\n";
     let folder = Folder::new("profiles-keyless")
         .with("flow.json", FLOW)

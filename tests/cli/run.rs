@@ -94,7 +94,7 @@ fn json_output_has_every_field_of_the_contract() {
 }
 
 #[test]
-fn input_comes_from_the_line_a_file_or_stdin() {
+fn input_is_read_from_the_command_line_a_file_or_stdin() {
     let input = Workflow::new("input", &json!({"ticket": "login"}));
     let from_file = pirn(&[REVIEW, &["--input", &format!("@{}", input.path())]].concat());
     let from_stdin = pirn_with(br#"{"ticket": "login"}"#, &[REVIEW, &["--input", "-"]].concat());
@@ -103,7 +103,7 @@ fn input_comes_from_the_line_a_file_or_stdin() {
 }
 
 #[test]
-fn a_failed_run_says_why_and_ends_with_1() {
+fn a_failed_run_reports_its_error_and_exits_1() {
     let text = pirn(&["run", "../examples/topic-of.json", "--input", "{}"]);
     assert_eq!((text.code, text.stdout.as_str()), (Some(1), ""));
     assert!(
@@ -118,7 +118,7 @@ fn a_failed_run_says_why_and_ends_with_1() {
 }
 
 #[test]
-fn why_a_run_failed_is_told_once_as_it_happens_and_once_at_the_end() {
+fn the_error_of_a_run_is_shown_once_in_the_progress_and_once_at_the_end() {
     let script = json!({"code": "throw new Error(['no', 'luck'].join(' '))"});
     let inner = json!({"id": "inner", "nodes": [{"id": "s", "type": "START"}, {"id": "c", "type": "CODE", "config": script},
         {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "c"}, {"from": "c", "to": "e"}]});
@@ -143,7 +143,7 @@ fn why_a_run_failed_is_told_once_as_it_happens_and_once_at_the_end() {
 }
 
 #[test]
-fn a_run_that_fails_for_want_of_input_is_told_how_to_give_it() {
+fn a_run_that_fails_without_input_shows_a_hint_to_give_it() {
     let ended = pirn(&["run", "../examples/topic-of.json"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("--input"), "{}", ended.stderr);
@@ -152,7 +152,7 @@ fn a_run_that_fails_for_want_of_input_is_told_how_to_give_it() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2_and_one_sentence() {
+fn wrong_usage_exits_2_with_one_sentence() {
     for (arguments, words) in [
         (
             &["run", "../examples/none.json"][..],
@@ -190,7 +190,7 @@ fn a_workflow_with_faults_does_not_run() {
 }
 
 #[test]
-fn virtual_time_skips_an_hour_and_the_same_seed_gives_the_same_bytes() {
+fn virtual_time_skips_an_hour_and_equal_seeds_give_equal_bytes() {
     let hour = Workflow::new("hour", &nap(3600.0));
     let ended = pirn(&["run", hour.path(), "--virtual-time", "--output", "json"]);
     assert_eq!(ended.json()["elapsedMs"], 3_600_000);
@@ -228,7 +228,7 @@ fn virtual_time_skips_an_hour_and_the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn ctrl_c_ends_the_run_cancelled_with_what_had_finished() {
+fn ctrl_c_cancels_the_run_and_its_report_has_the_completed_nodes() {
     let long = Workflow::new("long", &nap(600.0));
     let mut child = start(&["run", long.path(), "--output", "json"]);
     let mut progress = BufReader::new(child.stderr.take().expect("piped"));
@@ -259,7 +259,7 @@ fn ctrl_c_ends_the_run_cancelled_with_what_had_finished() {
 }
 
 #[test]
-fn both_design_documents_compressions_run() {
+fn the_compressions_of_both_design_documents_run() {
     for (folder, compressed) in [
         ("002", "long-talk: compressed from "),
         ("003", "long-talk: compressed from "),
@@ -278,7 +278,7 @@ fn both_design_documents_compressions_run() {
 }
 
 #[test]
-fn a_failing_run_under_virtual_time_says_its_seed_and_fails_again_with_it() {
+fn a_failed_run_under_virtual_time_prints_its_seed_and_is_reproducible() {
     let ask = Workflow::new(
         "faults",
         &json!({"id": "ask", "nodes": [{"id": "s", "type": "START"},
@@ -312,7 +312,7 @@ fn a_failing_run_under_virtual_time_says_its_seed_and_fails_again_with_it() {
 
 #[cfg(unix)]
 #[test]
-fn an_event_is_in_its_file_when_it_has_happened_though_the_process_is_killed() {
+fn events_before_a_kill_are_in_the_events_file() {
     let nap = Workflow::new("killed", &nap(3.0));
     let mut child = start(&["run", nap.path(), "--quiet", "--events", "/dev/stdout"]);
     let mut events = BufReader::new(child.stdout.take().expect("piped"));
@@ -327,7 +327,7 @@ fn an_event_is_in_its_file_when_it_has_happened_though_the_process_is_killed() {
 }
 
 #[test]
-fn a_run_ends_when_its_time_is_over() {
+fn a_run_ends_at_its_time_limit() {
     let long = Workflow::new("deadline", &nap(600.0));
     let ended = pirn(&[
         "run",
@@ -352,7 +352,7 @@ fn a_run_ends_when_its_time_is_over() {
 
 /// The counts by kind and by outcome in the last line equal the number of threads and the counts in the report.
 #[test]
-fn the_last_line_adds_up() {
+fn the_counts_in_the_last_line_equal_the_report() {
     let ended = pirn(&[
         "run",
         "../examples/tutorial/3-fork.json",
@@ -393,7 +393,7 @@ fn verbose_names_every_node_and_quiet_nothing() {
 }
 
 #[test]
-fn replies_are_shown_where_they_are_asked_for() {
+fn replies_are_shown_with_the_stream_option() {
     let run = |more: &[&str]| {
         let base = [
             "run",
@@ -425,7 +425,7 @@ fn asks() -> Value {
 }
 
 #[test]
-fn questions_are_answered_by_what_was_given_on_the_command_line() {
+fn questions_are_answered_with_answers_from_the_command_line() {
     let workflow = Workflow::new("answers", &asks());
     let ended = pirn(&[
         "run",
@@ -445,7 +445,7 @@ fn questions_are_answered_by_what_was_given_on_the_command_line() {
 
 /// An answer also wins against the question's time limit, which the virtual clock could reach at once.
 #[test]
-fn under_virtual_time_an_answer_comes_before_the_clock_moves_on() {
+fn under_virtual_time_an_answer_precedes_an_advance_of_the_clock() {
     let mut asks = asks();
     for node in asks["nodes"].as_array_mut().expect("nodes") {
         if node["type"] == "USER_INTERACTION" {
@@ -469,7 +469,7 @@ fn under_virtual_time_an_answer_comes_before_the_clock_moves_on() {
 }
 
 #[test]
-fn without_a_terminal_a_run_says_what_it_waits_for() {
+fn without_a_terminal_a_run_names_its_open_question() {
     let workflow = Workflow::new("unanswered", &asks());
     for answer in [&[][..], &["--answer", "color=green"]] {
         let ended = pirn(&[&["run", workflow.path()][..], answer].concat());
@@ -493,7 +493,7 @@ fn without_a_terminal_a_run_says_what_it_waits_for() {
 }
 
 #[test]
-fn a_question_with_a_time_limit_needs_nobody() {
+fn a_question_with_a_time_limit_needs_no_answer() {
     let mut asks = asks();
     asks["nodes"][1]["config"]["timeoutMs"] = json!(10);
     asks["nodes"][1]["config"]["onTimeout"] = json!("default");
@@ -504,7 +504,7 @@ fn a_question_with_a_time_limit_needs_nobody() {
 }
 
 #[test]
-fn an_input_that_does_not_fit_the_schema_starts_nothing() {
+fn an_input_that_violates_the_schema_does_not_start_the_run() {
     let flow = json!({"id": "w", "inputSchema": {"type": "object", "required": ["question"]},
         "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]});
     let workflow = Workflow::new("input-schema", &flow);

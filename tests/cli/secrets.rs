@@ -108,7 +108,7 @@ fn shown(folder: &Folder, arguments: &[&str]) -> (Ended, String) {
 }
 
 #[test]
-fn a_key_in_place_of_its_variables_name_is_refused_and_shown_nowhere() {
+fn a_key_instead_of_a_variables_name_is_refused_and_never_shown() {
     for (number, secret) in SECRETS.iter().enumerate() {
         for (place, config) in configs(secret) {
             if place == "headersEnv with text" && secret.contains(' ') {
@@ -143,7 +143,7 @@ fn a_key_in_place_of_its_variables_name_is_refused_and_shown_nowhere() {
 }
 
 #[test]
-fn what_could_be_a_key_as_well_as_a_name_is_not_repeated_where_it_is_not_set() {
+fn an_unset_variables_name_that_could_be_a_key_is_not_shown() {
     for (place, config) in configs(LIKE_A_NAME) {
         let folder = Folder::new("secrets-names")
             .with("flow.json", FLOW)

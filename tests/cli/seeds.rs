@@ -40,7 +40,7 @@ fn ask(name: &str) -> File {
 }
 
 #[test]
-fn the_first_seed_that_fails_is_told_with_the_command_that_has_it_again() {
+fn the_first_failing_seed_is_shown_with_a_command_that_reproduces_it() {
     let ask = ask("first");
     let faults = File::new("first-faults", &json!({"faults": {"models": {"*": {"fail": 0.2}}}}));
     let given = [
@@ -71,7 +71,7 @@ fn the_first_seed_that_fails_is_told_with_the_command_that_has_it_again() {
 }
 
 #[test]
-fn where_every_run_completes_it_says_so() {
+fn success_of_every_seed_is_reported() {
     let ask = ask("all");
     let ended = pirn(&["run", ask.path(), "--virtual-time", "--seeds", "20", "--quiet"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -80,7 +80,7 @@ fn where_every_run_completes_it_says_so() {
 }
 
 #[test]
-fn a_run_that_waits_for_ever_is_ended_and_says_so() {
+fn a_run_that_waits_for_ever_is_ended_with_a_message() {
     let never = File::new("never", &one("WAIT", &json!({"event": "never"})));
     for seeds in [&[][..], &["--seeds", "5"]] {
         let ended = pirn(&[&["run", never.path(), "--virtual-time"], seeds].concat());
@@ -91,7 +91,7 @@ fn a_run_that_waits_for_ever_is_ended_and_says_so() {
 }
 
 #[test]
-fn ctrl_c_ends_them_with_what_was_played() {
+fn ctrl_c_ends_the_seeds_and_reports_the_played_ones() {
     let ask = ask("interrupted");
     let mut child = start(&[
         "run",
@@ -121,7 +121,7 @@ fn ctrl_c_ends_them_with_what_was_played() {
 }
 
 #[test]
-fn wrong_usage_is_two() {
+fn wrong_usage_exits_2() {
     let ask = ask("usage");
     for wrong in [
         &["--seeds", "5"][..],

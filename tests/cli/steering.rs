@@ -19,7 +19,7 @@ fn steers_nothing(name: &str, said: &str) {
 }
 
 #[test]
-fn nothing_that_is_said_in_a_run_steers_the_terminal() {
+fn text_in_a_run_cannot_control_the_terminal() {
     let node = |id: &str, kind: &str, config: serde_json::Value| json!({"id": id, "type": kind, "config": config});
     let flow = |work: serde_json::Value| {
         let id = work["id"].clone();
@@ -50,7 +50,7 @@ fn nothing_that_is_said_in_a_run_steers_the_terminal() {
 }
 
 #[test]
-fn nothing_in_a_file_steers_the_terminal() {
+fn text_in_a_file_cannot_control_the_terminal() {
     let ended = pirn_with(
         json!({"id": "w", "nodes": [{"id": STEERS, "type": "LMM"}], "edges": []})
             .to_string()

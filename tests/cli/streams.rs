@@ -29,7 +29,7 @@ fn folder(name: &str) -> Folder {
 }
 
 #[test]
-fn a_result_that_can_not_be_written_is_a_failure_in_words() {
+fn a_result_that_cannot_be_written_is_a_failure_with_a_message() {
     let folder = folder("streams-full");
     for line in [
         "$PIRN run flow.json > /dev/full",
@@ -49,7 +49,7 @@ fn a_result_that_can_not_be_written_is_a_failure_in_words() {
 }
 
 #[test]
-fn events_that_can_not_be_written_are_told_of() {
+fn events_that_cannot_be_written_are_an_error() {
     let folder = folder("streams-events");
     for line in [
         "$PIRN run flow.json --quiet --events /dev/full > out",
@@ -66,7 +66,7 @@ fn events_that_can_not_be_written_are_told_of() {
 }
 
 #[test]
-fn who_stops_reading_or_listening_changes_no_verdict() {
+fn a_closed_output_stream_does_not_change_the_exit_code() {
     let folder = folder("streams-closed");
     for (line, expected) in [
         ("$PIRN run flow.json 2>/dev/null | head -c 1 > /dev/null", 0),
@@ -84,7 +84,7 @@ fn who_stops_reading_or_listening_changes_no_verdict() {
 }
 
 #[test]
-fn few_file_descriptors_are_told_of_or_enough() {
+fn a_run_with_few_file_descriptors_succeeds_or_reports_an_error() {
     let folder = folder("streams-few");
     for most in [12, 16, 24, 48] {
         let line = format!("ulimit -n {most}; exec $PIRN run flow.json > out");

@@ -38,7 +38,7 @@ fn pirn(folder: &Folder, level: &str) -> Command {
 
 #[test]
 #[allow(clippy::disallowed_methods)] // the promise is about real time
-fn a_time_limit_ends_a_run_whose_script_is_stuck() {
+fn a_time_limit_ends_a_run_with_a_stuck_script() {
     let folder = workflow("stuck-limit", &json!({"timeoutMs": 500}));
     for level in ["thread", "process"] {
         let begin = Instant::now();
@@ -70,7 +70,7 @@ fn storm(name: &str) -> Folder {
 #[cfg(unix)]
 #[test]
 #[allow(clippy::disallowed_methods)] // the promise is about real time
-fn ctrl_c_and_sigterm_end_a_process_in_the_middle_of_a_storm_of_triggers() {
+fn ctrl_c_and_sigterm_end_a_process_during_a_trigger_cascade() {
     let folder = storm("stuck-storm");
     for signal in ["-INT", "-TERM"] {
         let begin = Instant::now();
@@ -100,7 +100,7 @@ fn ctrl_c_and_sigterm_end_a_process_in_the_middle_of_a_storm_of_triggers() {
 #[cfg(unix)]
 #[test]
 #[allow(clippy::disallowed_methods)] // the promise is about real time
-fn sigterm_ends_a_process_whose_script_is_stuck() {
+fn sigterm_ends_a_process_with_a_stuck_script() {
     let folder = workflow("stuck-term", &json!({}));
     for level in ["thread", "process"] {
         let begin = Instant::now();

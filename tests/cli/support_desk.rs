@@ -24,7 +24,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
+fn the_first_command_forks_joins_and_compresses_without_losing_messages() {
     let events = std::env::temp_dir().join(format!("pirn-support-desk-{}.jsonl", std::process::id()));
     let mut arguments = command();
     arguments.extend(["--output", "json", "--events"].map(str::to_owned));

@@ -178,7 +178,7 @@ fn shown_completed(lines: &[String]) -> bool {
 const QUESTION: &str = "run it? [y]es, [e]dit, or say why not:";
 
 #[test]
-fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told_why() {
+fn a_call_runs_if_allowed_at_the_terminal_and_else_the_model_gets_the_reason() {
     for (name, typed, answer) in [
         ("yes", "y\n", "hello the\u{7} world"),
         ("no", "\n", "the call of `greet` was refused: the user said no"),
@@ -222,7 +222,7 @@ fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told
 }
 
 #[test]
-fn a_person_at_the_terminal_may_change_a_calls_arguments_until_they_fit() {
+fn a_calls_arguments_can_be_edited_at_the_terminal_until_they_are_valid() {
     let folder = asks_first("edit");
     let events = folder.file("events.jsonl");
     let mut terminal = Terminal::start(100, &["run", &folder.file("main.json"), "--events", &events]);
@@ -240,7 +240,7 @@ fn a_person_at_the_terminal_may_change_a_calls_arguments_until_they_fit() {
 }
 
 #[test]
-fn a_person_at_the_terminal_is_asked_until_an_answer_fits() {
+fn a_question_at_the_terminal_is_repeated_until_the_answer_is_valid() {
     let workflow = json!({"id": "asks", "nodes": [
         {"id": "s", "type": "START"},
         {"id": "color", "type": "USER_INTERACTION", "config": {"question": "Which color?", "choices": ["red", "blue"]}},
@@ -264,7 +264,7 @@ fn a_person_at_the_terminal_is_asked_until_an_answer_fits() {
 }
 
 #[test]
-fn a_tool_that_asks_while_it_works_is_answered_field_by_field_on_the_terminal() {
+fn an_elicitation_of_a_tool_is_answered_field_by_field_at_the_terminal() {
     let Some(server) = crate::servers::everything() else {
         return;
     };
@@ -312,7 +312,7 @@ fn a_tool_that_asks_while_it_works_is_answered_field_by_field_on_the_terminal() 
 }
 
 #[test]
-fn ctrl_c_at_the_question_ends_the_run_and_nothing_is_called() {
+fn ctrl_c_at_a_consent_question_ends_the_run_without_the_call() {
     let folder = asks_first("ctrl-c");
     let events = folder.file("events.jsonl");
     let mut terminal = Terminal::start(100, &["run", &folder.file("main.json"), "--events", &events]);
@@ -352,7 +352,7 @@ fn many_branches(name: &str, count: usize) -> Folder {
 }
 
 #[test]
-fn what_moves_fits_the_terminal_and_leaves_nothing_behind() {
+fn redrawn_lines_fit_the_terminal_and_are_erased() {
     for (columns, count) in [(120, 20), (80, 20), (80, 10)] {
         let folder = many_branches(&format!("moves-{columns}-{count}"), count);
         let mut terminal = Terminal::start(columns, &["run", &folder.file("main.json")]);

@@ -27,7 +27,7 @@ command = { program = "wc", args = ["-w"], stdin = "{{text}}" }
 "#;
 
 #[test]
-fn the_tools_beside_a_workflow_answer_its_model() {
+fn tools_of_the_config_file_answer_the_model() {
     let made = json!([
         {"id": "1", "name": "count", "arguments": {"text": "one two; three"}},
         {"id": "2", "name": "count", "arguments": {}},
@@ -39,7 +39,7 @@ fn the_tools_beside_a_workflow_answer_its_model() {
 }
 
 #[test]
-fn what_needs_consent_is_refused_without_a_terminal_unless_all_is_allowed() {
+fn a_call_that_needs_consent_is_refused_without_a_terminal_unless_allowed_by_options() {
     let config = COUNT.replace("name = \"count\"", "name = \"count\"\napproval = \"ask\"");
     let made = json!([{"id": "1", "name": "count", "arguments": {"text": "one two"}}]);
     let folder = Folder::calling("consent", &config, &["count"], &made);
@@ -53,7 +53,7 @@ fn what_needs_consent_is_refused_without_a_terminal_unless_all_is_allowed() {
 }
 
 #[test]
-fn a_config_with_faults_does_not_run_and_a_missing_tool_is_said() {
+fn an_invalid_config_does_not_run_and_a_missing_tool_is_named() {
     let made = json!([{"id": "1", "name": "count", "arguments": {"text": "x"}}]);
     let broken = Folder::calling("broken", &COUNT.replace("stdin =", "stdni ="), &["count"], &made);
     let ended = pirn(&["run", &broken.file("main.json")]);
@@ -77,7 +77,7 @@ fn a_config_with_faults_does_not_run_and_a_missing_tool_is_said() {
 }
 
 #[test]
-fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
+fn tools_of_a_config_are_listed_and_called_from_the_command_line() {
     let folder = Folder::calling("list", COUNT, &[], &json!([]));
     let config = folder.file("pirn.toml");
     let text = pirn(&["tools", "list", "--config", &config]);
@@ -120,7 +120,7 @@ fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
 }
 
 #[test]
-fn validate_knows_the_tools_and_profiles_that_run_knows() {
+fn validate_checks_tools_and_profiles_like_run() {
     const SERVER: &str = "[[mcpServers]]\nid = \"files\"\ncommand = \"sh\"\n";
     let config = format!("{COUNT}\n{SERVER}\n[[profiles]]\nid = \"other\"\nprovider = \"echo\"\n");
     let folder = Folder::calling(
@@ -175,7 +175,7 @@ fn validate_knows_the_tools_and_profiles_that_run_knows() {
 
 #[cfg(unix)]
 #[test]
-fn a_server_that_does_not_start_ends_the_command_with_its_last_words() {
+fn a_server_that_does_not_start_ends_the_command_with_its_stderr() {
     let config = "[[mcpServers]]\nid = \"bad\"\ncommand = \"sh\"\nargs = [\"-c\", \"echo no licence >&2; exit 4\"]\n";
     let folder = Folder::calling("server", config, &[], &json!([]));
     let (config, workflow) = (folder.file("pirn.toml"), folder.file("main.json"));
@@ -194,7 +194,7 @@ fn a_server_that_does_not_start_ends_the_command_with_its_last_words() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_leaves_no_program_behind() {
+fn an_interrupt_ends_every_child_process() {
     use std::io::Write;
     use std::process::Command;
     use std::sync::mpsc::channel;
@@ -271,7 +271,7 @@ fn an_interrupt_leaves_no_program_behind() {
 }
 
 #[test]
-fn a_wrong_tool_is_told_of_at_its_line() {
+fn an_invalid_tool_is_reported_with_its_line() {
     let good = "[[tools]]\nname = \"good\"\ndescription = \"d\"\ncommand = { program = \"p\" }\n\n";
     let cases = [
         (

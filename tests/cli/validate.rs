@@ -45,7 +45,7 @@ fn json_output_has_the_documented_fields() {
 }
 
 #[test]
-fn text_output_shows_the_source_line_and_what_was_meant() {
+fn text_output_shows_the_source_line_and_a_suggestion() {
     let bad = pirn_with(BAD.as_bytes(), &["validate", "-"]);
     for part in [
         "INVALID_VALUE",
@@ -102,7 +102,7 @@ fn wrong_usage_and_unreadable_files_exit_2() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let mut child = start(&["schema"]);
     drop(child.stdin.take());
     drop(child.stdout.take());
@@ -112,7 +112,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
-fn a_compression_that_nothing_starts_is_shown_with_what_is_missing() {
+fn a_compression_without_a_trigger_is_a_warning_with_a_suggestion() {
     let text = GOOD.replace(
         r#"{"id": "w","#,
         "{\"id\": \"w\",\n \"config\": {\"tokenLimit\": 100, \"compression\": {\"strategy\": \"keep_recent\"}},",
@@ -141,7 +141,7 @@ fn a_compression_that_nothing_starts_is_shown_with_what_is_missing() {
 }
 
 #[test]
-fn run_says_that_there_are_warnings() {
+fn run_mentions_warnings() {
     let text = GOOD.replace(r#"{"id": "w","#, r#"{"id": "w", "config": {"tokenLimit": 100},"#);
     let ran = pirn_with(text.as_bytes(), &["run", "-"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -157,7 +157,7 @@ fn run_says_that_there_are_warnings() {
 
 /// A misspelt target is the cause, and the unreachable rest of the graph is a consequence.
 #[test]
-fn causes_come_first_and_what_follows_is_counted() {
+fn causes_are_listed_first_and_consequences_are_counted() {
     let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "work", "type": "CODE", "config": {"code": "return 1"}},
         {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "wrok"}, {"from": "work", "to": "e"}]}"#;
     let shown = pirn_with(text.as_bytes(), &["validate", "-"]).stdout;
@@ -167,7 +167,7 @@ fn causes_come_first_and_what_follows_is_counted() {
 }
 
 #[test]
-fn twenty_are_shown_and_the_rest_is_a_number() {
+fn twenty_errors_are_shown_and_further_ones_counted() {
     let nodes: Vec<String> = (0..50)
         .map(|at| format!(r#"{{"id": "n{at}", "type": "NOTHING"}}"#))
         .collect();

@@ -42,7 +42,7 @@ fn start() -> Option<Cluster> {
 crate::with_each_engine!(start);
 
 #[test]
-fn a_server_that_is_not_there_or_not_set_up_is_told_with_the_command_that_helps() {
+fn an_unreachable_or_unprepared_postgresql_server_is_reported_with_the_command_to_run() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
     let binary = env!("CARGO_BIN_EXE_pirn");

@@ -53,7 +53,7 @@ fn start() -> Option<Cluster> {
 crate::with_each_engine!(start);
 
 #[test]
-fn a_server_that_is_not_there_or_knows_no_worker_is_told_with_the_command_that_helps() {
+fn an_unreachable_or_workerless_restate_server_is_reported_with_the_command_to_run() {
     let Some(server) = Server::start() else { return };
     let list = |url: &str, admin: &str| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pirn"));

@@ -41,14 +41,14 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_workflow_ends_on_pirn_as_the_cases_say() {
+fn every_workflow_ends_on_pirn_as_the_cases_define() {
     for case in cases() {
         assert_eq!(played(&case), case.end(), "{}", case.name);
     }
 }
 
 #[test]
-fn every_workflow_ends_on_langgraph_as_the_cases_say() {
+fn every_workflow_ends_on_langgraph_as_the_cases_define() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("differential");
     let into = here.join("../../target/langgraph");
     if !into.join(".installed").is_file() {

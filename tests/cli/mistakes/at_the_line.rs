@@ -5,7 +5,7 @@ use crate::command::pirn_in;
 use crate::folder::Folder;
 
 #[test]
-fn every_mistake_at_the_line_is_told_with_its_remedy() {
+fn every_command_line_mistake_is_reported_with_a_remedy() {
     let folder = Folder::new("mistakes-line")
         .with("flow.json", &flow().to_string())
         .with("input.json", "{\"a\": 1}")
@@ -113,7 +113,7 @@ fn every_mistake_at_the_line_is_told_with_its_remedy() {
 }
 
 #[test]
-fn a_sub_agent_without_a_role_is_refused_where_its_layout_is_asked_for() {
+fn the_layout_of_a_sub_agent_without_a_role_is_refused() {
     let input = br#"{"history": [{"role": "user", "content": "hi"}], "agent": "sub"}"#;
     let ended = crate::command::pirn_with(input, &["context", "layout"]);
     assert_eq!(ended.code, Some(1));

@@ -515,7 +515,7 @@ fn mistakes() -> Vec<Mistake> {
 }
 
 #[test]
-fn every_mistake_in_a_file_is_told_with_its_place_and_its_remedy() {
+fn every_mistake_in_a_file_is_reported_with_location_and_remedy() {
     let mistakes = mistakes();
     assert!(mistakes.len() >= 40, "{}", mistakes.len());
     for (name, file, code, parts) in &mistakes {
@@ -534,7 +534,7 @@ fn every_mistake_in_a_file_is_told_with_its_place_and_its_remedy() {
 }
 
 #[test]
-fn what_is_no_json_is_told_where_and_why() {
+fn invalid_json_is_reported_with_location_and_reason() {
     for (name, text, parts) in [
         (
             "a comma too many",

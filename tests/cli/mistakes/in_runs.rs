@@ -7,7 +7,7 @@ use crate::command::{pirn_in, pirn_with};
 use crate::folder::Folder;
 
 #[test]
-fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
+fn every_mistake_in_a_run_is_reported_with_node_and_remedy() {
     let ask = |prompt: &str| with_node("LLM", &json!({"prompt": prompt}));
     for (name, file, code, parts) in [
         (
@@ -171,7 +171,7 @@ fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
 }
 
 #[test]
-fn a_text_of_a_trigger_that_fails_is_shown_at_its_line_once() {
+fn a_failed_expression_of_a_trigger_is_shown_once_with_its_line() {
     let completed = |expression: &str| json!({"eventType": "NODE_COMPLETED", "expression": expression});
     let set = |expression: &str| json!({"type": "SET_VARIABLE", "parameters": {"variableName": "v", "expression": expression}});
     let notify = |message: &str| json!({"type": "SEND_NOTIFICATION", "parameters": {"message": message}});
@@ -224,7 +224,7 @@ fn a_text_of_a_trigger_that_fails_is_shown_at_its_line_once() {
 }
 
 #[test]
-fn what_a_script_logs_is_shown_and_is_an_event() {
+fn log_lines_of_a_script_are_shown_and_raised_as_events() {
     let code =
         "console.log('a', {b: 1}); console.error('wrong'); for (let i = 0; i < 500; i++) console.log(i); return 1";
     let file = with_node("CODE", &json!({ "code": code }));
