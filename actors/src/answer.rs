@@ -91,21 +91,21 @@ mod tests {
     }
 
     #[test]
-    fn a_given_answer_is_told_once() {
+    fn a_given_answer_is_delivered_once() {
         let (answer, heard) = slot();
         answer.give(3);
         assert_eq!(*heard.lock().expect("not poisoned"), [Ok(3)]);
     }
 
     #[test]
-    fn a_dropped_answer_says_lost() {
+    fn a_dropped_answer_is_delivered_as_lost() {
         let (answer, heard) = slot();
         drop(answer);
         assert_eq!(*heard.lock().expect("not poisoned"), [Err(Lost)]);
     }
 
     #[test]
-    fn an_answer_held_by_panicking_work_says_lost() {
+    fn an_answer_held_by_panicking_work_is_delivered_as_lost() {
         let (answer, heard) = slot();
         let work = catch_unwind(AssertUnwindSafe(move || {
             let _held = answer;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_on_the_way_of_a_lost_answer_does_not_abort_the_process() {
+    fn a_panic_in_the_delivery_of_a_lost_answer_does_not_abort_the_process() {
         let work = catch_unwind(|| {
             let _held = Answer::<u32>::new(|_| panic!("the way broke"));
             panic!("work broke");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_depth_is_the_calls_own_and_is_put_back_also_by_a_panic() {
+    fn the_trigger_depth_is_scoped_to_the_call_and_restored_after_a_panic() {
         let heard = with_trigger_depth(2, || {
             (trigger_depth(), with_trigger_depth(5, trigger_depth), trigger_depth())
         });
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_its_depth_whenever_it_is_polled() {
+    fn work_has_its_trigger_depth_in_every_poll() {
         let (go, may_go) = futures::channel::oneshot::channel::<()>();
         let mut work = work_of(4, None, || {
             Box::pin(async move {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_its_effects_key_whenever_it_is_polled_and_nobody_else_has() {
+    fn the_idempotency_key_is_set_only_while_its_work_is_polled() {
         let name = EffectName::Thread {
             run_id: "run-1".into(),
             thread: 2,

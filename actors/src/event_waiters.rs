@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn m38_one_event_ends_every_wait_for_it_and_no_other() {
+    fn m38_an_event_ends_exactly_the_waits_for_it() {
         let mut waits = EventWaiters::default();
         let run: Arc<str> = "r".into();
         let heard: Vec<Receiver<bool>> = ["go", "stay", "CUSTOM", "go"]
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn m37_nothing_is_left_of_a_wait_that_ran_out() {
+    fn m37_a_timed_out_wait_is_removed() {
         let mut waits = EventWaiters::default();
         let run: Arc<str> = "r".into();
         for waiter in 0..2 {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_does_not_look_at_an_event_has_nothing_made() {
+    fn the_input_of_a_function_is_not_built_unless_it_is_read() {
         let made = Arc::default();
         let mut shown = Shown::default();
         let event = event(1, &made);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_that_looks_sees_its_own_event_twice_the_same() {
+    fn every_function_that_reads_its_input_sees_its_event_on_each_read() {
         let mut shown = Shown::default();
         for sequence in 0..6 {
             let made = Arc::default();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_made_for_the_function_that_looks() {
+    fn an_output_is_made_when_a_function_reads_it() {
         let made = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&made);
         let output = Output::later(1, move || json!({"n": counted.fetch_add(1, Ordering::Relaxed)}));

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_visits_the_subscribers_of_its_run_and_no_others() {
+    fn an_event_visits_only_the_subscribers_of_its_run() {
         let mut world = World::new();
         let own: Vec<Arc<RunInterest>> = (0..10_000).map(|_| Arc::default()).collect();
         let heard: Vec<_> = own
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_run_leaves_the_subscribers_of_a_later_one_of_its_id() {
+    fn the_end_of_a_run_does_not_close_subscribers_of_a_later_run_with_its_id() {
         let mut world = World::new();
         let (first, second): (Arc<RunInterest>, Arc<RunInterest>) = Default::default();
         let before = world.add(Some(of("r", &first)), EventMask::ALL);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_of_one_run_makes_no_other_run_build_events() {
+    fn a_subscriber_of_one_run_does_not_make_other_runs_build_events() {
         let mut world = World::new();
         let own: Arc<RunInterest> = Arc::default();
         let _heard = world.add(Some(of("r", &own)), EventMask::ALL);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interest_of_a_run_is_that_of_the_subscribers_it_has() {
+    fn the_interest_of_a_run_is_the_union_of_its_open_subscriptions() {
         let mut world = World::new();
         let own: Arc<RunInterest> = Arc::default();
         let narrow = EventMask::of(EventType::Custom);

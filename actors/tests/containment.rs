@@ -167,7 +167,7 @@ fn cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
 }
 
 #[test]
-fn a_panic_anywhere_ends_only_its_actor_under_simulation() {
+fn a_panic_in_any_callback_ends_only_its_actor_under_simulation() {
     for (breaks, calls, exit) in cases() {
         let simulated = SimulatedHost::new(None);
         let host = simulated.host();
@@ -190,7 +190,7 @@ fn a_panic_anywhere_ends_only_its_actor_under_simulation() {
 }
 
 #[test]
-fn a_panic_anywhere_ends_only_its_actor_on_an_arbiter() {
+fn a_panic_in_any_callback_ends_only_its_actor_on_an_arbiter() {
     let runtime = one_arbiter();
     let (other_call, other_told, other_heard) = ears();
     let other = on(&runtime, move |host| start(host, SOUND, other_call, other_told));
@@ -238,7 +238,7 @@ fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
 }
 
 #[test]
-fn an_actor_whose_simulated_host_goes_is_stopped_and_told_dropped() {
+fn an_actor_of_a_dropped_simulated_host_is_stopped_and_reported_as_dropped() {
     for (breaks, calls, exit) in shutdown_cases() {
         let simulated = SimulatedHost::new(None);
         let (call, told, heard) = ears();
@@ -252,7 +252,7 @@ fn an_actor_whose_simulated_host_goes_is_stopped_and_told_dropped() {
 }
 
 #[test]
-fn an_actor_whose_arbiter_goes_is_stopped_and_told_dropped() {
+fn an_actor_of_a_stopped_arbiter_is_stopped_and_reported_as_dropped() {
     for (breaks, calls, exit) in shutdown_cases() {
         let runtime = one_arbiter();
         let (call, told, heard) = ears();
@@ -277,7 +277,7 @@ fn an_actor_that_never_ran_is_dropped_without_being_started() {
 }
 
 #[test]
-fn a_report_that_panics_is_contained() {
+fn a_panic_in_the_exit_report_affects_no_other_actor() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     let (call, told, _heard) = ears();
@@ -295,7 +295,7 @@ fn a_report_that_panics_is_contained() {
 }
 
 #[test]
-fn a_panic_without_a_text_is_told_as_such() {
+fn a_panic_without_a_message_is_reported_as_such() {
     struct Odd;
     impl Actor for Odd {
         type Context = Context<Self>;

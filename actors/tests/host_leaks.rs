@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use pirn_actors::host::{HostConfig, HostRuntime};
 
 #[test]
-fn two_hundred_runtimes_leave_no_thread_and_no_descriptor() {
+fn two_hundred_runtimes_leak_no_thread_or_descriptor() {
     // tokio's one-time setup per process (for example its signal pipe) is not a leak.
     HostRuntime::start(HostConfig::default()).expect("threads").stop(0);
     let before = (threads(), descriptors());

@@ -81,7 +81,7 @@ fn jobs_of_one_sender_run_in_order_on_a_named_thread_of_their_arbiter() {
 }
 
 #[test]
-fn a_lease_is_on_the_least_loaded_arbiter_and_is_given_back() {
+fn a_lease_is_on_the_least_loaded_arbiter_and_released_on_drop() {
     let runtime = start(3);
     let leases: Vec<ArbiterLease> = (0..7).map(|_| runtime.lease()).collect();
     assert_eq!(
@@ -93,7 +93,7 @@ fn a_lease_is_on_the_least_loaded_arbiter_and_is_given_back() {
 }
 
 #[test]
-fn a_panicking_job_timer_or_work_harms_nobody_else() {
+fn a_panicking_job_timer_or_work_does_not_affect_others() {
     let runtime = start(1);
     let (lost, heard_lost) = answer::<()>();
     runtime.run_on(0, |_| panic!("job broke")).expect("running");
@@ -165,7 +165,7 @@ fn ten_thousand_timers_fire_in_order_and_never_early() {
 }
 
 #[test]
-fn work_runs_off_the_arbiter_on_the_runtime_that_was_given() {
+fn work_runs_off_the_arbiter_on_the_given_runtime() {
     let embedding = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("embedding")
@@ -220,7 +220,7 @@ fn dropping_a_work_handle_aborts_the_work() {
 }
 
 #[test]
-fn a_stop_waits_for_tasks_and_work_within_its_grace() {
+fn a_stop_waits_for_tasks_and_work_within_the_grace_period() {
     let runtime = start(2);
     let (open, gate) = futures::channel::oneshot::channel::<()>();
     let (given, heard) = answer();
@@ -262,7 +262,7 @@ fn a_stop_waits_for_tasks_and_work_within_its_grace() {
 }
 
 #[test]
-fn a_stop_without_grace_drops_and_reports_what_is_left() {
+fn a_stop_without_a_grace_period_drops_and_reports_the_remaining_tasks() {
     let runtime = start(1);
     let (task, task_heard) = answer::<()>();
     let (timer, timer_heard) = answer::<()>();
@@ -352,7 +352,7 @@ async fn spawn_on<T: Send + 'static>(
 }
 
 #[test]
-fn a_runtime_that_is_stopped_or_dropped_on_its_own_threads_does_not_wait_for_itself() {
+fn stopping_or_dropping_a_runtime_on_its_threads_does_not_deadlock() {
     let runtime = start(2);
     let (dropped, heard_dropped) = mpsc::channel::<()>();
     let last = runtime.clone();
@@ -373,7 +373,7 @@ fn a_runtime_that_is_stopped_or_dropped_on_its_own_threads_does_not_wait_for_its
 }
 
 #[test]
-fn a_thread_that_blocks_is_reported_and_left_behind() {
+fn a_blocked_thread_is_reported_and_detached() {
     let runtime = HostRuntime::start(HostConfig {
         arbiters: 2,
         patience: 10,
@@ -396,7 +396,7 @@ fn a_thread_that_blocks_is_reported_and_left_behind() {
 }
 
 #[test]
-fn runtimes_in_one_process_are_strangers() {
+fn runtimes_in_one_process_are_independent() {
     let (first, second) = (start(1), start(1));
     first.stop(GRACE);
     let (given, heard) = answer();
@@ -405,7 +405,7 @@ fn runtimes_in_one_process_are_strangers() {
 }
 
 #[test]
-fn actors_that_play_across_arbiters_end_with_the_grace() {
+fn actors_that_exchange_messages_across_arbiters_end_within_the_grace_period() {
     struct Relay {
         next: Option<actix::Recipient<Token>>,
         done: mpsc::Sender<u32>,

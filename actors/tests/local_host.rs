@@ -19,7 +19,7 @@ fn on_an_arbiter() -> (SystemRunner, Arbiter, HostRuntime) {
 }
 
 #[test]
-fn an_actix_arbiter_carries_actors_until_it_ends() {
+fn an_actix_arbiter_runs_actors_until_it_stops() {
     let (system, arbiter, runtime) = on_an_arbiter();
     let (told, heard) = mpsc::channel();
     let asked = runtime.clone();
@@ -40,7 +40,7 @@ fn an_actix_arbiter_carries_actors_until_it_ends() {
 }
 
 #[test]
-fn a_stop_from_elsewhere_waits_for_tasks_within_its_grace() {
+fn a_stop_from_another_thread_waits_for_tasks_within_the_grace_period() {
     let (system, arbiter, runtime) = on_an_arbiter();
     runtime
         .run_on(0, |host| {
@@ -56,7 +56,7 @@ fn a_stop_from_elsewhere_waits_for_tasks_within_its_grace() {
 }
 
 #[test]
-fn a_stop_without_grace_drops_and_reports_what_is_left() {
+fn a_stop_without_a_grace_period_drops_and_reports_the_remaining_tasks() {
     let (system, arbiter, runtime) = on_an_arbiter();
     let (dropped, gone) = mpsc::channel::<()>();
     runtime
@@ -83,7 +83,7 @@ fn a_stop_without_grace_drops_and_reports_what_is_left() {
 }
 
 #[test]
-fn a_thread_without_a_runtime_carries_nobody() {
+fn a_local_host_requires_a_runtime_on_its_thread() {
     assert_eq!(
         HostRuntime::local(HostConfig::default()).err(),
         Some(NotLocalContext::Runtime)

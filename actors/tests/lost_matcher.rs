@@ -39,7 +39,7 @@ const BUNDLE: &str = r#"{"workflows": [
      "edges": [{"from": "s", "to": "c"}]}]}"#;
 
 #[test]
-fn runs_end_and_their_listeners_hear_of_it_where_the_matcher_dies() {
+fn runs_end_and_notify_their_subscribers_after_the_matcher_panics() {
     let simulated = SimulatedHost::new(Some(1));
     let engine = started(&simulated);
     for _ in 0..2 {

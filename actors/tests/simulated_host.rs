@@ -39,7 +39,7 @@ fn actix_mailboxes_work_without_a_system() {
 }
 
 #[test]
-fn a_week_passes_at_once_and_in_order() {
+fn a_simulated_week_passes_at_once_and_in_order() {
     const DAY: u64 = 86_400_000;
     let simulated = SimulatedHost::with_config(SimulatedConfig {
         wall_clock_origin: 5,
@@ -61,7 +61,7 @@ fn a_week_passes_at_once_and_in_order() {
 }
 
 #[test]
-fn a_dropped_timer_never_fires_even_if_it_was_due() {
+fn a_dropped_timer_never_fires_even_if_due() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     let fired = Rc::new(RefCell::new(Vec::new()));
@@ -86,7 +86,7 @@ fn a_dropped_timer_never_fires_even_if_it_was_due() {
 }
 
 #[test]
-fn a_panicking_timer_or_task_harms_nobody_else() {
+fn a_panicking_timer_or_task_does_not_affect_others() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     host.after(None, 1, || panic!("timer broke")).detach();
@@ -97,7 +97,7 @@ fn a_panicking_timer_or_task_harms_nobody_else() {
 }
 
 #[test]
-fn a_deadlock_says_how_many_wait() {
+fn a_deadlock_reports_the_number_of_waiting_tasks() {
     let simulated = SimulatedHost::new(None);
     for _ in 0..3 {
         simulated.host().spawn(None, std::future::pending().boxed_local());
@@ -111,7 +111,7 @@ fn a_deadlock_says_how_many_wait() {
 }
 
 #[test]
-fn work_sleeps_in_virtual_time_and_an_aborted_work_loses_its_answer() {
+fn work_sleeps_in_virtual_time_and_the_answer_of_aborted_work_is_lost() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -147,7 +147,7 @@ fn work_sleeps_in_virtual_time_and_an_aborted_work_loses_its_answer() {
 }
 
 #[test]
-fn external_work_is_waited_for_and_holds_the_clock() {
+fn the_virtual_clock_waits_for_external_work() {
     let simulated = SimulatedHost::new(Some(3));
     let host = simulated.host();
     let (release, gate) = mpsc::channel::<()>();
@@ -176,7 +176,7 @@ fn external_work_is_waited_for_and_holds_the_clock() {
 }
 
 #[test]
-fn external_work_that_ends_at_any_moment_is_heard() {
+fn the_result_of_external_work_is_received_whenever_it_ends() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     // The delay varies, so that the work ends at different steps of the executor: before, between and after its checks.
@@ -200,7 +200,7 @@ fn external_work_that_ends_at_any_moment_is_heard() {
 }
 
 #[test]
-fn a_timeout_fires_while_the_outside_never_answers() {
+fn a_timeout_fires_while_external_work_is_pending() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     let hung = host.external(None, std::future::pending().boxed());
@@ -231,7 +231,7 @@ fn external_work_may_sleep_on_the_virtual_clock() {
 }
 
 #[test]
-fn external_work_runs_on_the_runtime_that_was_given() {
+fn external_work_runs_on_the_given_runtime() {
     let outside = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("embedding")
@@ -257,7 +257,7 @@ fn external_work_runs_on_the_runtime_that_was_given() {
 }
 
 #[test]
-fn a_host_that_is_gone_refuses_by_dropping() {
+fn a_dropped_host_drops_new_tasks_timers_and_work() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     drop(simulated);
@@ -275,7 +275,7 @@ fn a_host_that_is_gone_refuses_by_dropping() {
 }
 
 #[test]
-fn a_task_that_spawns_while_its_host_goes_hangs_nothing() {
+fn a_task_that_spawns_during_the_drop_of_its_host_does_not_hang() {
     struct Once(Host, Rc<RefCell<u32>>);
     impl Drop for Once {
         fn drop(&mut self) {
@@ -384,7 +384,7 @@ fn play(seed: Option<u64>, players: u32, hits: u32) -> (Vec<u32>, u64) {
 }
 
 #[test]
-fn ten_thousand_actors_play_the_same_game_for_the_same_seed() {
+fn ten_thousand_actors_run_in_equal_order_for_equal_seeds() {
     let first = play(Some(42), 10_000, 8);
     assert_eq!(first.0.len(), 5_000 * 9);
     assert!(first == play(Some(42), 10_000, 8), "one seed gave two orders");
@@ -405,12 +405,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_seed_names_one_order(seed: u64, pairs in 1_u32..20, hits in 0_u32..20) {
+    fn a_seed_determines_the_order(seed: u64, pairs in 1_u32..20, hits in 0_u32..20) {
         prop_assert_eq!(play(Some(seed), pairs * 2, hits), play(Some(seed), pairs * 2, hits));
     }
 
     #[test]
-    fn timers_fire_in_the_order_of_a_plain_sort(delays in prop::collection::vec((0_u64..50, any::<bool>()), 0..60)) {
+    fn timers_fire_in_sorted_order(delays in prop::collection::vec((0_u64..50, any::<bool>()), 0..60)) {
         let simulated = SimulatedHost::new(None);
         let host = simulated.host();
         let fired = Rc::new(RefCell::new(Vec::new()));
@@ -429,7 +429,7 @@ proptest! {
     }
 
     #[test]
-    fn two_seeds_usually_name_two_orders(seed: u64) {
+    fn two_seeds_usually_give_two_orders(seed: u64) {
         prop_assert_ne!(play(Some(seed), 40, 8).0, play(Some(seed.wrapping_add(1)), 40, 8).0);
     }
 }

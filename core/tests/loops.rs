@@ -191,7 +191,7 @@ fn summing(start: &Value, end: &Value, what: &str, input: Value) -> Walked {
 }
 
 #[test]
-fn m10_a_loop_runs_its_nodes_once_an_item() {
+fn m10_a_loop_runs_its_nodes_once_per_item() {
     let source = json!({"dataSource": {"iterable": [1, 2, 3], "variableName": "item"}});
     let walked = summing(&source, &json!({}), "item", json!(null));
     assert_eq!(walked.variable("sum").as_f64(), Some(6.0), "M10");
@@ -199,7 +199,7 @@ fn m10_a_loop_runs_its_nodes_once_an_item() {
 }
 
 #[test]
-fn m03_m05_m08_numbers_paths_and_no_source_at_all_are_gone_over() {
+fn m03_m05_m08_a_loop_iterates_over_numbers_paths_or_without_a_source() {
     let of = |start: Value, what: &str, input: Value| {
         let walked = summing(&start, &json!({}), what, input);
         (walked.variable("sum").as_f64(), walked.variable("count").as_f64())
@@ -237,7 +237,7 @@ fn m03_m05_m08_numbers_paths_and_no_source_at_all_are_gone_over() {
 }
 
 #[test]
-fn m06_a_path_that_leads_nowhere_is_an_error() {
+fn m06_an_unresolved_path_is_an_error() {
     let walked = summing(
         &json!({"dataSource": {"iterable": "{{invalid.items}}"}}),
         &json!({}),
@@ -248,7 +248,7 @@ fn m06_a_path_that_leads_nowhere_is_an_error() {
 }
 
 #[test]
-fn m07_a_loop_without_items_is_passed() {
+fn m07_a_loop_without_items_is_skipped() {
     let walked = summing(&json!({"dataSource": {"iterable": []}}), &json!({}), "1", json!("in"));
     assert_eq!(walked.variable("count"), json!(0), "M07");
     assert_eq!(**walked.end.output.value(), json!("in"), "M07");
@@ -267,7 +267,7 @@ fn m09_a_loop_ends_after_the_iteration_in_which_its_condition_holds() {
 }
 
 #[test]
-fn a_limit_with_items_left_is_an_error_or_the_end() {
+fn reaching_the_iteration_limit_is_an_error_or_the_end() {
     let source = |on_limit: &str| json!({"dataSource": {"iterable": 5}, "maxIterations": 2, "onLimit": on_limit});
     let walked = summing(&source("fail"), &json!({}), "1", json!(null));
     assert_eq!(walked.code(), Some(RunErrorCode::LoopLimitExceeded));
@@ -282,7 +282,7 @@ fn a_limit_with_items_left_is_an_error_or_the_end() {
 }
 
 #[test]
-fn loops_nest_and_the_inner_one_begins_anew_each_time() {
+fn loops_nest_and_the_inner_loop_restarts_in_each_iteration() {
     let nodes = json!([
         node("s", "START", &json!({})),
         node(
@@ -319,7 +319,7 @@ fn loops_nest_and_the_inner_one_begins_anew_each_time() {
 }
 
 #[test]
-fn a_hundred_thousand_iterations_take_no_more_steps_and_no_more_room_than_a_few() {
+fn max_steps_and_history_do_not_grow_with_the_number_of_iterations() {
     let walked = summing(
         &json!({"maxIterations": 100_000}),
         &json!({}),
@@ -335,7 +335,7 @@ fn a_hundred_thousand_iterations_take_no_more_steps_and_no_more_room_than_a_few(
 }
 
 #[test]
-fn a_tool_node_calls_its_tool_with_what_its_arguments_come_to() {
+fn a_tool_node_calls_its_tool_with_evaluated_arguments() {
     let of = |tool: &str, arguments: Value| {
         let config = json!({"tool": tool, "arguments": arguments, "assignTo": "found"});
         let nodes = json!([

@@ -98,7 +98,7 @@ fn equal(value: &Value, literal: &Value, is_loose: bool) -> bool {
 
 proptest! {
     #[test]
-    fn the_index_leaves_out_nothing_that_holds_and_answers_only_what_does(
+    fn the_index_returns_every_matching_trigger_and_answers_only_if_the_condition_holds(
         triggers in prop::collection::vec(watching(), 0..40),
         removed in prop::collection::vec(any::<bool>(), 40),
         a in prop::option::of(fields()), b in prop::option::of(fields()),

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_stands_at_the_first_bound_that_it_does_not_exceed() {
+    fn a_batch_counts_in_the_first_bucket_whose_bound_it_does_not_exceed() {
         for (writes, at) in [
             (1, 0),
             (2, 1),

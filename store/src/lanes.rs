@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_waits_for_those_of_its_run_and_no_other() {
+    fn a_command_waits_only_for_commands_of_its_run() {
         let lanes = Lanes::default();
         let first = lanes.enter(Extent::Run("a"));
         let mut second = lanes.enter(Extent::Run("a"));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_waits_for_everything_before_it_and_holds_nothing_up() {
+    fn a_reader_waits_for_all_earlier_commands_and_blocks_none() {
         let lanes = Lanes::default();
         let (first, other) = (lanes.enter(Extent::Run("a")), lanes.enter(Extent::Run("b")));
         let mut reader = lanes.enter(Extent::Reading);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_all_of_them_is_after_all_and_before_all() {
+    fn a_command_for_all_runs_is_ordered_with_every_command() {
         let lanes = Lanes::default();
         let first = lanes.enter(Extent::Run("a"));
         let mut all = lanes.enter(Extent::All);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_runs_that_are_done_are_forgotten() {
+    fn lanes_without_commands_are_removed() {
         let lanes = Lanes::default();
         for number in 0..10_000 {
             drop(lanes.enter(Extent::Run(&number.to_string())));

@@ -45,7 +45,7 @@ fn a_completion_is_seen_by_every_waiter_early_and_late() {
 }
 
 #[test]
-fn a_setter_that_is_dropped_even_by_a_panic_is_lost() {
+fn a_setter_dropped_by_a_panic_completes_as_lost() {
     let (setter, completion) = completion::<u8>();
     let panicked = catch_unwind(move || {
         let _owed = setter;
@@ -56,7 +56,7 @@ fn a_setter_that_is_dropped_even_by_a_panic_is_lost() {
 }
 
 #[test]
-fn a_dropped_wait_leaves_no_waker_behind() {
+fn a_dropped_wait_removes_its_waker() {
     let (_setter, completion) = completion::<u8>();
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
@@ -69,7 +69,7 @@ fn a_dropped_wait_leaves_no_waker_behind() {
 }
 
 #[test]
-fn a_gate_lets_in_as_many_as_its_limit_and_nobody_once_closed() {
+fn a_gate_admits_up_to_its_limit_and_none_after_closing() {
     let gate = DrainGate::new(2);
     let first = gate.try_enter().unwrap();
     let second = gate.try_enter().unwrap();
@@ -83,7 +83,7 @@ fn a_gate_lets_in_as_many_as_its_limit_and_nobody_once_closed() {
 }
 
 #[test]
-fn a_gate_is_drained_when_closed_and_empty_whichever_comes_last() {
+fn a_gate_is_drained_when_closed_and_empty_in_either_order() {
     for close_last in [true, false] {
         let gate = DrainGate::new(1);
         let bell = Arc::new(Bell::default());
@@ -107,7 +107,7 @@ fn a_gate_is_drained_when_closed_and_empty_whichever_comes_last() {
 }
 
 #[test]
-fn a_quota_is_claimed_as_often_as_its_limit_by_many_threads_together() {
+fn many_threads_together_claim_a_quota_up_to_its_limit() {
     let quota = Arc::new(Quota::new(100));
     let claiming: Vec<_> = (0..4)
         .map(|_| {

@@ -233,7 +233,7 @@ fn an_assignment_to_a_readonly_variable_fails_with_its_error_code() {
 }
 
 #[test]
-fn a_missing_path_is_an_error_that_names_it() {
+fn a_missing_path_is_an_error_with_the_path() {
     let ran = run(
         &line(
             "t",

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_what_the_formatter_would_write() {
+    fn a_run_id_equals_its_formatted_form() {
         for seed in [0, 0xab, 0xffff_ffff, 0x1_0000_0001, u64::MAX] {
             let ids = RunIds::new(seed);
             for number in [0, 1, 9, 10, 99, 12_345, u64::MAX] {

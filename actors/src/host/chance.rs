@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_names_the_published_sequence() {
+    fn a_seed_gives_the_published_sequence() {
         // The reference sequence of SplitMix64 for the seed 1234567.
         let chance = Chance::new(1_234_567);
         let drawn: Vec<u64> = (0..3).map(|_| chance.next()).collect();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_below_a_bound_reaches_every_number_and_no_other() {
+    fn a_bounded_draw_returns_every_number_below_the_bound() {
         let chance = Chance::new(7);
         let mut seen = [0_u32; 5];
         for _ in 0..1_000 {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_fall_due_by_deadline_then_by_the_order_of_setting() {
+    fn timers_fire_by_deadline_and_then_in_creation_order() {
         let mut timers = Timers::new();
         timers.set(20, "c");
         timers.set(10, "a");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_that_nobody_waits_for_fall_due_among_the_others() {
+    fn background_timers_fire_in_order_among_the_others() {
         let mut timers = Timers::new();
         assert!(!timers.has_foreground());
         let first = timers.set_in_background(5, "a");
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_set_and_cancelled_the_others_fall_due_in_their_order(
+        fn cancelling_timers_does_not_change_the_order_of_the_others(
             steps in prop::collection::vec((0..4_u8, 0..6_u64), 0..40),
         ) {
             let mut timers = Timers::new();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_timer_never_falls_due() {
+    fn a_cancelled_timer_never_fires() {
         let mut timers = Timers::new();
         let first = timers.set(5, "cancelled");
         timers.set(5, "kept");

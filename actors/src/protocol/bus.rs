@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_begins_when_the_bus_has_closed_the_one_before_of_its_id() {
+    fn a_run_starts_after_the_bus_has_closed_the_earlier_run_with_its_id() {
         let interest = Interest::new();
         let (run, other) = (Arc::from("r"), Arc::from("other"));
         let (first, second) = (supervisor(), supervisor());
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_run_leaves_a_later_one_of_its_id_on_the_bus() {
+    fn the_end_of_a_run_does_not_close_a_later_run_with_its_id_on_the_bus() {
         let interest = Interest::new();
         let run = Arc::from("r");
         interest.opens(&run);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_that_was_ended_goes_on_in_a_later_one() {
+    fn messages_after_the_end_of_a_turn_are_received_in_the_next_turn() {
         let (sender, mut receiver) = mailbox();
         let turn = receiver.turn_end();
         sender.do_send(1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_is_as_deep_as_what_its_actor_has_not_taken() {
+    fn the_depth_of_a_mailbox_is_its_number_of_pending_messages() {
         let (sender, mut receiver) = mailbox();
         let depth = receiver.depth();
         for number in 0..3 {

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_session_that_was_used_least_recently_is_forgotten_first() {
+    fn the_least_recently_used_session_is_evicted_first() {
         let sessions = MemorySessions::default();
         let leave = |number: usize| {
             let id = format!("s{number}").into();

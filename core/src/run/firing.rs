@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn one_firing_runs_at_a_time_and_a_firing_that_waits_for_a_held_thread_is_skipped() {
+    fn one_firing_runs_at_a_time_unless_the_other_waits_for_a_held_thread() {
         let mut firings = Firings::default();
         firings.admit(firing(1, 1, false, EventType::NodeCompleted), 0, true);
         firings.admit(firing(2, 2, true, EventType::TokenLimitExceeded), 0, true);

@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_call_has_its_recorded_bound_in_any_order() {
+    fn a_repeated_call_has_its_recorded_bound() {
         let most = |tokens| Most {
             tokens: Some(tokens),
             pico: None,

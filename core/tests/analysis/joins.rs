@@ -220,7 +220,7 @@ fn check(fork: &ForkSpec, at_once: Option<u32>) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn a_join_is_said_to_fail_iff_no_order_of_ends_lets_it_succeed(
+    fn a_join_is_reported_as_failing_if_and_only_if_no_order_of_ends_succeeds(
         fork in fork_of(leaf(), true),
         at_once in prop::option::of(1..4_u32),
     ) {
@@ -230,7 +230,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn forks_inside_forks_are_judged_by_what_the_inner_ones_can_do(
+    fn nested_forks_are_analysed_by_the_possible_outcomes_of_inner_forks(
         fork in fork_of(prop_oneof![2 => leaf(), 1 => fork_of(leaf(), false).prop_map(PathSpec::Fork)], false),
         at_once in prop::option::of(1..4_u32),
     ) {
@@ -239,7 +239,7 @@ proptest! {
 }
 
 #[test]
-fn a_timeout_that_the_waits_outlast_is_told_of() {
+fn a_join_timeout_shorter_than_the_waits_is_reported() {
     let file = |timeout: f64| {
         json!({"id": "w", "nodes": [
             {"id": "s", "type": "START"},

@@ -50,7 +50,7 @@ fn reach(next: &BTreeMap<usize, BTreeSet<usize>>, from: usize) -> BTreeSet<usize
 
 proptest! {
     #[test]
-    fn loops_and_routes_are_what_trying_every_truth_says(
+    fn loop_and_route_warnings_match_trying_every_condition_value(
         count in 2_usize..7,
         along in prop::collection::vec((0..5_usize, 0..3_u8), 6),
         more in prop::collection::vec((0..6_usize, 1..7_usize, 0..5_usize, 0..3_u8), 0..8),
@@ -118,7 +118,7 @@ proptest! {
 }
 
 #[test]
-fn a_loop_inside_a_branch_is_found_and_a_declared_sub_workflow_is_no_way() {
+fn a_loop_in_a_branch_is_found_and_a_declared_sub_workflow_is_not_an_edge() {
     let file = json!([{"id": "w", "nodes": [
         {"id": "s", "type": "START"},
         {"id": "f", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["one", "two"]}},

@@ -34,7 +34,7 @@ fn json_in(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_give_no_warning() {
+fn the_examples_have_no_warnings() {
     let folders = fs::read_dir(repository().join("examples")).expect("the examples are there");
     let mut sets = vec!["examples".to_owned()];
     for entry in folders {
@@ -61,7 +61,7 @@ fn the_examples_give_no_warning() {
 }
 
 #[test]
-fn the_seeds_give_no_warning() {
+fn the_seed_workflows_have_no_warnings() {
     let names = json_in("tests/seeds");
     let whole = |name: &&str| !name.starts_with("000-") && *name != "002-continue-from-trigger-node.json";
     let alone: Vec<&str> = names.iter().map(String::as_str).filter(whole).collect();
@@ -80,7 +80,7 @@ fn the_seeds_give_no_warning() {
 }
 
 #[test]
-fn a_token_limit_without_its_trigger_is_told_of() {
+fn a_token_limit_without_a_compression_trigger_is_reported() {
     let (_, analysis) = look(&files("examples/compression-002", &["main.json"]));
     let codes: Vec<FaultCode> = analysis.warnings.iter().map(|fault| fault.code).collect();
     assert_eq!(codes, [FaultCode::TokenLimitWithoutCompression]);
@@ -102,7 +102,7 @@ fn configured(config: &Value, shortens: bool) -> Value {
 }
 
 #[test]
-fn a_share_at_which_nothing_begins_early_is_told_of() {
+fn a_speculative_share_without_an_early_compression_is_reported() {
     let start = json!({"type": "START_WORKFLOW", "parameters": {"workflowId": "other"}});
     let notify = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "full"}});
     let place = "/config/compression/speculativeAt";
@@ -127,7 +127,7 @@ fn a_share_at_which_nothing_begins_early_is_told_of() {
 }
 
 #[test]
-fn a_compression_that_nothing_starts_is_told_of_and_how_to_start_it() {
+fn a_compression_that_is_never_started_is_reported_with_a_suggestion() {
     let how = json!({"strategy": "keep_recent", "parameters": {"count": 4}});
     let cases = [
         (json!({"tokenLimit": 100}), false, Some("/config/tokenLimit")),

@@ -180,7 +180,7 @@ fn looping(flows: &[FlowSpec], triggers: &[TriggerSpec]) -> BTreeSet<usize> {
 
 proptest! {
     #[test]
-    fn a_trigger_is_said_to_fire_itself_iff_what_it_does_leads_back_to_it(
+    fn a_trigger_is_reported_as_firing_itself_if_and_only_if_its_action_causes_its_event(
         flows in prop::collection::vec((any::<bool>(), any::<bool>()), 3),
         triggers in prop::collection::vec(trigger(), 0..6),
     ) {
@@ -208,7 +208,7 @@ proptest! {
 }
 
 #[test]
-fn a_trigger_on_token_events_or_failures_is_not_said_to_fire_itself() {
+fn a_trigger_on_token_events_or_failures_is_not_reported_as_firing_itself() {
     for event in [
         "TOKEN_LIMIT_EXCEEDED",
         "NODE_FAILED",

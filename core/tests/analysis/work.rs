@@ -75,7 +75,7 @@ fn many_triggers(size: usize) -> Value {
 }
 
 #[test]
-fn ten_times_the_size_is_ten_times_the_work() {
+fn the_work_of_an_analysis_grows_linearly() {
     let mut told = String::new();
     for (name, of, small) in [
         ("wide", wide as fn(usize) -> Value, 800),

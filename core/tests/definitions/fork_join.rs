@@ -55,7 +55,7 @@ fn around(word: &str, config: &Value) -> Value {
 }
 
 #[test]
-fn configs_of_fork_and_join_are_judged_as_the_cases_say() {
+fn the_validity_of_fork_and_join_configs_matches_the_cases() {
     let rows = cases("fork-join-validate.jsonl");
     assert!(rows.len() >= 12);
     for row in rows {
@@ -93,7 +93,7 @@ fn configs_of_fork_and_join_are_judged_as_the_cases_say() {
 }
 
 #[test]
-fn a01_fork_paths_mean_the_two_lists() {
+fn a01_fork_paths_are_converted_to_the_two_lists() {
     let config = json!({"forkPaths": [{"pathId": "p", "childNodeId": "c"}, {"pathId": "q", "childNodeId": "d"}],
                         "forkStrategy": "serial"});
     let compiled = build(around("FORK", &config).to_string());
@@ -107,7 +107,7 @@ fn a01_fork_paths_mean_the_two_lists() {
 }
 
 #[test]
-fn a14_the_main_path_is_the_first_and_no_timeout_is_none() {
+fn a14_the_default_main_path_is_the_first_and_the_default_timeout_is_none() {
     let compiled = build(
         around(
             "JOIN",
@@ -124,7 +124,7 @@ fn a14_the_main_path_is_the_first_and_no_timeout_is_none() {
 }
 
 #[test]
-fn times_of_a_join_are_seconds_with_fractions_and_zero_is_none() {
+fn a_join_timeout_is_in_fractional_seconds_and_zero_means_none() {
     for (timeout, wanted) in [(json!(1.5), Some(1500)), (json!(0), None), (json!(0.0001), Some(1))] {
         let config = json!({"forkPathIds": ["p"], "joinStrategy": "ANY_COMPLETED", "timeout": timeout});
         let compiled = build(around("JOIN", &config).to_string());
@@ -166,7 +166,7 @@ fn a_threshold_is_an_integer_from_one_to_the_number_of_paths() {
 }
 
 #[test]
-fn a_join_without_known_strategy_is_told_so_once_and_its_other_faults_too() {
+fn an_unknown_join_strategy_is_reported_once_with_the_other_faults() {
     let config = json!({"forkPathIds": ["p"], "joinStrategy": "SOME", "mainPathId": "q", "timeout": -1});
     let compiled = build(around("JOIN", &config).to_string());
     let mut found = codes(&compiled);
@@ -257,7 +257,7 @@ fn pair(forked: &[&str], joined: &[&str]) -> Value {
 }
 
 #[test]
-fn a23_a24_lists_that_overlap_must_be_one_list_in_one_order() {
+fn a23_a24_overlapping_path_lists_must_be_equal_in_order() {
     assert_eq!(
         codes_of(&pair(&["p1", "p2"], &["p1", "p3"])),
         ["FORK_JOIN_MISMATCH"],
@@ -273,7 +273,7 @@ fn a23_a24_lists_that_overlap_must_be_one_list_in_one_order() {
 }
 
 #[test]
-fn a25_a_path_id_stands_once_in_a_workflow() {
+fn a25_a_path_id_is_unique_in_a_workflow() {
     let nodes = json!([
         node("s", "START"),
         fork("g", &["a", "b"], &["i", "i"]),
@@ -288,7 +288,7 @@ fn a25_a_path_id_stands_once_in_a_workflow() {
 }
 
 #[test]
-fn a26_global_path_ids_are_distinct_and_the_users_ids_stay() {
+fn a26_global_path_ids_are_distinct_and_the_given_ids_are_unchanged() {
     let compiled = build(
         around(
             "JOIN",
@@ -305,7 +305,7 @@ fn a26_global_path_ids_are_distinct_and_the_users_ids_stay() {
 }
 
 #[test]
-fn global_path_ids_differ_even_where_ids_hold_slashes() {
+fn global_path_ids_differ_even_if_ids_contain_slashes() {
     let global = |workflow: &str, fork_id: &str, path: &str| {
         let nodes = json!([
             node("s", "START"),
@@ -324,7 +324,7 @@ fn global_path_ids_differ_even_where_ids_hold_slashes() {
 }
 
 #[test]
-fn a27_compiling_twice_changes_nothing_and_gives_the_same() {
+fn a27_compiling_twice_gives_equal_graphs_and_leaves_the_definition_unchanged() {
     let loaded = loaded(
         around(
             "JOIN",
@@ -343,7 +343,7 @@ fn a27_compiling_twice_changes_nothing_and_gives_the_same() {
 }
 
 #[test]
-fn children_are_nodes_that_an_edge_of_the_fork_leads_to() {
+fn every_child_of_a_fork_is_the_target_of_one_of_its_edges() {
     let unknown = json!([
         node("s", "START"),
         fork("f", &["p"], &["zzz"]),
@@ -415,7 +415,7 @@ fn a_branch_that_can_end_before_its_join_is_found() {
 }
 
 #[test]
-fn routes_and_errors_lead_out_of_branches_too() {
+fn routes_and_error_targets_also_lead_out_of_branches() {
     let with = |extra: Value| {
         let mut a = json!({"id": "a", "type": "CODE", "config": {"code": "return 1"}});
         for (key, value) in extra.as_object().expect("an object") {
@@ -442,7 +442,7 @@ fn routes_and_errors_lead_out_of_branches_too() {
 }
 
 #[test]
-fn regions_nest_and_never_cross() {
+fn fork_regions_nest_and_never_cross() {
     let nodes = json!([
         node("s", "START"),
         fork("f", &["p", "q"], &["g", "b"]),
@@ -471,7 +471,7 @@ fn regions_nest_and_never_cross() {
 }
 
 #[test]
-fn the_compiled_fork_names_its_join_and_the_join_its_fork() {
+fn the_compiled_fork_and_join_refer_to_each_other() {
     let compiled = build(pair(&["p", "q"], &["p", "q"]).to_string());
     let graph = &compiled.graphs[0];
     let fork = &graph.forks[0];

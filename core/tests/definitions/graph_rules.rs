@@ -14,7 +14,7 @@ fn line() -> (Value, Vec<&'static str>) {
 }
 
 #[test]
-fn m16_m20_there_is_one_start_and_an_end() {
+fn m16_m20_a_workflow_has_one_start_and_an_end() {
     let none = json!([idle("a"), node("e", "END")]);
     assert_eq!(codes_of(&flow(&none, &["a>e"])), ["MISSING_START"], "M16");
     let two = json!([node("s", "START"), node("t", "START"), node("e", "END")]);
@@ -27,7 +27,7 @@ fn m16_m20_there_is_one_start_and_an_end() {
 }
 
 #[test]
-fn m18_nothing_leads_into_start_or_out_of_end() {
+fn m18_no_edge_leads_into_start_or_out_of_end() {
     let (nodes, edges) = line();
     for edge in ["a>s", "e>a", "s>s"] {
         let all = [edges.as_slice(), &[edge]].concat();
@@ -38,7 +38,7 @@ fn m18_nothing_leads_into_start_or_out_of_end() {
 }
 
 #[test]
-fn m21_m23_a_node_no_way_leads_to_is_found() {
+fn m21_m23_an_unreachable_node_is_reported() {
     let (_, edges) = line();
     let alone = json!([node("s", "START"), idle("a"), idle("b"), node("e", "END"), idle("x")]);
     let compiled = build(flow(&alone, &edges).to_string());
@@ -49,7 +49,7 @@ fn m21_m23_a_node_no_way_leads_to_is_found() {
 }
 
 #[test]
-fn m22_a_loop_is_allowed_as_long_as_it_can_end() {
+fn m22_a_loop_is_allowed_if_it_can_end() {
     let (nodes, edges) = line();
     assert!(
         codes_of(&flow(&nodes, &[edges.as_slice(), &["b>a"]].concat())).is_empty(),
@@ -74,7 +74,7 @@ fn m24_a_node_that_cannot_reach_an_end_is_a_dead_end() {
 }
 
 #[test]
-fn names_that_lead_nowhere_are_found_at_their_place() {
+fn unknown_node_references_are_reported_with_their_location() {
     let nodes = json!([node("s", "START"),
         {"id": "r", "type": "ROUTE", "config": {"routes": [{"condition": "a", "targetNodeId": "x1"}],
          "defaultTargetNodeId": "x2"}, "onError": {"targetNodeId": "x3"}},
@@ -99,7 +99,7 @@ fn names_that_lead_nowhere_are_found_at_their_place() {
 }
 
 #[test]
-fn ids_of_nodes_are_unique() {
+fn node_ids_are_unique() {
     let nodes = json!([node("s", "START"), idle("a"), idle("a"), node("e", "END")]);
     let compiled = build(flow(&nodes, &["s>a", "a>e"]).to_string());
     assert_eq!(
@@ -162,7 +162,7 @@ fn j02_routes_are_tried_by_priority_then_in_list_order() {
 }
 
 #[test]
-fn a_route_without_routes_goes_by_its_edges() {
+fn a_route_node_without_routes_uses_its_edges() {
     let nodes = json!([node("s", "START"), node("r", "ROUTE"), idle("a"), node("e", "END")]);
     let mut file = flow(&nodes, &["s>r", "a>e"]);
     let edges = file["edges"].as_array_mut().expect("a list");
@@ -180,7 +180,7 @@ fn a_route_without_routes_goes_by_its_edges() {
 }
 
 #[test]
-fn numbers_that_are_none_are_refused_in_definitions_built_in_code() {
+fn nan_and_infinite_numbers_are_refused_in_definitions_built_in_code() {
     let node = |id: &str, config: NodeConfig| NodeDefinition {
         id: id.to_owned(),
         name: None,
@@ -238,7 +238,7 @@ fn k36_an_expression_has_at_most_a_thousand_characters() {
 }
 
 #[test]
-fn a_node_says_one_thing_at_a_time() {
+fn missing_and_contradictory_fields_of_a_node_are_faults() {
     for (config, code) in [
         (json!({"type": "CODE", "config": {}}), "MISSING_FIELD"),
         (

@@ -14,7 +14,7 @@ fn triggered(parameters: &Value) -> Value {
 }
 
 #[test]
-fn selections_are_judged_as_the_cases_say() {
+fn the_validity_of_history_selections_matches_the_cases() {
     let rows = cases("history-option-validate.jsonl");
     assert!(rows.len() >= 15);
     for row in rows {
@@ -38,7 +38,7 @@ fn selections_are_judged_as_the_cases_say() {
 }
 
 #[test]
-fn broken_selections_are_found_where_they_are() {
+fn invalid_selections_are_reported_with_their_location() {
     let at = "/triggers/0/action/parameters/mergeOptions/includeConversationHistory";
     for (selection, pointer) in [
         (json!({"lastN": -1}), "/lastN"),
@@ -67,7 +67,7 @@ fn broken_selections_are_found_where_they_are() {
 }
 
 #[test]
-fn several_options_are_a_warning() {
+fn several_history_options_are_a_warning() {
     let selection = json!({"byRole": "USER", "lastN": 3});
     let options = json!({"triggeredWorkflowId": "w", "mergeOptions": {"includeConversationHistory": selection}});
     let compiled = build(triggered(&options).to_string());

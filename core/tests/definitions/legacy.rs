@@ -54,7 +54,7 @@ fn strings(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a29_one_child_keeps_the_fork_id_as_its_path() {
+fn a29_a_single_child_has_the_fork_id_as_its_path_id() {
     let file = file(
         &json!({"forkId": "f", "forkStrategy": "serial", "childNodeIds": ["c1"]}),
         &json!({"joinId": "f", "joinStrategy": "ALL_COMPLETED"}),
@@ -65,7 +65,7 @@ fn a29_one_child_keeps_the_fork_id_as_its_path() {
 }
 
 #[test]
-fn several_children_are_numbered_and_missing_ones_are_the_edges() {
+fn several_children_get_numbered_paths_and_missing_children_come_from_the_edges() {
     let file = file(
         &json!({"forkId": "f", "forkStrategy": "PARALLEL"}),
         &json!({"forkId": "f", "joinStrategy": "ALL_COMPLETED"}),
@@ -77,7 +77,7 @@ fn several_children_are_numbered_and_missing_ones_are_the_edges() {
 }
 
 #[test]
-fn a31_the_new_form_wins_where_both_are_given() {
+fn a31_the_new_form_has_precedence_over_the_old_form() {
     let file = file(
         &json!({"forkId": "old", "forkPathIds": ["p1"], "childNodeIds": ["c1"], "forkStrategy": "serial"}),
         &json!({"joinId": "old", "forkPathIds": ["p1"], "joinStrategy": "ALL_COMPLETED"}),
@@ -88,7 +88,7 @@ fn a31_the_new_form_wins_where_both_are_given() {
 }
 
 #[test]
-fn a_join_of_the_old_form_finds_a_fork_of_the_new_one() {
+fn a_join_in_the_old_form_is_paired_with_a_fork_in_the_new_form() {
     let file = file(
         &json!({"forkId": "old", "forkPathIds": ["p1"], "childNodeIds": ["c1"]}),
         &json!({"joinId": "old", "joinStrategy": "ALL_COMPLETED"}),

@@ -15,7 +15,7 @@ fn valid(file: &Value) -> WorkflowDefinition {
 }
 
 #[test]
-fn both_forms_of_nodes_and_edges_mean_the_same() {
+fn both_forms_of_nodes_and_edges_are_equivalent() {
     let short = json!({"id": "w", "nodes": [{"id": "s", "type": "start", "data": {}},
         {"id": "v", "type": "Variable", "data": {"variable": "x", "expression": "1", "scope": "GLOBAL"}},
         {"id": "e", "type": "end", "data": null}],
@@ -56,7 +56,7 @@ fn a_file_is_a_workflow_a_trigger_a_list_or_a_bundle() {
 }
 
 #[test]
-fn a_profile_never_holds_a_key() {
+fn a_profile_with_an_api_key_is_refused_without_showing_it() {
     let loaded = loaded(json!({"profiles": [{"id": "p", "provider": "openai", "apiKey": "secret"}]}).to_string());
     let fault = the_fault(&loaded.faults, FaultCode::UnknownField);
     assert!(!fault.to_string().contains("secret"));
@@ -92,7 +92,7 @@ fn context_operations_load_flat_and_nested() {
 }
 
 #[test]
-fn broken_context_operations_are_found_where_they_are() {
+fn invalid_context_operations_are_reported_with_their_location() {
     for (config, code, pointer) in [
         (
             json!({"operation": "insert", "messages": [{"role": "nobody", "content": "x"}]}),
@@ -139,7 +139,7 @@ fn broken_context_operations_are_found_where_they_are() {
 }
 
 #[test]
-fn default_value_is_another_name_for_value() {
+fn default_value_is_an_alias_of_value() {
     let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
     file["variables"] =
         json!([{"name": "a", "type": "ARRAY", "defaultValue": [1]}, {"name": "b", "value": null, "scope": "global"}]);
@@ -149,7 +149,7 @@ fn default_value_is_another_name_for_value() {
 }
 
 #[test]
-fn unknown_fields_name_the_nearest_known_one() {
+fn unknown_fields_suggest_the_nearest_valid_field() {
     let mut file = flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
     file["nodes"][0]["timeoutMS"] = json!(5);
     file["edges"][0]["wieght"] = json!(5);
@@ -168,7 +168,7 @@ fn unknown_fields_name_the_nearest_known_one() {
 }
 
 #[test]
-fn a_misspelt_field_is_not_reported_as_missing_too() {
+fn a_misspelt_field_is_not_also_reported_as_missing() {
     let nodes = json!([node("s", "START"), {"id": "v", "type": "VARIABLE", "config": {"variabel": "x", "expresion": "1"}}, node("e", "END")]);
     let compiled = build(flow(&nodes, &["s>v", "v>e"]).to_string());
     assert_eq!(compiled.faults.len(), 2, "{}", shown(&compiled.faults));
@@ -176,7 +176,7 @@ fn a_misspelt_field_is_not_reported_as_missing_too() {
 }
 
 #[test]
-fn a_thing_said_twice_is_a_fault() {
+fn a_field_given_twice_is_a_fault() {
     let text = r#"{"id": "w", "id": "x", "nodes": [{"id": "s", "type": "START", "data": {}, "config": {}}, {"id": "e", "type": "END"}],
         "edges": [{"from": "s", "sourceNodeId": "s", "to": "e"}]}"#;
     let loaded = loaded(text);
@@ -196,7 +196,7 @@ fn a_thing_said_twice_is_a_fault() {
 }
 
 #[test]
-fn faults_stand_at_line_and_column_of_the_users_text() {
+fn faults_have_line_and_column_in_the_source_file() {
     let text = "{\n  \"id\": \"ü\",\n  \"nodes\": [\n    {\"id\": \"日本\", \"type\": \"STRAT\"},\n    {\"id\": \"e\", \"type\": \"END\"}\n  ],\n  \"edges\": [{\"from\": \"日本\", \"to\": 5}]\n}";
     let loaded = loaded(text);
     let places: Vec<(u32, u32, &str)> = loaded
@@ -216,7 +216,7 @@ fn faults_stand_at_line_and_column_of_the_users_text() {
 }
 
 #[test]
-fn all_faults_of_a_file_come_at_once() {
+fn all_faults_of_a_file_are_reported_at_once() {
     let nodes = json!([node("s", "START"), {"id": "a", "type": "VARIABLE", "config": {"variableName": 5, "expression": true}},
         {"id": "j", "type": "LLM", "timeoutMs": "1s", "retry": {"maxAttempts": "many", "backoff": "much"}}, node("e", "END"),
         {"id": "lost", "type": "LLM"}]);
@@ -239,7 +239,7 @@ fn all_faults_of_a_file_come_at_once() {
 }
 
 #[test]
-fn one_mistake_in_the_ways_does_not_echo() {
+fn one_mistake_in_an_edge_causes_one_fault() {
     let file = json!({"id": "w", "nodes": [node("s", "START"), node("a", "LLM"), node("e", "END")],
         "edges": [{"from": "s", "to": "a"}, {"from": "a", "target": "e"}]});
     assert_eq!(codes(&build(file.to_string())), ["UNKNOWN_FIELD"]);
@@ -249,7 +249,7 @@ fn one_mistake_in_the_ways_does_not_echo() {
 }
 
 #[test]
-fn a_text_that_is_no_json_says_where_and_why() {
+fn invalid_json_is_reported_with_location_and_reason() {
     for (text, line, column, word) in [
         ("", 1, 1, "ends here"),
         ("{\n  \"id\": \"w\",\n", 3, 1, "ends here"),
@@ -280,7 +280,7 @@ fn a_text_that_is_no_json_says_where_and_why() {
 }
 
 #[test]
-fn other_values_at_the_top_are_refused() {
+fn other_top_level_values_are_refused() {
     for text in [
         "1",
         "null",
@@ -299,7 +299,7 @@ fn other_values_at_the_top_are_refused() {
 const SAMPLE: &str = include_str!("sample.json");
 
 #[test]
-fn the_sample_of_the_fuzzing_is_valid() {
+fn the_fuzzing_sample_is_valid() {
     let compiled = build(SAMPLE);
     assert!(compiled.faults.is_empty(), "{}", shown(&compiled.faults));
 }
@@ -372,7 +372,7 @@ fn collect(value: &Value, pointer: String, out: &mut Vec<String>) {
 }
 
 #[test]
-fn loading_is_the_same_every_time() {
+fn loading_is_deterministic() {
     let file = SourceFile::new("x.json", SAMPLE);
     assert_eq!(
         format!("{:?}", load(&file).workflows),
@@ -381,7 +381,7 @@ fn loading_is_the_same_every_time() {
 }
 
 #[test]
-fn a_number_that_is_too_large_is_told_how_large_it_may_be() {
+fn a_too_large_number_is_reported_with_the_maximum() {
     let told = |config: &str| {
         let text = format!(
             r#"{{"id": "w", "config": {config}, "nodes": [{{"id": "s", "type": "START"}}, {{"id": "e", "type": "END"}}],

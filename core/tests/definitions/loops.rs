@@ -54,7 +54,7 @@ fn loops_are_paired_closed_and_nested() {
 }
 
 #[test]
-fn a_loop_that_never_ends_or_never_begins_is_a_fault() {
+fn a_loop_that_cannot_start_or_end_is_a_fault() {
     let with = |config: Value, close: Value| {
         let nodes = json!([node("s", "START"), start("l", &config), idle("a"),
             {"id": "x", "type": "LOOP_END", "config": close}, node("e", "END")]);
@@ -86,7 +86,7 @@ fn a_loop_that_never_ends_or_never_begins_is_a_fault() {
 }
 
 #[test]
-fn a_tool_needs_a_name() {
+fn a_tool_node_requires_a_tool_name() {
     let with = |config: Value| {
         let nodes = json!([node("s", "START"), {"id": "t", "type": "TOOL", "config": config}, node("e", "END")]);
         codes_of(&flow(&nodes, &["s>t", "t>e"]))

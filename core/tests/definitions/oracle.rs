@@ -28,7 +28,7 @@ proptest! {
     /// Node 0 is START, the last is END. Without forks, a node is unreachable iff START does not reach it; there is a
     /// dead end iff a reachable node does not reach END, and every such node leads to a reported one.
     #[test]
-    fn reachability_and_dead_ends_are_what_a_naive_search_says(
+    fn reachability_and_dead_ends_match_a_naive_search(
         count in 2_usize..9,
         drawn in prop::collection::vec((0_usize..9, 0_usize..9), 0..16),
     ) {
@@ -66,7 +66,7 @@ proptest! {
     /// One FORK of two paths in a random graph. It is valid iff a simple search shows: no branch reaches END, START's side or the
     /// FORK itself before the JOIN; only branches enter the JOIN; and every walk can end.
     #[test]
-    fn regions_are_what_a_naive_walk_says(
+    fn fork_regions_match_a_naive_search(
         more in prop::collection::vec((0_usize..8, 0_usize..8), 0..4),
         fewer in prop::collection::vec(0_usize..6, 0..2),
     ) {
@@ -108,7 +108,7 @@ proptest! {
     /// Random lists in FORKs and JOINs: pairing terminates, each JOIN has at most one FORK, and equal unique lists are paired
     /// without a fault.
     #[test]
-    fn pairing_follows_the_lists(lists in prop::collection::vec(prop::collection::vec(0_u8..6, 1..4), 1..5),
+    fn forks_and_joins_are_paired_by_their_path_lists(lists in prop::collection::vec(prop::collection::vec(0_u8..6, 1..4), 1..5),
         joined in prop::collection::vec(prop::collection::vec(0_u8..6, 1..4), 1..5))
     {
         let words = |list: &[u8]| -> Vec<String> { list.iter().map(|id| format!("p{id}")).collect() };

@@ -38,7 +38,7 @@ fn triggered(id: &str) -> Value {
 }
 
 #[test]
-fn m12_m13_a_subgraph_names_a_workflow_that_is_there() {
+fn m12_m13_a_subgraph_refers_to_an_existing_workflow() {
     let compiled = build(caller("main", &["missing"]).to_string());
     let fault = the_fault(&compiled.faults, FaultCode::UnknownWorkflowReference);
     assert_eq!(fault.pointer, "/nodes/1/config/subgraphId", "M12");
@@ -47,7 +47,7 @@ fn m12_m13_a_subgraph_names_a_workflow_that_is_there() {
 }
 
 #[test]
-fn m14_calls_nest_as_deep_as_max_depth_allows() {
+fn m14_calls_nest_up_to_max_depth() {
     let chain = |length: usize| -> Value {
         let called = |place: usize| format!("w{}", place + 1);
         let mut all: Vec<Value> = (0..length)
@@ -64,7 +64,7 @@ fn m14_calls_nest_as_deep_as_max_depth_allows() {
 }
 
 #[test]
-fn circles_of_calls_are_found_and_shown() {
+fn call_cycles_are_reported_with_their_path() {
     let compiled = build(json!([caller("a", &["b"]), caller("b", &["c"]), caller("c", &["a"])]).to_string());
     let fault = the_fault(&compiled.faults, FaultCode::SubgraphCycle);
     assert!(fault.message.contains("a -> b -> c -> a"), "{}", fault.message);
@@ -79,7 +79,7 @@ fn circles_of_calls_are_found_and_shown() {
 }
 
 #[test]
-fn a_circle_through_a_trigger_is_no_circle_of_calls() {
+fn a_cycle_through_a_trigger_is_not_a_call_cycle() {
     let mut main = caller("main", &["other"]);
     main["triggers"] = json!([{"id": "t", "condition": {"eventType": "THREAD_COMPLETED"},
         "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "main"}}}]);
@@ -87,7 +87,7 @@ fn a_circle_through_a_trigger_is_no_circle_of_calls() {
 }
 
 #[test]
-fn a_subgraph_without_way_out_declares_a_triggered_workflow() {
+fn a_subgraph_without_edges_declares_a_triggered_workflow() {
     let declaring = |target: &str, edges: &[&str]| {
         let nodes = json!([node("s", "START"), node("e", "END"),
             {"id": "later", "type": "SUBGRAPH", "config": {"subgraphId": target}}]);
@@ -119,7 +119,7 @@ fn a_subgraph_without_way_out_declares_a_triggered_workflow() {
 }
 
 #[test]
-fn workflows_of_several_files_and_earlier_ones_are_known() {
+fn workflows_in_several_files_and_registered_workflows_resolve() {
     let first = load(&SourceFile::new("first.json", caller("main", &["other"]).to_string()));
     let second = load(&SourceFile::new("second.json", caller("other", &[]).to_string()));
     let other = compile(&second.workflows, &[], &CompileContext::default())
@@ -154,7 +154,7 @@ fn workflows_of_several_files_and_earlier_ones_are_known() {
 }
 
 #[test]
-fn a_workflow_that_could_not_be_read_is_not_reported_as_missing() {
+fn an_invalid_workflow_is_not_reported_as_missing() {
     let compiled =
         build(json!([caller("main", &["broken"]), {"id": "broken", "name": 5, "nodes": 5, "edges": []}]).to_string());
     assert!(
@@ -166,7 +166,7 @@ fn a_workflow_that_could_not_be_read_is_not_reported_as_missing() {
 }
 
 #[test]
-fn functions_and_profiles_are_checked_where_they_are_known() {
+fn functions_and_profiles_are_checked_if_the_context_lists_them() {
     let nodes = json!([node("s", "START"), {"id": "f", "type": "CODE", "config": {"function": "known"}},
         {"id": "g", "type": "CODE", "config": {"function": "unknown"}},
         {"id": "l", "type": "LLM", "config": {"profileId": "nobody"}}, node("e", "END")]);

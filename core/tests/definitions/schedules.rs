@@ -17,7 +17,7 @@ fn file(trigger: &Value) -> String {
 }
 
 #[test]
-fn a_schedule_is_read_with_its_defaults_and_written_as_it_was_read() {
+fn a_schedule_gets_its_defaults_and_round_trips() {
     let read = loaded(trigger(&json!({"cron": "0 3 * * *"})).to_string());
     assert!(read.faults.is_empty(), "{}", shown(&read.faults));
     let expected = TriggerDefinition::scheduled("t", ScheduleDefinition::cron("0 3 * * *"), "w");
@@ -36,7 +36,7 @@ fn a_schedule_is_read_with_its_defaults_and_written_as_it_was_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_schedule_is_told_with_its_place() {
+fn a_fault_of_a_schedule_is_reported_with_its_location() {
     let cases = [
         (
             trigger(&json!({"cron": "0 3 * *"})),

@@ -83,7 +83,7 @@ fn accepts(file: &Value) -> bool {
 }
 
 #[test]
-fn the_seeds_and_the_sample_fit_the_schema() {
+fn the_seeds_and_the_sample_match_the_schema() {
     for name in [
         "002-compression-workflow",
         "002-trigger",
@@ -100,7 +100,7 @@ fn the_seeds_and_the_sample_fit_the_schema() {
 }
 
 #[test]
-fn other_forms_fit_the_schema_as_they_load() {
+fn alternative_forms_that_load_match_the_schema() {
     let with = |fork: Value, join: Value| {
         let nodes = json!([node("s", "start"), {"id": "f", "type": "fork", "data": fork}, {"id": "j", "type": "JOIN", "data": join}, node("e", "END")]);
         flow(&nodes, &["s>f", "f>j", "j>e"])
@@ -134,7 +134,7 @@ fn other_forms_fit_the_schema_as_they_load() {
 }
 
 #[test]
-fn plain_mistakes_do_not_fit() {
+fn common_mistakes_do_not_match_the_schema() {
     let good = || flow(&json!([node("s", "START"), node("e", "END")]), &["s>e"]);
     assert!(accepts(&good()));
     for (pointer, value) in [

@@ -42,7 +42,7 @@ fn names() -> Vec<String> {
 }
 
 #[test]
-fn every_example_of_the_seeds_loads_and_compiles_alone() {
+fn every_seed_file_loads_and_compiles_alone() {
     assert!(names().len() >= 10);
     for name in names() {
         let loaded = Loaded::of(&[seed(&name)]);
@@ -53,7 +53,7 @@ fn every_example_of_the_seeds_loads_and_compiles_alone() {
 }
 
 #[test]
-fn a_seeds_workflow_and_its_trigger_compile_as_one_set() {
+fn a_seed_workflow_and_its_trigger_compile_as_one_set() {
     for set in [
         ["002-compression-workflow.json", "002-trigger.json"],
         ["003-compression-workflow.json", "003-trigger.json"],

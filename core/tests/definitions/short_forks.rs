@@ -48,7 +48,7 @@ fn a_fork_takes_its_children_from_its_edges_and_a_join_its_paths_from_its_fork()
 }
 
 #[test]
-fn what_is_given_stays() {
+fn given_fork_fields_are_unchanged() {
     let mut nodes = json!([
         node("s", "START"),
         node("F", "FORK"),
@@ -66,7 +66,7 @@ fn what_is_given_stays() {
 }
 
 #[test]
-fn forks_inside_forks_and_forks_in_a_row_find_their_own_joins() {
+fn nested_and_consecutive_forks_are_paired_with_their_joins() {
     let nodes = json!([
         node("s", "START"),
         node("F", "FORK"),
@@ -94,7 +94,7 @@ fn forks_inside_forks_and_forks_in_a_row_find_their_own_joins() {
 }
 
 #[test]
-fn a_fork_that_leads_nowhere_and_a_join_of_no_fork_stay_faults() {
+fn a_fork_without_edges_and_a_join_without_a_fork_are_faults() {
     let nodes = json!([node("s", "START"), node("F", "FORK"), join("J"), node("e", "END")]);
     let compiled = build(flow(&nodes, &["s>F", "J>e"]).to_string());
     let codes: Vec<&str> = compiled.faults.iter().map(|fault| fault.code.as_str()).collect();

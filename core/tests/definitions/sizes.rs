@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{build, codes, loaded, shown, the_fault};
 
 #[test]
-fn ten_megabytes_of_nesting_are_refused_in_one_sentence() {
+fn ten_megabytes_of_nesting_are_refused_with_one_fault() {
     for open in ["[", "{\"a\":"] {
         let text = open.repeat(10_000_000 / open.len());
         let loaded = loaded(text);
@@ -54,7 +54,7 @@ fn assert_bounded(faults: &[Fault]) {
 }
 
 #[test]
-fn of_a_hundred_thousand_faults_the_first_thousand_are_placed() {
+fn the_first_thousand_of_a_hundred_thousand_faults_have_a_location() {
     let edges = vec![r#"{"from":"s","to":"gone"}"#; 100_000].join(",\n");
     let compiled = build(format!(
         r#"{{"id":"w","nodes":[{{"id":"s","type":"START"}},{{"id":"e","type":"END"}}],"edges":[{edges},{{"from":"s","to":"e"}}]}}"#
@@ -65,14 +65,14 @@ fn of_a_hundred_thousand_faults_the_first_thousand_are_placed() {
 }
 
 #[test]
-fn of_a_hundred_thousand_unknown_fields_the_first_thousand_are_named() {
+fn the_first_thousand_of_a_hundred_thousand_unknown_fields_are_reported() {
     let fields: Vec<String> = (0..100_000).map(|place| format!(r#""field{place}":1"#)).collect();
     let loaded = loaded(format!(r#"{{"id":"w","nodes":[],"edges":[],{}}}"#, fields.join(",")));
     assert_bounded(&loaded.faults);
 }
 
 #[test]
-fn nodes_edges_and_workflows_of_nothing_but_faults_end_at_the_limit() {
+fn faults_of_nodes_edges_and_workflows_stop_at_the_limit() {
     let many = |item: &str| vec![item; 100_000].join(",");
     let nodes = many(r#"{"id":"n","type":"NONE"}"#);
     let bad = many("1");
@@ -92,7 +92,7 @@ fn nodes_edges_and_workflows_of_nothing_but_faults_end_at_the_limit() {
 }
 
 #[test]
-fn forks_nested_twenty_thousand_deep_compile_where_the_limit_is_raised() {
+fn forks_nested_twenty_thousand_deep_compile_with_a_raised_limit() {
     let depth = 20_000;
     let mut nodes = vec![
         json!({"id": "s", "type": "START"}),
@@ -142,7 +142,7 @@ fn a_fork_of_a_hundred_thousand_paths_compiles() {
 }
 
 #[test]
-fn ten_thousand_workflows_that_call_each_other_in_one_row_are_judged() {
+fn a_call_cycle_of_ten_thousand_workflows_is_reported() {
     let workflows: Vec<_> = (0..10_000)
         .map(|place| json!({"id": format!("w{place}"), "config": {"maxDepth": 20_000}, "nodes": [{"id": "s", "type": "START"},
             {"id": "g", "type": "SUBGRAPH", "config": {"subgraphId": format!("w{}", (place + 1) % 10_000)}}, {"id": "e", "type": "END"}],

@@ -65,7 +65,7 @@ fn row(nodes: &[Value]) -> Value {
 }
 
 #[test]
-fn a_text_that_stands_many_times_is_checked_once_a_kind() {
+fn a_repeated_source_is_checked_once_per_kind() {
     let mut nodes: Vec<Value> = (0..100).map(|n| variable(&format!("v{n}"), "a")).collect();
     nodes.extend((0..100).map(|n| json!({"id": format!("c{n}"), "type": "CODE", "config": {"code": "a"}})));
     nodes.extend((0..100).map(|n| json!({"id": format!("l{n}"), "type": "LLM", "config": {"prompt": "a"}})));
@@ -77,7 +77,7 @@ fn a_text_that_stands_many_times_is_checked_once_a_kind() {
 }
 
 #[test]
-fn what_is_wrong_with_a_text_is_told_wherever_it_stands_and_in_order() {
+fn a_source_fault_is_reported_at_every_occurrence_in_order() {
     let wait = |id: &str| json!({"id": id, "type": "WAIT", "config": {"seconds": -1}});
     let nodes = [
         variable("a", "bad"),
@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_text_is_told_wherever_it_stands_and_in_order() {
 }
 
 #[test]
-fn an_expression_that_is_too_long_is_refused_unread() {
+fn a_too_long_expression_is_refused_without_parsing() {
     let long = "bad".repeat(400);
     let syntax = Picky::default();
     let compiled = compiled(&row(&[variable("a", &long), variable("b", &long)]), &syntax);

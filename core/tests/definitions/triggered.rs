@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::world::{build, codes_of, flow, fork, idle, join, node, shown};
 
 #[test]
-fn g19_g20_g21_g22_the_form_of_a_triggered_workflow() {
+fn g19_g20_g21_g22_a_triggered_workflow_has_one_trigger_start_and_a_trigger_end() {
     let first = node("first", "START_FROM_TRIGGER");
     let last = node("last", "CONTINUE_FROM_TRIGGER");
     let code = ["INVALID_TRIGGERED_WORKFLOW"];
@@ -24,7 +24,7 @@ fn g19_g20_g21_g22_the_form_of_a_triggered_workflow() {
 }
 
 #[test]
-fn every_node_lies_on_a_way_from_the_trigger_back() {
+fn every_node_of_a_triggered_workflow_is_on_a_path_from_start_to_end() {
     let nodes = json!([
         node("first", "START_FROM_TRIGGER"),
         idle("a"),
@@ -36,7 +36,7 @@ fn every_node_lies_on_a_way_from_the_trigger_back() {
 }
 
 #[test]
-fn g25_nothing_follows_continue_from_trigger() {
+fn g25_continue_from_trigger_has_no_outgoing_edge() {
     let nodes = json!([
         node("first", "START_FROM_TRIGGER"),
         idle("a"),
@@ -74,7 +74,7 @@ fn with_config(word: &str, config: &Value) -> Vec<&'static str> {
 }
 
 #[test]
-fn g13_g14_g15_callbacks_make_sense() {
+fn g13_g14_g15_invalid_callbacks_are_faults() {
     let last = "CONTINUE_FROM_TRIGGER";
     let both = json!({"variableCallback": {"includeAll": true, "includeVariables": ["var1"]}});
     assert_eq!(with_config(last, &both), ["INVALID_CALLBACK"], "G13");
@@ -128,7 +128,7 @@ fn g17_start_from_trigger_has_no_config() {
 }
 
 #[test]
-fn the_graph_of_a_triggered_workflow_says_so() {
+fn the_graph_of_a_triggered_workflow_is_marked_as_triggered() {
     let nodes = json!([
         node("first", "start_from_trigger"),
         node("last", "continue_from_trigger")

@@ -32,7 +32,7 @@ fn f14_a_trigger_on_custom_events_names_the_event() {
 }
 
 #[test]
-fn f12_f15_f16_ids_of_triggers_are_unique_and_none_is_fine() {
+fn f12_f15_f16_trigger_ids_are_unique_and_an_empty_list_is_valid() {
     let compiled = build(with(&json!([trigger("t1"), trigger("t1")])).to_string());
     assert_eq!(
         the_fault(&compiled.faults, FaultCode::DuplicateTriggerId).pointer,
@@ -45,7 +45,7 @@ fn f12_f15_f16_ids_of_triggers_are_unique_and_none_is_fine() {
 }
 
 #[test]
-fn words_of_triggers_are_read_in_either_case() {
+fn trigger_keywords_are_case_insensitive() {
     for (status, enabled) in [
         ("ENABLED", true),
         ("enabled", true),
@@ -65,7 +65,7 @@ fn words_of_triggers_are_read_in_either_case() {
 }
 
 #[test]
-fn every_action_loads_in_its_form() {
+fn every_trigger_action_loads() {
     for action in [
         json!({"type": "SET_VARIABLE", "parameters": {"variableName": "x", "value": null}}),
         json!({"type": "set_variable", "parameters": {"variable": "x", "expression": "event.n", "scope": "GLOBAL"}}),
@@ -82,7 +82,7 @@ fn every_action_loads_in_its_form() {
 }
 
 #[test]
-fn what_is_wrong_with_a_trigger_is_found_where_it_is() {
+fn a_fault_of_a_trigger_is_reported_with_its_location() {
     for (change, code, pointer) in [
         (json!({"type": "TIMER"}), "INVALID_VALUE", "/type"),
         (json!({"status": "MAYBE"}), "INVALID_VALUE", "/status"),
@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_trigger_is_found_where_it_is() {
 }
 
 #[test]
-fn seconds_of_a_trigger_are_bounded() {
+fn an_invalid_trigger_timeout_is_refused() {
     for timeout in [json!(-1), json!(1e300), json!("soon")] {
         let file = json!({"id": "t", "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH",
             "parameters": {"triggeredWorkflowId": "x", "timeout": timeout}}});
@@ -154,7 +154,7 @@ fn seconds_of_a_trigger_are_bounded() {
 }
 
 #[test]
-fn a_trigger_alone_is_not_blamed_for_workflows_that_are_not_at_hand() {
+fn an_unknown_workflow_is_only_a_warning_in_a_file_without_workflows() {
     let mut one = trigger("t");
     one["action"] = json!({"type": "START_WORKFLOW", "parameters": {"workflowId": "elsewhere"}});
     let compiled = build(one.to_string());

@@ -63,7 +63,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn it_decides_once_and_never_panics((mut machine, bound) in machine(), inputs in prop::collection::vec(input(), 0..40)) {
+    fn a_join_decides_once_and_never_panics((mut machine, bound) in machine(), inputs in prop::collection::vec(input(), 0..40)) {
         let mut log = Vec::new();
         for input in inputs {
             let before = machine.clone();
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_verdict_asks_for_was_always_said_to_be_wanted(
+    fn a_verdict_uses_only_paths_that_were_never_excluded(
         (mut machine, _) in machine(),
         inputs in prop::collection::vec(input(), 0..40),
     ) {

@@ -74,7 +74,7 @@ fn output(machine: &ForkJoinMachine, of_each: &Value) -> Value {
 }
 
 #[test]
-fn once_the_main_path_has_completed_nothing_of_the_others_is_kept() {
+fn after_the_main_path_completes_the_other_paths_cannot_replace_it() {
     let mut fork = fork(3, AllCompleted);
     let mut machine = waiting(&fork);
     assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true; 3]);
@@ -93,7 +93,7 @@ fn once_the_main_path_has_completed_nothing_of_the_others_is_kept() {
 }
 
 #[test]
-fn each_strategy_succeeds_and_fails_as_soon_as_the_table_says() {
+fn each_strategy_decides_at_the_first_decisive_end() {
     let (c, f) = (Completed, Failed);
     let three: &[(JoinStrategy, u32, &[PathEnd], Then)] = &[
         (AllCompleted, 1, &[c, c, c], Then::Takes(0)),
@@ -118,7 +118,7 @@ fn each_strategy_succeeds_and_fails_as_soon_as_the_table_says() {
 }
 
 #[test]
-fn a_timeout_and_a_cancel_by_someone_else_count_as_failed() {
+fn a_timeout_and_an_external_cancel_count_as_failed() {
     for end in [Failed, Timeout, Cancelled] {
         decides_at_the_last("F", &fork(2, AnyFailed), &[(1, end)], Then::Unchanged);
         decides_at_the_last("F", &fork(2, AllCompleted), &[(1, end)], Then::NotMet);
@@ -126,7 +126,7 @@ fn a_timeout_and_a_cancel_by_someone_else_count_as_failed() {
 }
 
 #[test]
-fn b01_b03_b09_b10_b11_b15_b17_are_decided_at_the_end_that_decides() {
+fn b01_b03_b09_b10_b11_b15_b17_are_decided_at_the_decisive_end() {
     let c = |path| (path, Completed);
     let f = |path| (path, Failed);
     let table: &[Row<'_>] = &[
@@ -152,7 +152,7 @@ fn b01_b03_b09_b10_b11_b15_b17_are_decided_at_the_end_that_decides() {
 }
 
 #[test]
-fn b11_the_path_that_still_ran_is_cancelled() {
+fn b11_the_running_path_is_cancelled() {
     let mut machine = waiting(&fork(3, AllFailed));
     step(&mut machine, ended(0, Failed));
     let effects = step(&mut machine, ended(1, Completed));
@@ -201,7 +201,7 @@ fn b04_a_timeout_is_a_timeout_error_with_every_status_and_the_outputs_so_far() {
 }
 
 #[test]
-fn b07_b08_the_output_is_keyed_by_path_id_whatever_the_number_of_paths() {
+fn b07_b08_the_output_is_keyed_by_path_id_for_any_number_of_paths() {
     for (id, paths, expected) in [
         ("B07", 1, json!({"p0": {"data": 1}})),
         ("B08", 2, json!({"p0": {"data": 1}, "p1": {"data": 1}})),
@@ -216,7 +216,7 @@ fn b07_b08_the_output_is_keyed_by_path_id_whatever_the_number_of_paths() {
 }
 
 #[test]
-fn b13_an_explicit_main_path_that_failed_is_main_thread_not_found() {
+fn b13_a_failed_explicit_main_path_is_main_thread_not_found() {
     let mut fork = fork(2, AnyCompleted);
     fork.join.main_path_explicit = true;
     let machine = decides_at_the_last("B13", &fork, &[(0, Failed), (1, Completed)], Then::NoMain);
@@ -247,7 +247,7 @@ fn b18_ends_before_join_waits_decide_at_once() {
 }
 
 #[test]
-fn b19_a_timeout_of_zero_is_none() {
+fn b19_a_timeout_of_zero_disables_the_timeout() {
     for timeout_ms in [None, Some(0)] {
         let mut fork = fork(1, AllCompleted);
         fork.join.timeout_ms = timeout_ms;
@@ -268,7 +268,7 @@ fn b20_b21_the_main_path_is_the_named_one_or_the_first() {
 }
 
 #[test]
-fn b22_a_main_path_that_the_fork_does_not_have_is_main_thread_not_found() {
+fn b22_a_main_path_unknown_to_the_fork_is_main_thread_not_found() {
     for strategy in [AllCompleted, AnyFailed] {
         let mut fork = fork(1, strategy);
         fork.join.main_path = 9;
@@ -331,7 +331,7 @@ fn a_serial_fork_stops_as_soon_as_it_is_decided_and_the_unstarted_are_cancelled(
 }
 
 #[test]
-fn a_rule_that_no_end_can_meet_is_decided_at_the_start() {
+fn an_unsatisfiable_rule_is_decided_at_the_start() {
     let mut fork = fork(2, SuccessCountThreshold);
     fork.join.threshold = 3;
     let effects = step(&mut ForkJoinMachine::new(&fork, None), Input::Start);
@@ -340,7 +340,7 @@ fn a_rule_that_no_end_can_meet_is_decided_at_the_start() {
 }
 
 #[test]
-fn a_failed_join_lists_every_path_and_carries_the_first_failure_as_its_cause() {
+fn a_failed_join_lists_every_path_and_has_the_first_failure_as_cause() {
     let fork = fork(12, AllCompleted);
     let mut machine = waiting(&fork);
     step(&mut machine, ended(3, Failed));

@@ -239,7 +239,7 @@ fn completed_or_not(path: usize) -> &'static [PathEnd] {
 }
 
 #[test]
-fn every_order_of_up_to_three_paths_decides_as_the_spec_says() {
+fn every_order_of_up_to_three_paths_decides_by_the_specification() {
     for paths in 1..=3 {
         for (strategy, threshold) in rules(paths) {
             for merge in [MergeVariables::None, MergeVariables::Main, MergeVariables::All] {
@@ -269,7 +269,7 @@ fn every_order_of_up_to_three_paths_decides_as_the_spec_says() {
 }
 
 #[test]
-fn every_order_of_four_and_five_paths_decides_as_the_spec_says() {
+fn every_order_of_four_and_five_paths_decides_by_the_specification() {
     for paths in 4..=5 {
         for (strategy, threshold) in rules(paths) {
             for (on_decided, main) in [(OnDecided::Cancel, None), (OnDecided::Detach, Some(1))] {

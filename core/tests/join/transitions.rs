@@ -38,7 +38,7 @@ fn kind(input: &Input) -> u8 {
 }
 
 #[test]
-fn every_input_in_every_phase_does_what_the_table_says() {
+fn every_input_in_every_phase_matches_the_transition_table() {
     let one = || ended(1, Completed);
     let deadline = || Input::Deadline { generation: 1 };
     let not_running = |path| Err(Rejected::NotRunning { path });
@@ -80,7 +80,7 @@ fn every_input_in_every_phase_does_what_the_table_says() {
 }
 
 #[test]
-fn a_refused_input_says_which_path_or_timer() {
+fn a_refused_input_names_its_path_or_timer() {
     let mut machine = machine_in(Waiting);
     let mut refuse = |input| machine.step(input, &mut Vec::new());
     assert_eq!(refuse(ended(2, Completed)), Err(Rejected::UnknownPath { path: 2 }));

@@ -13,7 +13,7 @@ fn variables() -> impl Strategy<Value = BTreeMap<String, u8>> {
 
 proptest! {
     #[test]
-    fn a_name_comes_back_when_its_writers_agree((snapshot, branches) in (variables(), prop::collection::vec(variables(), 0..5))) {
+    fn a_variable_is_merged_if_its_writers_agree((snapshot, branches) in (variables(), prop::collection::vec(variables(), 0..5))) {
         let values: Vec<Value> = (0..3_u8).map(|value| json!(value)).collect();
         let ids: Vec<String> = (0..branches.len()).map(|path| format!("p{path}")).collect();
         let handed: Vec<BranchVariables<'_>> = ids

@@ -44,7 +44,7 @@ fn messages(count: usize) -> Vec<Counted> {
 
 proptest! {
     #[test]
-    fn whatever_it_is_told_it_keeps_its_promises(
+    fn a_conversation_machine_meets_its_contract_for_any_inputs(
         all in prop::collection::vec(told(), 0..40),
         tokens in prop::option::of(1..200_u64),
         speculative_at in prop::option::of(0.01..0.99_f64),

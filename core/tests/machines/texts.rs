@@ -50,13 +50,13 @@ fn places(value: &Value, here: &str, found: &mut Vec<String>) {
 
 proptest! {
     #[test]
-    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_load_or_fail_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         look(&String::from_utf8_lossy(&bytes))?;
     }
 
     /// The file remains valid JSON, so that the code after the parser is reached.
     #[test]
-    fn any_part_in_the_place_of_any_other_is_answered(
+    fn any_swapped_part_of_a_file_loads_or_fails_without_a_panic(
         swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..6_u8), 1..6),
     ) {
         let mut file: Value = serde_json::from_str(SAMPLE)?;
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_as_an_expression_or_left_to_javascript(text in texts()) {
+    fn any_string_is_a_plain_expression_or_left_to_javascript(text in texts()) {
         let trimmed = text.trim();
         let value = value_of(&text)?;
         match literal(trimmed) {
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn a_call_a_text_with_places_or_an_assignment_is_left_to_javascript(
+    fn calls_template_literals_and_assignments_are_left_to_javascript(
         left in "[a-z]{1,5}", operator in prop::sample::select(&["(", "`", " = ", " => ", " ** ", " += ", "++"][..]), right in "[a-z0-9)]{1,5}",
     ) {
         prop_assert_eq!(Plain::read(&format!("{left}{operator}{right}")), None);

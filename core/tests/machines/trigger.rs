@@ -74,7 +74,7 @@ fn event(run: u8, depth: u32, is_other: bool) -> Event {
 
 proptest! {
     #[test]
-    fn whatever_it_is_told_nobody_fires_beyond_their_count(all in prop::collection::vec(told(), 0..80)) {
+    fn no_trigger_fires_more_than_max_triggers_times(all in prop::collection::vec(told(), 0..80)) {
         let mut machine = TriggerMachine::default();
         // By owner and id: the maximum count, and the number of firings for each run.
         let mut known: BTreeMap<(bool, u8), (u64, BTreeMap<u8, u64>)> = BTreeMap::new();
@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn f18_a_count_that_was_written_down_is_had_again_as_it_was() {
+fn f18_a_stored_firing_count_is_restored() {
     let definition: TriggerDefinition = serde_json::from_value(json!({"id": "t", "maxTriggers": 3,
         "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "STOP_THREAD", "parameters": {}}}))
     .expect("a trigger");
@@ -169,7 +169,7 @@ fn f18_a_count_that_was_written_down_is_had_again_as_it_was() {
 }
 
 #[test]
-fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
+fn a_removed_candidate_does_not_fire_the_trigger_in_its_slot() {
     let definition = |id: &str| -> TriggerDefinition {
         serde_json::from_value(json!({"id": id, "condition": {"eventType": "NODE_FAILED"},
             "action": {"type": "STOP_THREAD", "parameters": {}}}))
@@ -188,7 +188,7 @@ fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
 }
 
 #[test]
-fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() {
+fn f17_candidates_found_for_many_events_fire_at_most_max_triggers_times() {
     let definition: TriggerDefinition = serde_json::from_value(json!({"id": "t", "maxTriggers": 3,
         "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "STOP_THREAD", "parameters": {}}}))
     .expect("a trigger");
@@ -219,7 +219,7 @@ fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() 
 proptest! {
     /// Budget per run: caused events fire up to the budget, exhaustion is reported once, and no firing follows.
     #[test]
-    fn a_run_fires_within_its_budget_for_what_triggers_caused_and_says_so_once(
+    fn a_run_fires_within_its_trigger_budget_and_reports_exhaustion_once(
         most in prop::collection::vec(prop::option::of(0..6_u64), 3),
         all in prop::collection::vec((0..3_u8, 0..3_u32), 0..60),
     ) {
@@ -260,7 +260,7 @@ proptest! {
 
 /// After its end, a run has at most the default budget, counted from then, even if its budget was larger.
 #[test]
-fn a_run_that_is_over_has_no_more_of_its_budget_than_runs_have_by_default() {
+fn an_ended_run_has_at_most_the_default_trigger_budget() {
     for (most, before) in [(1_000_000, 7), (1_000_000, 0), (20, 7)] {
         let mut machine = TriggerMachine::default();
         let definition: TriggerDefinition = serde_json::from_value(json!({

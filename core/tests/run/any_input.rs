@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn whatever_a_run_is_told_each_thread_ends_once_and_a_cancel_leaves_nothing_behind(
+    fn for_any_inputs_each_thread_ends_once_and_a_cancel_ends_all_work(
         shape in prop::sample::select([SHAPES, MORE_SHAPES].concat()),
         messages in prop::collection::vec(message(), 0..40),
         works in prop::collection::vec((0..6_u32, any::<bool>()), 0..10),

@@ -441,14 +441,14 @@ fn check(budget: &Value, body: &[Piece], seed: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
     #[test]
-    fn a_budget_is_never_overspent_and_nothing_is_refused_while_there_is_enough(
+    fn a_budget_is_never_exceeded_and_no_affordable_call_is_refused(
         budget in limits(), body in prop::collection::vec(piece(), 1..4), seed: u64,
     ) {
         check(&budget, &body, seed);
     }
 
     #[test]
-    fn nor_are_those_of_its_paths(
+    fn path_budgets_are_never_exceeded_and_no_affordable_call_is_refused(
         budget in limits(), path in limits(), body in prop::collection::vec(piece(), 1..4), seed: u64,
     ) {
         let mut budget = budget;
@@ -458,7 +458,7 @@ proptest! {
 }
 
 #[test]
-fn the_random_trees_have_calls_that_wait_are_refused_and_are_stopped() {
+fn random_trees_contain_waiting_refused_and_stopped_calls() {
     let body = vec![Piece::Fork {
         branches: vec![
             vec![
@@ -523,7 +523,7 @@ fn replies(play: &mut Play, (thread, effect, _): (ThreadNo, EffectId, u64), toke
 }
 
 #[test]
-fn a_call_without_room_begins_when_another_has_given_back() {
+fn a_waiting_call_starts_when_another_releases_its_reservation() {
     let mut play = two_at_once();
     let [first] = begun(&play)[..] else {
         panic!("one begins")
@@ -540,7 +540,7 @@ fn a_call_without_room_begins_when_another_has_given_back() {
 }
 
 #[test]
-fn a_call_that_waits_is_refused_as_soon_as_nothing_can_give_it_room() {
+fn a_waiting_call_is_refused_when_its_reservation_cannot_be_met() {
     let mut play = two_at_once();
     let [first] = begun(&play)[..] else {
         panic!("one begins")
@@ -557,7 +557,7 @@ fn a_call_that_waits_is_refused_as_soon_as_nothing_can_give_it_room() {
 }
 
 #[test]
-fn a_call_that_waits_is_stopped_with_its_thread_and_was_never_made() {
+fn a_waiting_call_is_stopped_with_its_thread_and_never_sent() {
     let mut play = two_at_once();
     let [(first, ..)] = begun(&play)[..] else {
         panic!("one begins")
@@ -570,7 +570,7 @@ fn a_call_that_waits_is_stopped_with_its_thread_and_was_never_made() {
 }
 
 #[test]
-fn usage_above_the_reservation_counts_and_is_told() {
+fn usage_above_the_reservation_counts_and_is_reported() {
     let mut play = two_at_once();
     let [first] = begun(&play)[..] else {
         panic!("one begins")
@@ -583,7 +583,7 @@ fn usage_above_the_reservation_counts_and_is_told() {
 }
 
 #[test]
-fn a_warning_is_told_once_and_in_every_request_after_it() {
+fn a_budget_warning_is_raised_once_and_included_in_every_later_request() {
     let body = vec![
         Piece::Ask {
             most: 100,
@@ -607,7 +607,7 @@ fn a_warning_is_told_once_and_in_every_request_after_it() {
 }
 
 #[test]
-fn a_call_whose_most_nobody_knows_is_refused_where_that_is_limited() {
+fn a_call_with_unknown_maximum_usage_is_refused_under_a_token_budget() {
     let workflow = |budget: Value| {
         json!({"workflows": [{"id": "main", "config": {"budget": budget}, "nodes": [
             {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "p"}}, {"id": "e", "type": "END"},
@@ -621,7 +621,7 @@ fn a_call_whose_most_nobody_knows_is_refused_where_that_is_limited() {
 }
 
 #[test]
-fn an_answer_that_comes_late_counts_once() {
+fn a_late_answer_counts_once() {
     let mut play = two_at_once();
     let [first] = begun(&play)[..] else {
         panic!("one begins")

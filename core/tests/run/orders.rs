@@ -161,7 +161,7 @@ fn explore(shape: Does, order: &mut Vec<Next>) -> usize {
 }
 
 #[test]
-fn every_order_of_ends_of_small_trees_is_as_the_spec_says() {
+fn every_order_of_ends_of_small_trees_matches_the_specification() {
     let mut orders = 0;
     for shape in SHAPES {
         orders += explore(*shape, &mut Vec::new());
@@ -170,7 +170,7 @@ fn every_order_of_ends_of_small_trees_is_as_the_spec_says() {
 }
 
 #[test]
-fn every_order_of_ends_and_answers_of_maps_questions_and_loops_is_as_the_spec_says() {
+fn every_order_of_ends_and_answers_of_maps_questions_and_loops_matches_the_specification() {
     let mut orders = 0;
     for shape in MORE_SHAPES {
         orders += explore(*shape, &mut Vec::new());

@@ -57,7 +57,7 @@ fn step(machine: &mut ThreadMachine, input: Input) -> Vec<Effect> {
 }
 
 #[test]
-fn a_function_after_a_join_is_asked_for_before_the_joins_output_is_made() {
+fn a_function_after_a_join_is_requested_before_the_join_output_is_built() {
     let mut machine = machine();
     let effects = step(&mut machine, Input::Start);
     let Some(Effect::Fork { id, .. }) = effects.last() else {

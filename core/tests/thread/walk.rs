@@ -194,7 +194,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn whatever_comes_the_promises_hold(seed in any::<u64>(), steps in 1..80_usize) {
+    fn a_thread_meets_its_contract_for_any_inputs(seed in any::<u64>(), steps in 1..80_usize) {
         walk(seed, steps, &mut Tried::new());
     }
 }

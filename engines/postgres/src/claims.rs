@@ -543,7 +543,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_stands_for_most_of_its_time_after_it_was_asked_for_or_extended() {
+    fn a_claim_is_valid_for_most_of_its_duration_after_acquisition_or_extension() {
         let held = Held::new("writer".to_owned(), "worker".to_owned(), 100);
         let ago = |seconds| {
             Instant::now()

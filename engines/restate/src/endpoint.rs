@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_answers_do_not_wait_on_an_accepted_connection() {
+    fn an_accepted_connection_has_nodelay_set() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let listener = listen(([127, 0, 0, 1], 0).into()).expect("listens");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_share_an_address() {
+    fn several_workers_listen_on_one_address() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let first = listen(([127, 0, 0, 1], 0).into()).expect("listens");

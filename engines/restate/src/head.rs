@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_of_a_claim_that_comes_again_or_late_is_made_once() {
+    fn a_repeated_or_late_commit_of_a_claim_takes_effect_once() {
         let (mut head, ticket) = claimed();
         let step = call(1, &Commit::after("run", 0).record(Record::new(2, "{}")), Some(&ticket));
         let waits = RunStatus::ALL
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_claimed_by_one_process_until_it_is_given_up_or_ends() {
+    fn a_run_is_claimed_by_one_process_until_released_or_ended() {
         let (mut head, ticket) = claimed();
         assert_eq!(head.claim("other"), Err(NotClaimed::Held("process".to_owned())));
         head.carrier = None;

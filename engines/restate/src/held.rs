@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_asks_for_as_many_runs_as_it_has_room_for_and_not_again_for_each() {
+    fn a_process_requests_runs_for_its_free_capacity_in_batches() {
         let held = Held::default();
         assert_eq!(held.wants(), None, "it takes none over");
         held.carry(10);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_stands_for_most_of_a_claims_time_after_the_process_said_that_it_lives() {
+    fn a_claim_is_valid_for_most_of_its_duration_after_a_heartbeat() {
         let (held, lasts) = (Held::default(), Duration::from_secs(100));
         let ago = |seconds| {
             Instant::now()
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_little_until_much_is_kept_of_it() {
+    fn a_run_is_small_until_its_stored_bytes_reach_the_limit() {
         let held = Held::default();
         assert!(!held.is_little("nobody's"));
         held.put("new", ticket(), Kept::Nothing);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_claim_is_told_once_and_named_until_it_is_given_up() {
+    fn a_lost_claim_is_reported_once_and_its_ticket_remains_until_release() {
         let held = Held::default();
         held.put("r", ticket(), Kept::Nothing);
         assert!(held.lose("r") && !held.lose("r") && !held.lose("other"));

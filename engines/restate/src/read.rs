@@ -400,13 +400,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_of_sql_ends_where_it_ends() {
+    fn an_sql_string_is_quoted_completely() {
         assert_eq!(quoted("it's"), "'it''s'");
         assert_eq!(quoted("' OR 1 = 1 --"), "''' OR 1 = 1 --'");
     }
 
     #[test]
-    fn places_as_text_are_in_the_order_of_runs() {
+    fn run_places_as_text_sort_like_runs() {
         let runs = [
             (0, "b"),
             (1, "a"),

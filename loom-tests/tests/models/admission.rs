@@ -26,7 +26,7 @@ impl Registry for Runs {
 }
 
 #[test]
-fn whoever_closes_knows_of_everybody_who_got_in() {
+fn closing_lists_every_admitted_run() {
     model(|| {
         let world = Arc::new((DrainGate::new(2), Runs::default()));
         let its = Arc::clone(&world);

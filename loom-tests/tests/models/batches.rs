@@ -50,7 +50,7 @@ fn world() -> Arc<World> {
 }
 
 #[test]
-fn every_item_comes_once_in_its_senders_order() {
+fn every_item_is_received_once_in_the_order_of_its_sender() {
     model(|| {
         let world = world();
         let its = Arc::clone(&world);
@@ -77,7 +77,7 @@ fn every_item_comes_once_in_its_senders_order() {
 }
 
 #[test]
-fn no_item_overtakes_what_its_sender_sent_before() {
+fn no_item_overtakes_an_earlier_item_of_its_sender() {
     model(|| {
         let world = world();
         let its = Arc::clone(&world);

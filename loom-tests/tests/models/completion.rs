@@ -4,7 +4,7 @@ use pirn_loom_tests::completion::{Lost, completion};
 use crate::{block_on, model};
 
 #[test]
-fn a_task_hears_of_the_result() {
+fn a_task_is_woken_with_the_result() {
     model(|| {
         let (setter, completion) = completion();
         let task = thread::spawn(move || block_on(completion.wait()));
@@ -14,7 +14,7 @@ fn a_task_hears_of_the_result() {
 }
 
 #[test]
-fn two_tasks_hear_of_the_result() {
+fn two_tasks_are_woken_with_the_result() {
     model(|| {
         let (setter, completion) = completion();
         let other = completion.clone();
@@ -27,7 +27,7 @@ fn two_tasks_hear_of_the_result() {
 }
 
 #[test]
-fn a_plain_thread_hears_of_the_result() {
+fn a_blocked_thread_is_woken_with_the_result() {
     model(|| {
         let (setter, completion) = completion();
         let setting = thread::spawn(move || setter.set(7));
@@ -38,7 +38,7 @@ fn a_plain_thread_hears_of_the_result() {
 }
 
 #[test]
-fn a_dropped_setter_is_lost() {
+fn a_dropped_setter_completes_as_lost() {
     model(|| {
         let (setter, completion) = completion::<u8>();
         let dropping = thread::spawn(move || drop(setter));
@@ -48,7 +48,7 @@ fn a_dropped_setter_is_lost() {
 }
 
 #[test]
-fn a_task_that_gives_up_disturbs_nobody() {
+fn a_dropped_wait_does_not_affect_other_waits() {
     model(|| {
         let (setter, completion) = completion();
         let other = completion.clone();

@@ -8,7 +8,7 @@ use pirn_loom_tests::drain_gate::DrainGate;
 use crate::{block_on, model};
 
 #[test]
-fn never_more_inside_than_the_limit() {
+fn at_most_the_limit_of_permits_is_held() {
     model(|| {
         let gate = DrainGate::new(1);
         let inside = Arc::new(AtomicUsize::new(0));
@@ -28,7 +28,7 @@ fn never_more_inside_than_the_limit() {
 }
 
 #[test]
-fn a_task_hears_that_the_gate_is_drained_whichever_comes_last() {
+fn a_task_is_woken_when_the_gate_is_closed_and_empty_in_either_order() {
     model(|| {
         let gate = DrainGate::new(1);
         let permit = gate.try_enter().unwrap();
@@ -43,7 +43,7 @@ fn a_task_hears_that_the_gate_is_drained_whichever_comes_last() {
 }
 
 #[test]
-fn a_plain_thread_hears_that_the_gate_is_drained() {
+fn a_blocked_thread_is_woken_when_the_gate_is_drained() {
     model(|| {
         let gate = DrainGate::new(1);
         let permit = gate.try_enter().unwrap();
@@ -58,7 +58,7 @@ fn a_plain_thread_hears_that_the_gate_is_drained() {
 }
 
 #[test]
-fn nobody_is_inside_once_it_is_drained() {
+fn no_permit_is_held_after_the_gate_is_drained() {
     model(|| {
         let gate = DrainGate::new(1);
         let inside = Arc::new(AtomicUsize::new(0));

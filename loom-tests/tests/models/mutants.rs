@@ -11,64 +11,64 @@ use pirn_loom_tests::MUTANT;
 const CAUGHT_BY: [(&str, &str); 19] = [
     (
         "completion: looks, then registers",
-        "completion::a_task_hears_of_the_result",
+        "completion::a_task_is_woken_with_the_result",
     ),
     (
         "completion: sets without a word",
-        "completion::a_plain_thread_hears_of_the_result",
+        "completion::a_blocked_thread_is_woken_with_the_result",
     ),
     (
         "completion: lets plain threads sleep",
-        "completion::a_plain_thread_hears_of_the_result",
+        "completion::a_blocked_thread_is_woken_with_the_result",
     ),
     (
         "completion: wakes one task only",
-        "completion::two_tasks_hear_of_the_result",
+        "completion::two_tasks_are_woken_with_the_result",
     ),
     (
         "completion: a dropped setter says nothing",
-        "completion::a_dropped_setter_is_lost",
+        "completion::a_dropped_setter_completes_as_lost",
     ),
     (
         "drain gate: looks, then enters",
-        "drain_gate::never_more_inside_than_the_limit",
+        "drain_gate::at_most_the_limit_of_permits_is_held",
     ),
     (
         "drain gate: looks, then registers",
-        "drain_gate::a_task_hears_that_the_gate_is_drained_whichever_comes_last",
+        "drain_gate::a_task_is_woken_when_the_gate_is_closed_and_empty_in_either_order",
     ),
     (
         "drain gate: closing an empty one says nothing",
-        "drain_gate::a_task_hears_that_the_gate_is_drained_whichever_comes_last",
+        "drain_gate::a_task_is_woken_when_the_gate_is_closed_and_empty_in_either_order",
     ),
     (
         "drain gate: the last one out says nothing",
-        "drain_gate::a_plain_thread_hears_that_the_gate_is_drained",
+        "drain_gate::a_blocked_thread_is_woken_when_the_gate_is_drained",
     ),
     (
         "drain gate: a closed one lets in",
-        "drain_gate::nobody_is_inside_once_it_is_drained",
+        "drain_gate::no_permit_is_held_after_the_gate_is_drained",
     ),
     (
         "batches: open before it is sent",
-        "batches::every_item_comes_once_in_its_senders_order",
+        "batches::every_item_is_received_once_in_the_order_of_its_sender",
     ),
     (
         "batches: what is being sent is not sealed",
-        "batches::no_item_overtakes_what_its_sender_sent_before",
+        "batches::no_item_overtakes_an_earlier_item_of_its_sender",
     ),
     (
         "batches: opens what another one may follow",
-        "batches::every_item_comes_once_in_its_senders_order",
+        "batches::every_item_is_received_once_in_the_order_of_its_sender",
     ),
-    ("quota: counts before it looks", "quota::what_is_refused_is_not_counted"),
+    ("quota: counts before it looks", "quota::a_refused_claim_is_not_counted"),
     (
         "quota: looks, then claims",
         "quota::every_number_up_to_the_limit_is_claimed_once",
     ),
     (
         "admission: enters before it is known",
-        "admission::whoever_closes_knows_of_everybody_who_got_in",
+        "admission::closing_lists_every_admitted_run",
     ),
     (
         "admission: a refused run stays known",
@@ -76,11 +76,11 @@ const CAUGHT_BY: [(&str, &str); 19] = [
     ),
     (
         "admission: lists, then closes",
-        "admission::whoever_closes_knows_of_everybody_who_got_in",
+        "admission::closing_lists_every_admitted_run",
     ),
     (
         "stop flag: raised without what came before",
-        "stop_flag::whoever_sees_the_stop_sees_what_came_before_it",
+        "stop_flag::a_thread_that_sees_the_stop_sees_earlier_writes",
     ),
 ];
 

@@ -19,7 +19,7 @@ fn every_number_up_to_the_limit_is_claimed_once() {
 }
 
 #[test]
-fn what_is_refused_is_not_counted() {
+fn a_refused_claim_is_not_counted() {
     model(|| {
         let quota = Arc::new(Quota::new(1));
         let its = Arc::clone(&quota);

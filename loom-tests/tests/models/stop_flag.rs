@@ -6,7 +6,7 @@ use pirn_loom_tests::stop_flag::StopFlag;
 use crate::model;
 
 #[test]
-fn whoever_sees_the_stop_sees_what_came_before_it() {
+fn a_thread_that_sees_the_stop_sees_earlier_writes() {
     model(|| {
         let (flag, reason) = (StopFlag::default(), Arc::new(AtomicU64::new(0)));
         let (seen, told) = (flag.clone(), Arc::clone(&reason));

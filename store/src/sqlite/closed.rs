@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_as_it_was_closed_is_not_looked_at_again() {
+    fn a_file_unchanged_since_close_is_not_checked_again() {
         let (_folder, path) = closed_store();
         damage(&path);
         let closed = Closed::of(&path, 2).expect("reads").expect("is short");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_another_byte_is_looked_at() {
+    fn a_file_changed_since_close_is_checked() {
         let (_folder, path) = closed_store();
         let closed = fs::read_to_string(lock_of(&path)).expect("reads");
         assert!(Closed::read(&closed).is_some(), "{closed}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_was_closed_goes_on_where_it_was() {
+    fn a_reopened_store_continues_from_its_closed_state() {
         let (_folder, path) = closed_store();
         for run in ["run-2", "run-3"] {
             let store = SqliteStore::open(&path).expect("opens");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_changed_says_nothing() {
+    fn a_changed_close_record_is_ignored() {
         let closed = Closed {
             bytes: 4096,
             sum: 7,

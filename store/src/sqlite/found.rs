@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_few_runs_looks_at_those_few_however_many_there_are() {
+    fn listing_a_few_runs_does_not_read_the_others() {
         let live = RunFilter::live();
         let of_session = RunFilter {
             session: Some("desk".into()),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_do_not_fit_the_runs_are_written_anew() {
+    fn lists_that_contradict_the_runs_are_rebuilt() {
         for damage in [
             "DELETE FROM listed WHERE run = 'run-000025'",
             "UPDATE listed SET list = '4' WHERE run = 'run-000025' AND list = '2'",

@@ -70,13 +70,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_is_read_as_it_was_written(record in records(), place in places()) {
+        fn a_record_round_trips(record in records(), place in places()) {
             let (bytes, sum) = encode(&record, place);
             prop_assert_eq!(decode(&bytes, place), Ok((record, sum)));
         }
 
         #[test]
-        fn a_flipped_bit_is_found(record in records(), place in places(), bit in any::<prop::sample::Index>()) {
+        fn a_flipped_bit_is_detected(record in records(), place in places(), bit in any::<prop::sample::Index>()) {
             let (mut bytes, _) = encode(&record, place);
             let bit = bit.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -84,7 +84,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_cut_short_or_lengthened_is_found(record in records(), place in places(), cut in any::<prop::sample::Index>()) {
+        fn a_truncated_or_lengthened_record_is_detected(record in records(), place in places(), cut in any::<prop::sample::Index>()) {
             let (mut bytes, _) = encode(&record, place);
             prop_assert!(decode(&bytes[..cut.index(bytes.len())], place).is_err());
             bytes.push(0);
@@ -92,7 +92,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_in_another_place_is_found(record in records(), place in places(), other in places()) {
+        fn a_misplaced_record_is_detected(record in records(), place in places(), other in places()) {
             prop_assume!(place != other);
             let (bytes, _) = encode(&record, place);
             prop_assert!(decode(&bytes, other).is_err());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_costs_few_bytes_beyond_its_text() {
+    fn a_record_adds_at_most_16_bytes_to_its_content() {
         let record = Record::new(1_800_000_000_000, "x".repeat(100)).effect("e".repeat(10));
         let (bytes, _) = encode(&record, Place { seq: 1, follows: 0 });
         assert!(bytes.len() <= 110 + 16, "{}", bytes.len());

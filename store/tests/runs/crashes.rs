@@ -111,7 +111,7 @@ fn crash_everywhere(scene: &Scene, made: &Disk, number: usize, tally: &mut Tally
 }
 
 #[test]
-fn a_run_that_is_killed_at_any_operation_comes_to_the_same() {
+fn a_run_killed_at_any_operation_reaches_an_equal_result() {
     let workflows = workflows::all();
     // Crashes during the creation of a store are tested with the store itself.
     let made = Disk::new();

@@ -30,7 +30,7 @@ fn size(disk: &Disk) -> u64 {
 }
 
 #[test]
-fn a_step_takes_at_most_300_bytes_beyond_its_content_however_many_there_are() {
+fn a_step_adds_at_most_300_bytes_to_its_content_for_any_number_of_steps() {
     let (disk, store) = store_with(0);
     store.close().expect("closes");
     let empty = size(&disk);
@@ -44,7 +44,7 @@ fn a_step_takes_at_most_300_bytes_beyond_its_content_however_many_there_are() {
 }
 
 #[test]
-fn a_fork_takes_at_most_200_bytes_whatever_it_shares() {
+fn a_forked_run_takes_at_most_200_bytes_for_any_shared_history() {
     let (disk, store) = store_with(1_000);
     store.close().expect("closes");
     let before = size(&disk);

@@ -25,7 +25,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_power_cut_at_every_operation() {
+fn acknowledged_commits_survive_a_power_cut_at_every_operation() {
     let mut points = 0_u64;
     for seed in 0..seeds() {
         let script = Script::new(seed, 40);
@@ -53,7 +53,7 @@ fn what_was_acknowledged_survives_a_power_cut_at_every_operation() {
 }
 
 #[test]
-fn a_power_cut_while_a_store_recovers_loses_nothing() {
+fn a_power_cut_during_recovery_loses_nothing() {
     let script = Script::new(5, 25);
     let whole = Disk::new();
     assert!(script.play(&whole, 0).error.is_none());
@@ -101,7 +101,7 @@ fn fill_the_log(disk: &Disk) -> u64 {
 }
 
 #[test]
-fn what_is_written_over_the_beginning_of_the_log_survives_a_power_cut() {
+fn a_commit_that_overwrites_the_start_of_the_log_survives_a_power_cut() {
     let whole = Disk::new();
     assert_eq!(fill_the_log(&whole), FILLING + AFTER);
     let operations = whole.operations();

@@ -56,7 +56,7 @@ fn size(file: &Path) -> u64 {
 }
 
 #[test]
-fn no_file_of_a_store_has_a_text_of_a_removed_run_and_the_room_is_given_back() {
+fn no_file_contains_text_of_a_removed_run_and_its_space_is_freed() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("runs.db");
     let store = SqliteStore::open(&file).expect("opens");
@@ -90,7 +90,7 @@ fn no_file_of_a_store_has_a_text_of_a_removed_run_and_the_room_is_given_back() {
 }
 
 #[test]
-fn a_small_removal_is_out_of_the_files_when_it_is_answered_by_the_next_command() {
+fn a_small_removal_is_erased_from_the_files_by_the_next_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(folder.path().join("runs.db")).expect("opens");
     play(&store, 3, "plain", None);
@@ -102,7 +102,7 @@ fn a_small_removal_is_out_of_the_files_when_it_is_answered_by_the_next_command()
 }
 
 #[test]
-fn the_file_of_a_store_in_use_shrinks_without_being_asked() {
+fn the_file_of_a_store_in_use_shrinks_automatically() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("runs.db");
     let store = SqliteStore::open(&file).expect("opens");

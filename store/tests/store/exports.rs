@@ -24,7 +24,7 @@ fn text_of(store: &dyn Store, id: &str) -> Vec<u8> {
 }
 
 #[test]
-fn an_imported_run_is_the_one_that_was_exported() {
+fn an_imported_run_equals_the_exported_run() {
     let (from, disk) = (filled(), pirn_test_disk::Disk::new());
     let to = open(&disk).expect("opens");
     let runs = block_on(from.runs(RunFilter::default(), None, usize::MAX)).expect("runs");
@@ -61,7 +61,7 @@ fn an_imported_run_is_the_one_that_was_exported() {
 }
 
 #[test]
-fn a_file_that_was_changed_or_cut_off_imports_nothing() {
+fn a_changed_or_truncated_file_imports_nothing() {
     let from = filled();
     let runs = block_on(from.runs(RunFilter::default(), None, usize::MAX)).expect("runs");
     let longest = runs.iter().max_by_key(|run| run.steps).expect("a run");

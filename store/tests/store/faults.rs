@@ -5,7 +5,7 @@ use pirn_test_disk::{Disk, Kind, Survives, Trouble};
 use crate::scripts::Script;
 
 #[test]
-fn a_failure_of_any_operation_is_told_and_loses_nothing() {
+fn a_failure_of_any_operation_is_reported_and_loses_nothing() {
     let script = Script::new(3, 30);
     let whole = Disk::new();
     assert!(script.play(&whole, 0).error.is_none());
@@ -37,7 +37,7 @@ fn a_failure_of_any_operation_is_told_and_loses_nothing() {
 }
 
 #[test]
-fn after_a_sync_that_failed_nothing_is_written() {
+fn after_a_failed_sync_nothing_is_written() {
     let script = Script::new(4, 30);
     let whole = Disk::new();
     assert!(script.play(&whole, 0).error.is_none());
@@ -62,7 +62,7 @@ fn after_a_sync_that_failed_nothing_is_written() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_commits_until_space_is_available() {
     let script = Script::new(6, 30);
     let whole = Disk::new();
     assert!(script.play(&whole, 0).error.is_none());

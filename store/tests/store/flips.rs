@@ -27,7 +27,7 @@ fn read_all(store: &SqliteStore) -> Result<String, StoreError> {
 }
 
 #[test]
-fn a_flipped_bit_in_any_page_is_told_or_changes_nothing() {
+fn a_flipped_bit_in_any_page_is_reported_or_has_no_effect() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     let oracle = MemoryStore::new();
@@ -98,7 +98,7 @@ fn killed(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_flipped_bit_in_the_log_is_told_or_was_in_its_last_transaction() {
+fn a_flipped_bit_in_the_log_is_reported_or_in_its_last_transaction() {
     let folder = tempfile::tempdir().expect("a folder");
     let contents = killed(folder.path());
     let (file, log) = (folder.path().join("dead.db"), folder.path().join("dead.db-wal"));
@@ -129,7 +129,7 @@ fn a_flipped_bit_in_the_log_is_told_or_was_in_its_last_transaction() {
 }
 
 #[test]
-fn a_log_that_is_written_from_its_beginning_again_is_looked_at_as_far_as_it_is_new() {
+fn a_restarted_log_is_checked_up_to_its_new_frames() {
     let folder = tempfile::tempdir().expect("a folder");
     let live = folder.path().join("live.db");
     let store = SqliteStore::open(&live).expect("opens");
@@ -169,7 +169,7 @@ fn a_log_that_is_written_from_its_beginning_again_is_looked_at_as_far_as_it_is_n
 }
 
 #[test]
-fn a_log_that_was_cut_off_anywhere_opens_with_what_was_whole() {
+fn a_truncated_log_opens_with_its_complete_transactions() {
     let folder = tempfile::tempdir().expect("a folder");
     let contents = killed(folder.path());
     let (file, log) = (folder.path().join("dead.db"), folder.path().join("dead.db-wal"));
@@ -183,7 +183,7 @@ fn a_log_that_was_cut_off_anywhere_opens_with_what_was_whole() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_refused_and_left_alone() {
+fn a_file_of_another_kind_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = folder.path().join("text.db");
     fs::write(&text, "no database ".repeat(500)).expect("writes");

@@ -23,7 +23,7 @@ fn begin(store: &dyn Store, runs: usize) {
 }
 
 #[test]
-fn commits_that_wait_for_one_sync_share_the_next() {
+fn commits_that_wait_for_a_sync_share_the_next_sync() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     begin(&store, 40);
@@ -59,7 +59,7 @@ fn a_lone_commit_costs_one_sync() {
 }
 
 #[test]
-fn a_refused_commit_takes_nobody_with_it() {
+fn a_refused_commit_does_not_affect_other_commits() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     begin(&store, 3);
@@ -84,7 +84,7 @@ fn a_refused_commit_takes_nobody_with_it() {
 }
 
 #[test]
-fn nothing_is_told_before_it_is_durable() {
+fn a_commit_is_acknowledged_only_when_durable() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     begin(&store, 1);
@@ -98,7 +98,7 @@ fn nothing_is_told_before_it_is_durable() {
 }
 
 #[test]
-fn the_log_is_emptied_before_it_grows_without_bound() {
+fn the_log_is_truncated_to_bound_its_size() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     begin(&store, 1);

@@ -12,7 +12,7 @@ const FILE: &str = "PIRN_TEST_HELD_FILE";
 /// Helper process of the tests below, not a test. Locks the file until its input ends.
 #[test]
 #[ignore = "started by the tests below"]
-fn the_other_process() {
+fn lock_holding_process() {
     let Some(file) = env::var_os(FILE) else {
         return;
     };
@@ -25,7 +25,7 @@ fn the_other_process() {
 /// Starts the helper. Its output is returned too: dropping that would break its pipe.
 fn other_process(file: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().expect("this program"))
-        .args(["--exact", "holding::the_other_process", "--ignored", "--nocapture"])
+        .args(["--exact", "holding::lock_holding_process", "--ignored", "--nocapture"])
         .env(FILE, file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -41,7 +41,7 @@ fn other_process(file: &Path) -> (Child, BufReader<ChildStdout>) {
 }
 
 #[test]
-fn a_second_process_is_refused_and_told_who_has_it() {
+fn a_second_process_is_refused_with_the_process_id_of_the_owner() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("runs.db");
     let (mut child, _out) = other_process(&file);
@@ -57,7 +57,7 @@ fn a_second_process_is_refused_and_told_who_has_it() {
 }
 
 #[test]
-fn a_killed_process_holds_nothing() {
+fn a_killed_process_releases_its_lock() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("runs.db");
     let (mut child, _out) = other_process(&file);
@@ -67,7 +67,7 @@ fn a_killed_process_holds_nothing() {
 }
 
 #[test]
-fn a_second_opening_in_one_process_is_refused_too_by_whatever_path() {
+fn opening_a_store_twice_in_one_process_is_refused_by_any_path() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("runs.db");
     let store = SqliteStore::open(&file).expect("opens");
@@ -84,7 +84,7 @@ fn a_second_opening_in_one_process_is_refused_too_by_whatever_path() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_told() {
+fn a_missing_folder_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let error = SqliteStore::open(folder.path().join("none").join("runs.db"))
         .map(drop)
@@ -93,7 +93,7 @@ fn a_folder_that_is_not_there_is_told() {
 }
 
 #[test]
-fn a_copy_made_of_an_open_store_opens() {
+fn a_backup_of_an_open_store_opens() {
     use futures::executor::block_on;
     use pirn_store::Store;
     let folder = tempfile::tempdir().expect("a folder");
@@ -126,7 +126,7 @@ fn is_refused(file: &Path, part: &str) {
 }
 
 #[test]
-fn a_path_that_is_no_store_is_refused_before_anything_is_created() {
+fn a_path_to_another_file_is_refused_before_anything_is_created() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     std::fs::create_dir(at("folder")).expect("is created");
@@ -149,7 +149,7 @@ fn a_path_that_is_no_store_is_refused_before_anything_is_created() {
 
 #[cfg(unix)]
 #[test]
-fn a_device_a_fifo_and_a_socket_are_no_stores() {
+fn a_device_a_fifo_and_a_socket_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     let made = Command::new("mkfifo").arg(at("fifo")).status().expect("starts");
@@ -164,7 +164,7 @@ fn a_device_a_fifo_and_a_socket_are_no_stores() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_beside_the_store_that_is_not_the_stores_is_neither_read_nor_written() {
+fn a_linked_file_next_to_the_store_is_neither_read_nor_written() {
     use std::os::unix::fs::symlink;
     for (suffix, part) in [("-wal", "-wal"), ("-journal", "-journal"), (".lock", "its lock file")] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -202,7 +202,7 @@ fn a_lock_file_of_another_program_is_not_overwritten() {
 
 #[cfg(unix)]
 #[test]
-fn a_store_has_one_name_and_one_lock() {
+fn a_store_opened_through_a_link_has_one_lock() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     std::fs::create_dir(at("data")).expect("is created");
@@ -229,7 +229,7 @@ fn a_store_has_one_name_and_one_lock() {
 
 #[cfg(unix)]
 #[test]
-fn a_write_to_a_store_that_was_removed_or_replaced_is_not_acknowledged() {
+fn a_write_to_a_removed_or_replaced_store_is_not_acknowledged() {
     use futures::executor::block_on;
     use pirn_store::Store;
     for (name, replaces) in [("runs.db", false), ("runs.db", true), ("runs.db-wal", false)] {

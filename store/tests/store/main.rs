@@ -27,12 +27,12 @@ fn on_a_disk(_name: &str) -> Open {
 }
 
 #[test]
-fn every_promise_is_kept_in_memory() {
+fn the_store_contract_holds_in_memory() {
     conformance::check(in_memory);
 }
 
 #[test]
-fn every_promise_is_kept_in_a_file() {
+fn the_store_contract_holds_in_a_file() {
     let folder = Arc::new(tempfile::tempdir().expect("a folder"));
     conformance::check(|name| {
         let (folder, name) = (folder.clone(), format!("{name}.db"));
@@ -41,6 +41,6 @@ fn every_promise_is_kept_in_a_file() {
 }
 
 #[test]
-fn every_promise_is_kept_on_a_disk_of_our_own() {
+fn the_store_contract_holds_on_a_simulated_disk() {
     conformance::check(on_a_disk);
 }

@@ -47,7 +47,7 @@ fn a_commit_of_many_runs_writes_few_pages() {
 }
 
 #[test]
-fn every_part_of_a_journal_is_read_wherever_its_steps_are() {
+fn every_part_of_a_journal_is_read_from_recent_and_moved_steps() {
     let (disk, oracle) = (Disk::new(), MemoryStore::new());
     let mut store = open(&disk).expect("opens");
     let both = |store: &SqliteStore, commit: &Commit| {
@@ -126,7 +126,7 @@ fn killed(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn damage_to_the_steps_that_came_last_is_told_when_a_store_is_opened() {
+fn damage_to_the_recent_steps_is_reported_on_open() {
     for (damage, told) in [
         ("SELECT 1", None),
         ("DELETE FROM recent WHERE id = 3", Some("one is missing")),

@@ -124,21 +124,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priorities_hold_until_they_change() {
+    fn a_priority_order_is_constant_until_it_changes() {
         let mut order = Priorities::new(3, 0, 100);
         let first = order.next(&[1, 2, 3]);
         assert!((0..50).all(|_| order.next(&[1, 2, 3]) == first));
     }
 
     #[test]
-    fn a_change_of_priority_lets_another_run() {
+    fn a_priority_change_lets_another_task_run() {
         let mut order = Priorities::new(3, 1, 10);
         let taken: std::collections::BTreeSet<usize> = (0..10).map(|_| order.next(&[1, 2, 3])).collect();
         assert_eq!(taken.len(), 2);
     }
 
     #[test]
-    fn a_recorded_order_is_had_again() {
+    fn a_recorded_order_is_replayed() {
         let choices = Choices::default();
         let mut recorded = Recorded::new(Box::new(Random::new(9)), Rc::clone(&choices));
         let taken: Vec<usize> = (2..40).map(|count| recorded.next(&vec![0; count])).collect();

@@ -26,7 +26,7 @@ fn first_layout(server: &Server) -> String {
 }
 
 #[test]
-fn a_database_of_the_first_layout_is_refused_until_it_is_brought_up_to_date_with_all_that_is_in_it() {
+fn a_database_with_the_first_layout_is_refused_until_migrated_without_data_loss() {
     let Some(server) = Server::start_unsynced() else { return };
     let url = first_layout(&server);
     let refused = PostgresStore::connect(&url, PostgresOptions::default()).expect_err("is of an earlier layout");
@@ -50,7 +50,7 @@ fn a_database_of_the_first_layout_is_refused_until_it_is_brought_up_to_date_with
 }
 
 #[test]
-fn a_database_is_not_brought_up_to_date_under_the_feet_of_a_process() {
+fn a_database_in_use_is_not_migrated() {
     let Some(server) = Server::start_unsynced() else { return };
     let url = server.database();
     server.set_up(&url);

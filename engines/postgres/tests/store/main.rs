@@ -47,7 +47,7 @@ impl Server {
 }
 
 #[test]
-fn every_promise_is_kept_in_postgresql() {
+fn the_store_contract_holds_in_postgresql() {
     let Some(server) = Server::start() else { return };
     conformance::check(|name| {
         let url = server.database();
@@ -58,7 +58,7 @@ fn every_promise_is_kept_in_postgresql() {
 }
 
 #[test]
-fn a_name_has_one_value_for_all_processes_until_as_many_others_were_named() {
+fn a_settled_name_has_one_value_for_all_processes_until_evicted() {
     let Some(server) = Server::start_unsynced() else { return };
     let url = server.database();
     server.set_up(&url);

@@ -10,7 +10,7 @@ use crate::begin;
 use crate::server::Server;
 
 #[test]
-fn a_process_is_told_that_another_has_its_run_though_it_writes_nothing() {
+fn an_idle_process_is_notified_that_another_process_claimed_its_run() {
     let Some(server) = Server::start_unsynced() else { return };
     let url = server.database();
     server.set_up(&url);

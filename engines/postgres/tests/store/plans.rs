@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::{begin, open};
 
 #[test]
-fn whoever_reads_a_run_reads_nothing_of_the_journals_of_others() {
+fn reading_a_run_reads_no_journal_rows_of_other_runs() {
     const RUNS: u64 = 60;
     const STEPS: u64 = 100;
     let Some(server) = Server::start_unsynced() else { return };

@@ -7,7 +7,7 @@ use crate::server::Server;
 use crate::{begin, open};
 
 #[test]
-fn a_run_that_does_not_go_on_is_offered_later_and_later_and_at_once_to_whoever_asks() {
+fn a_run_without_progress_is_offered_with_growing_delay_and_can_be_claimed_at_once() {
     let Some(server) = Server::start_unsynced() else { return };
     let url = server.database();
     server.set_up(&url);

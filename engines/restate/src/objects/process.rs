@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_of_a_run_that_is_carried_names_its_claim() {
+    fn the_key_of_an_owned_run_contains_its_claim() {
         assert_eq!(carried_of(&carried_key("a run 2", 17)), Some(("a run 2", 17)));
         assert_eq!((carried_of(LIFE), carried_of(BOX)), (None, None));
     }

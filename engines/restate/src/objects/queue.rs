@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_get_runs_in_turn_as_many_as_they_want() {
+    fn processes_get_runs_in_turn_up_to_their_requested_number() {
         let wanting = VecDeque::from([("a".to_owned(), 1), ("b".to_owned(), 3), ("c".to_owned(), 2)]);
         let mut line = Line {
             wanting,

@@ -58,7 +58,7 @@ fn steps(store: &RestateStore) -> u64 {
 }
 
 #[test]
-fn a_commit_whose_call_somebody_kills_or_cancels_is_an_error_and_its_run_goes_on() {
+fn a_killed_or_cancelled_commit_call_is_an_error_and_its_run_can_continue() {
     let Some(server) = Server::start() else { return };
     let port = free_port();
     let offering = open(&server, port);

@@ -51,7 +51,7 @@ impl Way {
 }
 
 #[test]
-fn whoever_is_given_a_run_goes_on_with_it_without_a_question_to_the_server() {
+fn a_process_resumes_an_offered_run_without_a_request_to_the_server() {
     let Some(server) = Server::start() else { return };
     let offering = open(&server, free_port());
     let (definition, input) = (Content::new("{}"), Content::new("\"hello\""));
@@ -92,7 +92,7 @@ fn whoever_is_given_a_run_goes_on_with_it_without_a_question_to_the_server() {
 }
 
 #[test]
-fn the_server_forgets_whose_a_run_was_that_is_over() {
+fn the_server_removes_the_owner_of_an_ended_run() {
     let Some(server) = Server::start() else { return };
     let options = RestateOptions::default()
         .admin(server.admin())

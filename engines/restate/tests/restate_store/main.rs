@@ -22,7 +22,7 @@ fn open(server: &Server, port: u16) -> RestateStore {
 }
 
 #[test]
-fn every_promise_is_kept_in_restate() {
+fn the_store_contract_holds_in_restate() {
     if Server::start().is_none() {
         return;
     }
@@ -51,7 +51,7 @@ fn step(run: &str, after: u64, bytes: usize) -> Commit {
 }
 
 #[test]
-fn a_step_beyond_what_the_server_takes_is_refused_at_once_and_its_run_given_to_nobody() {
+fn a_step_over_the_size_limit_is_refused_at_once_and_its_run_is_not_offered() {
     let Some(server) = Server::start() else { return };
     let (store, other) = (open(&server, free_port()), connect(&server));
     for run in ["large", "small"] {
@@ -74,7 +74,7 @@ fn a_step_beyond_what_the_server_takes_is_refused_at_once_and_its_run_given_to_n
 }
 
 #[test]
-fn a_step_of_a_run_moves_its_own_bytes_whatever_came_before_it() {
+fn a_step_transfers_only_its_own_bytes() {
     let Some(server) = Server::start() else { return };
     let store = open(&server, free_port());
     block_on(store.commit(begun("long"))).expect("begins");
@@ -106,7 +106,7 @@ fn a_step_of_a_run_moves_its_own_bytes_whatever_came_before_it() {
 }
 
 #[test]
-fn a_process_that_is_silent_for_longer_than_its_claim_writes_nothing_more() {
+fn a_process_silent_for_longer_than_its_claim_cannot_write() {
     let Some(server) = Server::start() else { return };
     let _offering = open(&server, free_port());
     let connect = |name: &str| {
