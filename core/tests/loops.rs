@@ -319,7 +319,7 @@ fn loops_nest_and_the_inner_loop_restarts_in_each_iteration() {
 }
 
 #[test]
-fn max_steps_and_history_do_not_grow_with_the_number_of_iterations() {
+fn max_steps_applies_per_iteration_and_the_history_stays_bounded() {
     let walked = summing(
         &json!({"maxIterations": 100_000}),
         &json!({}),

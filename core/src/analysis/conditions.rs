@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_literal_condition_has_a_known_truth() {
+    fn only_the_truth_of_a_literal_condition_is_determined() {
         for text in ["true", " 1 ", "'yes'", "-2.5"] {
             assert_eq!(truth(text), Truth::Always, "{text}");
         }

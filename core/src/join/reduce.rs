@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_compares_each_item_at_most_twice() {
+    fn a_union_needs_a_linear_number_of_comparisons() {
         for count in [1_000, 10_000, 100_000] {
             let comparisons = Cell::new(0);
             // Half of them occur twice.

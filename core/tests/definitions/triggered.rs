@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::world::{build, codes_of, flow, fork, idle, join, node, shown};
 
 #[test]
-fn g19_g20_g21_g22_a_triggered_workflow_has_one_trigger_start_and_a_trigger_end() {
+fn g19_g20_g21_g22_a_triggered_workflow_has_exactly_one_trigger_start_and_end() {
     let first = node("first", "START_FROM_TRIGGER");
     let last = node("last", "CONTINUE_FROM_TRIGGER");
     let code = ["INVALID_TRIGGERED_WORKFLOW"];

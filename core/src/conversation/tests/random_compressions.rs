@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn only_old_tool_results_are_shortened(messages in histories(), keep in 0_usize..5, pin in 0_usize..20) {
+    fn only_old_tool_results_are_cleared(messages in histories(), keep in 0_usize..5, pin in 0_usize..20) {
         let mut messages: Vec<Message> = messages.into_iter().map(|one| match one.role {
             Role::Tool => Message { content: "a long result ".repeat(9), ..one },
             Role::System | Role::User | Role::Assistant => one,

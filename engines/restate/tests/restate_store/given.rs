@@ -92,7 +92,7 @@ fn a_process_resumes_an_offered_run_without_a_request_to_the_server() {
 }
 
 #[test]
-fn the_server_removes_the_owner_of_an_ended_run() {
+fn the_server_removes_the_owner_of_an_ended_or_released_run() {
     let Some(server) = Server::start() else { return };
     let options = RestateOptions::default()
         .admin(server.admin())

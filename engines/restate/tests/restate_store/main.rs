@@ -74,7 +74,7 @@ fn a_step_over_the_size_limit_is_refused_at_once_and_its_run_is_not_offered() {
 }
 
 #[test]
-fn a_step_transfers_only_its_own_bytes() {
+fn a_step_transfers_only_the_bytes_of_that_step() {
     let Some(server) = Server::start() else { return };
     let store = open(&server, free_port());
     block_on(store.commit(begun("long"))).expect("begins");

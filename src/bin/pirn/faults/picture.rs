@@ -121,7 +121,7 @@ mod tests {
     use super::Place;
 
     #[test]
-    fn the_marker_never_leaves_its_line() {
+    fn the_marker_stays_on_its_line() {
         let text = "{\n  \"ä\": {\n  }\n}";
         for offset in 0..=text.len() {
             for length in 0..6 {
