@@ -18,7 +18,7 @@ fn with_token() -> Options {
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_is_told_but_that_the_process_lives() {
+async fn without_a_token_only_the_liveness_probe_is_answered() {
     let world = World::with(with_token()).await;
     for path in [
         "/v1/runs",
@@ -48,7 +48,7 @@ async fn without_a_token_nothing_is_told_but_that_the_process_lives() {
 }
 
 #[tokio::test]
-async fn a_page_that_rebinds_its_name_to_this_address_reads_nothing() {
+async fn a_page_that_rebinds_its_host_name_is_refused() {
     let world = World::new().await;
     let rebound = world.get("/v1/runs").header("host", "evil.example:80");
     assert_eq!(refusal(rebound).await, (421, "WRONG_HOST".into()));
@@ -65,7 +65,7 @@ async fn a_page_that_rebinds_its_name_to_this_address_reads_nothing() {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_ask_and_read() {
+async fn a_page_of_an_allowed_origin_may_send_requests_and_read_responses() {
     let world = World::with(with_token()).await;
     let asks = |origin: &'static str| {
         let asks = world

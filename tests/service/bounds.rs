@@ -236,35 +236,35 @@ impl Bounded {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ended_runs_take_at_most_four_times_their_input() {
+async fn ended_runs_use_at_most_four_times_their_input() {
     let service = Bounded::start(&folder("bounds-runs"), &[]);
     service.many_runs(size(300, 150)).await;
     service.survived().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_bodies_at_once_are_admitted_within_the_budget_or_refused() {
+async fn concurrent_large_bodies_are_admitted_within_the_budget_or_refused() {
     let service = Bounded::start(&folder("bounds-bodies"), &[]);
     service.large_bodies(size(22, 11)).await;
     service.survived().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_stop_half_way_take_no_more_than_the_budget() {
+async fn incomplete_bodies_use_no_more_than_the_budget() {
     let service = Bounded::start(&folder("bounds-half"), &[]);
     service.half_sent_bodies(size(500, 200)).await;
     service.survived().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_never_read_share_what_they_are_sent() {
+async fn clients_that_never_read_share_one_buffer_budget() {
     let service = Bounded::start(&folder("bounds-readers"), &[]);
     service.stuck_readers("r", size(269, 120)).await;
     service.survived().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_of_stored_events_that_never_read_share_what_they_are_sent() {
+async fn clients_that_never_read_stored_events_share_one_buffer_budget() {
     let folder = folder("bounds-stored-readers");
     let service = Bounded::start(&folder, &["--store", "runs.db"]);
     service.stuck_readers("r", size(269, 120)).await;
@@ -277,7 +277,7 @@ async fn readers_of_stored_events_that_never_read_share_what_they_are_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_events_of_a_stored_run_are_streamed_and_not_assembled() {
+async fn events_of_a_stored_run_are_streamed_and_not_collected_in_memory() {
     let folder = folder("bounds-stored");
     let (bytes, steps) = (size(2_000_000, 500_000), size(400, 100));
     let service = Bounded::start(&folder, &["--store", "runs.db"]);
@@ -292,7 +292,7 @@ async fn the_events_of_a_stored_run_are_streamed_and_not_assembled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_requests_for_a_long_stored_run_hold_up_no_other() {
+async fn many_requests_for_a_long_stored_run_delay_no_other_request() {
     let folder = folder("bounds-replays");
     let service = Bounded::start(&folder, &["--store", "runs.db"]);
     service.texts("long", 12, size(10_000, 1_000)).await;
@@ -303,7 +303,7 @@ async fn many_requests_for_a_long_stored_run_hold_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_random_mixture_of_all_of_it_is_survived() {
+async fn the_service_survives_a_random_mixture_of_all_load_cases() {
     let minutes = std::env::var("PIRN_BOUNDS_MINUTES")
         .ok()
         .and_then(|minutes| minutes.parse().ok());
@@ -337,7 +337,7 @@ async fn a_random_mixture_of_all_of_it_is_survived() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_nothing_is_cut_off() {
+async fn a_client_that_never_reads_is_disconnected() {
     let world = crate::world::World::limited(pirn::service::Limits {
         write_time: Duration::from_millis(300),
         ..pirn::service::Limits::default()
@@ -361,7 +361,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_of_a_stored_run_gets_every_event_while_others_take_nothing() {
+async fn a_reader_of_a_stored_run_gets_every_event_while_others_never_read() {
     let limits = pirn::service::Limits {
         body_bytes: 16 << 20,
         stream_bytes: 15 << 20,
@@ -402,7 +402,7 @@ async fn a_reader_of_a_stored_run_gets_every_event_while_others_take_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_told_what_it_misses_where_streams_take_too_much() {
+async fn a_stream_receives_the_number_of_events_missed_for_the_memory_limit() {
     let world = crate::world::World::limited(pirn::service::Limits {
         stream_bytes: 50_000,
         ..pirn::service::Limits::default()

@@ -30,7 +30,7 @@ async fn client(arguments: Vec<String>) -> Option<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ag_uis_own_client_accepts_every_event_and_has_the_conversation() {
+async fn the_ag_ui_client_library_accepts_every_event_and_has_the_conversation() {
     let world = World::new().await;
     let Some(heard) = client(vec!["agui".into(), world.url("/v1/agui/chat")]).await else {
         return;
@@ -59,7 +59,7 @@ async fn ag_uis_own_client_accepts_every_event_and_has_the_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ag_uis_own_client_answers_an_interrupt_and_the_run_goes_on() {
+async fn the_ag_ui_client_library_answers_an_interrupt_and_the_run_continues() {
     let world = World::new().await;
     let answer = json!({"approved": true, "editedArgs": {"amount": 3}}).to_string();
     let Some(heard) = client(vec!["agui-resume".into(), world.url("/v1/agui/careful"), answer]).await else {
@@ -138,7 +138,7 @@ fn check_mcp(heard: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mcps_own_client_calls_workflows_over_http_and_cancels_one() {
+async fn the_mcp_sdk_client_calls_workflows_over_http_and_cancels_one() {
     let served = Served::start(&root(), &["examples/service/workflows.json"]);
     let url = served.url.trim().to_owned();
     let Some(heard) = client(vec!["mcp-http".into(), format!("{url}/mcp")]).await else {
@@ -163,7 +163,7 @@ async fn mcps_own_client_calls_workflows_over_http_and_cancels_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mcps_own_client_calls_workflows_over_stdio() {
+async fn the_mcp_sdk_client_calls_workflows_over_stdio() {
     let file = root().join("examples/service/workflows.json").display().to_string();
     let pirn = env!("CARGO_BIN_EXE_pirn").to_owned();
     if let Some(heard) = client(vec!["mcp-stdio".into(), pirn, file]).await {

@@ -105,7 +105,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_terminated_process_ends_its_runs_and_streams_and_then_itself() {
+async fn a_terminated_process_ends_its_runs_and_streams_before_it_exits() {
     let folder = folder("drain");
     std::fs::write(folder.join("one.json"), ONE).expect("a file");
     let mut served = Served::start(&folder, &["one.json", "--grace", "0"]);
@@ -138,7 +138,7 @@ async fn client_events(request: reqwest::RequestBuilder) -> crate::world::Events
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_hangup_loads_workflows_and_tokens_anew_and_keeps_them_where_the_files_are_wrong() {
+async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
     let folder = folder("reload");
     std::fs::write(folder.join("one.json"), ONE).expect("a file");
     std::fs::write(folder.join("tokens"), "first\n").expect("a file");
@@ -181,7 +181,7 @@ async fn a_hangup_loads_workflows_and_tokens_anew_and_keeps_them_where_the_files
 }
 
 #[test]
-fn an_address_that_others_reach_needs_a_token() {
+fn a_non_loopback_address_needs_a_token() {
     let folder = folder("open");
     std::fs::write(folder.join("one.json"), ONE).expect("a file");
     let serve = |arguments: &[&str]| {
@@ -222,7 +222,7 @@ fn an_address_that_others_reach_needs_a_token() {
 }
 
 #[test]
-fn what_a_client_of_mcp_sends_stands_in_no_log_above_trace() {
+fn messages_of_mcp_clients_are_logged_at_trace_level_only() {
     let folder = folder("quiet");
     std::fs::write(folder.join("echo.json"), ECHO).expect("a file");
     let mut child = Command::new(env!("CARGO_BIN_EXE_pirn"))

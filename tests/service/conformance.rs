@@ -6,7 +6,7 @@ use crate::command::Served;
 use crate::servers;
 
 #[test]
-fn mcps_conformance_suite_passes_but_for_the_scenarios_that_cannot_apply() {
+fn the_mcp_conformance_suite_passes_except_for_inapplicable_scenarios() {
     let Some(mut suite) = servers::conformance() else {
         return;
     };

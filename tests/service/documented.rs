@@ -44,7 +44,7 @@ fn holds(given: &Value, shown: &Value) -> bool {
 }
 
 #[test]
-fn every_line_of_the_page_works_and_answers_what_stands_there() {
+fn every_command_of_the_page_gives_the_documented_answer() {
     if Command::new("curl").arg("--version").output().is_err() {
         println!("skipped: there is no curl");
         return;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::{Events, World, answer, refusal};
 
 #[tokio::test]
-async fn a_service_that_drains_says_so_and_starts_nothing() {
+async fn a_draining_service_is_not_ready_and_starts_no_run() {
     let world = World::new().await;
     let id = world.start("gated", Value::Null).await;
     assert_eq!(answer(world.get("/readyz")).await.status, 200);
@@ -30,7 +30,7 @@ async fn a_service_that_drains_says_so_and_starts_nothing() {
 }
 
 #[tokio::test]
-async fn every_run_ends_and_every_stream_with_it_within_the_grace() {
+async fn every_run_and_its_streams_end_within_the_grace_period() {
     let world = World::new().await;
     let (ends, hangs) = (
         world.start("gated", Value::Null).await,

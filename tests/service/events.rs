@@ -13,7 +13,7 @@ fn is_event(sent: &Sent) -> bool {
 }
 
 #[tokio::test]
-async fn a_client_that_drops_at_every_event_and_comes_back_gets_each_once_in_order() {
+async fn a_client_that_reconnects_after_every_event_gets_each_once_in_order() {
     let world = World::new().await;
     let id = world.start("steps", json!({"n": 6})).await;
     let path = format!("/v1/runs/{id}/events");
@@ -58,7 +58,7 @@ async fn a_client_that_drops_at_every_event_and_comes_back_gets_each_once_in_ord
 }
 
 #[tokio::test]
-async fn an_event_is_what_the_events_file_of_pirn_run_has_and_the_last_one_tells_the_end() {
+async fn streamed_events_equal_those_of_the_events_file_and_a_last_one_has_the_outcome() {
     let world = World::new().await;
     let id = world.start("echo", json!({"n": 1})).await;
     let all = Events::open(world.get(&format!("/v1/runs/{id}/events")))
@@ -93,7 +93,7 @@ async fn the_request_that_starts_a_run_can_read_its_events() {
 }
 
 #[tokio::test]
-async fn a_reader_that_comes_too_late_is_told_how_many_events_it_missed() {
+async fn a_late_reader_receives_the_number_of_missed_events() {
     let world = World::limited(Limits {
         events_per_run: 5,
         ..Limits::default()
@@ -118,7 +118,7 @@ async fn a_reader_that_comes_too_late_is_told_how_many_events_it_missed() {
 }
 
 #[tokio::test]
-async fn a_filter_gives_the_types_that_are_asked_for_and_nothing_else() {
+async fn a_filter_selects_the_requested_event_types_only() {
     let world = World::new().await;
     let id = world.start("echo", json!({})).await;
     let path = format!("/v1/runs/{id}/events?types=node_completed,THREAD_COMPLETED");
@@ -139,7 +139,7 @@ async fn a_filter_gives_the_types_that_are_asked_for_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_stream_with_nothing_to_say_sends_a_comment() {
+async fn an_idle_stream_sends_a_comment() {
     let world = World::limited(Limits {
         keep_alive: Duration::from_millis(20),
         ..Limits::default()
@@ -154,7 +154,7 @@ async fn a_stream_with_nothing_to_say_sends_a_comment() {
 }
 
 #[tokio::test]
-async fn a_stream_of_types_that_do_not_come_sends_a_comment_while_others_do() {
+async fn a_stream_with_a_filter_sends_a_comment_while_other_events_occur() {
     let world = World::limited(Limits {
         keep_alive: Duration::from_millis(20),
         ..Limits::default()
@@ -178,7 +178,7 @@ async fn a_stream_of_types_that_do_not_come_sends_a_comment_while_others_do() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_stops_its_run_only_where_it_said_so() {
+async fn a_disconnected_client_cancels_its_run_only_if_requested() {
     let world = World::new().await;
     let open = async |cancels: bool| {
         let body = json!({"workflow": "gated", "cancelOnDisconnect": cancels});
@@ -215,7 +215,7 @@ async fn a_client_that_goes_away_stops_its_run_only_where_it_said_so() {
 }
 
 #[tokio::test]
-async fn many_readers_of_one_run_all_get_all_of_it() {
+async fn all_readers_of_a_run_get_every_event() {
     let world = World::new().await;
     let id = world.start("steps", json!({"n": 3})).await;
     let readers = (0..200).map(|_| async {
@@ -230,7 +230,7 @@ async fn many_readers_of_one_run_all_get_all_of_it() {
 }
 
 #[tokio::test]
-async fn no_more_streams_are_opened_than_the_limits_say() {
+async fn streams_beyond_the_limits_are_refused() {
     let world = World::limited(Limits {
         streams: 3,
         streams_per_run: 2,

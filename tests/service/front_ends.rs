@@ -27,7 +27,7 @@ pub(crate) fn types(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_agui_client_hears_steps_words_tool_calls_and_state() {
+async fn an_agui_client_receives_steps_text_tool_calls_and_state() {
     let world = World::new().await;
     let events = agui(&world, "chat").await;
     assert_eq!(
@@ -75,7 +75,7 @@ async fn an_agui_client_hears_steps_words_tool_calls_and_state() {
 }
 
 #[tokio::test]
-async fn voices_that_speak_at_once_have_messages_and_steps_of_their_own() {
+async fn concurrent_model_nodes_have_separate_messages_and_steps() {
     let world = World::new().await;
     let events = agui(&world, "two-voices").await;
     let said = |id: &Value| -> String {
@@ -94,7 +94,7 @@ async fn voices_that_speak_at_once_have_messages_and_steps_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_run_that_fails_is_an_error_and_one_that_says_nothing_says_its_output() {
+async fn a_failed_run_is_an_error_and_a_run_without_messages_sends_its_output() {
     let world = World::new().await;
     let failed = agui(&world, "broken").await;
     let last = failed.last().expect("an end");
@@ -143,7 +143,7 @@ async fn a_use_chat_page_gets_a_ui_message_stream() {
 }
 
 #[tokio::test]
-async fn a_front_ends_request_without_a_users_word_is_refused() {
+async fn a_request_of_a_front_end_without_a_user_message_is_refused() {
     let world = World::new().await;
     let body = json!({"threadId": "t", "runId": "r", "messages": [{"role": "assistant", "content": "hm"}]});
     assert_eq!(

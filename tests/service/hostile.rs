@@ -35,7 +35,7 @@ fn short() -> Limits {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_its_headers_drop_by_drop_is_cut_off_and_others_are_served() {
+async fn a_client_that_sends_headers_slowly_is_disconnected_and_others_are_served() {
     let world = World::limited(short()).await;
     let slow: Vec<TcpStream> = futures::future::join_all((0..100).map(|n| async move {
         let mut stream = TcpStream::connect(world.address).await.expect("a connection");
@@ -60,7 +60,7 @@ async fn a_client_that_sends_its_headers_drop_by_drop_is_cut_off_and_others_are_
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_refused_with_408() {
+async fn an_incomplete_body_is_refused_with_408() {
     let world = World::limited(short()).await;
     let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let stuck = send(
@@ -74,7 +74,7 @@ async fn a_body_that_does_not_come_is_refused_with_408() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_with_413_whether_it_says_so_or_not() {
+async fn a_too_large_body_is_refused_with_413_with_and_without_content_length() {
     let world = World::limited(short()).await;
     let large = json!({"workflow": "echo", "input": {"text": "x".repeat(2_000)}});
     assert_eq!(
@@ -132,7 +132,7 @@ async fn headers_up_to_the_limit_are_accepted_and_one_byte_more_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_with_400() {
+async fn invalid_http_is_refused_with_400() {
     let world = World::new().await;
     for nonsense in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"[..],
@@ -148,7 +148,7 @@ async fn what_is_no_http_is_refused_with_400() {
 }
 
 #[tokio::test]
-async fn json_that_nests_without_end_is_refused_and_nothing_breaks() {
+async fn json_with_unbounded_nesting_is_refused() {
     let world = World::new().await;
     let deep = format!("{{\"workflow\": \"echo\", \"input\": {}", "[".repeat(1_000_000));
     let request = world
@@ -161,7 +161,7 @@ async fn json_that_nests_without_end_is_refused_and_nothing_breaks() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_reads_holds_up_neither_the_run_nor_other_readers() {
+async fn an_unread_stream_delays_neither_the_run_nor_other_readers() {
     let world = World::new().await;
     let id = world.start("steps", json!({"n": 300})).await;
     let mut stuck = TcpStream::connect(world.address).await.expect("a connection");
@@ -180,7 +180,7 @@ async fn a_stream_that_nobody_reads_holds_up_neither_the_run_nor_other_readers()
 }
 
 #[tokio::test]
-async fn more_connections_than_there_is_room_for_wait_and_are_served_when_there_is() {
+async fn connections_beyond_the_limit_wait_for_a_free_slot() {
     let world = World::limited(Limits {
         connections: 2,
         header_time: Duration::from_millis(200),

@@ -45,7 +45,7 @@ async fn a_question_is_listed_until_it_is_answered_once() {
 }
 
 #[tokio::test]
-async fn an_answer_to_nothing_is_refused() {
+async fn an_answer_without_an_open_question_is_refused() {
     let world = World::new().await;
     for id in ["none", "no.such.0", ".."] {
         let (status, _) = refusal(world.post(&format!("/v1/interactions/{id}"), &json!({"answer": 1}))).await;

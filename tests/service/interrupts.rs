@@ -87,7 +87,7 @@ async fn a_run_that_waits_for_a_person_ends_with_an_interrupt_and_the_next_input
 }
 
 #[tokio::test]
-async fn questions_at_once_are_interrupts_that_one_input_answers_all_of_and_a_person_who_gives_up_cancels() {
+async fn concurrent_questions_are_answered_by_one_input_and_a_cancelled_interrupt_cancels_the_run() {
     let world = World::new().await;
     let asked = interrupts(&agui(&world, "two-people").await);
     let mut messages: Vec<&str> = asked.iter().filter_map(|one| one["message"].as_str()).collect();
@@ -121,7 +121,7 @@ async fn questions_at_once_are_interrupts_that_one_input_answers_all_of_and_a_pe
 }
 
 #[tokio::test]
-async fn a_thread_with_open_interrupts_takes_no_other_input_and_no_other_thread_takes_their_answers() {
+async fn a_thread_with_open_interrupts_accepts_only_their_answers() {
     let world = World::new().await;
     let asked = interrupts(&agui(&world, "asks").await);
     let id = asked[0]["id"].as_str().expect("an id");
@@ -166,7 +166,7 @@ async fn a_thread_with_open_interrupts_takes_no_other_input_and_no_other_thread_
 }
 
 #[tokio::test]
-async fn an_interrupt_expires_at_the_end_of_its_questions_time_and_only_then() {
+async fn the_expiry_of_an_interrupt_is_the_time_limit_of_its_question() {
     let world = World::new().await;
     let asked = interrupts(&agui(&world, "hurried").await);
     let id = asked[0]["metadata"]["pirn"]["interactionId"].as_str().expect("an id");
@@ -183,7 +183,7 @@ async fn an_interrupt_expires_at_the_end_of_its_questions_time_and_only_then() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn interrupts_are_answered_after_the_service_was_killed_and_its_thread_takes_no_other_input() {
+async fn interrupts_survive_a_kill_of_the_service() {
     const ASKS: &str = r#"{"id": "asks", "nodes": [{"id": "s", "type": "START"},
             {"id": "q", "type": "USER_INTERACTION", "config": {"question": "Sure?", "timeoutMs": 3600000}},
             {"id": "e", "type": "END", "config": {"output": "output.answer"}}],

@@ -28,7 +28,7 @@ fn resident_kib() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_runs_at_once_all_complete_while_many_readers_read_each_to_its_end() {
+async fn many_concurrent_runs_complete_while_many_readers_read_each_stream() {
     let world = World::new().await;
     let (runs, readers) = (amount("PIRN_LOAD_RUNS", 500), amount("PIRN_LOAD_READERS", 200));
     let watched = world.start("gated", Value::Null).await;

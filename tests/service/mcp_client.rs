@@ -74,13 +74,13 @@ async fn every_tenant_is_asked_of_itself(server: Value) {
 }
 
 #[tokio::test]
-async fn over_http_each_run_is_asked_what_its_own_call_is_about() {
+async fn over_http_each_run_receives_the_question_of_its_call() {
     let world = World::of(Engine::builder().workflows(asks().to_string()), Options::default()).await;
     every_tenant_is_asked_of_itself(json!({"id": "peer", "url": world.url("/mcp")})).await;
 }
 
 #[tokio::test]
-async fn on_a_pipe_each_run_is_asked_what_its_own_call_is_about() {
+async fn over_stdio_each_run_receives_the_question_of_its_call() {
     let folder = folder("mcp-asks");
     std::fs::write(folder.join("asks.json"), asks().to_string()).expect("a file");
     let args = json!(["mcp", folder.join("asks.json")]);
@@ -88,7 +88,7 @@ async fn on_a_pipe_each_run_is_asked_what_its_own_call_is_about() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_not_said_to_want_a_key_whatever_its_address() {
+async fn the_error_of_an_unreachable_server_does_not_mention_a_key() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);

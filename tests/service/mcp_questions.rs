@@ -85,7 +85,7 @@ fn modes() -> [ClientLifecycleMode; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_a_form_of_the_client_that_calls_until_an_answer_fits() {
+async fn a_question_is_a_form_of_the_calling_client_until_a_valid_answer() {
     let world = World::new().await;
     for mode in modes() {
         let acts = vec![accept(json!({"answer": "green"})), accept(json!({"answer": "blue"}))];
@@ -98,7 +98,7 @@ async fn a_question_is_a_form_of_the_client_that_calls_until_an_answer_fits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_questions_at_once_are_each_answered() {
+async fn concurrent_questions_are_each_answered() {
     let world = World::new().await;
     for mode in modes() {
         let acts = vec![accept(json!({"answer": "yes"})), accept(json!({"answer": "no"}))];
@@ -111,7 +111,7 @@ async fn several_questions_at_once_are_each_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_needs_consent_is_allowed_or_refused_and_who_gives_up_cancels_the_run() {
+async fn consent_to_a_tool_is_given_refused_or_the_run_is_cancelled_by_the_client() {
     let world = World::new().await;
     for mode in modes() {
         for act in [
@@ -135,7 +135,7 @@ async fn a_tool_that_needs_consent_is_allowed_or_refused_and_who_gives_up_cancel
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_that_cannot_be_asked_waits_for_is_answered_by_others() {
+async fn questions_of_a_client_without_elicitation_are_answered_by_others() {
     let world = World::of(Engine::builder(), pirn::service::Options::default()).await;
     for mode in modes() {
         let person = Person {

@@ -24,7 +24,7 @@ fn samples(text: &str) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn the_figures_count_what_has_happened() {
+async fn the_metrics_count_runs_nodes_calls_and_requests() {
     let world = World::new().await;
     for (workflow, input) in [
         ("echo", json!({})),
@@ -125,7 +125,7 @@ fn promtool(text: &str) {
 }
 
 #[tokio::test]
-async fn the_figures_of_a_store_count_its_commits_and_how_many_a_sync_made_durable() {
+async fn the_metrics_of_a_store_count_commits_and_commits_per_sync() {
     let store = SqliteStore::open(folder("commits").join("runs.db")).expect("a store");
     let world = World::of(Engine::builder().store(store), Options::default()).await;
     for _ in 0..3 {
@@ -256,7 +256,7 @@ mod otlp {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_collector_is_sent_the_figures_that_prometheus_reads() {
+    async fn a_collector_receives_the_metrics_that_prometheus_scrapes() {
         let store = SqliteStore::open(folder("otlp").join("runs.db")).expect("a store");
         let world = World::of(Engine::builder().store(store), Options::default()).await;
         let (url, mut received) = collector().await;
@@ -311,7 +311,7 @@ mod otlp {
 
     #[cfg(unix)]
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_service_that_is_terminated_sends_its_figures_a_last_time() {
+    async fn a_terminated_service_exports_its_metrics_a_last_time() {
         let folder = folder("otlp-last");
         let workflow = r#"{"id": "short", "edges": [{"from": "s", "to": "e"}],
             "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}]}"#;
@@ -331,7 +331,7 @@ mod otlp {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_collector_that_does_not_answer_is_not_waited_for_twice() {
+    async fn a_shutdown_waits_at_most_once_for_an_unresponsive_collector() {
         let world = World::new().await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let options = MetricsOptions {
@@ -350,7 +350,7 @@ mod otlp {
     }
 
     #[tokio::test]
-    async fn an_address_that_is_none_is_refused() {
+    async fn an_invalid_collector_address_is_refused() {
         let world = World::new().await;
         let options = MetricsOptions {
             endpoint: Some("collector:4318".to_owned()),
@@ -363,7 +363,7 @@ mod otlp {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_call_in_doubt_is_counted_where_its_run_goes_on() {
+async fn a_call_in_doubt_is_counted_when_its_run_resumes() {
     let folder = folder("in-doubt");
     let at = |name: &str| folder.join(name);
     let workflow = r#"{"id": "calls", "nodes": [{"id": "s", "type": "START"},

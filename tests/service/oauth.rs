@@ -127,7 +127,7 @@ async fn called(engine: &Engine) -> Arc<RunReport> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_fetched_and_another_one_when_the_server_refuses_it() {
+async fn a_token_is_fetched_and_replaced_when_the_server_refuses_it() {
     let world = guarded(&["t1"]).await;
     let issuer = Issuer::default()
         .then_token("t1", 3600)
@@ -188,7 +188,7 @@ fn from_base64(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_has_ended_is_not_sent_and_the_secret_may_stand_in_the_body() {
+async fn an_expired_token_is_not_sent_and_the_secret_may_be_sent_in_the_body() {
     let world = guarded(&["t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9"]).await;
     let issuer = (1..=9).fold(Issuer::default(), |issuer, n| issuer.then_token(&format!("t{n}"), 0));
     let mut oauth = oauth(&issuer.listen().await);
@@ -209,7 +209,7 @@ async fn a_token_that_has_ended_is_not_sent_and_the_secret_may_stand_in_the_body
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_there_is_no_token_is_told_and_never_the_secret() {
+async fn a_token_failure_is_reported_without_the_secret() {
     let world = guarded(&["t1"]).await;
     let unset = json!({"tokenUrl": "http://localhost:9/", "clientId": "c", "clientSecretEnv": "PIRN_NOBODY_SETS_THIS"});
     let told = started(&world, Some(unset)).await.expect_err("no secret");
@@ -249,7 +249,7 @@ async fn why_there_is_no_token_is_told_and_never_the_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_wants_a_key_is_told_of_with_where_to_give_it() {
+async fn the_error_of_a_server_that_requires_a_key_names_the_config_fields() {
     let world = guarded(&["t1"]).await;
     let told = started(&world, None).await.expect_err("it is not let in");
     assert!(

@@ -19,7 +19,7 @@ fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 #[tokio::test]
-async fn the_document_names_every_call_and_nothing_that_is_not_there() {
+async fn the_document_lists_exactly_the_routes_of_the_service() {
     let world = World::new().await;
     let document = answer(world.get("/openapi.json")).await.body;
     assert!(document["openapi"].as_str().expect("a version").starts_with("3.1"));
@@ -95,7 +95,7 @@ async fn the_document_names_every_call_and_nothing_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn every_field_that_a_started_run_has_stands_in_its_schema() {
+async fn every_field_of_a_started_run_is_in_its_schema() {
     let world = World::new().await;
     let document = answer(world.get("/openapi.json")).await.body;
     let run = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}})))

@@ -71,7 +71,7 @@ fn certificate(folder: &Path) -> [PathBuf; 2] {
 }
 
 #[tokio::test]
-async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
+async fn behind_the_recipes_nginx_events_arrive_without_delay() {
     if !is_installed("nginx") || !is_installed("openssl") {
         return;
     }
@@ -146,7 +146,7 @@ async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
 }
 
 #[test]
-fn the_page_starts_a_workflow_and_shows_its_events_and_what_it_came_to() {
+fn the_page_starts_a_workflow_and_shows_its_events_and_outcome() {
     let Some(node) = servers::new_node() else { return };
     let served = Served::start(root(), &[WORKFLOWS]);
     let shown = |workflow: &str, message: &str| -> Value {
@@ -181,7 +181,7 @@ fn the_page_starts_a_workflow_and_shows_its_events_and_what_it_came_to() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     if !is_installed("systemd-analyze") {
         return;
     }

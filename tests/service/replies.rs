@@ -96,7 +96,7 @@ fn last_id(sent: &[Sent]) -> &str {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_in_the_middle_of_a_reply_gets_each_later_piece_once() {
+async fn a_client_that_reconnects_during_a_reply_gets_each_later_piece_once() {
     for builder in [Engine::builder(), Engine::builder().store(MemoryStore::new())] {
         let (world, permits) = world(builder).await;
         let id = world.start("says", json!({"message": "go"})).await;
@@ -130,7 +130,7 @@ async fn a_client_that_comes_back_in_the_middle_of_a_reply_gets_each_later_piece
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_after_its_run_was_resumed_gets_the_reply_anew() {
+async fn a_client_that_reconnects_after_a_resume_gets_the_reply_streamed_again() {
     let (world, permits) = world(Engine::builder().store(MemoryStore::new())).await;
     let id = world.start("says", json!({"message": "go"})).await;
     let path = format!("/v1/runs/{id}/events");
@@ -151,7 +151,7 @@ async fn a_client_that_comes_back_after_its_run_was_resumed_gets_the_reply_anew(
 }
 
 #[tokio::test]
-async fn a_chat_that_lost_its_connection_gets_the_rest_of_the_reply() {
+async fn a_reconnected_chat_gets_the_rest_of_the_reply() {
     let (world, permits) = world(Engine::builder().store(MemoryStore::new())).await;
     let again = "/v1/chat/says/c9/stream";
     let none = world.get(again).send().await.expect("an answer");
@@ -188,7 +188,7 @@ fn agui(resume: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_agui_client_that_lost_its_connection_gets_the_rest_of_the_reply() {
+async fn a_reconnected_agui_client_gets_the_rest_of_the_reply() {
     let (world, permits) = world(Engine::builder().store(MemoryStore::new())).await;
     let mut events = Events::open(world.post("/v1/agui/says", &agui(&json!([])))).await;
     permits.add_permits(4);
@@ -208,7 +208,7 @@ async fn an_agui_client_that_lost_its_connection_gets_the_rest_of_the_reply() {
 }
 
 #[tokio::test]
-async fn an_interrupt_in_the_middle_of_a_reply_loses_none_of_it() {
+async fn an_interrupt_during_a_reply_loses_no_piece() {
     let (world, permits) = world(Engine::builder().store(MemoryStore::new())).await;
     let mut events = Events::open(world.post("/v1/agui/says-and-asks", &agui(&json!([])))).await;
     permits.add_permits(4);
@@ -234,7 +234,7 @@ async fn an_interrupt_in_the_middle_of_a_reply_loses_none_of_it() {
 }
 
 #[tokio::test]
-async fn a_position_beyond_the_end_gives_nothing_but_the_end_and_no_position_is_refused() {
+async fn a_position_beyond_the_end_gives_the_end_event_and_an_invalid_one_is_refused() {
     let (world, permits) = world(Engine::builder().store(MemoryStore::new())).await;
     permits.add_permits(PIECES);
     let id = world.start("says", json!({"message": "go"})).await;

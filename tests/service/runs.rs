@@ -12,7 +12,7 @@ use crate::gated_store::GatedStore;
 use crate::world::{Events, World, answer, refusal};
 
 #[tokio::test]
-async fn a_run_is_started_and_its_report_is_what_pirn_run_prints() {
+async fn the_report_of_a_started_run_equals_the_output_of_pirn_run() {
     let world = World::new().await;
     let started = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {"n": 7}}))).await;
     assert_eq!(started.status, StatusCode::CREATED);
@@ -38,7 +38,7 @@ async fn a_run_is_started_and_its_report_is_what_pirn_run_prints() {
 }
 
 #[tokio::test]
-async fn who_waits_gets_the_report_and_the_report_so_far_where_it_takes_too_long() {
+async fn a_request_with_wait_gets_the_report_or_the_partial_report_at_its_time_limit() {
     let world = World::new().await;
     let report = answer(world.post("/v1/runs?wait=60", &json!({"workflow": "echo", "input": {}}))).await;
     assert_eq!(
@@ -75,7 +75,7 @@ async fn who_waits_gets_the_report_and_the_report_so_far_where_it_takes_too_long
 }
 
 #[tokio::test]
-async fn the_caller_says_whose_run_it_is() {
+async fn the_caller_sets_the_metadata_of_a_run() {
     let world = World::new().await;
     let whose = json!({"tenant": "acme", "user": {"id": 7}});
     for (asked, told) in [(json!({"metadata": whose}), whose), (json!({}), json!({}))] {
@@ -96,7 +96,7 @@ async fn the_caller_says_whose_run_it_is() {
 }
 
 #[tokio::test]
-async fn one_idempotency_key_starts_one_run_however_often_it_comes() {
+async fn requests_with_one_idempotency_key_start_one_run() {
     let world = World::limited(Limits {
         idempotency_keys: 2,
         ..Limits::default()
@@ -141,7 +141,7 @@ async fn started_at_a_gate(world: &World, path: &str, key: Option<&str>, body: &
 }
 
 #[tokio::test]
-async fn an_idempotency_key_starts_one_run_though_its_first_client_goes_away_during_the_first_commit() {
+async fn an_idempotency_key_starts_one_run_if_the_client_disconnects_during_the_first_commit() {
     let (store, gate) = GatedStore::new();
     let world = World::of(Engine::builder().store(store), Options::default()).await;
     let body = json!({"workflow": "echo", "input": {"n": 1}});
@@ -169,7 +169,7 @@ async fn an_idempotency_key_starts_one_run_though_its_first_client_goes_away_dur
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_during_the_first_commit_stops_its_run_where_it_said_so() {
+async fn a_client_that_disconnects_during_the_first_commit_cancels_its_run_if_requested() {
     let (store, gate) = GatedStore::new();
     let world = World::of(Engine::builder().store(store), Options::default()).await;
     let body = json!({"workflow": "gated", "input": {}, "cancelOnDisconnect": true});
@@ -183,7 +183,7 @@ async fn a_client_that_goes_away_during_the_first_commit_stops_its_run_where_it_
 }
 
 #[tokio::test]
-async fn a_session_is_needed_to_keep_what_a_failed_run_leaves() {
+async fn keep_on_failure_needs_a_session() {
     let world = World::new().await;
     let body = json!({"workflow": "echo", "input": {}, "keepOnFailure": true});
     let refused = answer(world.post("/v1/runs", &body)).await;
@@ -194,7 +194,7 @@ async fn a_session_is_needed_to_keep_what_a_failed_run_leaves() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_no_text_is_refused_as_a_problem() {
+async fn an_id_that_is_not_utf8_is_refused_with_problem_details() {
     let world = World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await;
     for path in [
         "/v1/runs/%ff",
@@ -225,7 +225,7 @@ async fn an_id_that_is_no_text_is_refused_as_a_problem() {
 }
 
 #[tokio::test]
-async fn a_run_has_the_id_that_it_is_given_once() {
+async fn a_run_id_can_be_chosen_once() {
     let world = World::new().await;
     let body = json!({"workflow": "echo", "input": {}, "runId": "order-17.a_b"});
     assert_eq!(
@@ -251,7 +251,7 @@ async fn a_run_has_the_id_that_it_is_given_once() {
 }
 
 #[tokio::test]
-async fn a_bad_body_is_refused_in_words_of_json_and_with_its_place() {
+async fn an_invalid_body_is_refused_with_location_and_reason() {
     let world = World::new().await;
     let digits = "1".repeat(30);
     let (big, small) = (
@@ -524,7 +524,7 @@ async fn a_bad_body_is_refused_in_words_of_json_and_with_its_place() {
 }
 
 #[tokio::test]
-async fn a_faulty_request_is_refused_with_the_place_of_the_fault() {
+async fn an_invalid_request_is_refused_with_the_location_of_the_error() {
     let world = World::new().await;
     let raw = |body: &str| {
         let request = world
@@ -602,7 +602,7 @@ async fn a_faulty_request_is_refused_with_the_place_of_the_fault() {
 }
 
 #[tokio::test]
-async fn a_list_read_page_by_page_has_every_run_once_youngest_first() {
+async fn a_paginated_list_has_every_run_once_newest_first() {
     let world = World::new().await;
     let mut started = Vec::new();
     for n in 0..7 {
@@ -637,7 +637,7 @@ async fn a_list_read_page_by_page_has_every_run_once_youngest_first() {
 }
 
 #[tokio::test]
-async fn the_runs_that_ended_first_are_forgotten_first_and_no_live_one_is() {
+async fn the_earliest_ended_runs_are_evicted_first_and_live_runs_never() {
     let world = World::limited(Limits {
         ended_runs: 2,
         ..Limits::default()
@@ -718,7 +718,7 @@ async fn an_emitted_event_ends_the_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_section_is_pinned_and_an_unknown_one_refused() {
+async fn a_section_is_pinned_and_an_unknown_section_is_refused() {
     let world = World::new().await;
     let id = world.start("gated", Value::Null).await;
     let pin = |section: &str| {
@@ -734,7 +734,7 @@ async fn a_section_is_pinned_and_an_unknown_one_refused() {
 }
 
 #[tokio::test]
-async fn a_full_engine_refuses_with_503_and_says_when_to_come_again() {
+async fn a_full_engine_refuses_with_503_and_retry_after() {
     let world = World::of(pirn::Engine::builder().max_runs(1), pirn::service::Options::default()).await;
     let id = world.start("gated", Value::Null).await;
     world.until(&id, "NODE_STARTED").await;

@@ -119,7 +119,7 @@ async fn a_run_that_a_schedule_starts_is_listed_and_answered_over_http() {
 }
 
 #[test]
-fn a_service_that_is_made_before_its_runtime_has_the_runs_that_came_meanwhile() {
+fn a_service_created_before_its_runtime_lists_runs_started_in_between() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let engine = Engine::builder().schedules(false).workflows(triggers());
     let asks = json!({"id": "asks", "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}],

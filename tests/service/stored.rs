@@ -23,7 +23,7 @@ async fn stored() -> World {
 }
 
 #[tokio::test]
-async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
+async fn a_parked_run_and_its_stream_continue_with_consecutive_event_ids() {
     let world = stored().await;
     let id = world.start("paid", Value::Null).await;
     world.until(&id, "NODE_STARTED").await;
@@ -75,7 +75,7 @@ fn in_a_file(name: &str) -> EngineBuilder {
 }
 
 #[tokio::test]
-async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
+async fn inputs_to_a_parked_run_are_stored_until_it_resumes() {
     const EVENTS: usize = 20;
     let in_memory = Engine::builder().store(MemoryStore::new());
     for builder in [in_memory, in_a_file("told")] {
@@ -199,7 +199,7 @@ impl Store for Gated {
 }
 
 #[tokio::test]
-async fn a_run_that_is_parked_is_never_reported_as_failed_and_is_resumed_at_once() {
+async fn a_parked_run_is_never_reported_as_failed_and_can_be_resumed_at_once() {
     let gate = Arc::default();
     let store = Gated {
         kept: MemoryStore::new(),
@@ -232,7 +232,7 @@ async fn a_run_that_is_parked_is_never_reported_as_failed_and_is_resumed_at_once
 }
 
 #[tokio::test]
-async fn park_resume_and_emit_at_the_same_moment_leave_a_run_that_goes_on() {
+async fn concurrent_park_resume_and_emit_do_not_stop_a_run() {
     let world = World::of(in_a_file("at-once"), Options::default()).await;
     for _ in 0..30 {
         let id = world.start("paid", Value::Null).await;
@@ -278,7 +278,7 @@ async fn leaves_while_kept(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphor
 }
 
 #[tokio::test]
-async fn a_run_that_is_parked_while_its_end_is_on_its_way_into_the_store_has_ended() {
+async fn a_run_parked_during_its_last_commit_has_ended() {
     let (engine, gate, run) = leaves_while_kept(&["paid"]).await;
     // The event is durable; its effects are the next commit.
     gate.add_permits(1);
@@ -297,7 +297,7 @@ async fn a_run_that_is_parked_while_its_end_is_on_its_way_into_the_store_has_end
 }
 
 #[tokio::test]
-async fn a_run_that_is_parked_is_carried_until_its_last_commit_is_known_and_goes_on_from_there() {
+async fn a_parked_run_is_owned_until_its_last_commit_completes_and_resumes_from_it() {
     let (engine, gate, run) = leaves_while_kept(&["paid", "more"]).await;
     run.leave();
     let more = Steering::Emit {
@@ -319,7 +319,7 @@ async fn a_run_that_is_parked_is_carried_until_its_last_commit_is_known_and_goes
 }
 
 #[tokio::test]
-async fn an_event_that_comes_while_its_run_is_taken_up_is_not_lost() {
+async fn an_event_during_the_resume_of_its_run_is_not_lost() {
     let world = World::of(in_a_file("taken-up"), Options::default()).await;
     for _ in 0..30 {
         let id = parked(&world, "paid").await;
@@ -338,7 +338,7 @@ async fn an_event_that_comes_while_its_run_is_taken_up_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_carries_is_listed_however_many_of_its_store_are_carried() {
+async fn a_run_without_an_owner_is_listed_next_to_owned_runs() {
     let world = stored().await;
     let left = parked(&world, "paid").await;
     // These runs have status WAITING in the store, but RUNNING in this process.
@@ -359,7 +359,7 @@ async fn a_run_that_nobody_carries_is_listed_however_many_of_its_store_are_carri
 }
 
 #[tokio::test]
-async fn a_run_that_has_ended_is_forked_and_both_are_listed() {
+async fn an_ended_run_is_forked_and_both_runs_are_listed() {
     let world = stored().await;
     let id = world.start("steps", json!({"n": 2})).await;
     world.gate.add_permits(2);
@@ -396,7 +396,7 @@ async fn a_service_without_a_store_neither_parks_nor_forks() {
 }
 
 #[tokio::test]
-async fn runs_of_a_session_go_on_from_each_other_over_http() {
+async fn runs_of_a_session_continue_each_other_over_http() {
     for world in [World::new().await, stored().await] {
         assert_eq!(
             refusal(world.get("/v1/sessions/ada")).await,
@@ -464,7 +464,7 @@ async fn until_it_waits(events: &mut Events) -> Vec<Sent> {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_service_that_is_killed_goes_on_with_its_runs_and_streams_under_the_same_ids() {
+async fn a_restarted_service_resumes_its_runs_and_streams_with_consecutive_event_ids() {
     let folder = folder("killed");
     std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
     let mut first = serve(&folder);
@@ -495,7 +495,7 @@ async fn a_service_that_is_killed_goes_on_with_its_runs_and_streams_under_the_sa
 
 #[cfg(unix)]
 #[tokio::test]
-async fn an_idempotency_key_starts_one_run_though_the_service_is_killed_in_between() {
+async fn an_idempotency_key_starts_one_run_across_a_kill_of_the_service() {
     let folder = folder("keys");
     std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
     let body = json!({"workflow": "waits"});
@@ -550,7 +550,7 @@ async fn an_idempotency_key_starts_one_run_though_the_service_is_killed_in_betwe
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_run_that_a_service_has_started_is_resumed_on_the_command_line_with_its_config() {
+async fn a_run_of_a_service_is_resumed_on_the_command_line_with_its_config() {
     let folder = folder("served-config");
     let workflow = r#"{"id": "tells", "nodes": [{"id": "s", "type": "START"},
             {"id": "w", "type": "WAIT", "config": {"event": "go"}},
@@ -581,7 +581,7 @@ async fn a_run_that_a_service_has_started_is_resumed_on_the_command_line_with_it
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_service_that_is_terminated_leaves_its_runs_in_the_store() {
+async fn a_terminated_service_does_not_end_its_stored_runs() {
     let folder = folder("terminated");
     std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
     let mut first = serve(&folder);
@@ -631,7 +631,7 @@ async fn start_on(url: String, workflow: &'static str, acknowledged: mpsc::Unbou
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_terminated_under_load_loses_no_run_that_it_has_acknowledged() {
+async fn a_service_terminated_under_load_loses_no_acknowledged_run() {
     let folder = folder("loaded");
     std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
     std::fs::write(folder.join("quick.json"), QUICK).expect("a file");

@@ -46,7 +46,7 @@ async fn collector() -> (String, mpsc::UnboundedReceiver<Span>) {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_service_is_killed_goes_on_in_its_trace_and_no_span_is_exported_twice() {
+async fn a_run_continues_its_trace_after_a_kill_and_exports_no_span_twice() {
     let folder = folder("traces");
     std::fs::write(folder.join("main.json"), WORKFLOWS).expect("a file");
     let (url, mut received) = collector().await;

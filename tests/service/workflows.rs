@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, answer, refusal};
 
 #[tokio::test]
-async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
+async fn a_listed_workflow_has_its_description_and_input_schema() {
     let world = World::new().await;
     let all = answer(world.get("/v1/workflows")).await.body;
     let ids: Vec<&str> = all["workflows"]
@@ -49,7 +49,7 @@ async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_is_no_longer_offered_starts_no_run() {
+async fn a_workflow_removed_from_the_offer_starts_no_run() {
     let world = World::new().await;
     world
         .service

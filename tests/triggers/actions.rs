@@ -136,7 +136,7 @@ fn current_turn(messages: &[Message]) -> &[Message] {
 }
 
 #[test]
-fn what_a_thread_adds_while_it_is_compressed_stays_after_the_summary() {
+fn messages_added_during_a_compression_follow_the_summary() {
     let mut trigger = seed(SEED_002_TRIGGER);
     trigger["action"]["parameters"]["waitForCompletion"] = json!(false);
     let main = {
@@ -201,7 +201,7 @@ fn what_a_thread_adds_while_it_is_compressed_stays_after_the_summary() {
 }
 
 #[test]
-fn a_compression_that_fails_or_hangs_leaves_the_conversation_as_it_was() {
+fn a_failed_or_stuck_compression_does_not_change_the_conversation() {
     let fails = json!([
         {"id": "main", "provider": "echo"},
         {"id": "compression-profile", "provider": "scripted", "responses": [{"error": "no"}]},
@@ -261,7 +261,7 @@ fn notified(ran: &Ran) -> Vec<String> {
 }
 
 #[test]
-fn a_trigger_fires_as_often_and_as_long_as_it_says() {
+fn a_trigger_fires_up_to_its_limit_while_it_is_enabled() {
     let all = vec!["start", "a", "w", "b", "end"];
     let cases = [
         ("F01", json!({}), all.clone()),
@@ -288,7 +288,7 @@ fn a_trigger_fires_as_often_and_as_long_as_it_says() {
 }
 
 #[test]
-fn a_condition_that_fails_harms_nobody() {
+fn a_failed_condition_affects_no_other_trigger() {
     let broken =
         counting(&json!({"id": "x", "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nope.nope()"}}));
     let mut bundle = watched(&counting(&json!({})));
@@ -342,7 +342,7 @@ fn actions_reach_the_thread_that_raised_the_event() {
 }
 
 #[test]
-fn a_paused_thread_goes_on_when_a_trigger_resumes_it() {
+fn a_paused_thread_continues_when_a_trigger_resumes_it() {
     let mut bundle = watched(&Value::Null);
     bundle["triggers"] = json!([
         counting(
@@ -386,7 +386,7 @@ fn a_trigger_that_fires_itself_ends_in_an_error_event() {
 }
 
 #[test]
-fn a_triggered_sub_workflow_that_raises_its_own_event_ends_too() {
+fn a_triggered_sub_workflow_that_raises_its_trigger_event_ends_too() {
     let sub = workflow(
         "sub",
         &[
@@ -408,7 +408,7 @@ fn a_triggered_sub_workflow_that_raises_its_own_event_ends_too() {
 }
 
 #[test]
-fn variables_come_back_all_or_none() {
+fn returned_variables_are_assigned_all_or_none() {
     let sub = |callback: Value| {
         workflow(
             "sub",

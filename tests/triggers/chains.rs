@@ -321,7 +321,7 @@ fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
 }
 
 #[test]
-fn whatever_event_a_trigger_causes_again_the_chain_ends_at_the_limit() {
+fn a_trigger_chain_ends_at_the_limit_for_every_event_type() {
     for chain in chains() {
         let name = chain.event.as_str();
         let (report, events) = play(&chain);
@@ -342,14 +342,14 @@ fn whatever_event_a_trigger_causes_again_the_chain_ends_at_the_limit() {
 }
 
 #[test]
-fn every_event_type_has_its_chain_here_or_a_reason() {
+fn every_event_type_has_a_chain_test_or_a_reason_for_none() {
     use EventType as E;
     let elsewhere = [
-        (E::ThreadPaused, "pause_and_resume_in_turns_end_at_the_limit"),
-        (E::ThreadResumed, "pause_and_resume_in_turns_end_at_the_limit"),
+        (E::ThreadPaused, "alternating_pause_and_resume_end_at_the_limit"),
+        (E::ThreadResumed, "alternating_pause_and_resume_end_at_the_limit"),
         (
             E::TriggerFailed,
-            "who_watches_for_failed_triggers_and_fails_is_told_once_more",
+            "a_failing_trigger_on_trigger_failed_fires_up_to_the_limit",
         ),
         (E::CheckpointCreated, "nothing raises it"),
         (E::InteractionAnswered, "a person raises it"),
@@ -378,7 +378,7 @@ fn every_event_type_has_its_chain_here_or_a_reason() {
 }
 
 #[test]
-fn pause_and_resume_in_turns_end_at_the_limit() {
+fn alternating_pause_and_resume_end_at_the_limit() {
     let waits: Vec<Value> = (0..20).map(|place| wait(&format!("w{place}"), 10)).collect();
     let pause = json!({"type": "PAUSE_THREAD", "parameters": {}});
     let resume = json!({"type": "RESUME_THREAD", "parameters": {}});
@@ -409,7 +409,7 @@ fn pause_and_resume_in_turns_end_at_the_limit() {
 }
 
 #[test]
-fn a_thread_whose_resume_would_be_too_deep_stays_paused_says_so_and_can_be_resumed() {
+fn a_thread_with_a_refused_resume_stays_paused_and_can_be_resumed_from_outside() {
     let waits: Vec<Value> = (0..20).map(|place| wait(&format!("w{place}"), 10)).collect();
     let pause = json!({"type": "PAUSE_THREAD", "parameters": {}});
     let resume = json!({"type": "RESUME_THREAD", "parameters": {}});
@@ -459,7 +459,7 @@ fn a_thread_whose_resume_would_be_too_deep_stays_paused_says_so_and_can_be_resum
 }
 
 #[test]
-fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
+fn a_failing_trigger_on_trigger_failed_fires_up_to_the_limit() {
     let no_such_thread = json!({"type": "STOP_THREAD", "parameters": {"threadId": "nobody"}});
     let fails = trigger(EventType::TriggerFailed, &no_such_thread);
     let mut broken = fails.clone();
@@ -484,7 +484,7 @@ fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
 }
 
 #[test]
-fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() {
+fn no_token_limit_is_checked_in_workflows_that_a_token_event_started() {
     let long = [say("say", &"many words ".repeat(40)), ask("main")];
     // The triggered sub-workflow does not block the thread, so a last WAIT makes the thread outlive it.
     let stays = [&long[..], &[wait("rest", 1_000)]].concat();
@@ -533,7 +533,7 @@ fn storm(config: &Value) -> String {
 }
 
 #[test]
-fn triggers_that_fire_each_other_end_at_the_budget_of_their_run_which_is_told_once() {
+fn triggers_that_fire_each_other_end_at_the_runs_budget_with_one_report() {
     for (config, most) in [
         (json!({"maxTriggeredEvents": 37}), 37),
         (json!({"maxTriggeredEvents": 0}), 0),

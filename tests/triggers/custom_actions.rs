@@ -21,7 +21,7 @@ fn on_a(id: &str, action: &Value) -> Value {
 }
 
 #[test]
-fn a_function_that_panics_before_it_has_begun_fails_its_trigger_and_no_other() {
+fn a_function_that_panics_before_it_starts_fails_only_its_trigger() {
     let panics = json!({"type": "CUSTOM", "parameters": {"function": "panics"}});
     let says = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "heard"}});
     let bundle = watched(&json!([on_a("p", &panics), on_a("q", &says)]));
@@ -37,7 +37,7 @@ fn a_function_that_panics_before_it_has_begun_fails_its_trigger_and_no_other() {
 }
 
 #[test]
-fn what_a_trigger_says_after_its_run_was_closed_does_not_number_the_run_anew() {
+fn an_event_of_a_trigger_after_the_end_of_its_run_does_not_restart_its_sequence() {
     let (begun, has_begun) = std::sync::mpsc::channel();
     let (go, may_go) = futures::channel::oneshot::channel::<()>();
     let shared = std::sync::Mutex::new(Some((begun, may_go)));
@@ -146,7 +146,7 @@ fn entered(events: &[Arc<Event>], node: &str) -> u64 {
 }
 
 #[test]
-fn a_thread_waits_at_its_next_safe_point_for_what_its_hosts_event_started_if_it_is_to() {
+fn a_thread_waits_at_its_next_safe_point_for_a_workflow_that_a_host_event_triggered() {
     let tell = node("tell", "CODE", json!({"function": "tell"}));
     let nodes = [tell.clone(), wait("w", 10), code("b", "return 1")];
     for (waits, at) in [(true, 100), (false, 10)] {
@@ -181,7 +181,7 @@ fn a_thread_waits_at_its_next_safe_point_for_what_its_hosts_event_started_if_it_
 }
 
 #[test]
-fn a_custom_action_is_done_when_its_function_is_called_and_has_nothing_to_wait_for() {
+fn a_custom_action_is_complete_when_its_function_is_called() {
     let action = json!({"type": "CUSTOM", "parameters": {"function": "tell", "waitForCompletion": true}});
     let bundle = watched(&json!([on_a("t", &action)]));
     let built = Engine::builder()

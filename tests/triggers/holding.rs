@@ -79,7 +79,7 @@ fn cases() -> Vec<(EventType, Value)> {
 }
 
 #[test]
-fn whoever_raises_the_event_the_thread_is_held_at_its_next_safe_point() {
+fn a_waiting_trigger_holds_the_thread_at_its_next_safe_point_for_every_event_source() {
     for (event, main) in cases() {
         let trigger = json!({"id": "t", "type": "EVENT", "workflowId": "main", "maxTriggers": 1,
             "condition": {"eventType": event},

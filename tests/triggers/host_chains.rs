@@ -129,7 +129,7 @@ fn a_function_that_raises_events_until_they_are_dropped_ends_at_the_limit() {
 }
 
 #[test]
-fn a_notification_hook_and_a_triggered_sub_workflow_that_do_so_end_there_too() {
+fn a_notification_hook_and_a_sub_workflow_that_raise_their_event_end_at_the_limit() {
     let handle = Handle::default();
     let hook = {
         let handle = handle.clone();
@@ -208,7 +208,7 @@ fn runs_that_a_triggers_function_starts_are_links_of_its_chain() {
 }
 
 #[test]
-fn what_a_function_raises_from_a_thread_of_its_own_is_bounded_by_max_triggers() {
+fn events_raised_from_a_functions_spawned_thread_are_bounded_by_max_triggers() {
     let handle = Handle::default();
     let builder = {
         let handle = handle.clone();

@@ -38,7 +38,7 @@ fn fired(ran: &Ran) -> Vec<(&str, FiringOutcome)> {
 }
 
 #[test]
-fn what_mains_own_end_sets_off_is_in_the_report() {
+fn firings_caused_by_the_end_of_the_main_thread_are_in_the_report() {
     for (main, event_type) in [
         (code("a", "return 1"), "THREAD_COMPLETED"),
         (code("a", "throw new Error('no')"), "THREAD_FAILED"),
@@ -67,7 +67,7 @@ fn what_mains_own_end_sets_off_is_in_the_report() {
 }
 
 #[test]
-fn so_is_what_follows_from_a_trigger_that_says_something() {
+fn firings_caused_by_a_notification_at_the_end_are_in_the_report() {
     let told = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "over"}});
     let again = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "and out"}});
     let triggers = [
@@ -88,7 +88,7 @@ fn so_is_what_follows_from_a_trigger_that_says_something() {
 }
 
 #[test]
-fn a_report_on_real_threads_has_what_the_last_events_set_off() {
+fn firings_of_the_last_events_are_in_the_report_on_real_threads() {
     let set = |id: &str, condition: Value| trigger(id, &condition, &start("other"));
     let triggers = [
         set(
@@ -114,7 +114,7 @@ fn a_report_on_real_threads_has_what_the_last_events_set_off() {
 }
 
 #[test]
-fn the_first_run_of_an_engine_is_watched_by_all_its_triggers() {
+fn all_triggers_of_an_engine_apply_to_its_first_run() {
     let others = (0..2_000).map(|number| {
         let never = json!({"eventType": "NODE_FAILED", "expression": format!("event.nodeId == '{number}'")});
         trigger(&format!("never-{number}"), &never, &start("other"))

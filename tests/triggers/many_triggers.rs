@@ -17,7 +17,7 @@ fn told(id: &str, extra: &Value) -> Value {
 }
 
 #[test]
-fn of_ten_thousand_triggers_exactly_those_fire_that_match() {
+fn of_ten_thousand_triggers_exactly_the_matching_ones_fire() {
     let triggers: Vec<Value> = (0..10_000)
         .map(|place| {
             let expression = format!("event.nodeId === 'node{place}'");
@@ -42,7 +42,7 @@ fn of_ten_thousand_triggers_exactly_those_fire_that_match() {
 }
 
 #[test]
-fn max_triggers_is_exact_where_many_branches_of_many_runs_raise_events_at_once() {
+fn max_triggers_is_exact_for_concurrent_events_of_many_branches_and_runs() {
     const RUNS: usize = 8;
     const LIMIT: usize = 7;
     let branches: Vec<Vec<Value>> = (0..16)
@@ -91,7 +91,7 @@ fn max_triggers_is_exact_where_many_branches_of_many_runs_raise_events_at_once()
 }
 
 #[test]
-fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_told_between_them() {
+fn external_events_are_delivered_once_in_order_between_other_inputs() {
     const EVENTS: u64 = 3_000;
     let wait = json!({"id": "wait", "type": "WAIT", "config": {"event": "over"}});
     let engine = Engine::builder()
@@ -154,7 +154,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
 }
 
 #[test]
-fn of_events_that_come_at_once_each_meets_its_trigger_once_in_their_order() {
+fn concurrent_events_fire_their_trigger_once_each_in_order() {
     let wait = json!({"id": "wait", "type": "WAIT", "config": {"event": "over"}});
     let mut main = line("main", &[wait]);
     main["triggers"] = json!([{"id": "t", "type": "EVENT", "condition": {"eventType": "CUSTOM", "eventName": "n"},

@@ -94,7 +94,7 @@ fn a_schedule_starts_its_workflow_at_each_of_its_times() {
 }
 
 #[test]
-fn a_schedule_of_a_workflow_fires_as_one_that_stands_outside() {
+fn a_schedule_in_a_workflow_fires_like_a_top_level_one() {
     let started = Started::default();
     let own = every("0 3 * * *", &Value::Null, &Value::Null);
     let engine = started.engine(1, DAY, &json!([])).workflows(
@@ -110,7 +110,7 @@ fn a_schedule_of_a_workflow_fires_as_one_that_stands_outside() {
 }
 
 #[test]
-fn a_time_that_comes_while_an_earlier_run_is_under_way_does_as_overlap_says() {
+fn a_start_during_an_earlier_run_is_handled_by_the_overlap_mode() {
     // Every minute for five and a half minutes; each run takes one and a half.
     for (overlap, minutes) in [
         ("skip", &[1, 3, 5][..]),
@@ -126,7 +126,7 @@ fn a_time_that_comes_while_an_earlier_run_is_under_way_does_as_overlap_says() {
 }
 
 #[test]
-fn a_schedule_fires_as_often_as_it_may_and_only_where_it_is_enabled() {
+fn a_schedule_fires_up_to_its_limit_while_it_is_enabled() {
     let started = Started::default();
     started.play(1, 600, &every("* * * * *", &Value::Null, &json!({"maxTriggers": 2})));
     assert_eq!(started.at().len(), 2);
@@ -136,7 +136,7 @@ fn a_schedule_fires_as_often_as_it_may_and_only_where_it_is_enabled() {
 }
 
 #[test]
-fn a_schedule_is_added_disabled_and_enabled_while_the_engine_works() {
+fn a_schedule_is_added_disabled_and_enabled_while_the_engine_runs() {
     let started = Started::default();
     let engine = started
         .engine(1, 180, &json!([]))
@@ -163,7 +163,7 @@ fn a_schedule_is_added_disabled_and_enabled_while_the_engine_works() {
 }
 
 #[test]
-fn an_engine_that_is_told_so_fires_no_schedule() {
+fn an_engine_with_schedules_disabled_fires_none() {
     let started = Started::default();
     let engine = started.engine(1, DAY, &every("* * * * *", &Value::Null, &Value::Null));
     let engine = engine.schedules(false).virtual_time(None).build().expect("builds");
@@ -230,7 +230,7 @@ fn last_seen_in_1999(store: &MemoryStore, ids: &[&str]) {
 }
 
 #[test]
-fn what_was_missed_while_no_engine_lived_is_made_good_as_catch_up_says() {
+fn starts_missed_while_no_engine_ran_are_handled_by_the_catch_up_mode() {
     let store = MemoryStore::new();
     last_seen_in_1999(&store, &["none", "all", "last"]);
     process(&store, &[("none", "none"), ("all", "all"), ("last", "last")]);
@@ -243,7 +243,7 @@ fn what_was_missed_while_no_engine_lived_is_made_good_as_catch_up_says() {
 }
 
 #[test]
-fn no_time_of_a_schedule_starts_two_runs_whatever_ends_the_process() {
+fn no_time_of_a_schedule_starts_two_runs_after_a_crash_at_any_point() {
     let store = MemoryStore::new();
     last_seen_in_1999(&store, &["all", "last"]);
     process(&store, &[("all", "all"), ("last", "last")]);
@@ -278,7 +278,7 @@ fn live(engine: &Engine, name: &str) {
 }
 
 #[test]
-fn the_run_of_an_earlier_process_is_under_way_until_it_ends_or_nobody_goes_on_with_it() {
+fn a_run_of_an_earlier_process_counts_as_active_until_it_ends_or_is_not_recovered() {
     for goes_on in [true, false] {
         let store = MemoryStore::new();
         let first = asking(&store, &Value::Null);
@@ -313,7 +313,7 @@ fn the_run_of_an_earlier_process_is_under_way_until_it_ends_or_nobody_goes_on_wi
 }
 
 #[test]
-fn a_schedule_fires_as_often_as_it_may_in_all_processes_together() {
+fn the_limit_of_a_schedule_applies_to_all_processes_together() {
     let store = MemoryStore::new();
     let more = json!({"maxTriggers": 3, "schedule": {"cron": "* * * * *", "overlap": "allow"}});
     for (runs, lives) in [(2, 1), (3, 2), (3, 3)] {

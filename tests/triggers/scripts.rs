@@ -27,7 +27,7 @@ fn watched(triggers: &[Value]) -> Value {
 }
 
 #[test]
-fn triggers_of_a_run_act_in_their_order_whether_or_not_their_texts_need_javascript() {
+fn triggers_of_a_run_act_in_order_with_and_without_javascript() {
     let slow = trigger("slow", SCRIPT, "g", &json!("slow"));
     let quick = trigger("quick", PLAIN, "g", &json!("quick"));
     for seed in 0..10 {
@@ -47,7 +47,7 @@ fn triggers_of_a_run_act_in_their_order_whether_or_not_their_texts_need_javascri
 }
 
 #[test]
-fn a_trigger_whose_text_takes_long_holds_up_no_other_run_of_its_arbiter() {
+fn a_slow_expression_of_a_trigger_delays_no_other_run_of_its_arbiter() {
     // Stopped by the time limit for expressions.
     let endless = trigger("endless", "(() => { while (true) {} })()", "g", &json!("never"));
     let after = trigger("after", PLAIN, "g", &json!("after"));
@@ -77,7 +77,7 @@ fn a_trigger_whose_text_takes_long_holds_up_no_other_run_of_its_arbiter() {
 }
 
 #[test]
-fn a_run_that_raises_more_than_its_triggers_keep_up_with_waits_for_them_and_none_is_lost() {
+fn a_run_that_raises_events_faster_than_its_triggers_waits_and_loses_none() {
     let each = node(
         "each",
         "LOOP_START",
@@ -115,7 +115,7 @@ fn a_run_that_raises_more_than_its_triggers_keep_up_with_waits_for_them_and_none
 }
 
 #[test]
-fn a_shutdown_waits_for_the_text_of_a_trigger() {
+fn a_shutdown_waits_for_the_evaluation_of_a_triggers_template() {
     let bundle = watched(&[trigger("slow", SCRIPT, "g", &json!("slow"))]);
     let engine = Engine::builder().arbiters(1).workflows(bundle.to_string()).build();
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));

@@ -41,7 +41,7 @@ fn pair(trigger: &str, code: &str) -> (String, String) {
 }
 
 #[test]
-fn a_global_variable_is_set_though_the_thread_that_raised_the_event_has_ended() {
+fn a_global_variable_is_set_after_the_end_of_the_thread_that_raised_the_event() {
     for (event_type, expression, first) in [
         ("THREAD_COMPLETED", "event.pathId == 'p0'", code("a", "return 1")),
         ("NODE_COMPLETED", "event.nodeId == 'a'", code("a", "return 1")),
@@ -95,7 +95,7 @@ fn a_global_variable_is_set_while_the_thread_that_raised_the_event_waits() {
 }
 
 #[test]
-fn a_read_only_variable_is_told_as_a_failed_trigger_and_as_no_change() {
+fn an_assignment_to_a_read_only_variable_is_a_failed_trigger_without_a_change() {
     for (scope, value, code) in [
         ("global", json!(7), "READONLY_VARIABLE"),
         ("thread", json!(7), "READONLY_VARIABLE"),
@@ -119,7 +119,7 @@ fn a_read_only_variable_is_told_as_a_failed_trigger_and_as_no_change() {
 }
 
 #[test]
-fn a_change_tells_the_value_that_the_variable_has() {
+fn a_change_event_has_the_converted_value_of_the_variable() {
     for scope in ["global", "thread"] {
         let set_it = json!({"variableName": "v", "expression": "'41'", "scope": scope});
         let mut one = line("one", &[node("own", "VARIABLE", set_it), wait("a", 10), wait("b", 10)]);
@@ -131,7 +131,7 @@ fn a_change_tells_the_value_that_the_variable_has() {
 }
 
 #[test]
-fn a_variable_of_a_thread_that_has_ended_is_told_as_a_failed_trigger() {
+fn an_assignment_to_a_variable_of_an_ended_thread_is_a_failed_trigger() {
     let mut race = forked(
         &[vec![code("a", "return 1")], vec![wait("w", 50)]],
         false,
@@ -152,7 +152,7 @@ fn a_variable_of_a_thread_that_has_ended_is_told_as_a_failed_trigger() {
 }
 
 #[test]
-fn a_thread_that_ends_in_the_middle_of_a_node_takes_what_was_to_be_assigned() {
+fn pending_assignments_are_made_when_a_thread_ends_during_a_node() {
     let broken = json!({"code": "throw new Error('no')", "retry": {"maxAttempts": 2, "initialDelayMs": 100}});
     let mut one = line("one", &[node("a", "CODE", json!({"code": "throw new Error('no')"}))]);
     for node in one["nodes"].as_array_mut().into_iter().flatten() {
@@ -169,7 +169,7 @@ fn a_thread_that_ends_in_the_middle_of_a_node_takes_what_was_to_be_assigned() {
 }
 
 #[test]
-fn a_sub_workflow_is_handed_the_global_variables_that_it_asks_for() {
+fn a_sub_workflow_receives_the_selected_global_variables() {
     let sub = workflow(
         "sub",
         &[
@@ -195,7 +195,7 @@ fn a_sub_workflow_is_handed_the_global_variables_that_it_asks_for() {
 }
 
 #[test]
-fn a_read_only_variable_of_the_run_is_not_hidden_by_what_a_sub_workflow_returns() {
+fn a_read_only_variable_is_not_hidden_by_a_returned_variable() {
     for scope in ["global", "thread"] {
         let callback = json!({"variableCallback": {"includeVariables": ["free", "fixed"]}});
         let own = |name: &str| node(name, "VARIABLE", json!({"variableName": name, "expression": "7"}));
@@ -268,7 +268,7 @@ fn handing_back(names: &[&str], conversation: bool, variables: &Value) -> Ran {
 }
 
 #[test]
-fn what_a_sub_workflow_hands_back_to_a_global_variable_is_the_runs() {
+fn a_returned_value_of_a_global_variable_is_assigned_to_the_run() {
     for conversation in [false, true] {
         let ran = handing_back(
             &["own", "g"],
@@ -297,7 +297,7 @@ fn what_a_sub_workflow_hands_back_to_a_global_variable_is_the_runs() {
 }
 
 #[test]
-fn a_thread_variable_of_the_name_of_a_global_one_is_what_a_sub_workflow_hands_back_to() {
+fn a_returned_value_is_assigned_to_a_thread_variable_before_a_global_one() {
     let ran = handing_back(
         &["g"],
         false,
@@ -307,7 +307,7 @@ fn a_thread_variable_of_the_name_of_a_global_one_is_what_a_sub_workflow_hands_ba
 }
 
 #[test]
-fn what_a_sub_workflow_hands_back_is_all_or_nothing_over_both_scopes() {
+fn returned_variables_of_both_scopes_are_assigned_all_or_none() {
     for (own, global) in [
         (json!({}), json!({"type": "boolean", "value": false})),
         (json!({}), json!({"readonly": true})),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_had_again_from_what_was_written() {
+    fn a_failure_is_reproduced_from_its_serialized_form() {
         let schedules = Schedules::of(BROKEN);
         for strategy in [Strategy::Random, Strategy::Priorities] {
             let failure = first_failure(&schedules, strategy);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_tells_another_failure_a_mended_one_and_one_that_no_longer_fits() {
+    fn a_replay_distinguishes_another_failure_a_fixed_one_and_an_inapplicable_one() {
         let schedules = Schedules::of(BROKEN);
         let failure = first_failure(&schedules, Strategy::Random);
         let other = Failure {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_conversations_pass() {
+    fn complete_conversations_pass_the_pair_check() {
         let call = json!({"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]});
         let tool = |id: &str| json!({"role": "tool", "tool_call_id": id});
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_ones_do_not() {
+    fn broken_conversations_fail_the_pair_check() {
         let call = json!({"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]});
         let tool = |id: &str| json!({"role": "tool", "tool_call_id": id});
         for broken in [
