@@ -9,7 +9,7 @@ use pirn_core::join::{ForkJoinMachine, Input, PathEnd, Verdict};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{look_at, pointers, trivial};
+use crate::fixtures::{look_at, pointers, trivial};
 
 const NEVER: [FaultCode; 2] = [FaultCode::JoinNeverSucceeds, FaultCode::ThresholdOutOfReach];
 

@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{look_at, pointers};
+use crate::fixtures::{look_at, pointers};
 
 /// An edge: source, target, index of its condition in `CONDITIONS`, weight.
 type EdgeSpec = (usize, usize, usize, u8);

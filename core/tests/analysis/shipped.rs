@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pirn_core::definition::{FaultCode, SourceFile};
 use serde_json::{Value, json};
 
-use crate::world::{look, look_at};
+use crate::fixtures::{look, look_at};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{look_at, pointers};
+use crate::fixtures::{look_at, pointers};
 
 const EVENTS: [&str; 6] = [
     "THREAD_COMPLETED",

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::world::{look_at, trivial};
+use crate::fixtures::{look_at, trivial};
 
 /// Forks of 4 paths one after another, loops, routes and WAITs between; about `size` nodes.
 fn wide(size: usize) -> Value {

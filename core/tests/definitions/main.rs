@@ -1,5 +1,6 @@
 //! From text to compiled graph, as a user of the crate sees it.
 
+mod fixtures;
 mod fork_join;
 mod graph_rules;
 mod history_options;
@@ -15,7 +16,6 @@ mod schema;
 mod seeds;
 mod short_forks;
 mod sizes;
-mod texts;
+mod sources;
 mod triggered;
 mod triggers;
-mod world;

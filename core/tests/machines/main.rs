@@ -1,5 +1,5 @@
 //! The smaller machines and all parsers of user text, under arbitrary input.
 
 mod conversation;
-mod texts;
+mod sources;
 mod trigger;

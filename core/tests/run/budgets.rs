@@ -12,9 +12,9 @@ use pirn_core::thread::{EffectId, Input, ModelReply, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::fixtures::WRITER;
 use crate::play::{ModelDid, Play};
 use crate::rebuilt;
-use crate::world::WRITER;
 
 /// A piece of a workflow.
 #[derive(Clone, Debug)]

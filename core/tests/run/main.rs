@@ -3,9 +3,9 @@
 
 mod any_input;
 mod budgets;
+mod fixtures;
 mod oracle;
 mod orders;
 mod play;
 mod rebuilt;
 mod shapes;
-mod world;

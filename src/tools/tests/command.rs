@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::world::{call, calling, registry, runtime};
+use super::fixtures::{call, calling, registry, runtime};
 use crate::tools::ToolRegistry;
 
 fn command(properties: &Value, command: Value) -> ToolRegistry {

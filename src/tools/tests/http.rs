@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
-use super::world::{call, calling, registry, runtime};
+use super::fixtures::{call, calling, registry, runtime};
 use crate::tools::tools_of;
 
 /// A received request.

@@ -1,7 +1,7 @@
 #[cfg(all(feature = "tools", unix))]
 mod command;
 #[cfg(feature = "tools")]
+mod fixtures;
+#[cfg(feature = "tools")]
 mod http;
 mod registry;
-#[cfg(feature = "tools")]
-mod world;

@@ -9,9 +9,9 @@ use pirn_store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
 use crate::driver::{Scene, play};
-use crate::outside::Receiver;
+use crate::external::Receiver;
+use crate::fixtures::Workflows;
 use crate::workflows;
-use crate::world::Workflows;
 
 /// Power cuts before and after operation `at`. Unsynced writes survive all, not at all, the last one torn, or in two random parts.
 fn leftovers(at: u64) -> [(Trouble, Survives); 6] {

@@ -2,10 +2,10 @@
 
 mod crashes;
 mod driver;
-mod outside;
+mod external;
+#[path = "../../../core/tests/run/fixtures.rs"]
+mod fixtures;
 #[path = "../../../core/tests/run/shapes.rs"]
 mod shapes;
 mod sizes;
 mod workflows;
-#[path = "../../../core/tests/run/world.rs"]
-mod world;

@@ -6,7 +6,7 @@ mod exports;
 mod faults;
 mod flips;
 mod grouping;
-mod holding;
+mod locking;
 mod recent;
 mod scripts;
 

@@ -3,7 +3,7 @@
 //! - `case_*`: acceptance cases of the SPEC. The id of a case is in the test's name or in the message of its assertion.
 //!   `marks` and `operation`: D and E; `select`: C; `machine`, `compression` and `tokens`: H; `pinned`: I.
 //! - `random_*`: properties of generated inputs, checked against simple reference models.
-//! - `slopes`: complexity, measured in operations.
+//! - `growth`: complexity, measured in operations.
 
 mod case_compression;
 mod case_machine;
@@ -12,6 +12,7 @@ mod case_operation;
 mod case_pinned;
 mod case_select;
 mod case_tokens;
+mod growth;
 mod notation;
 mod random_batches;
 mod random_compressions;
@@ -21,4 +22,3 @@ mod random_prefixes;
 mod random_requests;
 mod random_results;
 mod random_signals;
-mod slopes;

@@ -1,10 +1,10 @@
 //! Tests of the store against a real server.
 #![allow(clippy::disallowed_methods, reason = "a server lives by the real clock")]
 
+mod backoff;
 mod layouts;
 mod paused;
 mod plans;
-mod put_off;
 #[path = "../server/mod.rs"]
 mod server;
 

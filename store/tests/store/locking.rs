@@ -25,7 +25,7 @@ fn lock_holding_process() {
 /// Starts the helper. Its output is returned too: dropping that would break its pipe.
 fn other_process(file: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().expect("this program"))
-        .args(["--exact", "holding::lock_holding_process", "--ignored", "--nocapture"])
+        .args(["--exact", "locking::lock_holding_process", "--ignored", "--nocapture"])
         .env(FILE, file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
