@@ -50,7 +50,7 @@ fn a_branchs_first_node_sees_the_output_of_the_node_before_its_fork() {
 }
 
 #[test]
-fn nested_forks_and_forks_in_loops_pass_on_the_output_of_the_node_just_before() {
+fn nested_forks_and_forks_in_loops_pass_the_output_of_the_node_just_before() {
     let fork =
         |id: &str, path: &str, child: &str| node(id, "FORK", json!({"forkPathIds": [path], "childNodeIds": [child]}));
     let join = |id: &str, path: &str| {

@@ -7,7 +7,7 @@ use pirn_tests::world::{code, line, node, run, wait, workflow};
 use serde_json::{Value, json};
 
 #[test]
-fn a26_path_ids_are_the_users_own_wherever_they_appear() {
+fn a26_path_ids_are_reported_as_the_user_defined_them() {
     let file = workflow(
         "main",
         &[

@@ -109,7 +109,7 @@ fn walkthroughs_of_the_architecture_name_existing_files_and_their_number() {
 }
 
 #[test]
-fn a_doc_line_names_the_thing_first() {
+fn no_doc_line_starts_with_a_question_word() {
     const QUESTIONS: [&str; 5] = ["What", "Who", "Whose", "Where", "Whether"];
     for file in CRATES.iter().flat_map(|(root, _)| sources(root)) {
         let text = std::fs::read_to_string(&file).expect("readable");

@@ -145,7 +145,7 @@ fn concurrent_questions_have_distinct_ids_and_accept_answers_in_any_order() {
 }
 
 #[test]
-fn a_question_whose_thread_is_cancelled_is_withdrawn() {
+fn a_question_of_a_cancelled_thread_is_withdrawn() {
     let mut asks = forked(
         &[
             vec![question("lost", json!({"timeoutMs": 600_000}))],

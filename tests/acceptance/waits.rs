@@ -45,7 +45,7 @@ fn ended(engine: &Engine, run: &RunHandle) -> RunReport {
 }
 
 #[test]
-fn an_event_that_comes_before_the_wait_is_not_lost() {
+fn an_event_before_a_wait_is_not_lost() {
     let (engine, run) = started(&takes(3));
     for n in 1..=4 {
         run.emit("go", [("n", json!(n))]);

@@ -45,7 +45,7 @@ impl Drop for File {
 }
 
 #[test]
-fn json_has_outcomes_schedules_and_whether_it_is_complete() {
+fn json_output_has_outcomes_schedules_and_completeness() {
     let ended = File::new("json", "ANY_COMPLETED", 2).explore(&["--output", "json"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert_eq!(
@@ -62,7 +62,7 @@ fn json_has_outcomes_schedules_and_whether_it_is_complete() {
 }
 
 #[test]
-fn text_is_a_small_table() {
+fn text_output_is_a_small_table() {
     let ended = File::new("text", "ANY_COMPLETED", 2).explore(&[]);
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert_eq!(

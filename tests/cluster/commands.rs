@@ -46,7 +46,7 @@ pub(crate) fn a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once(c
     assert_eq!(shown["output"], "all done");
 }
 
-pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(cluster: &Cluster) {
+pub(crate) fn a_question_is_answered_with_and_without_an_owner_of_the_run(cluster: &Cluster) {
     cluster.write("main.json", &asks());
     let question = |id: &str| {
         let shown = cluster.json(&["runs", "show", id]);
@@ -78,9 +78,7 @@ pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(c
     drop(worker);
 }
 
-pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order(
-    cluster: &Cluster,
-) {
+pub(crate) fn runs_put_into_the_server_are_executed_by_workers_and_those_of_a_session_in_order(cluster: &Cluster) {
     let append = |id: &str| {
         let arguments = json!({"text": format!("{{{{input}}}}-{id}"), "pause": "0.1"});
         json!({"id": id, "type": "TOOL", "config": {"tool": "append", "arguments": arguments}})
@@ -118,7 +116,7 @@ pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those
     assert!(turns.is_sorted(), "{turns:?}");
 }
 
-pub(crate) fn a_cancel_stops_a_call_that_is_under_way_in_a_worker(cluster: &Cluster) {
+pub(crate) fn a_cancel_stops_a_running_call_of_a_worker(cluster: &Cluster) {
     cluster.write("main.json", &chain(&[append("long", 600.0)]));
     let _worker = cluster.worker("worker");
     assert_eq!(
@@ -131,7 +129,7 @@ pub(crate) fn a_cancel_stops_a_call_that_is_under_way_in_a_worker(cluster: &Clus
     assert_eq!(cluster.lines("ended"), Vec::<String>::new());
 }
 
-pub(crate) fn a_worker_that_is_told_to_stop_hands_its_runs_on_at_once(cluster: &Cluster) {
+pub(crate) fn a_terminated_worker_releases_its_runs_at_once(cluster: &Cluster) {
     cluster.claims_last(45);
     cluster.write("main.json", &asks());
     cluster.json(&["run", "main.json", "--detach", "--run-id", "run-1"]);

@@ -18,14 +18,14 @@ macro_rules! with_each_engine {
     ($start:path) => {
         crate::with_each_engine!($start =>
             commands::a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once,
-            commands::a_question_is_answered_whichever_process_carries_the_run_or_none,
-            commands::runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order,
-            commands::a_cancel_stops_a_call_that_is_under_way_in_a_worker,
-            commands::a_worker_that_is_told_to_stop_hands_its_runs_on_at_once,
-            services::a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers,
-            services::an_idempotency_key_starts_one_run_over_all_services,
-            storms::every_run_ends_once_whatever_happens_to_workers_and_server,
-            storms::a_worker_that_wakes_up_writes_nothing_for_a_run_that_another_has_taken_over,
+            commands::a_question_is_answered_with_and_without_an_owner_of_the_run,
+            commands::runs_put_into_the_server_are_executed_by_workers_and_those_of_a_session_in_order,
+            commands::a_cancel_stops_a_running_call_of_a_worker,
+            commands::a_terminated_worker_releases_its_runs_at_once,
+            services::a_service_that_owns_no_run_starts_shows_and_controls_runs_of_workers,
+            services::an_idempotency_key_starts_one_run_across_all_services,
+            storms::every_run_ends_once_under_faults_of_workers_and_the_server,
+            storms::a_suspended_worker_writes_nothing_for_a_run_that_another_took_over,
         );
     };
     ($start:path => $($module:ident::$name:ident),* $(,)?) => {

@@ -75,7 +75,7 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.expect("a runtime")
 }
 
-pub(crate) fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers(cluster: &Cluster) {
+pub(crate) fn a_service_that_owns_no_run_starts_shows_and_controls_runs_of_workers(cluster: &Cluster) {
     let main: Value = serde_json::from_str(&asks()).expect("JSON");
     let mut event = chain(&[json!({"id": "wait", "type": "WAIT", "config": {"event": "go"}})]);
     event = event.replace("\"main\"", "\"waits\"");
@@ -142,7 +142,7 @@ pub(crate) fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_wor
     assert_eq!((status, &report["status"]), (201, &json!("COMPLETED")), "{report}");
 }
 
-pub(crate) fn an_idempotency_key_starts_one_run_over_all_services(cluster: &Cluster) {
+pub(crate) fn an_idempotency_key_starts_one_run_across_all_services(cluster: &Cluster) {
     cluster.write("main.json", &chain(&[]));
     let services = [
         Service::start(cluster, "one", &[]),

@@ -128,7 +128,7 @@ fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut D
     }
 }
 
-pub(crate) fn every_run_ends_once_whatever_happens_to_workers_and_server(cluster: &Cluster) {
+pub(crate) fn every_run_ends_once_under_faults_of_workers_and_the_server(cluster: &Cluster) {
     cluster.write("main.json", &workflow());
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| cluster.worker("worker")).collect();
     let seed = std::env::var("PIRN_CLUSTER_SEED")
@@ -142,7 +142,7 @@ pub(crate) fn every_run_ends_once_whatever_happens_to_workers_and_server(cluster
     assert!(!log.contains("panicked"), "{log}");
 }
 
-pub(crate) fn a_worker_that_wakes_up_writes_nothing_for_a_run_that_another_has_taken_over(cluster: &Cluster) {
+pub(crate) fn a_suspended_worker_writes_nothing_for_a_run_that_another_took_over(cluster: &Cluster) {
     cluster.write("main.json", &workflow());
     cluster.leave_run("run-1", &["main.json", "--input", "\"run-1\""]);
     let first = cluster.worker("first");

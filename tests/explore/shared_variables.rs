@@ -102,7 +102,7 @@ fn of_branch(expression: &str, branch: &str) -> String {
 }
 
 #[test]
-fn no_everyday_expression_loses_an_update_in_any_order() {
+fn no_common_expression_loses_an_update_in_any_order() {
     for (first, expression, updates) in EXPRESSIONS {
         let first: Value = serde_json::from_str(first).expect("a value");
         let branches: Vec<Vec<Value>> = ["a", "b", "c"]

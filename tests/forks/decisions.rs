@@ -261,7 +261,7 @@ fn at_most_max_concurrent_branches_run_at_once() {
 }
 
 #[test]
-fn a_panic_stays_in_its_branch_and_the_join_decides() {
+fn a_panic_fails_only_its_branch_and_the_join_decides() {
     let bundle = |strategy: &str| {
         forked(
             &[

@@ -127,7 +127,7 @@ fn runs_take_turns_in_the_queue_of_tool_calls() {
 }
 
 #[test]
-fn a_run_with_one_script_does_not_wait_for_another_runs_thousands() {
+fn a_run_with_one_script_waits_for_at_most_one_script_of_another_run() {
     const SCRIPTS: usize = 5_000;
     let (gate, begun) = (
         Arc::new((Mutex::new(false), Condvar::new())),

@@ -8,7 +8,7 @@ use pirn::tools::{McpServers, kill_all, tools_of};
 use serde_json::json;
 
 #[test]
-fn a_process_that_is_about_to_exit_ends_every_program_and_starts_no_more() {
+fn an_exiting_process_ends_every_child_process_and_starts_no_further_one() {
     let folder = std::env::temp_dir().join(format!("pirn-kill-all-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("writable");
     let pipe = folder.join("pipe");

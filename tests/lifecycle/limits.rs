@@ -43,7 +43,7 @@ fn a_loop_that_puts_it_into(input: &Value) {
 
 // Separate tests that run in parallel, because the values grow large and each takes a while.
 #[test]
-fn a_text_that_a_loop_doubles_ends_at_a_limit() {
+fn a_string_that_a_loop_doubles_ends_at_a_limit() {
     a_loop_that_puts_it_into(&json!({"a": "{{x}}{{x}}"}));
 }
 

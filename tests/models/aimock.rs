@@ -106,7 +106,7 @@ fn every_protocol_chats_with_and_without_streaming() {
 }
 
 #[test]
-fn every_protocol_calls_tools_in_parallel_and_takes_their_results() {
+fn every_protocol_supports_parallel_tool_calls_and_their_results() {
     for protocol in PROTOCOLS {
         for stream in [true, false] {
             let node = json!({"prompt": "weather of two cities", "tools": ["weather"]});

@@ -84,7 +84,7 @@ async fn the_ag_ui_client_library_answers_an_interrupt_and_the_run_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ai_sdks_transport_reads_the_message() {
+async fn the_transport_of_the_ai_sdk_reads_the_message() {
     let world = World::new().await;
     let Some(read) = client(vec!["chat".into(), world.url("/v1/chat/chat")]).await else {
         return;

@@ -93,7 +93,7 @@ async fn a_too_large_body_is_refused_with_413_with_and_without_content_length() 
 }
 
 #[tokio::test]
-async fn a_flood_of_headers_is_refused_with_431() {
+async fn too_many_and_too_long_headers_are_refused_with_431() {
     let world = World::new().await;
     let many = (0..500).map(|n| format!("X-{n}: y\r\n")).collect::<Vec<_>>().concat();
     let many = send(

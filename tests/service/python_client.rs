@@ -50,7 +50,7 @@ fn check(heard: &[Value]) {
 }
 
 #[test]
-fn mcps_python_client_calls_workflows_over_http_and_its_person_answers() {
+fn the_mcp_python_client_calls_workflows_and_answers_questions_over_http() {
     let served = Served::start(Path::new(env!("CARGO_MANIFEST_DIR")), &[WORKFLOWS]);
     if let Some(heard) = client(&["http", &format!("{}/mcp", served.url.trim())]) {
         check(&heard);
@@ -58,7 +58,7 @@ fn mcps_python_client_calls_workflows_over_http_and_its_person_answers() {
 }
 
 #[test]
-fn mcps_python_client_calls_workflows_over_stdio_and_its_person_answers() {
+fn the_mcp_python_client_calls_workflows_and_answers_questions_over_stdio() {
     if let Some(heard) = client(&["stdio", env!("CARGO_BIN_EXE_pirn"), WORKFLOWS]) {
         check(&heard);
     }

@@ -54,7 +54,7 @@ fn types(ran: &Ran) -> Vec<EventType> {
 }
 
 #[test]
-fn the_seeds_triggered_workflow_compresses_before_the_call_that_would_exceed() {
+fn the_seeds_triggered_workflow_compresses_before_a_call_beyond_the_limit() {
     let with = json!({
         "workflows": [main_workflow(Some(200)), seed(SEED_002)],
         "triggers": [seed(SEED_002_TRIGGER)], "profiles": profiles(10),

@@ -508,7 +508,7 @@ fn defined<'a>(file: &'a Value, list: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn every_example_built_in_rust_is_the_definition_that_its_file_has() {
+fn every_example_built_in_rust_equals_the_definition_in_its_file() {
     for (name, built, triggers) in examples() {
         let file = read(name);
         let parsed = defined(&file, "workflows").into_iter().map(|one| {
@@ -527,7 +527,7 @@ fn every_example_built_in_rust_is_the_definition_that_its_file_has() {
 }
 
 #[test]
-fn no_example_is_left_out() {
+fn every_example_file_is_also_built_in_rust() {
     let named: BTreeSet<String> = examples().into_iter().map(|(name, ..)| name.to_owned()).collect();
     let mut open = vec![folder()];
     let mut found = BTreeSet::new();

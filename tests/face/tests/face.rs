@@ -438,7 +438,7 @@ fn an_unknown_workflow_is_reported_with_the_nearest_name() {
 }
 
 #[test]
-fn events_are_a_stream_and_profiles_are_values() {
+fn events_explorations_and_simulations_are_part_of_the_public_api() {
     let profile: Profile = pirn::serde_json::from_value(json!({"id": "p", "provider": "echo"})).expect("a profile");
     let engine = Engine::builder()
         .profiles([profile])
