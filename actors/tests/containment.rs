@@ -17,7 +17,7 @@ struct Breaks {
     drop: bool,
 }
 
-const SOUND: Breaks = Breaks {
+const NO_PANIC: Breaks = Breaks {
     started: false,
     handler: false,
     stopping: false,
@@ -89,21 +89,21 @@ impl Handler<Stop> for Fragile {
 }
 
 /// Calls and exits recorded for one actor.
-struct Heard {
+struct Received {
     calls: Receiver<&'static str>,
     exits: Receiver<Exit>,
 }
 
-impl Heard {
+impl Received {
     fn calls(&self) -> Vec<&'static str> {
         self.calls.try_iter().collect()
     }
 }
 
-fn ears() -> (Sender<&'static str>, Sender<Exit>, Heard) {
+fn channels() -> (Sender<&'static str>, Sender<Exit>, Received) {
     let (call, calls) = mpsc::channel();
     let (exit, exits) = mpsc::channel();
-    (call, exit, Heard { calls, exits })
+    (call, exit, Received { calls, exits })
 }
 
 fn start(host: &Host, breaks: Breaks, calls: Sender<&'static str>, exits: Sender<Exit>) -> Addr<Fragile> {
@@ -122,34 +122,47 @@ fn panicked(place: &str) -> Exit {
 fn cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
     let whole = vec!["started", "handler", "stopping", "stopped", "drop"];
     vec![
-        (SOUND, whole.clone(), Exit::Stopped),
+        (NO_PANIC, whole.clone(), Exit::Stopped),
         (
-            Breaks { started: true, ..SOUND },
+            Breaks {
+                started: true,
+                ..NO_PANIC
+            },
             vec!["started", "drop"],
             panicked("started"),
         ),
         (
-            Breaks { handler: true, ..SOUND },
+            Breaks {
+                handler: true,
+                ..NO_PANIC
+            },
             vec!["started", "handler", "drop"],
             panicked("handler"),
         ),
         (
             Breaks {
                 stopping: true,
-                ..SOUND
+                ..NO_PANIC
             },
             vec!["started", "handler", "stopping", "drop"],
             panicked("stopping"),
         ),
-        (Breaks { stopped: true, ..SOUND }, whole.clone(), panicked("stopped")),
-        (Breaks { drop: true, ..SOUND }, whole.clone(), panicked("drop")),
+        (
+            Breaks {
+                stopped: true,
+                ..NO_PANIC
+            },
+            whole.clone(),
+            panicked("stopped"),
+        ),
+        (Breaks { drop: true, ..NO_PANIC }, whole.clone(), panicked("drop")),
         (
             Breaks {
                 handler: true,
                 stopping: true,
                 stopped: true,
                 drop: true,
-                ..SOUND
+                ..NO_PANIC
             },
             vec!["started", "handler", "drop"],
             panicked("handler"),
@@ -158,7 +171,7 @@ fn cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
             Breaks {
                 stopped: true,
                 drop: true,
-                ..SOUND
+                ..NO_PANIC
             },
             whole,
             panicked("stopped"),
@@ -171,10 +184,10 @@ fn a_panic_in_any_callback_ends_only_its_actor_under_simulation() {
     for (breaks, calls, exit) in cases() {
         let simulated = SimulatedHost::new(None);
         let host = simulated.host();
-        let (call, told, heard) = ears();
-        let (other_call, other_told, other_heard) = ears();
+        let (call, told, heard) = channels();
+        let (other_call, other_told, other_heard) = channels();
         let fragile = start(&host, breaks, call, told);
-        let other = start(&host, SOUND, other_call, other_told);
+        let other = start(&host, NO_PANIC, other_call, other_told);
         fragile.do_send(Work);
         fragile.do_send(Stop);
         simulated.run_until_idle();
@@ -192,10 +205,10 @@ fn a_panic_in_any_callback_ends_only_its_actor_under_simulation() {
 #[test]
 fn a_panic_in_any_callback_ends_only_its_actor_on_an_arbiter() {
     let runtime = one_arbiter();
-    let (other_call, other_told, other_heard) = ears();
-    let other = on(&runtime, move |host| start(host, SOUND, other_call, other_told));
+    let (other_call, other_told, other_heard) = channels();
+    let other = on(&runtime, move |host| start(host, NO_PANIC, other_call, other_told));
     for (breaks, calls, exit) in cases() {
-        let (call, told, heard) = ears();
+        let (call, told, heard) = channels();
         let fragile = on(&runtime, move |host| start(host, breaks, call, told));
         fragile.do_send(Work);
         fragile.do_send(Stop);
@@ -215,11 +228,11 @@ fn a_panic_in_any_callback_ends_only_its_actor_on_an_arbiter() {
 fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
     let farewell = vec!["started", "stopping", "stopped", "drop"];
     vec![
-        (SOUND, farewell.clone(), Exit::Dropped),
+        (NO_PANIC, farewell.clone(), Exit::Dropped),
         (
             Breaks {
                 stopping: true,
-                ..SOUND
+                ..NO_PANIC
             },
             vec!["started", "stopping", "drop"],
             panicked("stopping"),
@@ -228,12 +241,12 @@ fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
             Breaks {
                 stopped: true,
                 drop: true,
-                ..SOUND
+                ..NO_PANIC
             },
             farewell.clone(),
             panicked("stopped"),
         ),
-        (Breaks { drop: true, ..SOUND }, farewell, panicked("drop")),
+        (Breaks { drop: true, ..NO_PANIC }, farewell, panicked("drop")),
     ]
 }
 
@@ -241,7 +254,7 @@ fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
 fn an_actor_of_a_dropped_simulated_host_is_stopped_and_reported_as_dropped() {
     for (breaks, calls, exit) in shutdown_cases() {
         let simulated = SimulatedHost::new(None);
-        let (call, told, heard) = ears();
+        let (call, told, heard) = channels();
         let fragile = start(&simulated.host(), breaks, call, told);
         simulated.run_until_idle();
         drop(simulated);
@@ -255,7 +268,7 @@ fn an_actor_of_a_dropped_simulated_host_is_stopped_and_reported_as_dropped() {
 fn an_actor_of_a_stopped_arbiter_is_stopped_and_reported_as_dropped() {
     for (breaks, calls, exit) in shutdown_cases() {
         let runtime = one_arbiter();
-        let (call, told, heard) = ears();
+        let (call, told, heard) = channels();
         let fragile = on(&runtime, move |host| start(host, breaks, call, told));
         assert_eq!(heard.calls.recv(), Ok("started"));
         let report = runtime.stop(0);
@@ -269,8 +282,8 @@ fn an_actor_of_a_stopped_arbiter_is_stopped_and_reported_as_dropped() {
 #[test]
 fn an_actor_that_never_ran_is_dropped_without_being_started() {
     let simulated = SimulatedHost::new(None);
-    let (call, told, heard) = ears();
-    let _address = start(&simulated.host(), SOUND, call, told);
+    let (call, told, heard) = channels();
+    let _address = start(&simulated.host(), NO_PANIC, call, told);
     drop(simulated);
     assert_eq!(heard.calls(), ["drop"]);
     assert_eq!(heard.exits.try_iter().collect::<Vec<_>>(), [Exit::Dropped]);
@@ -280,12 +293,12 @@ fn an_actor_that_never_ran_is_dropped_without_being_started() {
 fn a_panic_in_the_exit_report_affects_no_other_actor() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
-    let (call, told, _heard) = ears();
+    let (call, told, _heard) = channels();
     drop(told);
     let breaking = start_contained(
         &host,
         Fragile {
-            breaks: SOUND,
+            breaks: NO_PANIC,
             calls: call,
         },
         |_| panic!("the report broke"),

@@ -150,9 +150,9 @@ impl Drop for Listener {
 
 /// An evaluator that panics when it evaluates a condition, and again when it is dropped. The second panic is not contained by the
 /// matcher and ends it.
-struct Touchy(Rc<RefCell<bool>>);
+struct PanickingEvaluator(Rc<RefCell<bool>>);
 
-impl Drop for Touchy {
+impl Drop for PanickingEvaluator {
     fn drop(&mut self) {
         assert!(!*self.0.borrow(), "an evaluator that panics when it is dropped");
     }
@@ -162,7 +162,7 @@ fn fault<T>() -> Result<T, Unevaluated> {
     Err(ScriptFault::error("nothing is evaluated here").into())
 }
 
-impl Evaluator for Touchy {
+impl Evaluator for PanickingEvaluator {
     fn value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         fault()
     }
@@ -187,15 +187,15 @@ impl Evaluator for Touchy {
     }
 }
 
-struct Nothing;
+struct NoModel;
 
-impl Model for Nothing {
+impl Model for NoModel {
     fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         async { Err(RunError::new(RunErrorCode::ModelError, "no model is here")) }.boxed()
     }
 }
 
-impl Models for Nothing {
+impl Models for NoModel {
     fn choose(&self, _: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
         let profile = json!({"id": "none", "provider": "none"});
         let profile = serde_json::from_value(profile).expect("a profile");
@@ -203,7 +203,7 @@ impl Models for Nothing {
     }
 }
 
-impl Tools for Nothing {
+impl Tools for NoModel {
     fn specs(&self, _: &[Arc<str>]) -> Vec<ToolSpec> {
         Vec::new()
     }
@@ -221,7 +221,7 @@ impl Tools for Nothing {
     }
 }
 
-impl Scripts for Nothing {
+impl Scripts for NoModel {
     fn run(&self, _: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
         let error = RunError::new(RunErrorCode::ScriptError, "no script runs here");
         answer(ScriptEnd {
@@ -242,11 +242,11 @@ fn ports() -> Ports {
     Ports {
         schedules: None,
         journal: None,
-        models: Arc::new(Nothing),
-        tools: Arc::new(Nothing),
+        models: Arc::new(NoModel),
+        tools: Arc::new(NoModel),
         functions: Arc::new(BTreeMap::from([("f".to_owned(), function)])),
-        scripts: Arc::new(Nothing),
-        evaluator: Arc::new(|| Box::new(Touchy(Rc::default()))),
+        scripts: Arc::new(NoModel),
+        evaluator: Arc::new(|| Box::new(PanickingEvaluator(Rc::default()))),
         tokenizer: Arc::new(|_| Arc::new(Estimator)),
         speculative_at: None,
         run_bytes: pirn_core::run::DEFAULT_RUN_BYTES,

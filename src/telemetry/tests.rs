@@ -154,7 +154,7 @@ fn a_wait_node_has_a_span_and_a_wait_for_a_person_has_none() {
 }
 
 /// Creates events of one thread, a second apart.
-fn told(raised: impl IntoIterator<Item = RaisedEvent>) -> Vec<Event> {
+fn run_events(raised: impl IntoIterator<Item = RaisedEvent>) -> Vec<Event> {
     let event = |(sequence, raised): (u64, RaisedEvent)| Event {
         sequence,
         timestamp: sequence * 1_000,
@@ -197,12 +197,12 @@ fn approval_time_is_in_no_span_and_a_denied_call_has_no_span() {
         let seconds = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).map(|at| at.as_secs());
         (seconds(span.start_time).ok(), seconds(span.end_time).ok())
     };
-    let whole = spans(&told(begun.clone().into_iter().chain(answered)), false);
+    let whole = spans(&run_events(begun.clone().into_iter().chain(answered)), false);
     assert_eq!(spans_of(named(&whole, "execute_tool pay")), (Some(4), Some(5)));
 
     let error = json!({"code": "CANCELLED", "message": "enough"});
     let cancelled = RaisedEvent::new(EventType::ThreadCancelled, [("error", error)]);
-    let cut = spans(&told(begun.into_iter().chain([cancelled])), false);
+    let cut = spans(&run_events(begun.into_iter().chain([cancelled])), false);
     assert_eq!(cut.len(), 1, "the thread's own: {cut:?}");
 }
 
@@ -211,7 +211,7 @@ fn the_span_of_a_cancelled_wait_ends_with_its_thread() {
     let node = [("nodeId", json!("pause")), ("nodeType", json!("WAIT"))];
     let error = json!({"code": "CANCELLED", "message": "enough"});
     let cut = spans(
-        &told([
+        &run_events([
             RaisedEvent::new(EventType::ThreadStarted, [("kind", json!("main"))]),
             RaisedEvent::new(EventType::NodeStarted, node),
             RaisedEvent::new(EventType::ThreadCancelled, [("error", error)]),

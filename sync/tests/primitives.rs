@@ -13,9 +13,9 @@ use pirn_sync::{DrainGate, Lost, Quota, Refused, completion};
 const AT_ONCE: Duration = Duration::ZERO;
 
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct CountingWaker(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -25,8 +25,8 @@ impl Wake for Bell {
 fn a_completion_is_seen_by_every_waiter_early_and_late() {
     let (setter, early) = completion();
     assert_eq!((early.peek(), early.wait_timeout(AT_ONCE)), (None, None));
-    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
-    let mut waits = bells.clone().map(|bell| (early.wait(), Waker::from(bell)));
+    let counters = [Arc::new(CountingWaker::default()), Arc::new(CountingWaker::default())];
+    let mut waits = counters.clone().map(|counter| (early.wait(), Waker::from(counter)));
     for (wait, waker) in &mut waits {
         assert_eq!(pin!(wait).poll(&mut Context::from_waker(waker)), Poll::Pending);
     }
@@ -34,7 +34,7 @@ fn a_completion_is_seen_by_every_waiter_early_and_late() {
     let blocked = thread::spawn(move || other.wait_blocking());
     setter.set("done");
     assert_eq!(blocked.join().unwrap(), Ok("done"));
-    assert!(bells.iter().all(|bell| bell.0.load(Ordering::SeqCst) == 1));
+    assert!(counters.iter().all(|counter| counter.0.load(Ordering::SeqCst) == 1));
     for (wait, waker) in &mut waits {
         assert_eq!(
             pin!(wait).poll(&mut Context::from_waker(waker)),
@@ -58,14 +58,14 @@ fn a_setter_dropped_by_a_panic_completes_as_lost() {
 #[test]
 fn a_dropped_wait_removes_its_waker() {
     let (_setter, completion) = completion::<u8>();
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(Arc::clone(&bell));
+    let counter = Arc::new(CountingWaker::default());
+    let waker = Waker::from(Arc::clone(&counter));
     let mut wait = completion.wait();
     for _ in 0..3 {
         assert_eq!(pin!(&mut wait).poll(&mut Context::from_waker(&waker)), Poll::Pending);
     }
     drop((wait, waker));
-    assert_eq!(Arc::strong_count(&bell), 1);
+    assert_eq!(Arc::strong_count(&counter), 1);
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn a_gate_admits_up_to_its_limit_and_none_after_closing() {
 fn a_gate_is_drained_when_closed_and_empty_in_either_order() {
     for close_last in [true, false] {
         let gate = DrainGate::new(1);
-        let bell = Arc::new(Bell::default());
-        let waker = Waker::from(Arc::clone(&bell));
+        let counter = Arc::new(CountingWaker::default());
+        let waker = Waker::from(Arc::clone(&counter));
         let permit = gate.try_enter().unwrap();
         let mut drained = pin!(gate.drained());
         assert_eq!(drained.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
@@ -100,7 +100,7 @@ fn a_gate_is_drained_when_closed_and_empty_in_either_order() {
             assert!(!gate.wait_drained(AT_ONCE), "closed but not empty");
             drop(permit);
         }
-        assert_eq!(bell.0.load(Ordering::SeqCst), 1);
+        assert_eq!(counter.0.load(Ordering::SeqCst), 1);
         assert_eq!(drained.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(()));
         assert!(gate.wait_drained(AT_ONCE));
     }

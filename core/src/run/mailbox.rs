@@ -83,7 +83,7 @@ mod tests {
     use super::super::message::{ToSupervisor, ToThread};
     use super::*;
 
-    fn losers(fork: u32) -> Message {
+    fn stop_losers(fork: u32) -> Message {
         Message::Supervisor(ToSupervisor::StopLosers { fork, from: 0 })
     }
 
@@ -101,8 +101,8 @@ mod tests {
     fn messages_are_delivered_in_order_and_before_deferred_messages() {
         let mut mailbox = Mailbox::default();
         mailbox.send_later(Message::Thread(4, ToThread::GoOn));
-        mailbox.send(losers(1));
-        mailbox.send_next(losers(3));
+        mailbox.send(stop_losers(1));
+        mailbox.send_next(stop_losers(3));
         mailbox.send(Message::Thread(2, ToThread::GoOn));
         assert_eq!(order(&mut mailbox), [1, 2, 3, 4]);
         assert!(mailbox.is_empty());
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn endless_messages_do_not_starve_a_deferred_message() {
         let mut mailbox = Mailbox::default();
-        mailbox.send_later(losers(7));
+        mailbox.send_later(stop_losers(7));
         let mut served = 0;
         loop {
             mailbox.send(Message::Thread(0, ToThread::GoOn));

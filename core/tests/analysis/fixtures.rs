@@ -6,7 +6,7 @@ use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
 use serde_json::{Value, json};
 
 /// Compiles and analyses files that must be valid.
-pub(crate) fn look(files: &[SourceFile]) -> (Compiled, Analysis) {
+pub(crate) fn analyse_files(files: &[SourceFile]) -> (Compiled, Analysis) {
     let loaded = Loaded::of(files);
     let compiled = compile_loaded(&loaded, &CompileContext::default());
     assert!(compiled.faults.is_empty(), "{:#?}", compiled.faults);
@@ -15,8 +15,8 @@ pub(crate) fn look(files: &[SourceFile]) -> (Compiled, Analysis) {
 }
 
 /// Compiles and analyses one file.
-pub(crate) fn look_at(file: &Value) -> (Compiled, Analysis) {
-    look(&[SourceFile::new("test.json", file.to_string())])
+pub(crate) fn analyse_json(file: &Value) -> (Compiled, Analysis) {
+    analyse_files(&[SourceFile::new("test.json", file.to_string())])
 }
 
 /// Returns the pointers of the warnings with one of these codes, sorted.

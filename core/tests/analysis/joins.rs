@@ -9,7 +9,7 @@ use pirn_core::join::{ForkJoinMachine, Input, PathEnd, Verdict};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{look_at, pointers, trivial};
+use crate::fixtures::{analyse_json, pointers, trivial};
 
 const NEVER: [FaultCode; 2] = [FaultCode::JoinNeverSucceeds, FaultCode::ThresholdOutOfReach];
 
@@ -192,7 +192,7 @@ fn node_of(pointer: &str) -> u32 {
 }
 
 fn check(fork: &ForkSpec, at_once: Option<u32>) -> Result<(), TestCaseError> {
-    let (compiled, analysis) = look_at(&workflow(fork, at_once));
+    let (compiled, analysis) = analyse_json(&workflow(fork, at_once));
     let mut reports = Default::default();
     judge(fork, &compiled.graphs[0], at_once, &mut 1, &mut reports);
     let never: BTreeSet<u32> = pointers(&analysis, &NEVER)
@@ -252,9 +252,9 @@ fn a_join_timeout_shorter_than_the_waits_is_reported() {
           "edges": [{"from": "s", "to": "f"}, {"from": "f", "to": "one"}, {"from": "f", "to": "two"},
             {"from": "one", "to": "more"}, {"from": "more", "to": "j"}, {"from": "two", "to": "j"}, {"from": "j", "to": "e"}]})
     };
-    let (_, analysis) = look_at(&file(4.9));
+    let (_, analysis) = analyse_json(&file(4.9));
     assert_eq!(pointers(&analysis, &NEVER), ["/nodes/5/config/timeout"]);
-    let (_, analysis) = look_at(&file(5.0));
+    let (_, analysis) = analyse_json(&file(5.0));
     assert_eq!(
         pointers(&analysis, &NEVER),
         [""; 0],

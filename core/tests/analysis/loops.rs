@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{look_at, pointers};
+use crate::fixtures::{analyse_json, pointers};
 
 /// An edge: source, target, index of its condition in `CONDITIONS`, weight.
 type EdgeSpec = (usize, usize, usize, u8);
@@ -81,7 +81,7 @@ proptest! {
             }
             edge
         }).collect();
-        let (_, analysis) = look_at(&json!({"id": "w", "nodes": nodes, "edges": written}));
+        let (_, analysis) = analyse_json(&json!({"id": "w", "nodes": nodes, "edges": written}));
 
         let mut used = BTreeSet::new();
         let mut next: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
@@ -129,7 +129,7 @@ fn a_loop_in_a_branch_is_found_and_a_declared_sub_workflow_is_not_an_edge() {
       "edges": [{"from": "s", "to": "f"}, {"from": "f", "to": "one"}, {"from": "f", "to": "two"},
         {"from": "one", "to": "one", "weight": 1}, {"from": "one", "to": "j"}, {"from": "two", "to": "j"},
         {"from": "j", "to": "e"}]}]);
-    let (_, analysis) = look_at(&file);
+    let (_, analysis) = analyse_json(&file);
     assert_eq!(pointers(&analysis, &[FaultCode::LoopWithoutExit]), ["/0/nodes/2"]);
     assert_eq!(pointers(&analysis, &[FaultCode::UnreachableRoute]), ["/0/edges/4"]);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pirn_core::definition::{FaultCode, SourceFile};
 use serde_json::{Value, json};
 
-use crate::fixtures::{look, look_at};
+use crate::fixtures::{analyse_files, analyse_json};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -55,7 +55,7 @@ fn the_examples_have_no_warnings() {
                 .any(|field| value.get(field).is_some())
         };
         let names: Vec<&str> = names.iter().map(String::as_str).filter(is_defined).collect();
-        let (_, analysis) = look(&files(&set, &names));
+        let (_, analysis) = analyse_files(&files(&set, &names));
         assert_eq!(analysis.warnings, [], "{set}");
     }
 }
@@ -67,21 +67,21 @@ fn the_seed_workflows_have_no_warnings() {
     let alone: Vec<&str> = names.iter().map(String::as_str).filter(whole).collect();
     assert!(alone.len() >= 4, "{alone:?}");
     for name in alone {
-        let (_, analysis) = look(&files("tests/seeds", &[name]));
+        let (_, analysis) = analyse_files(&files("tests/seeds", &[name]));
         assert_eq!(analysis.warnings, [], "{name}");
     }
     for set in [
         ["002-compression-workflow.json", "002-trigger.json"],
         ["003-compression-workflow.json", "003-trigger.json"],
     ] {
-        let (_, analysis) = look(&files("tests/seeds", &set));
+        let (_, analysis) = analyse_files(&files("tests/seeds", &set));
         assert_eq!(analysis.warnings, [], "{set:?}");
     }
 }
 
 #[test]
 fn a_token_limit_without_a_compression_trigger_is_reported() {
-    let (_, analysis) = look(&files("examples/compression-002", &["main.json"]));
+    let (_, analysis) = analyse_files(&files("examples/compression-002", &["main.json"]));
     let codes: Vec<FaultCode> = analysis.warnings.iter().map(|fault| fault.code).collect();
     assert_eq!(codes, [FaultCode::TokenLimitWithoutCompression]);
     assert_eq!(analysis.warnings[0].pointer, "/config/tokenLimit");
@@ -119,7 +119,7 @@ fn a_speculative_share_without_an_early_compression_is_reported() {
         workflow["triggers"] = json!([{"id": "t", "condition": {"eventType": event}, "action": action}]);
         let other = json!({"id": "other", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
             "edges": [{"from": "s", "to": "e"}]});
-        let (_, analysis) = look_at(&json!({"workflows": [workflow, other]}));
+        let (_, analysis) = analyse_json(&json!({"workflows": [workflow, other]}));
         let told: Vec<&str> = analysis.warnings.iter().map(|fault| &*fault.pointer).collect();
         let expected: Vec<String> = pointer.iter().map(|pointer| format!("/workflows/0{pointer}")).collect();
         assert_eq!(told, expected, "{event} {action}");
@@ -152,7 +152,7 @@ fn a_compression_that_is_never_started_is_reported_with_a_suggestion() {
     ];
     for (config, shortens, pointer) in cases {
         let workflow = configured(&config, shortens);
-        let (_, analysis) = look_at(&workflow);
+        let (_, analysis) = analyse_json(&workflow);
         let told: Vec<&str> = analysis.warnings.iter().map(|fault| &*fault.pointer).collect();
         assert_eq!(told, pointer.into_iter().collect::<Vec<_>>(), "{config}");
         let Some(fault) = analysis.warnings.first() else {
@@ -178,7 +178,7 @@ fn a_compression_that_is_never_started_is_reported_with_a_suggestion() {
         let beside = written.iter().find(is_workflow).expect("a workflow is shown");
         let mut mended = workflow.clone();
         mended["triggers"] = json!([trigger.expect("a trigger is shown")]);
-        let (_, analysis) = look_at(&json!([mended, beside]));
+        let (_, analysis) = analyse_json(&json!([mended, beside]));
         assert_eq!(analysis.warnings, [], "{help}");
         if config["compression"]["strategy"] == "keep_recent" {
             assert_eq!(beside["nodes"][1]["config"]["strategy"], "keep_recent");

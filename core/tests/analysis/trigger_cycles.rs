@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{look_at, pointers};
+use crate::fixtures::{analyse_json, pointers};
 
 const EVENTS: [&str; 6] = [
     "THREAD_COMPLETED",
@@ -185,7 +185,7 @@ proptest! {
         triggers in prop::collection::vec(trigger(), 0..6),
     ) {
         let flows: Vec<FlowSpec> = flows.into_iter().map(|(assigns, calls)| FlowSpec { assigns, calls }).collect();
-        let (_, analysis) = look_at(&file(&flows, &triggers));
+        let (_, analysis) = analyse_json(&file(&flows, &triggers));
         let looping = looping(&flows, &triggers);
         let ids: Vec<String> = pointers(&analysis, &[FaultCode::TriggerFiresItself, FaultCode::WorkflowRing]);
         let reported: BTreeSet<usize> = ids.iter().map(|pointer| {
@@ -220,7 +220,7 @@ fn a_trigger_on_token_events_or_failures_is_not_reported_as_firing_itself() {
             "edges": [{"from": "s", "to": "l"}, {"from": "l", "to": "e"}]}],
           "triggers": [{"id": "t", "condition": {"eventType": event},
             "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "w"}}}]});
-        let (_, analysis) = look_at(&file);
+        let (_, analysis) = analyse_json(&file);
         assert_eq!(analysis.warnings, [], "{event}");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{look_at, trivial};
+use crate::fixtures::{analyse_json, trivial};
 
 /// Forks of 4 paths one after another, loops, routes and WAITs between; about `size` nodes.
 fn wide(size: usize) -> Value {
@@ -82,7 +82,7 @@ fn the_work_of_an_analysis_grows_linearly() {
         ("shared tail", shared_tail, 800),
         ("many triggers", many_triggers, 100),
     ] {
-        let (few, many) = (look_at(&of(small)).1.work, look_at(&of(10 * small)).1.work);
+        let (few, many) = (analyse_json(&of(small)).1.work, analyse_json(&of(10 * small)).1.work);
         writeln!(told, "{name}: {few} and {many}").expect("a string takes it");
         assert!(many <= 12 * few, "{told}");
         assert!(many <= 40 * 10 * small as u64, "{told}");

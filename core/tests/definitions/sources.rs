@@ -10,9 +10,9 @@ use crate::fixtures::flow;
 
 /// Rejects source text that contains `bad`, and records every request.
 #[derive(Default)]
-struct Picky(RefCell<Vec<String>>);
+struct RejectingSyntax(RefCell<Vec<String>>);
 
-impl Picky {
+impl RejectingSyntax {
     fn judge(&self, kind: &str, text: &str) -> Result<(), SyntaxFault> {
         self.0.borrow_mut().push(format!("{kind} {text}"));
         if text.contains("bad") {
@@ -23,7 +23,7 @@ impl Picky {
     }
 }
 
-impl Syntax for Picky {
+impl Syntax for RejectingSyntax {
     fn expression(&self, text: &str) -> Result<(), SyntaxFault> {
         self.judge("expression", text)
     }
@@ -35,7 +35,7 @@ impl Syntax for Picky {
     }
 }
 
-fn compiled(file: &Value, syntax: &Picky) -> Compiled {
+fn compiled(file: &Value, syntax: &RejectingSyntax) -> Compiled {
     let loaded = load(&SourceFile::new("test.json", file.to_string()));
     let context = CompileContext {
         syntax,
@@ -69,7 +69,7 @@ fn a_repeated_source_is_checked_once_per_kind() {
     let mut nodes: Vec<Value> = (0..100).map(|n| variable(&format!("v{n}"), "a")).collect();
     nodes.extend((0..100).map(|n| json!({"id": format!("c{n}"), "type": "CODE", "config": {"code": "a"}})));
     nodes.extend((0..100).map(|n| json!({"id": format!("l{n}"), "type": "LLM", "config": {"prompt": "a"}})));
-    let syntax = Picky::default();
+    let syntax = RejectingSyntax::default();
     let compiled = compiled(&row(&nodes), &syntax);
     assert_eq!(compiled.graphs.len(), 1);
     assert_eq!(compiled.graphs[0].snippets.len(), 3);
@@ -88,7 +88,7 @@ fn a_source_fault_is_reported_at_every_occurrence_in_order() {
         json!({"id": "g", "type": "LLM", "config": {"prompt": "bad too"}}),
         variable("h", "worse, and bad"),
     ];
-    let syntax = Picky::default();
+    let syntax = RejectingSyntax::default();
     let compiled = compiled(&row(&nodes), &syntax);
     let told: Vec<(FaultCode, &str)> = compiled
         .faults
@@ -113,7 +113,7 @@ fn a_source_fault_is_reported_at_every_occurrence_in_order() {
 #[test]
 fn a_too_long_expression_is_refused_without_parsing() {
     let long = "bad".repeat(400);
-    let syntax = Picky::default();
+    let syntax = RejectingSyntax::default();
     let compiled = compiled(&row(&[variable("a", &long), variable("b", &long)]), &syntax);
     assert_eq!(compiled.faults.len(), 2);
     assert!(

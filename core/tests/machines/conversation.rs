@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// An input. Some refer to an earlier state, or to one that never existed.
 #[derive(Clone, Debug)]
-enum Told {
+enum Action {
     Append(usize),
     /// Replaces what was visible in an earlier state.
     Replace(usize, usize),
@@ -21,16 +21,16 @@ enum Told {
     Spent(u64),
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        4 => (0..4_usize).prop_map(Told::Append),
-        3 => (0..12_usize, 0..3_usize).prop_map(|(moment, count)| Told::Replace(moment, count)),
-        1 => (0..12_usize).prop_map(Told::Restore),
-        2 => (0..30_usize).prop_map(Told::StartNewBatch),
-        2 => (0..6_u64).prop_map(Told::Rollback),
-        2 => prop_oneof![0..300_u64, Just(u64::MAX)].prop_map(Told::BeforeModelCall),
-        1 => Just(Told::CompressionEnded),
-        1 => prop_oneof![0..300_u64, Just(u64::MAX)].prop_map(Told::Spent),
+        4 => (0..4_usize).prop_map(Action::Append),
+        3 => (0..12_usize, 0..3_usize).prop_map(|(moment, count)| Action::Replace(moment, count)),
+        1 => (0..12_usize).prop_map(Action::Restore),
+        2 => (0..30_usize).prop_map(Action::StartNewBatch),
+        2 => (0..6_u64).prop_map(Action::Rollback),
+        2 => prop_oneof![0..300_u64, Just(u64::MAX)].prop_map(Action::BeforeModelCall),
+        1 => Just(Action::CompressionEnded),
+        1 => prop_oneof![0..300_u64, Just(u64::MAX)].prop_map(Action::Spent),
     ]
 }
 
@@ -45,25 +45,25 @@ fn messages(count: usize) -> Vec<Counted> {
 proptest! {
     #[test]
     fn a_conversation_machine_meets_its_contract_for_any_inputs(
-        all in prop::collection::vec(told(), 0..40),
+        all in prop::collection::vec(action(), 0..40),
         tokens in prop::option::of(1..200_u64),
         speculative_at in prop::option::of(0.01..0.99_f64),
     ) {
         let mut machine = ConversationMachine::new(Conversation::new(), TokenLimit { tokens, speculative_at });
         let mut moments = vec![machine.conversation().clone()];
-        for told in all {
+        for action in all {
             let earlier = |place: usize| moments[place % moments.len()].clone();
-            let input = match told {
-                Told::Append(count) => ConversationInput::Append(messages(count)),
-                Told::Replace(moment, count) => {
+            let input = match action {
+                Action::Append(count) => ConversationInput::Append(messages(count)),
+                Action::Replace(moment, count) => {
                     ConversationInput::Replace { basis: earlier(moment).basis(), messages: messages(count) }
                 }
-                Told::Restore(moment) => ConversationInput::Restore(earlier(moment)),
-                Told::StartNewBatch(index) => ConversationInput::StartNewBatch(index),
-                Told::Rollback(batch) => ConversationInput::RollbackToBatch(batch),
-                Told::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens },
-                Told::CompressionEnded => ConversationInput::CompressionEnded,
-                Told::Spent(tokens) => {
+                Action::Restore(moment) => ConversationInput::Restore(earlier(moment)),
+                Action::StartNewBatch(index) => ConversationInput::StartNewBatch(index),
+                Action::Rollback(batch) => ConversationInput::RollbackToBatch(batch),
+                Action::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens },
+                Action::CompressionEnded => ConversationInput::CompressionEnded,
+                Action::Spent(tokens) => {
                     ConversationInput::Spent(Spent::new(tokens, tokens, tokens))
                 }
             };

@@ -11,7 +11,7 @@ use pirn_core::script::{Plain, ScopeValues, Step, is_reserved};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn look(text: &str) -> Result<(), TestCaseError> {
+fn load_and_analyse(text: &str) -> Result<(), TestCaseError> {
     let loaded = Loaded::of(&[SourceFile::new("any.json", text.to_owned())]);
     let compiled = compile_loaded(&loaded, &CompileContext::default());
     let analysis = analyse(&loaded, &compiled);
@@ -51,7 +51,7 @@ fn places(value: &Value, here: &str, found: &mut Vec<String>) {
 proptest! {
     #[test]
     fn any_bytes_load_or_fail_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        look(&String::from_utf8_lossy(&bytes))?;
+        load_and_analyse(&String::from_utf8_lossy(&bytes))?;
     }
 
     /// The file remains valid JSON, so that the code after the parser is reached.
@@ -72,7 +72,7 @@ proptest! {
                 *place = part;
             }
         }
-        look(&file.to_string())?;
+        load_and_analyse(&file.to_string())?;
     }
 
     #[test]

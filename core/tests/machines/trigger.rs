@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 #[derive(Clone, Debug)]
-enum Told {
+enum Action {
     Add {
         inside: bool,
         id: u8,
@@ -36,17 +36,17 @@ enum Told {
     FireUnknown,
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         3 => (any::<bool>(), 0..4_u8, 0..4_u64, any::<bool>())
-            .prop_map(|(inside, id, most, enabled)| Told::Add { inside, id, most, enabled }),
-        1 => (any::<bool>(), 0..4_u8).prop_map(|(inside, id)| Told::Remove { inside, id }),
+            .prop_map(|(inside, id, most, enabled)| Action::Add { inside, id, most, enabled }),
+        1 => (any::<bool>(), 0..4_u8).prop_map(|(inside, id)| Action::Remove { inside, id }),
         2 => (any::<bool>(), 0..4_u8, any::<bool>())
-            .prop_map(|(inside, id, enabled)| Told::Enable { inside, id, enabled }),
-        1 => (0..3_u8).prop_map(Told::RunEnded),
+            .prop_map(|(inside, id, enabled)| Action::Enable { inside, id, enabled }),
+        1 => (0..3_u8).prop_map(Action::RunEnded),
         8 => (0..3_u8, 0..10_u32, prop::bool::weighted(0.2))
-            .prop_map(|(run, depth, is_other)| Told::Happened { run, depth, is_other }),
-        1 => Just(Told::FireUnknown),
+            .prop_map(|(run, depth, is_other)| Action::Happened { run, depth, is_other }),
+        1 => Just(Action::FireUnknown),
     ]
 }
 
@@ -74,13 +74,13 @@ fn event(run: u8, depth: u32, is_other: bool) -> Event {
 
 proptest! {
     #[test]
-    fn no_trigger_fires_more_than_max_triggers_times(all in prop::collection::vec(told(), 0..80)) {
+    fn no_trigger_fires_more_than_max_triggers_times(all in prop::collection::vec(action(), 0..80)) {
         let mut machine = TriggerMachine::default();
         // By owner and id: the maximum count, and the number of firings for each run.
         let mut known: BTreeMap<(bool, u8), (u64, BTreeMap<u8, u64>)> = BTreeMap::new();
-        for told in all {
-            match told {
-                Told::Add { inside, id, most, enabled } => {
+        for action in all {
+            match action {
+                Action::Add { inside, id, most, enabled } => {
                     let definition: TriggerDefinition = serde_json::from_value(json!({
                         "id": id.to_string(), "condition": {"eventType": "NODE_FAILED"}, "maxTriggers": most, "enabled": enabled,
                         "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "m"}}}))?;
@@ -88,15 +88,15 @@ proptest! {
                     prop_assert_eq!(added.is_err(), known.contains_key(&(inside, id)), "an id stands once");
                     known.entry((inside, id)).or_insert((most, BTreeMap::new()));
                 }
-                Told::Remove { inside, id } => {
+                Action::Remove { inside, id } => {
                     let was = known.remove(&(inside, id)).is_some();
                     prop_assert_eq!(machine.remove(&owner(inside), &id.to_string()).is_some(), was);
                 }
-                Told::Enable { inside, id, enabled } => {
+                Action::Enable { inside, id, enabled } => {
                     let changed = machine.set_enabled(&owner(inside), &id.to_string(), enabled);
                     prop_assert_eq!(changed.is_some(), known.contains_key(&(inside, id)));
                 }
-                Told::RunEnded(run) => {
+                Action::RunEnded(run) => {
                     machine.run_ended(&run.to_string());
                     for ((inside, _), (_, fired)) in &mut known {
                         if *inside {
@@ -104,7 +104,7 @@ proptest! {
                         }
                     }
                 }
-                Told::Happened { run, depth, is_other } => {
+                Action::Happened { run, depth, is_other } => {
                     let event = event(run, depth, is_other);
                     let states: BTreeMap<(bool, String), bool> = [false, true].into_iter().flat_map(|inside| {
                         machine.states(&owner(inside)).into_iter().map(move |state| ((inside, state.id), state.enabled))
@@ -132,7 +132,7 @@ proptest! {
                         }
                     }
                 }
-                Told::FireUnknown => {
+                Action::FireUnknown => {
                     prop_assert_eq!(machine.fire(u32::MAX, &event(0, 0, false)), Fire::Refused);
                 }
             }
@@ -234,7 +234,7 @@ proptest! {
             }
         }
         let mut caused = [0; 3];
-        let mut told = [false; 3];
+        let mut reported = [false; 3];
         for (run, depth) in all {
             let fire = machine.fire(key, &event(run, depth, false));
             let place = usize::from(run);
@@ -244,10 +244,10 @@ proptest! {
             } else if caused[place] < budget {
                 caused[place] += 1;
                 prop_assert!(matches!(fire, Fire::Fired { .. }), "within its budget");
-            } else if told[place] {
+            } else if reported[place] {
                 prop_assert_eq!(fire, Fire::Refused);
             } else {
-                told[place] = true;
+                reported[place] = true;
                 prop_assert_eq!(fire, Fire::Exhausted { most: budget });
             }
             // Serialization must not change the state.

@@ -10,7 +10,7 @@ use pirn_core::thread::{CancelReason, Input, Outcome};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::play::{Play, answer, consent};
+use crate::harness::{Harness, answer, consent};
 use crate::rebuilt;
 use crate::shapes::{MORE_SHAPES, SHAPES, bundle};
 
@@ -117,29 +117,29 @@ proptest! {
         works in prop::collection::vec((0..6_u32, any::<bool>()), 0..10),
     ) {
         let bundle = bundle(shape, 1_000);
-        let mut play = Play::of(&bundle);
+        let mut harness = Harness::of(&bundle);
         let mut works = works.into_iter();
         for message in messages {
-            if play.is_settled {
+            if harness.is_settled {
                 break;
             }
-            play.tell(message);
-            if let Some((thread, well)) = works.next() && !play.is_settled {
-                play.goes(thread, well);
+            harness.send(message);
+            if let Some((thread, well)) = works.next() && !harness.is_settled {
+                harness.end_effect(thread, well);
             }
         }
-        if !play.is_settled {
-            play.tell(Message::Supervisor(ToSupervisor::Control(Control::Shutdown)));
+        if !harness.is_settled {
+            harness.send(Message::Supervisor(ToSupervisor::Control(Control::Shutdown)));
         }
         // Trigger calls are performed outside, so that the test must end them.
-        for call in play.calls.clone() {
-            if !play.is_settled {
-                play.tell(Message::Supervisor(ToSupervisor::TriggerCalled { call, error: None }));
+        for call in harness.calls.clone() {
+            if !harness.is_settled {
+                harness.send(Message::Supervisor(ToSupervisor::TriggerCalled { call, error: None }));
             }
         }
-        prop_assert!(play.is_settled, "something is left: {:?}", play.statuses());
-        prop_assert!(play.report.is_some() && play.works.is_empty());
-        prop_assert_eq!(play.ended.len(), play.machine.len());
-        rebuilt::check(&bundle, &play);
+        prop_assert!(harness.is_settled, "something is left: {:?}", harness.statuses());
+        prop_assert!(harness.report.is_some() && harness.works.is_empty());
+        prop_assert_eq!(harness.ended.len(), harness.machine.len());
+        rebuilt::check(&bundle, &harness);
     }
 }

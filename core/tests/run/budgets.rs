@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::fixtures::WRITER;
-use crate::play::{ModelDid, Play};
+use crate::harness::{Harness, ModelStep};
 use crate::rebuilt;
 
 /// A piece of a workflow.
@@ -216,7 +216,7 @@ struct Oracle {
 
 impl Oracle {
     /// Returns the accounts on which a thread's calls draw, with their limits.
-    fn accounts(play: &Play, thread: ThreadNo) -> Vec<(Account, Limits)> {
+    fn accounts(harness: &Harness, thread: ThreadNo) -> Vec<(Account, Limits)> {
         let of = |limits: &Budget| {
             let pico = limits.cost.map(|cost| (cost * 1e12).round() as u64);
             [limits.tokens, pico, limits.model_calls]
@@ -224,10 +224,10 @@ impl Oracle {
         let mut accounts = Vec::new();
         let mut next = Some(thread);
         while let Some(thread) = next {
-            let (origin, graph) = play.machine.origin(thread).expect("it was started");
-            let parent = play.parents[thread as usize];
+            let (origin, graph) = harness.machine.origin(thread).expect("it was started");
+            let parent = harness.parents[thread as usize];
             let budget = graph.config.budget.as_deref();
-            let of_parent = parent.and_then(|parent| play.machine.origin(parent)?.1.config.budget.as_deref());
+            let of_parent = parent.and_then(|parent| harness.machine.origin(parent)?.1.config.budget.as_deref());
             let path = |budget: Option<&Budget>| budget.and_then(|budget| Some(of(budget.per_path.as_deref()?)));
             let whole = budget.map(of);
             let (path, whole) = match origin {
@@ -243,8 +243,8 @@ impl Oracle {
     }
 
     /// Returns the maximum usage of a call.
-    fn most(play: &Play, thread: ThreadNo, node: u32, sent: u64) -> (u64, Figures) {
-        let (_, graph) = play.machine.origin(thread).expect("it was started");
+    fn most(harness: &Harness, thread: ThreadNo, node: u32, sent: u64) -> (u64, Figures) {
+        let (_, graph) = harness.machine.origin(thread).expect("it was started");
         let received = match &graph.node(node).kind {
             NodeKind::Llm(llm) => llm.parameters.as_ref().expect("written")["maxTokens"]
                 .as_u64()
@@ -254,8 +254,8 @@ impl Oracle {
         (received, figures(sent, received))
     }
 
-    fn uses(&mut self, play: &Play, thread: ThreadNo, used: Figures) {
-        for (account, _) in Self::accounts(play, thread) {
+    fn uses(&mut self, harness: &Harness, thread: ThreadNo, used: Figures) {
+        for (account, _) in Self::accounts(harness, thread) {
             let sums = self.used.entry(account).or_default();
             self.lately.entry(account).or_default().push(*sums);
             for (sum, used) in sums.iter_mut().zip(used) {
@@ -264,40 +264,40 @@ impl Oracle {
         }
     }
 
-    fn drop(&mut self, play: &Play, thread: ThreadNo, effect: EffectId) {
+    fn drop(&mut self, harness: &Harness, thread: ThreadNo, effect: EffectId) {
         if let Some(most) = self.open.remove(&(thread, effect)) {
             self.dropped += 1;
-            self.uses(play, thread, most);
+            self.uses(harness, thread, most);
         }
     }
 
     /// Processes the model calls that the run started, cancelled or refused.
-    fn sees(&mut self, play: &mut Play, open: &mut Vec<Call>) {
-        for did in std::mem::take(&mut play.models) {
-            match did {
-                ModelDid::Begins(thread, effect, node, sent) => {
-                    let (received, most) = Self::most(play, thread, node, sent);
+    fn sees(&mut self, harness: &mut Harness, open: &mut Vec<Call>) {
+        for step in std::mem::take(&mut harness.models) {
+            match step {
+                ModelStep::Begins(thread, effect, node, sent) => {
+                    let (received, most) = Self::most(harness, thread, node, sent);
                     open.push(Call {
                         thread,
                         effect,
                         sent,
                         received,
                     });
-                    self.uses(play, thread, [0, 0, 1]);
+                    self.uses(harness, thread, [0, 0, 1]);
                     self.open.insert((thread, effect), most);
-                    self.check(play, thread);
+                    self.check(harness, thread);
                 }
-                ModelDid::Dropped(thread, effect) => {
+                ModelStep::Dropped(thread, effect) => {
                     open.retain(|call| (call.thread, call.effect) != (thread, effect));
-                    self.drop(play, thread, effect);
+                    self.drop(harness, thread, effect);
                 }
-                ModelDid::Ended(thread) => {
+                ModelStep::Ended(thread) => {
                     let left = open.iter().any(|call| call.thread == thread);
                     assert!(!left, "a thread drops its calls before it ends");
                 }
-                ModelDid::Refused(thread, details) => {
+                ModelStep::Refused(thread, details) => {
                     self.refused += 1;
-                    self.check_refused(play, thread, &details);
+                    self.check_refused(harness, thread, &details);
                 }
             }
         }
@@ -305,11 +305,14 @@ impl Oracle {
     }
 
     /// Asserts that no limit is exceeded, even if every open call uses its maximum.
-    fn check(&self, play: &Play, thread: ThreadNo) {
-        for (account, limits) in Self::accounts(play, thread) {
+    fn check(&self, harness: &Harness, thread: ThreadNo) {
+        for (account, limits) in Self::accounts(harness, thread) {
             let mut sums = self.used.get(&account).copied().unwrap_or_default();
             for ((thread, _), most) in &self.open {
-                if Self::accounts(play, *thread).iter().any(|(other, _)| *other == account) {
+                if Self::accounts(harness, *thread)
+                    .iter()
+                    .any(|(other, _)| *other == account)
+                {
                     for (sum, most) in sums.iter_mut().zip(most) {
                         *sum += most;
                     }
@@ -327,11 +330,11 @@ impl Oracle {
     }
 
     /// Asserts that a refused call would exceed the limit, even if open calls released their reservations.
-    fn check_refused(&self, play: &Play, thread: ThreadNo, details: &Value) {
+    fn check_refused(&self, harness: &Harness, thread: ThreadNo, details: &Value) {
         let kind = KINDS.iter().position(|kind| details["kind"] == *kind).expect("a kind");
         let number = |name: &str| details[name].as_f64().expect("a number");
         assert!(number("used") + number("needs") > number("limit"), "{details}");
-        let accounts = Self::accounts(play, thread);
+        let accounts = Self::accounts(harness, thread);
         let is_told = accounts.iter().any(|(account, limits)| {
             let now = self.used.get(account).copied().unwrap_or_default();
             let mut lately = self.lately.get(account).into_iter().flatten().chain([&now]);
@@ -374,15 +377,15 @@ fn bundle(budget: &Value, body: &[Piece]) -> Value {
 }
 
 /// Runs a workflow to its end. Calls end in random order with random usage.
-fn play(bundle: &Value, seed: u64) -> (Play, Oracle) {
+fn run_to_end(bundle: &Value, seed: u64) -> (Harness, Oracle) {
     let mut chance = Chance(seed);
-    let (mut play, mut oracle, mut open) = (Play::of(bundle), Oracle::default(), Vec::new());
-    oracle.sees(&mut play, &mut open);
+    let (mut harness, mut oracle, mut open) = (Harness::of(bundle), Oracle::default(), Vec::new());
+    oracle.sees(&mut harness, &mut open);
     while !open.is_empty() {
         if chance.below(25) == 0 {
-            let thread = chance.below(play.machine.len()) as ThreadNo;
-            play.cancel_thread(thread);
-            oracle.sees(&mut play, &mut open);
+            let thread = chance.below(harness.machine.len()) as ThreadNo;
+            harness.cancel_thread(thread);
+            oracle.sees(&mut harness, &mut open);
             continue;
         }
         let call = open.swap_remove(chance.below(open.len()));
@@ -419,22 +422,22 @@ fn play(bundle: &Value, seed: u64) -> (Play, Oracle) {
                 (Outcome::Reply(Box::new(reply)), [tokens, pico, 0])
             }
         };
-        oracle.uses(&play, call.thread, used);
-        play.answer(call.thread, call.effect, outcome);
-        oracle.sees(&mut play, &mut open);
+        oracle.uses(&harness, call.thread, used);
+        harness.answer(call.thread, call.effect, outcome);
+        oracle.sees(&mut harness, &mut open);
     }
-    assert!(play.is_settled, "nothing waits that nobody will answer");
-    (play, oracle)
+    assert!(harness.is_settled, "nothing waits that nobody will answer");
+    (harness, oracle)
 }
 
 /// Runs the workflow. For some seeds, also rebuilds the run from a prefix of its inputs: the effects must be a prefix too.
 fn check(budget: &Value, body: &[Piece], seed: u64) {
     let bundle = bundle(budget, body);
-    let (played, _) = play(&bundle, seed);
+    let (played, _) = run_to_end(&bundle, seed);
     if seed.is_multiple_of(4) {
-        let told = Chance(seed ^ 1).below(played.told.len() + 1);
-        let again = Play::rebuilt(&bundle, &played.told[..told], seed.is_multiple_of(16));
-        assert!(played.did.starts_with(&again.did));
+        let inputs = Chance(seed ^ 1).below(played.inputs.len() + 1);
+        let again = Harness::rebuilt(&bundle, &played.inputs[..inputs], seed.is_multiple_of(16));
+        assert!(played.effect_log.starts_with(&again.effect_log));
     }
 }
 
@@ -475,23 +478,23 @@ fn random_trees_contain_waiting_refused_and_stopped_calls() {
     let (mut refused, mut dropped, mut waited) = (0, 0, 0);
     for seed in 0..40_u64 {
         let bundle = bundle(&json!({"tokens": 400, "perPath": {"modelCalls": 2}}), &body);
-        let (played, oracle) = play(&bundle, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (played, oracle) = run_to_end(&bundle, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         rebuilt::check(&bundle, &played);
         refused += oracle.refused;
         dropped += oracle.dropped;
         // Four branches call a model at once. The budget admits three.
-        let first = Play::of(&bundle);
+        let first = Harness::of(&bundle);
         waited += 4 - first
             .models
             .iter()
-            .filter(|did| matches!(did, ModelDid::Begins(..)))
+            .filter(|step| matches!(step, ModelStep::Begins(..)))
             .count();
     }
     assert!(refused > 0 && dropped > 0 && waited > 0, "{refused} {dropped} {waited}");
 }
 
 /// Two branches call a model at once. The budget admits one.
-fn two_at_once() -> Play {
+fn two_at_once() -> Harness {
     let body = vec![Piece::Fork {
         branches: vec![
             vec![Piece::Ask {
@@ -502,84 +505,84 @@ fn two_at_once() -> Play {
         ],
         any: false,
     }];
-    Play::of(&bundle(&json!({"tokens": 150}), &body))
+    Harness::of(&bundle(&json!({"tokens": 150}), &body))
 }
 
-fn begun(play: &Play) -> Vec<(ThreadNo, EffectId, u64)> {
-    let begins = play.models.iter().filter_map(|did| match did {
-        ModelDid::Begins(thread, effect, _, sent) => Some((*thread, *effect, *sent)),
-        ModelDid::Dropped(..) | ModelDid::Ended(_) | ModelDid::Refused(..) => None,
+fn begun(harness: &Harness) -> Vec<(ThreadNo, EffectId, u64)> {
+    let begins = harness.models.iter().filter_map(|step| match step {
+        ModelStep::Begins(thread, effect, _, sent) => Some((*thread, *effect, *sent)),
+        ModelStep::Dropped(..) | ModelStep::Ended(_) | ModelStep::Refused(..) => None,
     });
     begins.collect()
 }
 
-fn replies(play: &mut Play, (thread, effect, _): (ThreadNo, EffectId, u64), tokens: u64) {
+fn replies(harness: &mut Harness, (thread, effect, _): (ThreadNo, EffectId, u64), tokens: u64) {
     let reply = ModelReply {
         content: "ok".to_owned(),
         usage: Spent::new(0, tokens, tokens),
         ..ModelReply::default()
     };
-    play.answer(thread, effect, Outcome::Reply(Box::new(reply)));
+    harness.answer(thread, effect, Outcome::Reply(Box::new(reply)));
 }
 
 #[test]
 fn a_waiting_call_starts_when_another_releases_its_reservation() {
-    let mut play = two_at_once();
-    let [first] = begun(&play)[..] else {
+    let mut harness = two_at_once();
+    let [first] = begun(&harness)[..] else {
         panic!("one begins")
     };
-    replies(&mut play, first, 10);
-    let [_, second] = begun(&play)[..] else {
+    replies(&mut harness, first, 10);
+    let [_, second] = begun(&harness)[..] else {
         panic!("the other one begins")
     };
-    replies(&mut play, second, 10);
-    let report = play.report.expect("it has ended");
+    replies(&mut harness, second, 10);
+    let report = harness.report.expect("it has ended");
     assert_eq!(report.status.as_str(), "COMPLETED");
-    let told = serde_json::to_value(&report.budget).expect("JSON");
-    assert_eq!(told, json!({"tokens": {"limit": 150, "used": 20}}));
+    let budget = serde_json::to_value(&report.budget).expect("JSON");
+    assert_eq!(budget, json!({"tokens": {"limit": 150, "used": 20}}));
 }
 
 #[test]
 fn a_waiting_call_is_refused_when_its_reservation_cannot_be_met() {
-    let mut play = two_at_once();
-    let [first] = begun(&play)[..] else {
+    let mut harness = two_at_once();
+    let [first] = begun(&harness)[..] else {
         panic!("one begins")
     };
-    replies(&mut play, first, 100);
-    assert_eq!(begun(&play).len(), 1);
+    replies(&mut harness, first, 100);
+    assert_eq!(begun(&harness).len(), 1);
     assert!(
-        play.models.iter().any(|did| matches!(did, ModelDid::Refused(..))),
+        harness.models.iter().any(|step| matches!(step, ModelStep::Refused(..))),
         "{:?}",
-        play.models
+        harness.models
     );
-    let report = serde_json::to_string(&play.report).expect("JSON");
+    let report = serde_json::to_string(&harness.report).expect("JSON");
     assert!(report.contains("TOKEN_BUDGET_EXCEEDED"), "{report}");
 }
 
 #[test]
 fn a_waiting_call_is_stopped_with_its_thread_and_never_sent() {
-    let mut play = two_at_once();
-    let [(first, ..)] = begun(&play)[..] else {
+    let mut harness = two_at_once();
+    let [(first, ..)] = begun(&harness)[..] else {
         panic!("one begins")
     };
     let waits = if first == 1 { 2 } else { 1 };
-    play.cancel_thread(waits);
-    let is_dropped = |did: &ModelDid| matches!(did, ModelDid::Dropped(thread, _) if *thread == waits);
-    assert!(!play.models.iter().any(is_dropped), "{:?}", play.models);
-    assert!(play.is_settled, "its join can not succeed any more");
+    harness.cancel_thread(waits);
+    let is_dropped = |step: &ModelStep| matches!(step, ModelStep::Dropped(thread, _) if *thread == waits);
+    assert!(!harness.models.iter().any(is_dropped), "{:?}", harness.models);
+    assert!(harness.is_settled, "its join can not succeed any more");
 }
 
 #[test]
 fn usage_above_the_reservation_counts_and_is_reported() {
-    let mut play = two_at_once();
-    let [first] = begun(&play)[..] else {
+    let mut harness = two_at_once();
+    let [first] = begun(&harness)[..] else {
         panic!("one begins")
     };
-    replies(&mut play, first, 149);
-    assert!(play.did.contains("BudgetOverrun"), "{}", play.did);
-    let report = play.report.as_ref().expect("the other one is refused");
-    let told = serde_json::to_value(&report.budget).expect("JSON");
-    assert_eq!(told["tokens"]["used"], 149);
+    replies(&mut harness, first, 149);
+    assert!(harness.effect_log.contains("BudgetOverrun"), "{}", harness.effect_log);
+    let report = harness.report.as_ref().expect("the other one is refused");
+    let budget = serde_json::to_value(&report.budget).expect("JSON");
+    assert_eq!(budget["tokens"]["used"], 149);
 }
 
 #[test]
@@ -591,18 +594,27 @@ fn a_budget_warning_is_raised_once_and_included_in_every_later_request() {
         };
         3
     ];
-    let mut play = Play::of(&bundle(&json!({"tokens": 1_000, "warnAt": 0.05}), &body));
+    let mut harness = Harness::of(&bundle(&json!({"tokens": 1_000, "warnAt": 0.05}), &body));
     for _ in 0..3 {
-        let last = *begun(&play).last().expect("it asks");
-        replies(&mut play, last, 50);
+        let last = *begun(&harness).last().expect("it asks");
+        replies(&mut harness, last, 50);
     }
-    assert_eq!(play.did.matches("event_type: BudgetWarning").count(), 1, "{}", play.did);
-    let requests: Vec<&str> = play.did.lines().filter(|line| line.contains("effect: Model")).collect();
-    let told = requests
+    assert_eq!(
+        harness.effect_log.matches("event_type: BudgetWarning").count(),
+        1,
+        "{}",
+        harness.effect_log
+    );
+    let requests: Vec<&str> = harness
+        .effect_log
+        .lines()
+        .filter(|line| line.contains("effect: Model"))
+        .collect();
+    let has_warning = requests
         .iter()
         .map(|request| request.contains("## Budget"))
         .collect::<Vec<_>>();
-    assert_eq!(told, [false, true, true]);
+    assert_eq!(has_warning, [false, true, true]);
     assert!(requests[2].contains("- Tokens: 100 of 1000 used"), "{}", requests[2]);
 }
 
@@ -613,31 +625,31 @@ fn a_call_with_unknown_maximum_usage_is_refused_under_a_token_budget() {
             {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "p"}}, {"id": "e", "type": "END"},
         ], "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}]})
     };
-    let refused = Play::of(&workflow(json!({"tokens": 1_000_000})));
+    let refused = Harness::of(&workflow(json!({"tokens": 1_000_000})));
     let error = refused.report.expect("it has failed").error.expect("why");
     assert!(error.message.contains("maxTokens"), "{error}");
-    let counted = Play::of(&workflow(json!({"modelCalls": 1})));
+    let counted = Harness::of(&workflow(json!({"modelCalls": 1})));
     assert_eq!(begun(&counted).len(), 1);
 }
 
 #[test]
 fn a_late_answer_counts_once() {
-    let mut play = two_at_once();
-    let [first] = begun(&play)[..] else {
+    let mut harness = two_at_once();
+    let [first] = begun(&harness)[..] else {
         panic!("one begins")
     };
     for _ in 0..2 {
-        replies(&mut play, first, 10);
+        replies(&mut harness, first, 10);
     }
     let (thread, effect, _) = first;
     let late = Input::Answer {
         effect,
         outcome: Outcome::Failed(ModelFailure::new(FailureKind::Dropped).into_error("late")),
     };
-    play.tell(Message::Thread(thread, ToThread::Input(late)));
-    let second = *begun(&play).last().expect("it begins");
-    replies(&mut play, second, 10);
-    let report = play.report.expect("it has ended");
-    let told = serde_json::to_value(&report.budget).expect("JSON");
-    assert_eq!(told["tokens"]["used"], 20);
+    harness.send(Message::Thread(thread, ToThread::Input(late)));
+    let second = *begun(&harness).last().expect("it begins");
+    replies(&mut harness, second, 10);
+    let report = harness.report.expect("it has ended");
+    let budget = serde_json::to_value(&report.budget).expect("JSON");
+    assert_eq!(budget["tokens"]["used"], 20);
 }

@@ -4,8 +4,8 @@
 mod any_input;
 mod budgets;
 mod fixtures;
+mod harness;
 mod oracle;
 mod orders;
-mod play;
 mod rebuilt;
 mod shapes;

@@ -176,13 +176,13 @@ impl Oracle {
     }
 
     /// Ends the current effect of a thread, with success or not.
-    pub(crate) fn goes(&mut self, no: usize, well: bool) {
+    pub(crate) fn end_effect(&mut self, no: usize, succeeds: bool) {
         let thread = &mut self.threads[no];
-        if well && thread.alone.len() > 1 {
+        if succeeds && thread.alone.len() > 1 {
             thread.alone.pop_front();
             return;
         }
-        self.end(no, if well { Completed } else { Failed });
+        self.end(no, if succeeds { Completed } else { Failed });
     }
 
     /// Returns true if the outcome was sent: main has ended, and only detached threads are running.

@@ -4,15 +4,15 @@ use pirn_core::run::{Message, Timer, ToSupervisor};
 use pirn_core::status::ThreadStatus::{Cancelled, Timeout};
 use serde_json::json;
 
+use crate::harness::Harness;
 use crate::oracle::Oracle;
-use crate::play::Play;
 use crate::rebuilt;
 use crate::shapes::{Does, MORE_SHAPES, SHAPES, bundle, triggered_by};
 
 /// Next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Works { thread: usize, well: bool },
+    Works { thread: usize, succeeds: bool },
     Cancel,
     CancelThread(usize),
     OutOfTime,
@@ -22,7 +22,7 @@ pub(crate) enum Next {
 
 /// The run and the reference model, which receive equal events.
 pub(crate) struct Both {
-    pub(crate) play: Play,
+    pub(crate) harness: Harness,
     pub(crate) oracle: Oracle,
     /// True if the order contains one cancel or time limit.
     is_stopped: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Both {
 impl Both {
     pub(crate) fn of(shape: Does) -> Self {
         Self {
-            play: Play::of(&bundle(shape, 1_000)),
+            harness: Harness::of(&bundle(shape, 1_000)),
             oracle: Oracle::of(shape),
             is_stopped: false,
         }
@@ -42,14 +42,14 @@ impl Both {
             .oracle
             .busy()
             .into_iter()
-            .flat_map(|thread| [true, false].map(|well| Next::Works { thread, well }))
+            .flat_map(|thread| [true, false].map(|succeeds| Next::Works { thread, succeeds }))
             .collect();
         if self.oracle.is_settled() {
             return possible;
         }
         possible.extend(self.oracle.may_trigger().map(Next::Trigger));
         if !self.is_stopped {
-            if self.play.statuses()[0] == pirn_core::status::ThreadStatus::Running {
+            if self.harness.statuses()[0] == pirn_core::status::ThreadStatus::Running {
                 possible.extend([Next::Cancel, Next::OutOfTime]);
             }
             possible.extend(self.oracle.busy().into_iter().map(Next::CancelThread));
@@ -58,26 +58,26 @@ impl Both {
         possible
     }
 
-    pub(crate) fn tell(&mut self, next: Next) {
+    pub(crate) fn apply(&mut self, next: Next) {
         match next {
-            Next::Works { thread, well } => {
-                self.oracle.goes(thread, well);
-                self.play.goes(thread as u32, well);
+            Next::Works { thread, succeeds } => {
+                self.oracle.end_effect(thread, succeeds);
+                self.harness.end_effect(thread as u32, succeeds);
             }
             Next::Cancel => {
                 self.is_stopped = true;
                 self.oracle.end(0, Cancelled);
-                self.play.cancel();
+                self.harness.cancel();
             }
             Next::CancelThread(thread) => {
                 self.is_stopped = true;
                 self.oracle.end(thread, Cancelled);
-                self.play.cancel_thread(thread as u32);
+                self.harness.cancel_thread(thread as u32);
             }
             Next::OutOfTime => {
                 self.is_stopped = true;
                 self.oracle.end(0, Timeout);
-                self.play.elapse(Timer::Thread {
+                self.harness.elapse(Timer::Thread {
                     thread: 0,
                     after_ms: 1_000,
                 });
@@ -85,12 +85,12 @@ impl Both {
             Next::JoinOutOfTime(thread) => {
                 self.is_stopped = true;
                 self.oracle.join_out_of_time(thread);
-                self.play.join_elapses(thread as u32);
+                self.harness.join_elapses(thread as u32);
             }
             Next::Trigger(thread) => {
                 self.oracle.trigger(thread);
-                let thread_id = self.play.machine.thread_id(thread as u32);
-                let (_, graph) = self.play.machine.origin(thread as u32).unwrap();
+                let thread_id = self.harness.machine.thread_id(thread as u32);
+                let (_, graph) = self.harness.machine.origin(thread as u32).unwrap();
                 let workflow = triggered_by(&graph.workflow_id);
                 let firing = serde_json::from_value(json!({
                     "id": 1,
@@ -101,25 +101,29 @@ impl Both {
                         "threadId": thread_id, "type": "CUSTOM"},
                 }));
                 let fire = ToSupervisor::Fire(Box::new(firing.unwrap()));
-                self.play.tell(Message::Supervisor(fire));
+                self.harness.send(Message::Supervisor(fire));
             }
         }
     }
 
     #[track_caller]
     pub(crate) fn check(&self, order: &[Next]) {
-        let (play, oracle) = (&self.play, &self.oracle);
-        assert_eq!(play.statuses(), oracle.statuses(), "after {order:?}");
-        let working: Vec<usize> = play.works.keys().map(|thread| *thread as usize).collect();
+        let (harness, oracle) = (&self.harness, &self.oracle);
+        assert_eq!(harness.statuses(), oracle.statuses(), "after {order:?}");
+        let working: Vec<usize> = harness.works.keys().map(|thread| *thread as usize).collect();
         assert_eq!(working, oracle.working(), "what is under way after {order:?}");
-        assert_eq!(play.asking(), oracle.asking(), "what is asked after {order:?}");
-        assert_eq!(play.joining(), oracle.joining(), "the JOINs that wait after {order:?}");
+        assert_eq!(harness.asking(), oracle.asking(), "what is asked after {order:?}");
         assert_eq!(
-            play.report.is_some(),
+            harness.joining(),
+            oracle.joining(),
+            "the JOINs that wait after {order:?}"
+        );
+        assert_eq!(
+            harness.report.is_some(),
             oracle.is_reported(),
             "the outcome after {order:?}"
         );
-        if let Some(report) = &play.report {
+        if let Some(report) = &harness.report {
             let waits = |(no, status): (usize, bool)| !status && !oracle.is_detached(no);
             let ends = report.threads.iter().map(|thread| thread.status.is_final());
             assert!(
@@ -127,14 +131,14 @@ impl Both {
                 "the outcome came too early after {order:?}"
             );
         }
-        assert_eq!(play.is_settled, oracle.is_settled(), "the end after {order:?}");
+        assert_eq!(harness.is_settled, oracle.is_settled(), "the end after {order:?}");
     }
 }
 
 fn replay(shape: Does, order: &[Next]) -> Both {
     let mut both = Both::of(shape);
     for next in order {
-        both.tell(*next);
+        both.apply(*next);
     }
     both
 }
@@ -145,10 +149,10 @@ fn explore(shape: Does, order: &mut Vec<Next>) -> usize {
     both.check(order);
     let possible = both.possible();
     if possible.is_empty() {
-        assert!(both.play.is_settled, "nothing is left to come after {order:?}");
-        assert!(both.play.timers.is_empty(), "a timer is left after {order:?}");
-        both.play.check_questions();
-        rebuilt::check(&bundle(shape, 1_000), &both.play);
+        assert!(both.harness.is_settled, "nothing is left to come after {order:?}");
+        assert!(both.harness.timers.is_empty(), "a timer is left after {order:?}");
+        both.harness.check_questions();
+        rebuilt::check(&bundle(shape, 1_000), &both.harness);
         return 1;
     }
     let mut orders = 0;

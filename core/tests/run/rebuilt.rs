@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::play::Play;
+use crate::harness::Harness;
 
 /// Rebuilds a run and compares it with the original.
 #[track_caller]
-pub(crate) fn check(bundle: &Value, played: &Play) {
+pub(crate) fn check(bundle: &Value, played: &Harness) {
     for is_stored in [false, true] {
-        let again = Play::rebuilt(bundle, &played.told, is_stored);
-        assert_eq!(again.did, played.did, "stored: {is_stored}");
-        let report = |play: &Play| serde_json::to_string(&play.report).unwrap();
+        let again = Harness::rebuilt(bundle, &played.inputs, is_stored);
+        assert_eq!(again.effect_log, played.effect_log, "stored: {is_stored}");
+        let report = |play: &Harness| serde_json::to_string(&play.report).unwrap();
         assert_eq!(report(&again), report(played), "stored: {is_stored}");
     }
 }

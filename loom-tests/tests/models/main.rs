@@ -26,18 +26,18 @@ fn model(world: impl Fn() + Send + Sync + 'static) {
 
 /// Polls a future on the current thread until it is ready.
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
-    struct Bell(Notify);
-    impl Wake for Bell {
+    struct NotifyWaker(Notify);
+    impl Wake for NotifyWaker {
         fn wake(self: Arc<Self>) {
             self.0.notify();
         }
     }
-    let bell = Arc::new(Bell(Notify::new()));
-    let waker = Waker::from(Arc::clone(&bell));
+    let notify = Arc::new(NotifyWaker(Notify::new()));
+    let waker = Waker::from(Arc::clone(&notify));
     loop {
         match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
-            Poll::Pending => bell.0.wait(),
+            Poll::Pending => notify.0.wait(),
         }
     }
 }

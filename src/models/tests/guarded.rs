@@ -100,8 +100,8 @@ fn a_fallback_gets_the_parameters_of_the_node_and_a_separate_session() {
         &json!({"fallback": ["seen"], "parameters": {"temperature": 1, "only": "a"}}),
     );
     let second = json!({"id": "seen", "provider": "seer", "parameters": {"temperature": 0, "top": 5}});
-    let seer = Arc::new(Seer::default());
-    let models = [("seer".to_owned(), Arc::clone(&seer) as Arc<dyn Model>)].into();
+    let recorder = Arc::new(RecordingModel::default());
+    let models = [("seer".to_owned(), Arc::clone(&recorder) as Arc<dyn Model>)].into();
     let profiles = [first, second].into_iter().map(profile).collect();
     let registry = ModelRegistry::with_models(profiles, &models).expect("good profiles");
     let caller = Caller::saying("x");
@@ -113,7 +113,7 @@ fn a_fallback_gets_the_parameters_of_the_node_and_a_separate_session() {
     };
     call.parameters.insert("node".to_owned(), json!(true));
     caller.run(&*model, call).expect("the fallback's reply");
-    let calls = seer.calls.lock().unwrap();
+    let calls = recorder.calls.lock().unwrap();
     assert_eq!(calls[0].profile.id, "seen");
     assert_eq!(
         Value::Object(calls[0].parameters.clone()),
@@ -270,11 +270,11 @@ fn an_unknown_fallback_is_a_fault() {
 
 /// Records its requests.
 #[derive(Default)]
-struct Seer {
+struct RecordingModel {
     calls: Mutex<Vec<ModelCall>>,
 }
 
-impl Model for Seer {
+impl Model for RecordingModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         self.calls.lock().unwrap().push(call);
         async { Ok(ModelReply::default()) }.boxed()

@@ -194,7 +194,7 @@ fn a_job_cancelled_while_queued_never_runs() {
 
 /// A port with short limits. Its `stick()` does not return until the gate opens: a built-in function that never polls the time
 /// limit.
-fn hasty(gate: &Gate, max_stuck: usize) -> ScriptPort {
+fn port_with_short_time_limit(gate: &Gate, max_stuck: usize) -> ScriptPort {
     let settings = ScriptSettings {
         threads: 2,
         max_stuck,
@@ -210,7 +210,7 @@ fn hasty(gate: &Gate, max_stuck: usize) -> ScriptPort {
 #[test]
 fn a_stuck_script_times_out_and_its_thread_is_replaced() {
     let gate = Gate::default();
-    let port = hasty(&gate, 2);
+    let port = port_with_short_time_limit(&gate, 2);
     for run in ["a", "b"] {
         let (_handle, heard) = start_of(&port, run, "return hold()", &ScopeValues::default());
         assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
@@ -229,7 +229,7 @@ fn a_stuck_script_times_out_and_its_thread_is_replaced() {
 #[test]
 fn too_many_stuck_scripts_refuse_all_jobs_until_one_returns() {
     let gate = Gate::default();
-    let port = hasty(&gate, 0);
+    let port = port_with_short_time_limit(&gate, 0);
     let (_stuck, heard) = start_of(&port, "a", "return hold()", &ScopeValues::default());
     assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
     // Jobs that wait when the thread is abandoned, and later jobs.
@@ -249,7 +249,7 @@ fn too_many_stuck_scripts_refuse_all_jobs_until_one_returns() {
 #[test]
 fn dropping_the_port_does_not_wait_for_a_stuck_script() {
     let gate = Gate::default();
-    let port = hasty(&gate, 2);
+    let port = port_with_short_time_limit(&gate, 2);
     let (_stuck, heard) = start(&port, "return hold()", &ScopeValues::default());
     let (_waiting, told) = start(&port, "return hold()", &ScopeValues::default());
     assert!(heard.recv().unwrap().is_err());

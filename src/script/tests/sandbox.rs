@@ -134,7 +134,7 @@ fn no_change_to_globals_survives_an_evaluation() {
 
 /// Snippets that try to retain their input: under a getter that runs while the result is converted, on objects shared by all
 /// snippets of a realm, and in caches by name.
-const KEEPERS: &[&str] = &[
+const WRITERS: &[&str] = &[
     "({ get a() { return input.secret } })",
     "({ toJSON() { return [input, variables.own, output] } })",
     "new Error(input.secret)",
@@ -166,7 +166,7 @@ const KEEPERS: &[&str] = &[
 ];
 
 /// Snippets that look for data retained by another.
-const SEEKERS: &[&str] = &[
+const READERS: &[&str] = &[
     "[input, 0]",
     "[output, variables.own, typeof own]",
     "[typeof kept, globalThis.kept, ({}).kept, (() => 1).kept]",
@@ -187,14 +187,14 @@ fn an_expression_never_sees_the_scope_of_another() {
     };
     let poor = scope(&json!({}), &json!("mine"));
     let mut evaluator = patient();
-    for keeper in KEEPERS {
-        for seeker in SEEKERS {
-            let _ = value_in(&mut evaluator, keeper, &rich);
-            let _ = evaluator.truth_of(keeper, &rich);
-            let seen = value_in(&mut evaluator, seeker, &poor);
+    for writer in WRITERS {
+        for reader in READERS {
+            let _ = value_in(&mut evaluator, writer, &rich);
+            let _ = evaluator.truth_of(writer, &rich);
+            let seen = value_in(&mut evaluator, reader, &poor);
             assert!(
                 !format!("{seen:?}").contains(secret),
-                "{seeker} after {keeper}: {seen:?}"
+                "{reader} after {writer}: {seen:?}"
             );
         }
     }

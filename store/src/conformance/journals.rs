@@ -1,46 +1,46 @@
 //! Runs and their journals.
 
 use crate::commit::{Commit, SessionWrite};
-use crate::conformance::{Open, Promise, append, bodies, definition, done, fork, numbers, record, refused, start};
+use crate::conformance::{Open, Property, append, bodies, definition, done, fork, numbers, record, refused, start};
 use crate::error::StoreError;
 use crate::run::{Base, Run, RunFilter, RunStatus, WaitingFor};
 
-pub(super) const PROMISES: &[Promise] = &[
-    Promise {
-        name: "what_was_committed_is_there_when_the_store_is_opened_again",
-        keep: reopened,
+pub(super) const PROPERTIES: &[Property] = &[
+    Property {
+        name: "committed_data_is_present_after_the_store_is_reopened",
+        check: reopened,
     },
-    Promise {
-        name: "records_come_back_in_order_page_by_page",
-        keep: pages,
+    Property {
+        name: "records_are_read_in_order_page_by_page",
+        check: pages,
     },
-    Promise {
-        name: "a_commit_takes_effect_whole_or_not_at_all",
-        keep: whole,
+    Property {
+        name: "a_commit_is_atomic",
+        check: whole,
     },
-    Promise {
+    Property {
         name: "a_second_writer_of_a_run_is_refused",
-        keep: fenced,
+        check: fenced,
     },
-    Promise {
-        name: "a_run_begins_once_and_only_with_a_definition_that_is_kept",
-        keep: begins_once,
+    Property {
+        name: "a_run_starts_once_and_only_with_a_stored_definition",
+        check: begins_once,
     },
-    Promise {
-        name: "a_fork_shares_what_is_before_it_and_nothing_after",
-        keep: forks,
+    Property {
+        name: "a_fork_shares_only_the_steps_before_it",
+        check: forks,
     },
-    Promise {
+    Property {
         name: "runs_are_listed_by_id_page_by_page_and_filtered",
-        keep: lists,
+        check: lists,
     },
-    Promise {
-        name: "commands_take_effect_in_the_order_given",
-        keep: order,
+    Property {
+        name: "commands_take_effect_in_submission_order",
+        check: order,
     },
-    Promise {
-        name: "texts_of_any_size_and_script_come_back",
-        keep: texts,
+    Property {
+        name: "strings_of_any_size_and_script_round_trip",
+        check: texts,
     },
 ];
 

@@ -10,9 +10,9 @@
 //! ```
 
 mod journals;
-mod keeping;
 mod random;
 mod removal;
+mod storage;
 
 use futures::executor::block_on;
 
@@ -30,27 +30,27 @@ pub type Open = Box<dyn Fn() -> Box<dyn Store>>;
 
 /// Property that every store must have.
 #[derive(Clone, Copy, Debug)]
-pub struct Promise {
+pub struct Property {
     /// Description.
     pub name: &'static str,
     /// Checks the property with a store that is empty at first, and panics if it does not hold.
-    pub keep: fn(&Open),
+    pub check: fn(&Open),
 }
 
 /// Checks all properties, each with a store that `make` opens for its name. Panics at the first failure.
 pub fn check(make: impl Fn(&str) -> Open) {
-    for promise in promises() {
-        (promise.keep)(&make(promise.name));
+    for property in properties() {
+        (property.check)(&make(property.name));
     }
 }
 
 /// Returns all properties.
-pub fn promises() -> Vec<Promise> {
+pub fn properties() -> Vec<Property> {
     [
-        journals::PROMISES,
-        keeping::PROMISES,
-        removal::PROMISES,
-        random::PROMISES,
+        journals::PROPERTIES,
+        storage::PROPERTIES,
+        removal::PROPERTIES,
+        random::PROPERTIES,
     ]
     .concat()
 }

@@ -3,15 +3,15 @@
 use futures::executor::block_on;
 
 use crate::commit::{Commit, NewRun, SessionWrite};
-use crate::conformance::{Open, Promise, definition, done, fork, record};
+use crate::conformance::{Open, Property, definition, done, fork, record};
 use crate::content::Content;
 use crate::memory::MemoryStore;
 use crate::run::{RunFilter, RunStatus};
 use crate::store::Store;
 
-pub(super) const PROMISES: &[Promise] = &[Promise {
-    name: "random_commands_are_answered_as_in_memory",
-    keep: random,
+pub(super) const PROPERTIES: &[Property] = &[Property {
+    name: "random_commands_are_answered_like_the_memory_store",
+    check: random,
 }];
 
 /// Command that changes a store.

@@ -1,28 +1,28 @@
 //! Removal of runs and of the data that only they use.
 
 use crate::commit::{Commit, SessionWrite};
-use crate::conformance::{Open, Promise, append, bodies, definition, done, fork, numbers, refused, start};
+use crate::conformance::{Open, Property, append, bodies, definition, done, fork, numbers, refused, start};
 use crate::content::Content;
 use crate::error::StoreError;
 use crate::run::RunFilter;
 use crate::store::Store;
 
-pub(super) const PROMISES: &[Promise] = &[
-    Promise {
-        name: "a_removed_run_is_gone_with_what_is_its_own",
-        keep: removed,
+pub(super) const PROPERTIES: &[Property] = &[
+    Property {
+        name: "a_removed_run_is_deleted_with_its_private_data",
+        check: removed,
     },
-    Promise {
-        name: "what_others_were_forked_from_stays_for_them",
-        keep: bases,
+    Property {
+        name: "the_shared_history_of_a_removed_run_remains_for_its_forks",
+        check: bases,
     },
-    Promise {
-        name: "a_content_stays_while_one_that_follows_it_does",
-        keep: chains,
+    Property {
+        name: "a_content_remains_while_a_later_content_of_its_chain_remains",
+        check: chains,
     },
-    Promise {
-        name: "a_content_stays_while_a_run_or_a_session_names_it",
-        keep: shared,
+    Property {
+        name: "a_content_remains_while_a_run_or_a_session_refers_to_it",
+        check: shared,
     },
 ];
 

@@ -1,39 +1,39 @@
 //! Data other than journals: contents, sessions, timers, snapshots, metadata.
 
 use crate::commit::{Commit, SessionWrite};
-use crate::conformance::{Open, Promise, append, done, record, refused, start};
+use crate::conformance::{Open, Property, append, done, record, refused, start};
 use crate::content::Content;
 use crate::error::StoreError;
 use crate::run::{Session, Snapshot, Timer};
 
-pub(super) const PROMISES: &[Promise] = &[
-    Promise {
+pub(super) const PROPERTIES: &[Property] = &[
+    Property {
         name: "contents_are_found_by_their_hash",
-        keep: contents,
+        check: contents,
     },
-    Promise {
-        name: "a_run_may_come_to_name_more_contents",
-        keep: named,
+    Property {
+        name: "a_run_can_add_references_to_contents",
+        check: named,
     },
-    Promise {
-        name: "a_session_goes_from_version_to_version",
-        keep: sessions,
+    Property {
+        name: "a_session_advances_version_by_version",
+        check: sessions,
     },
-    Promise {
-        name: "timers_are_told_by_their_time_until_they_are_cleared",
-        keep: timers,
+    Property {
+        name: "timers_are_listed_by_due_time_until_cleared",
+        check: timers,
     },
-    Promise {
-        name: "the_last_snapshot_is_kept",
-        keep: snapshots,
+    Property {
+        name: "the_last_snapshot_is_retained",
+        check: snapshots,
     },
-    Promise {
-        name: "a_named_text_is_the_last_one_set",
-        keep: meta,
+    Property {
+        name: "a_metadata_value_is_the_last_one_set",
+        check: meta,
     },
-    Promise {
-        name: "a_store_that_counts_its_writes_has_counted_each_that_it_answered",
-        keep: counted,
+    Property {
+        name: "a_store_that_counts_writes_counts_every_acknowledged_write",
+        check: counted,
     },
 ];
 

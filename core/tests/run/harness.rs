@@ -49,7 +49,7 @@ fn fits(_: &Value, answer: &Value) -> Result<(), String> {
 
 /// Observed step of a model call.
 #[derive(Debug)]
-pub(crate) enum ModelDid {
+pub(crate) enum ModelStep {
     /// Started: the node, and the number of tokens sent.
     Begins(ThreadNo, EffectId, NodeIx, u64),
     /// Cancelled, like any effect that the thread awaited.
@@ -61,14 +61,14 @@ pub(crate) enum ModelDid {
 }
 
 /// A run with its environment.
-pub(crate) struct Play {
+pub(crate) struct Harness {
     pub(crate) machine: RunMachine,
     pub(crate) world: Workflows,
     now: u64,
     /// External inputs with their times.
-    pub(crate) told: Vec<(u64, Message)>,
+    pub(crate) inputs: Vec<(u64, Message)>,
     /// All effects, formatted.
-    pub(crate) did: String,
+    pub(crate) effect_log: String,
     /// By thread: the effect of an asynchronous function or a tool.
     pub(crate) works: BTreeMap<ThreadNo, EffectId>,
     /// Threads in `works` that wait for a tool.
@@ -79,7 +79,7 @@ pub(crate) struct Play {
     questions: BTreeMap<String, Vec<EventType>>,
     pub(crate) timers: Vec<Timer>,
     /// Steps of model calls, in order.
-    pub(crate) models: Vec<ModelDid>,
+    pub(crate) models: Vec<ModelStep>,
     /// By thread: its starter.
     pub(crate) parents: Vec<Option<ThreadNo>>,
     /// Trigger calls, open or ended.
@@ -91,7 +91,7 @@ pub(crate) struct Play {
     pub(crate) is_stored: bool,
 }
 
-impl Play {
+impl Harness {
     pub(crate) fn of(bundle: &Value) -> Self {
         let mut world = Workflows::of(&bundle.to_string());
         let graph = world.graph("main").expect("the bundle has a workflow main");
@@ -112,12 +112,12 @@ impl Play {
             session: None,
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);
-        let mut play = Self {
+        let mut harness = Self {
             machine,
             world,
             now: 0,
-            told: Vec::new(),
-            did: String::new(),
+            inputs: Vec::new(),
+            effect_log: String::new(),
             works: BTreeMap::new(),
             tools: BTreeSet::new(),
             asks: BTreeMap::new(),
@@ -131,29 +131,29 @@ impl Play {
             is_settled: false,
             is_stored: false,
         };
-        play.carry(effects);
-        play.serve();
-        play
+        harness.execute(effects);
+        harness.run_until_idle();
+        harness
     }
 
     /// Creates the run again from its inputs.
-    pub(crate) fn rebuilt(bundle: &Value, told: &[(u64, Message)], is_stored: bool) -> Self {
-        let mut play = Self::of(bundle);
-        play.is_stored = is_stored;
-        for (now, message) in told {
-            play.now = *now;
-            play.tell(message.clone());
+    pub(crate) fn rebuilt(bundle: &Value, inputs: &[(u64, Message)], is_stored: bool) -> Self {
+        let mut harness = Self::of(bundle);
+        harness.is_stored = is_stored;
+        for (now, message) in inputs {
+            harness.now = *now;
+            harness.send(message.clone());
         }
-        play
+        harness
     }
 
-    pub(crate) fn tell(&mut self, message: Message) {
-        self.told.push((self.now, message.clone()));
+    pub(crate) fn send(&mut self, message: Message) {
+        self.inputs.push((self.now, message.clone()));
         if let Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) = &message {
             self.is_over(*thread, *effect);
         }
         self.machine.tell(message);
-        self.serve();
+        self.run_until_idle();
         self.now += 1;
         if self.is_stored {
             let text = serde_json::to_string(&self.machine).unwrap();
@@ -164,18 +164,18 @@ impl Play {
         }
     }
 
-    fn serve(&mut self) {
+    fn run_until_idle(&mut self) {
         let mut steps = 0;
         while let Some(message) = self.machine.next_message() {
             let mut effects = Vec::new();
             self.machine.step(self.now, message, &mut self.world, &mut effects);
-            self.carry(effects);
+            self.execute(effects);
             steps += 1;
             assert!(steps < 100_000, "the run does not come to rest");
         }
     }
 
-    fn carry(&mut self, effects: Vec<Effect>) {
+    fn execute(&mut self, effects: Vec<Effect>) {
         while self.parents.len() < self.machine.len() {
             let thread = self.parents.len() as ThreadNo;
             let (origin, _) = self.machine.origin(thread).expect("it was started");
@@ -189,7 +189,7 @@ impl Play {
         }
         for effect in effects {
             assert!(!self.is_settled, "nothing follows: {effect:?}");
-            writeln!(self.did, "{effect:?}").unwrap();
+            writeln!(self.effect_log, "{effect:?}").unwrap();
             match effect {
                 Effect::Thread {
                     thread,
@@ -232,10 +232,10 @@ impl Play {
                 Effect::Thread {
                     thread,
                     effect: thread::Effect::Model { id, node, request, .. },
-                } => self.models.push(ModelDid::Begins(thread, id, node, request.tokens())),
+                } => self.models.push(ModelStep::Begins(thread, id, node, request.tokens())),
                 Effect::Drop { thread, effect } => {
                     self.is_over(thread, effect);
-                    self.models.push(ModelDid::Dropped(thread, effect));
+                    self.models.push(ModelStep::Dropped(thread, effect));
                 }
                 Effect::Emit { event, thread_id, .. } => {
                     let is_refused = event.event_type == EventType::NodeFailed
@@ -243,15 +243,15 @@ impl Play {
                     if is_refused {
                         let thread = self.machine.thread_of(&thread_id).expect("a thread of the run");
                         let details = event.fields["error"]["details"].clone();
-                        self.models.push(ModelDid::Refused(thread, details));
+                        self.models.push(ModelStep::Refused(thread, details));
                     }
-                    self.heard(&event);
+                    self.record(&event);
                 }
-                Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.heard(event)),
+                Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.record(event)),
                 Effect::ThreadEnded { thread } => {
                     assert!(!self.ended.contains(&thread), "a thread ends once");
                     self.ended.push(thread);
-                    self.models.push(ModelDid::Ended(thread));
+                    self.models.push(ModelStep::Ended(thread));
                     self.works.remove(&thread);
                     self.tools.remove(&thread);
                     self.asks.remove(&thread);
@@ -286,7 +286,7 @@ impl Play {
             .retain(|of, (ask, timer)| *of != thread || (*ask != effect && *timer != Some(effect)));
     }
 
-    fn heard(&mut self, event: &RaisedEvent) {
+    fn record(&mut self, event: &RaisedEvent) {
         if event.event_type.as_str().starts_with("INTERACTION_") {
             let id = event.fields["interactionId"].as_str().unwrap_or_default().to_owned();
             self.questions.entry(id).or_default().push(event.event_type);
@@ -294,11 +294,11 @@ impl Play {
     }
 
     /// Ends the current effect of a thread: its work, or its question.
-    pub(crate) fn goes(&mut self, thread: ThreadNo, well: bool) {
+    pub(crate) fn end_effect(&mut self, thread: ThreadNo, succeeds: bool) {
         if let Some(effect) = self.works.get(&thread).copied() {
-            let outcome = match (self.tools.contains(&thread), well) {
+            let outcome = match (self.tools.contains(&thread), succeeds) {
                 (true, _) => Outcome::Tool(ToolResult {
-                    failed: !well,
+                    failed: !succeeds,
                     ..ToolResult::default()
                 }),
                 (false, true) => Outcome::Value(Arc::new(json!(thread))),
@@ -309,12 +309,12 @@ impl Play {
         let Some((ask, timer)) = self.asks.get(&thread).copied() else {
             return;
         };
-        if !well {
+        if !succeeds {
             return self.answer(thread, timer.expect("a question has its time"), Outcome::Elapsed);
         }
         let id = format!("{}.{ask}", self.machine.thread_id(thread));
         let taken = self.machine.accept_answer(&id, answer(json!("allow")), fits);
-        self.tell(taken.expect("the question waits"));
+        self.send(taken.expect("the question waits"));
         let again = self.machine.accept_answer(&id, answer(json!("allow")), fits);
         assert_eq!(again.err(), Some(AnswerRefused::NotOpen), "it was used");
     }
@@ -331,9 +331,9 @@ impl Play {
 
     /// Asserts that every question was opened once and closed once.
     pub(crate) fn check_questions(&self) {
-        for (id, told) in &self.questions {
-            let [EventType::InteractionRequested, end] = told[..] else {
-                panic!("{id}: {told:?}");
+        for (id, events) in &self.questions {
+            let [EventType::InteractionRequested, end] = events[..] else {
+                panic!("{id}: {events:?}");
             };
             assert_ne!(end, EventType::InteractionRequested, "{id}");
             let late = self.machine.accept_answer(id, answer(json!("allow")), fits);
@@ -343,16 +343,16 @@ impl Play {
 
     pub(crate) fn answer(&mut self, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
         let input = Input::Answer { effect, outcome };
-        self.tell(Message::Thread(thread, ToThread::Input(input)));
+        self.send(Message::Thread(thread, ToThread::Input(input)));
     }
 
     pub(crate) fn cancel(&mut self) {
         let control = Control::Cancel("enough".into());
-        self.tell(Message::Supervisor(ToSupervisor::Control(control)));
+        self.send(Message::Supervisor(ToSupervisor::Control(control)));
     }
 
     pub(crate) fn cancel_thread(&mut self, thread: ThreadNo) {
-        self.tell(Message::Supervisor(ToSupervisor::ControlThread {
+        self.send(Message::Supervisor(ToSupervisor::ControlThread {
             thread,
             control: Control::Cancel("enough of it".into()),
             trigger_depth: 0,
@@ -361,7 +361,7 @@ impl Play {
 
     pub(crate) fn elapse(&mut self, timer: Timer) {
         self.timers.retain(|other| *other != timer);
-        self.tell(Message::Supervisor(ToSupervisor::Elapsed(timer)));
+        self.send(Message::Supervisor(ToSupervisor::Elapsed(timer)));
     }
 
     /// Returns the threads whose JOIN has an active time limit.
