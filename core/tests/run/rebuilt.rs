@@ -10,7 +10,7 @@ pub(crate) fn check(bundle: &Value, played: &Harness) {
     for is_stored in [false, true] {
         let again = Harness::rebuilt(bundle, &played.inputs, is_stored);
         assert_eq!(again.effect_log, played.effect_log, "stored: {is_stored}");
-        let report = |play: &Harness| serde_json::to_string(&play.report).unwrap();
+        let report = |harness: &Harness| serde_json::to_string(&harness.report).unwrap();
         assert_eq!(report(&again), report(played), "stored: {is_stored}");
     }
 }
