@@ -3,6 +3,45 @@
 //! The machines (in `pirn-core`) make all decisions; this crate transfers messages and executes effects. Actors are started with
 //! [`contain::start_contained`] and use their [`host::Host`] for time, timers and tasks. Only the host
 //! implementations use tokio's runtime and timers directly.
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! engine
+//!   ↓
+//! mailbox
+//!   ↓
+//! parked
+//!   ↓
+//! supervisor  trigger_matcher
+//!   ↓
+//! conversation  thread  trigger_call
+//!   ↓
+//! rebuilt  turn
+//!   ↓
+//! world
+//!   ↓
+//! event_bus  firing  function_table  run_context
+//!   ↓
+//! backlog  follow_up  in_place  listeners  unkept
+//!   ↓
+//! ports  protocol
+//!   ↓
+//! contain  event_waiters  sessions  spans
+//!   ↓
+//! answer  host  input
+//!   ↓
+//! acknowledgements  call_context  cause  history  journal  panic_text  room  settings
+//! ```
+//!
+//! Reading order:
+//! 1. `engine`: the admission of a run and its lookup.
+//! 2. `mailbox`: the queue of a run, with one message at a time.
+//! 3. `turn`, `supervisor`, `thread` and `conversation`: the actors of a run, which step the machine and perform its effects.
+//! 4. `event_bus` and `trigger_matcher`: the actors of an arbiter.
+//! 5. `host`: time, timers, tasks and threads. `ports`: the traits that the embedding layer implements.
 
 mod acknowledgements;
 pub mod answer;

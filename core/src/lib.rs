@@ -2,6 +2,36 @@
 //!
 //! This crate uses no actors, clocks, random numbers or operating-system threads: time, ids and the results of work are *inputs*,
 //! and actions to perform are *effects*. The same machines run under actix, under a virtual clock and under a model checker.
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! run
+//!   ↓
+//! analysis  join
+//!   ↓
+//! thread
+//!   ↓
+//! graph  model_call
+//!   ↓
+//! conversation  schedule  trigger
+//!   ↓
+//! definition
+//!   ↓
+//! event  message  script
+//!   ↓
+//! value
+//!   ↓
+//! error  fair_queue  session  status
+//! ```
+//!
+//! Reading order:
+//! 1. `definition`: the types of a workflow file. `graph` compiles and validates them.
+//! 2. `thread`: the machine of one thread, with one file for each node type (start with `thread/nodes/route.rs`).
+//! 3. `run`: the machine of a run. `run/machine.rs` has the table of its messages.
+//! 4. `join`, `conversation` and `trigger`: the machines that `run` uses.
 
 pub mod analysis;
 pub mod conversation;

@@ -25,6 +25,34 @@
 //! assert_eq!(block_on(store.journal("run-1", 0, 100))?[0].body, "\"hello\"");
 //! # Ok::<(), pirn_store::StoreError>(())
 //! ```
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! conformance  sqlite
+//!   ↓
+//! export  memory
+//!   ↓
+//! store
+//!   ↓
+//! claims
+//!   ↓
+//! commit  pending
+//!   ↓
+//! error
+//!   ↓
+//! run
+//!   ↓
+//! content  figures  lanes  record
+//! ```
+//!
+//! Reading order:
+//! 1. `store`: the trait [`Store`], with `commit`, `record`, `run` and `content` as its data.
+//! 2. `memory`: the smallest implementation.
+//! 3. `conformance`: the rules of a store as tests.
+//! 4. `sqlite`: start with `open`, then `writer`.
 
 mod claims;
 mod commit;

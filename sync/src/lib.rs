@@ -16,6 +16,23 @@
 //! 4. A poisoned lock is used as it is: by rule 2 no code that can panic runs while the state is inconsistent.
 //!
 //! The types of `std` are imported only through `prim`, so that `loom-tests` can compile these files against loom's types.
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! admission
+//!   ↓
+//! batches  completion  drain_gate  quota  stop_flag
+//!   ↓
+//! prim  waiters
+//! ```
+//!
+//! Reading order:
+//! 1. `completion`: a result that is set once, with its waiters (`waiters`).
+//! 2. `drain_gate` and `admission`: the admission of runs.
+//! 3. `prim`: the types of `std` or loom, and the macro `mutant!`.
 
 #[macro_use]
 mod prim;

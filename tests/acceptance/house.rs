@@ -144,7 +144,7 @@ fn an_import_cycle_is_detected_and_a_chain_is_not_a_cycle() {
 }
 
 /// Returns each module at the root of a crate (a folder or a file) with the modules that it imports.
-fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     let files = sources(root);
     let of_root = |file: &Path| file.strip_prefix(workspace().join(root)).expect("below it").to_owned();
     let module = |file: &Path| {
@@ -241,7 +241,7 @@ fn code(file: &Path) -> String {
 }
 
 /// Returns the shipped files of a crate, sorted.
-fn sources(root: &str) -> Vec<PathBuf> {
+pub(super) fn sources(root: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![workspace().join(root)];
     while let Some(folder) = folders.pop() {
@@ -264,6 +264,6 @@ fn sources(root: &str) -> Vec<PathBuf> {
     files
 }
 
-fn workspace() -> PathBuf {
+pub(super) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -12,6 +12,7 @@ mod lifecycle;
 mod listeners;
 mod loading;
 mod loops;
+mod module_docs;
 mod mutants;
 mod nodes;
 mod relied_on;

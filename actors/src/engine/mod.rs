@@ -1,4 +1,6 @@
 //! State shared by the runs of one engine.
+//!
+//! Not here: anything that belongs to one run (`run_context`, `mailbox`).
 
 mod admission;
 mod depths;

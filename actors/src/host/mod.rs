@@ -7,6 +7,8 @@
 //! 3. Panics in tasks, timer callbacks and work are caught and logged.
 //! 4. During shutdown a host drops what it receives: the future given to `spawn` or `work` is dropped without being polled, and
 //!    timers do not fire. Nothing blocks or panics.
+//!
+//! Not here: anything that names an actor or a message.
 
 mod chance;
 mod explorer;

@@ -3,6 +3,8 @@
 //! [`SessionQueues`] determines the order. Its mutex is held for one operation at a time. A run is queued on its caller's thread
 //! when it is requested, and holds a `SessionSeat` from then on. Dropping the seat releases the position, so no outcome of a run
 //! can block the session.
+//!
+//! Not here: the rules of a queue (`pirn_core::session`), and sessions in a shared store.
 
 mod memory;
 

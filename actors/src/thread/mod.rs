@@ -1,6 +1,8 @@
 //! The actor of a thread (main, branch, called or triggered): runs the effects of its machine.
 //!
 //! The actor makes no decisions. It starts the effects that the machine requests, and sends their results to the machine.
+//!
+//! Not here: decisions about the workflow (`pirn_core::thread`).
 
 mod carry;
 mod in_flight;

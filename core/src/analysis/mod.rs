@@ -16,6 +16,8 @@
 //! | `trigger_cycles` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
 //! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
 //! | `prompt_cache` | `UNCACHEABLE_PROMPT` |
+//!
+//! Not here: faults that make a definition invalid ([`crate::graph`]).
 
 mod conditions;
 mod dead_triggers;

@@ -6,6 +6,8 @@
 //! - [`shown_result`] decides which tool results become previews; [`read_artifact`] and [`recall`] return the hidden text.
 //! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
 //! - [`ConversationMachine`] wraps it all for an actor.
+//!
+//! Not here: the format of a provider's messages, which is in the embedding layer.
 
 mod blocks;
 pub mod compression;

@@ -2,6 +2,8 @@
 //!
 //! A value of these types contains what the user wrote, with aliases resolved and legacy forms normalised; [`crate::graph`]
 //! checks that it is a valid graph.
+//!
+//! Not here: anything about a run, and rules that need a whole workflow ([`crate::graph`]).
 
 mod aliases;
 mod budget;

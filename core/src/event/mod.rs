@@ -1,4 +1,6 @@
 //! Events.
+//!
+//! Not here: the rules that fire a trigger ([`crate::trigger`]), and the delivery to subscribers (crate `pirn-actors`).
 
 mod data;
 mod waits;

@@ -3,6 +3,8 @@
 //! 1. A graph is built only if there are no faults, and all faults are reported at once.
 //! 2. The definition is never changed; events and errors show the user's ids.
 //! 3. The work is near-linear in the size of the definitions, and no depth of nesting overflows the stack.
+//!
+//! Not here: warnings about valid definitions ([`crate::analysis`]), and the evaluation of expressions ([`crate::script`]).
 
 mod adjacency;
 mod compile;

@@ -2,6 +2,8 @@
 //!
 //! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into the parent's
 //! output, error and variables. All of it is pure: the supervisor performs the effects.
+//!
+//! Not here: the cancellation of losers and the start of branches ([`crate::run`]).
 
 mod items;
 mod machine;

@@ -4,6 +4,8 @@
 //! 2. [`Gate`] decides when a request may start, within limits on concurrent requests, requests a minute and tokens a minute.
 //! 3. [`Prices`] computes the cost of a request.
 //! 4. `Attempts` and `Gate` take the time and randomness as arguments; the code that sends requests is in the crate `pirn`.
+//!
+//! Not here: the protocols of providers and the waits, which are in the embedding layer.
 
 mod attempts;
 mod failure;

@@ -15,6 +15,8 @@
 //!     effects
 //! }
 //! ```
+//!
+//! Not here: the behaviour of a single thread ([`crate::thread`]), the result of a fork ([`crate::join`]), and I/O.
 
 mod acted;
 mod amount;

@@ -2,6 +2,8 @@
 //!
 //! [`ScheduleMachine`] decides and has no clock: the host passes the current time. The feature `schedule` parses cron expressions
 //! and time zones; without it [`Times`] cannot be created.
+//!
+//! Not here: timers and the start of runs (crate `pirn-actors`).
 
 mod machine;
 #[cfg(not(feature = "schedule"))]

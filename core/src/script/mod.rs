@@ -12,6 +12,8 @@
 //!
 //! Most expressions in a workflow are no more than a path; [`Plain`] evaluates those without JavaScript. The rest
 //! goes to the port [`Evaluator`](crate::graph::Evaluator).
+//!
+//! Not here: JavaScript and Handlebars, which are in the embedding layer.
 
 mod absent;
 mod free_names;

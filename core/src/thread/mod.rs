@@ -2,6 +2,8 @@
 //!
 //! [`ThreadMachine::step`] processes an [`Input`] and appends [`Effect`]s. Each node type has a file in `nodes/` and a row in
 //! `nodes/mod.rs`.
+//!
+//! Not here: decisions that need two threads ([`crate::run`], [`crate::join`]), and the content of conversations.
 
 mod effect;
 mod evaluate;

@@ -1,4 +1,6 @@
 //! JSON values of a run: lazily built outputs, and limits on size and nesting.
+//!
+//! Not here: operations on variables ([`crate::thread`]) and the strict parser of JSON text ([`crate::definition`]).
 
 mod entries;
 mod output;

@@ -12,6 +12,33 @@
 //! let store = PostgresStore::connect("postgres://localhost/pirn", PostgresOptions::default())?;
 //! # Ok::<(), pirn_postgres::ConnectError>(())
 //! ```
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! store
+//!   ↓
+//! carrier
+//!   ↓
+//! queue
+//!   ↓
+//! commit
+//!   ↓
+//! claims  names
+//!   ↓
+//! read  setup
+//!   ↓
+//! connect
+//!   ↓
+//! fault  reply  thread
+//! ```
+//!
+//! Reading order:
+//! 1. `store`: the trait `Store`, on a thread with the connections.
+//! 2. `commit`: one function call for each commit; the functions are in `sql/pirn.sql`.
+//! 3. `claims`: the assignment of runs to processes.
 #![allow(
     clippy::disallowed_methods,
     reason = "a thread of the store's own waits for the server, by the real clock and outside of any engine"

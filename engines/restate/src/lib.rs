@@ -14,6 +14,33 @@
 //! let store = RestateStore::connect("http://localhost:8080", worker)?;
 //! # Ok::<(), pirn_restate::ConnectError>(())
 //! ```
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! store
+//!   ↓
+//! remove
+//!   ↓
+//! keeper  read
+//!   ↓
+//! client  endpoint
+//!   ↓
+//! held  objects
+//!   ↓
+//! given
+//!   ↓
+//! head
+//!   ↓
+//! connect  keys  wire
+//! ```
+//!
+//! Reading order:
+//! 1. `objects/run`: a run as a virtual object, with its handlers.
+//! 2. `store`: the trait `Store`, which calls the objects through `client`.
+//! 3. `endpoint`: the HTTP endpoint at which the server calls the objects.
 #![allow(
     clippy::disallowed_methods,
     reason = "a thread of the store's own waits for the server, by the real clock and outside of any engine"

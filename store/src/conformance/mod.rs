@@ -8,6 +8,8 @@
 //!     Box::new(move || Box::new(store.clone()) as Box<dyn Store>)
 //! });
 //! ```
+//!
+//! Not here: tests of one kind of store.
 
 mod journals;
 mod random;

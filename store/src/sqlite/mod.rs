@@ -2,6 +2,8 @@
 //!
 //! One thread has the only connection, in exclusive mode: no shared memory, no second writer. WAL with `synchronous=FULL`: a
 //! commit is answered after its sync. The same connection checkpoints the log, so that a failed sync there is detected.
+//!
+//! Not here: rules that every store must obey (`conformance`) and types of other stores.
 
 mod closed;
 mod codec;

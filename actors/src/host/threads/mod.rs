@@ -5,6 +5,8 @@
 //! 2. Joining a thread has a timeout. A stuck thread is reported and left behind.
 //! 3. Only `stop` blocks a thread of a tokio runtime, and it never waits for its own thread.
 //! 4. No global state except a counter of runtimes and thread-locals: several runtimes in one process are independent.
+//!
+//! Not here: the order of timers (`timers`), which the virtual clock shares.
 
 // This file starts the threads and runtimes that the rest of the crate must not start.
 #![allow(clippy::disallowed_methods)]

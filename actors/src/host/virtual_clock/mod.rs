@@ -9,6 +9,8 @@
 //!    error.
 //!
 //! actix needs no system here: an actor is a future, and its address a waker.
+//!
+//! Not here: the search for orders that fail (`explorer`).
 
 mod clock;
 mod external;

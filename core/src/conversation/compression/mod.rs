@@ -7,6 +7,8 @@
 //! - Pinned messages are retained.
 //! - The result is smaller, or there is no change.
 //! - A strategy is idempotent.
+//!
+//! Not here: calls of a model that summarizes: a triggered sub-workflow makes them.
 
 mod accept;
 mod context;

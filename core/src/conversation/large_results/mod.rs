@@ -6,6 +6,8 @@
 //!    results too large to store.
 //! 3. A reply about a stored result is within the limit, so that it is never stored again.
 //! 4. Equal results in equal order have equal ids.
+//!
+//! Not here: the limits of a provider on the size of a request.
 
 mod excerpt;
 mod kept;

@@ -2,6 +2,8 @@
 //!
 //! 1. Every value retains the byte range it was read from, even after the loader has renamed or moved it.
 //! 2. Nesting is bounded by [`MAX_DEPTH`], so recursion over a tree is safe.
+//!
+//! Not here: aliases and legacy forms of workflow files ([`super::load`]).
 
 mod deserialize;
 mod locate;

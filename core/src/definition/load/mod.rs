@@ -4,6 +4,8 @@
 //! 2. The readable parts are returned even if other parts have faults, so that [`crate::graph`] can add its own faults. It gets
 //!    the list of missing parts and does not report consequences of them.
 //! 3. No text makes the loader panic or recurse without bound.
+//!
+//! Not here: rules that need more than one part of a definition ([`crate::graph`]).
 
 mod fork;
 mod nearest;

@@ -1,5 +1,7 @@
 //! Drawings of workflows, for Mermaid, Graphviz and other renderers. Drawn from definitions, so that invalid workflows can be
 //! drawn too.
+//!
+//! Not here: the layout and the colours of a picture: the renderer of the command chooses them.
 
 mod dot;
 mod mermaid;

@@ -5,6 +5,8 @@
 //!    and JavaScript must evaluate the expression.
 //! 2. An evaluation is short: it reads at most [`MAX_WORK`] bytes, except for a value that it returns unchanged. It may therefore
 //!    run on a thread that must not block.
+//!
+//! Not here: an expression whose result may differ from JavaScript's: it has no result here.
 
 mod ops;
 mod parse;

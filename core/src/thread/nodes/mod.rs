@@ -1,4 +1,7 @@
 //! Node types, one file each, with functions to enter the node and to process answers. The table below dispatches to them.
+//!
+//! Not here: the walk along edges, retries and safe points, which are equal for all node types (`step.rs`, `retry.rs`,
+//! `safe_point.rs` of the folder above).
 
 pub(super) mod asking;
 mod code;

@@ -8,6 +8,8 @@
 //!    Notifications in the other direction are one-way calls.
 //! 4. State is read by key (`lazy_state`), at one round trip each, so that a step of a long run moves no more bytes than a step
 //!    of a short run. For small runs (`commit_little`, `assign_little`) the server sends all state with the call instead.
+//!
+//! Not here: calls from the engine to the server (`store.rs`, `client.rs`).
 
 mod call;
 mod content;

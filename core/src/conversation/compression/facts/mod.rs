@@ -9,6 +9,8 @@
 //! | negation | follows `not`, `no`, `never`, `without` and the like: "not *refundable*" |
 //!
 //! A summary keeps a fact if it contains the word; a negation if it negates the word.
+//!
+//! Not here: the decision whether a summary is accepted (`accept.rs` of the folder above).
 
 mod word;
 
