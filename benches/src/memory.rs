@@ -39,9 +39,9 @@ async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> 
     };
     // Warm-up: excludes one-time allocations.
     start("waits")?.outcome().await;
-    let before = at_rest().await?;
+    let before = settled_memory().await?;
     let handles = (0..runs).map(|_| start(id)).collect::<std::io::Result<Vec<_>>>()?;
-    let bytes = at_rest().await? - before;
+    let bytes = settled_memory().await? - before;
     drop(handles);
     Ok(bytes)
 }
@@ -51,7 +51,7 @@ async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> 
 /// # Errors
 /// Those of [`a_thread`].
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
-pub async fn at_rest() -> std::io::Result<f64> {
+pub async fn settled_memory() -> std::io::Result<f64> {
     let (mut last, mut same) = (resident()?, 0);
     while same < 10 {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -48,7 +48,7 @@ fn turns(turns: u64) -> Value {
 }
 
 /// A run that has asked its model so many times and waits; and the bytes that it holds.
-async fn asked(builder: EngineBuilder, count: u64) -> (Engine, RunHandle, f64) {
+async fn after_model_calls(builder: EngineBuilder, count: u64) -> (Engine, RunHandle, f64) {
     let has_arrived = Arc::new(AtomicBool::new(false));
     let arrives = Arc::clone(&has_arrived);
     let builder = builder
@@ -94,7 +94,7 @@ async fn most_held<T>(work: impl Future<Output = T>) -> (usize, T) {
 /// The bytes that a run of so many model calls holds; and of its replay the allocations, their bytes, and the most that it holds
 /// beside the events that it hands out.
 async fn replayed(count: u64) -> (f64, [f64; 3]) {
-    let (engine, run, live) = asked(Engine::builder().store(MemoryStore::new()), count).await;
+    let (engine, run, live) = after_model_calls(Engine::builder().store(MemoryStore::new()), count).await;
     engine.view(run.run_id(), None).await.expect("replays");
     let (before, region) = (held(), Region::new(COUNTED));
     let (most, view) = most_held(engine.view(run.run_id(), None)).await;

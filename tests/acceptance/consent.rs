@@ -93,7 +93,7 @@ impl Asking {
     }
 
     /// Returns the results of the calls as the model received them.
-    fn told(&self) -> Vec<String> {
+    fn tool_results(&self) -> Vec<String> {
         let report = self.run.outcome_blocking();
         assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
         let messages = report.conversation.messages.iter();
@@ -162,7 +162,7 @@ fn calls_that_need_consent_raise_their_questions_together_and_accept_answers_in_
             );
         }
         assert_eq!(
-            asking.told(),
+            asking.tool_results(),
             [
                 "deleted \"/a\"",
                 "the call of `delete` was refused: not that one",
@@ -194,7 +194,7 @@ fn changed_arguments_must_fit_the_tools_schema_and_an_invalid_answer_does_not_cl
     assert_eq!(asking.answer(&question, edited.clone()), Ok(()));
     assert_eq!(*made.lock().expect("no panic"), [json!({"path": "/b"})]);
     assert_eq!(
-        asking.told(),
+        asking.tool_results(),
         ["(A person changed the arguments to {\"path\":\"/b\"}.)\ndeleted \"/b\""],
         "the model is told what was done"
     );
@@ -215,7 +215,7 @@ fn a_call_without_an_answer_within_the_time_limit_is_refused() {
     let asking = Asking::start(builder, &calling(&["/a"]));
     assert_eq!(asking.open(), [], "the clock went on to the end of its time");
     assert_eq!(
-        asking.told(),
+        asking.tool_results(),
         ["the call of `delete` was refused: nobody answered within 50 ms"]
     );
     assert_eq!(asking.run.outcome_blocking().elapsed_ms, 50);
@@ -295,7 +295,7 @@ fn an_approval_function_may_request_consent_and_may_refuse_a_call_that_a_person_
         *made.lock().expect("no panic"),
         [json!({"path": "/free"}), json!({"path": "/a"})]
     );
-    let told = asking.told();
+    let told = asking.tool_results();
     assert_eq!(told[1], "deleted \"/a\"");
     assert!(told[2].ends_with("was refused: never"), "{}", told[2]);
     assert!(told[3].ends_with("was refused: never"), "{}", told[3]);

@@ -38,7 +38,7 @@ impl Asking {
     }
 
     /// Waits for `count` questions and returns them, sorted by node.
-    fn asked(&mut self, count: usize) -> Vec<Interaction> {
+    fn open_questions(&mut self, count: usize) -> Vec<Interaction> {
         let requested = self.events.by_ref().filter(|heard| match heard {
             Heard::Event(event) => event.raised.event_type == EventType::InteractionRequested,
             Heard::Lagged(_) => false,
@@ -79,7 +79,7 @@ fn an_answer_is_the_nodes_output_and_a_variable() {
         ],
     );
     let mut asking = Asking::start(&asks, json!({"sum": 7, "who": "ada"}));
-    let open = asking.asked(1);
+    let open = asking.open_questions(1);
     let [sure] = &open[..] else { panic!("{open:?}") };
     assert_eq!((&*sure.question, sure.assignee.as_deref()), ("Pay 7?", Some("ada")));
     assert_eq!(block_on(asking.run.answer_by("bob", &sure.id, "yes")), Ok(()));
@@ -103,11 +103,11 @@ fn an_invalid_answer_is_refused_with_the_reason_and_the_question_stays_open() {
         ],
     );
     let mut asking = Asking::start(&asks, Value::Null);
-    let choice = asking.asked(1).remove(0);
+    let choice = asking.open_questions(1).remove(0);
     let refused = asking.answer(&choice, json!("blue")).expect_err("it is no choice");
     assert_eq!(refused.to_string(), "invalid answer: expected one of \"red\", 7");
     assert_eq!(asking.answer(&choice, json!(7)), Ok(()));
-    let age = asking.asked(1).remove(0);
+    let age = asking.open_questions(1).remove(0);
     for wrong in [json!({}), json!({"age": "old"}), json!(7)] {
         let refused = asking.answer(&age, wrong).expect_err("it is not what the schema says");
         assert!(matches!(refused, AnswerRefused::Invalid { .. }), "{refused}");
@@ -126,7 +126,7 @@ fn concurrent_questions_have_distinct_ids_and_accept_answers_in_any_order() {
     asks["id"] = json!("main");
     for order in [[0, 1], [1, 0]] {
         let mut asking = Asking::start(&asks, Value::Null);
-        let open = asking.asked(2);
+        let open = asking.open_questions(2);
         assert_ne!(open[0].id, open[1].id);
         for place in order {
             assert_eq!(asking.answer(&open[place], json!(place)), Ok(()));
@@ -156,7 +156,7 @@ fn a_question_of_a_cancelled_thread_is_withdrawn() {
     );
     asks["id"] = json!("main");
     let mut asking = Asking::start(&asks, Value::Null);
-    let open = asking.asked(2);
+    let open = asking.open_questions(2);
     assert_eq!(asking.answer(&open[1], json!("me")), Ok(()));
     assert_eq!(asking.run.outcome_blocking().status, ThreadStatus::Completed);
     asking.run.settled_blocking();
@@ -205,7 +205,7 @@ fn a_question_that_times_out_fails_uses_its_default_or_routes_to_another_node() 
 #[test]
 fn a_cancelled_run_withdraws_its_questions() {
     let mut asking = Asking::start(&line("main", &[question("ask", json!({}))]), Value::Null);
-    let ask = asking.asked(1).remove(0);
+    let ask = asking.open_questions(1).remove(0);
     asking.run.cancel("enough");
     assert_eq!(asking.run.outcome_blocking().status, ThreadStatus::Cancelled);
     assert_eq!(asking.answer(&ask, json!(1)), Err(AnswerRefused::NotOpen));
@@ -257,7 +257,7 @@ fn a_conversation_continues_after_an_answer() {
         ],
     );
     let mut asking = Asking::start(&asks, Value::Null);
-    let ask = asking.asked(1).remove(0);
+    let ask = asking.open_questions(1).remove(0);
     assert_eq!(asking.answer(&ask, json!("hi")), Ok(()));
     let report = asking.run.outcome_blocking();
     let said: Vec<&str> = report

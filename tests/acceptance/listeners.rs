@@ -14,7 +14,7 @@ fn on_a(id: &str, action: &Value) -> Value {
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"}, "action": action})
 }
 
-fn says(text: &str) -> Value {
+fn notification(text: &str) -> Value {
     json!({"type": "SEND_NOTIFICATION", "parameters": {"message": text}})
 }
 
@@ -48,17 +48,23 @@ fn m26_m27_m28_enabled_triggers_with_true_conditions_fire_in_definition_order() 
     let cases = [
         (
             "M26",
-            json!([on_a("z", &says("first")), on_a("a", &says("second"))]),
+            json!([on_a("z", &notification("first")), on_a("a", &notification("second"))]),
             vec!["first", "second"],
         ),
         (
             "M27",
-            json!([disabled(on_a("z", &says("first"))), on_a("a", &says("second"))]),
+            json!([
+                disabled(on_a("z", &notification("first"))),
+                on_a("a", &notification("second"))
+            ]),
             vec!["second"],
         ),
         (
             "M28",
-            json!([never(on_a("z", &says("first"))), on_a("a", &says("second"))]),
+            json!([
+                never(on_a("z", &notification("first"))),
+                on_a("a", &notification("second"))
+            ]),
             vec!["second"],
         ),
     ];
@@ -74,7 +80,11 @@ fn m26_m27_m28_enabled_triggers_with_true_conditions_fire_in_definition_order() 
 fn m29_an_action_that_throws_affects_neither_the_node_nor_later_actions() {
     for (case, name) in [("M29: an error", "refuses"), ("M29: a panic", "panics")] {
         let custom = json!({"type": "CUSTOM", "parameters": {"function": name}});
-        let triggers = json!([on_a("1", &says("first")), on_a("2", &custom), on_a("3", &says("third"))]);
+        let triggers = json!([
+            on_a("1", &notification("first")),
+            on_a("2", &custom),
+            on_a("3", &notification("third"))
+        ]);
         let engine = Engine::builder()
             .virtual_time(Some(1))
             .function("refuses", |_| Err("on purpose".to_owned()))
@@ -172,9 +182,9 @@ fn m36_a_panic_in_the_notification_hook_is_a_failed_trigger() {
         assert!(text != "second" || told.is_err(), "on purpose");
     });
     let triggers = json!([
-        on_a("1", &says("first")),
-        on_a("2", &says("second")),
-        on_a("3", &says("third"))
+        on_a("1", &notification("first")),
+        on_a("2", &notification("second")),
+        on_a("3", &notification("third"))
     ]);
     let ran = run_in(engine, &watched(&triggers), Value::Null, Vec::new());
     assert_eq!((ran.code(), &ran.report.output), ("", &json!(2)), "M36");

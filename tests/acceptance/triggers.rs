@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::triggered::{look, looking};
 
 /// Returns the notifications of a run that waits for `go` and receives these CUSTOM events and then `go` from outside.
-fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
+fn notifications(trigger: &Value, events: &[&str]) -> Vec<Value> {
     let mut main = line("main", &[node("gate", "WAIT", json!({"event": "go"}))]);
     main["triggers"] = json!([trigger]);
     let engine = Engine::builder()
@@ -48,7 +48,11 @@ fn f04_custom_events_are_matched_by_name() {
         ("c", vec!["a", "b"], vec![]),
         ("go", vec!["a"], vec!["go outside"]),
     ] {
-        assert_eq!(told(&trigger(name), &events), expected, "F04 {name} {events:?}");
+        assert_eq!(
+            notifications(&trigger(name), &events),
+            expected,
+            "F04 {name} {events:?}"
+        );
     }
 }
 

@@ -88,7 +88,7 @@ fn resume_all_uses_answers_given_on_the_command_line() {
 fn several_runs_are_migrated_at_once_with_one_result_per_run() {
     let folder = folder("waits-moved");
     for id in ["r", "s"] {
-        killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
+        killed_at_a_question(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
     }
     let fits = folder.read("main.json").replace("[first, second]", "[second]");
     let other = folder.read("main.json").replace("Which?", "What?");
@@ -222,7 +222,7 @@ fn the_path_of_a_config_is_stored_and_pruned_with_its_run() {
 }
 
 /// Starts a run that waits for a person, in a process that is then killed; `begin` has the process's arguments.
-fn killed_while_it_asks(folder: &Folder, begin: &[&str]) {
+fn killed_at_a_question(folder: &Folder, begin: &[&str]) {
     let mut child = start_in(folder.path(), begin, &[]);
     drop(child.stdin.take());
     let mut lines = BufReader::new(child.stderr.take().expect("piped"))
@@ -254,8 +254,8 @@ command = {{ program = "tee", args = ["-a", "{noted}"], stdin = "{{{{text}}}}" }
 #[test]
 fn a_call_that_waits_for_consent_is_made_once_across_killed_processes() {
     let folder = notes_with_consent("waits-consent");
-    killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", "r"]);
-    killed_while_it_asks(&folder, &["runs", "resume", "r"]);
+    killed_at_a_question(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", "r"]);
+    killed_at_a_question(&folder, &["runs", "resume", "r"]);
     assert_eq!(folder.read("noted"), "");
     let shown = runs(&folder, &["show", "r", "--output", "json"]).json();
     let id = shown["interactions"][0]["id"].as_str().expect("an open question");
@@ -289,7 +289,7 @@ fn runs_with_different_profiles_of_one_name_each_resume_with_their_profile() {
     let mut folder = folder;
     for id in ["one", "two"] {
         folder = folder.with("main.json", &file(id));
-        killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
+        killed_at_a_question(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
     }
     let resumed = runs(&folder, &["resume", "--all", "--answer", "ask=yes", "--output", "json"]);
     let ended = resumed.json();

@@ -7,7 +7,7 @@ const FLOW: &str = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id":
     "edges": [{"from": "s", "to": "e"}]}"#;
 
 #[track_caller]
-fn says(ended: &Ended, code: i32, part: &str) {
+fn assert_output(ended: &Ended, code: i32, part: &str) {
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert_eq!(ended.code, Some(code), "{said}");
     assert!(said.contains(part), "{part:?} is not in {said}");
@@ -35,13 +35,13 @@ fn files_that_are_not_text_are_refused_by_every_command() {
         ("absent", 2, "cannot read absent: "),
     ] {
         for command in ["validate", "run", "graph", "explore"] {
-            says(&pirn_in(folder.path(), &[command, file], &[]), code, part);
+            assert_output(&pirn_in(folder.path(), &[command, file], &[]), code, part);
         }
     }
     for given in ["--conversation", "--pinned", "--input"] {
         let file = if given == "--input" { "@binary" } else { "binary" };
         let ended = pirn_in(folder.path(), &["run", "flow.json", given, file], &[]);
-        says(&ended, 2, "cannot read binary: it is no text in UTF-8");
+        assert_output(&ended, 2, "cannot read binary: it is no text in UTF-8");
     }
     for command in [
         ["tools", "list"],
@@ -50,14 +50,14 @@ fn files_that_are_not_text_are_refused_by_every_command() {
         ["validate", "flow.json"],
     ] {
         let ended = pirn_in(folder.path(), &[command[0], command[1], "--profiles", "binary"], &[]);
-        says(&ended, 2, "binary: it is no text in UTF-8");
+        assert_output(&ended, 2, "binary: it is no text in UTF-8");
     }
-    says(
+    assert_output(
         &pirn_in(folder.path(), &["context", "show", "binary"], &[]),
         2,
         "it is no text",
     );
-    says(&pirn_with(b"\xff", &["context", "count"]), 1, "stdin: it is no text");
+    assert_output(&pirn_with(b"\xff", &["context", "count"]), 1, "stdin: it is no text");
 }
 
 #[cfg(unix)]
@@ -70,14 +70,14 @@ fn endless_files_are_refused() {
         &["run", "flow.json", "--input", "@/dev/zero"],
         &["run", "flow.json", "--profiles", "/dev/zero"],
     ] {
-        says(&pirn_in(folder.path(), arguments, &[]), 2, "it has more than");
+        assert_output(&pirn_in(folder.path(), arguments, &[]), 2, "it has more than");
     }
     let import = pirn_in(
         folder.path(),
         &["runs", "import", "/dev/zero", "--store", "runs.db"],
         &[],
     );
-    says(&import, 2, "a line has more than 256 MiB");
+    assert_output(&import, 2, "a line has more than 256 MiB");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn marks_accept_every_possible_history_length_and_refuse_others() {
         (&"[".repeat(100_000), "nested more than 128 levels"),
         ("", "the text ends here"),
     ] {
-        says(&asked(text), 1, part);
+        assert_output(&asked(text), 1, part);
     }
 }
 
@@ -190,17 +190,17 @@ fn seeds_beyond_the_last_one_are_wrong_usage() {
         let arguments = ["run", "flow.json", "--virtual-time", "--seed", first, "--seeds", count];
         pirn_in(folder.path(), &arguments, &[])
     };
-    says(
+    assert_output(
         &seeds(&last, "3"),
         2,
         "there are no 3 seeds from 18446744073709551615 on",
     );
-    says(
+    assert_output(
         &seeds("5", &last),
         2,
         "there are no 18446744073709551615 seeds from 5 on",
     );
-    says(&seeds("18446744073709551613", "2"), 0, "2 of 2 seeds played");
+    assert_output(&seeds("18446744073709551613", "2"), 0, "2 of 2 seeds played");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_file_of_another_kind_gets_a_bounded_error_list() {
     let message = serde_json::json!({"role": "user", "content": "many words of no weight at all ".repeat(100)});
     let folder = Folder::new("harsh-other").with("talk.json", &serde_json::json!(vec![message; 300]).to_string());
     let ended = pirn_in(folder.path(), &["validate", "talk.json"], &[]);
-    says(&ended, 1, "`nodes` is missing");
+    assert_output(&ended, 1, "`nodes` is missing");
     // The output lists 20 errors and the number of further ones.
     assert_eq!(ended.stdout.matches("error[").count(), 20, "{}", ended.stdout);
     assert!(
@@ -225,8 +225,8 @@ fn a_missing_config_file_is_an_error_with_a_hint() {
     let folder = Folder::new("harsh-no-config");
     for command in [["models", "check"], ["tools", "list"]] {
         let ended = pirn_in(folder.path(), &command, &[]);
-        says(&ended, 2, "there is no pirn.toml in this folder");
-        says(&ended, 2, "help: name a config file with --profiles FILE");
+        assert_output(&ended, 2, "there is no pirn.toml in this folder");
+        assert_output(&ended, 2, "help: name a config file with --profiles FILE");
     }
 }
 
@@ -269,7 +269,7 @@ fn an_impossible_store_path_is_refused_and_creates_no_file() {
             &["serve", "flow.json", "--listen", "127.0.0.1:0"],
         ] {
             let ended = pirn_in(folder.path(), &[command, &["--store", store]].concat(), &[]);
-            says(&ended, 2, part);
+            assert_output(&ended, 2, part);
             assert_eq!(names(), before, "{store}");
         }
     }
@@ -284,12 +284,12 @@ fn a_file_at_the_path_of_a_stores_socket_is_not_replaced() {
         &["run", "flow.json", "--input", "1", "--store", "app"],
         &[],
     );
-    says(&ended, 0, "app.sock is there, and no socket");
+    assert_output(&ended, 0, "app.sock is there, and no socket");
     assert_eq!(folder.read("app.sock"), "mine");
 }
 
 /// Returns true if the output contains characters that control a terminal or hide text from its reader.
-fn steers(text: &str) -> bool {
+fn has_control_characters(text: &str) -> bool {
     text.chars()
         .any(|letter| letter.is_control() && letter != '\n' || matches!(letter, '\u{200b}' | '\u{202e}'))
 }
@@ -313,15 +313,23 @@ fn names_and_lines_of_files_and_arguments_cannot_control_the_terminal() {
         ),
     ] {
         let ended = pirn_in(folder.path(), arguments, &[]);
-        says(&ended, code, part);
-        assert!(!steers(&ended.stdout) && !steers(&ended.stderr), "{:?}", ended.stderr);
+        assert_output(&ended, code, part);
+        assert!(
+            !has_control_characters(&ended.stdout) && !has_control_characters(&ended.stderr),
+            "{:?}",
+            ended.stderr
+        );
     }
     #[cfg(unix)]
     {
         std::fs::write(folder.path().join(name), "{}").expect("writable");
         let ended = pirn_in(folder.path(), &["validate", name], &[]);
-        says(&ended, 1, "--> ␛]52;c;aa␇<U+202E>.json:1:1");
-        assert!(!steers(&ended.stdout) && !steers(&ended.stderr), "{}", ended.stdout);
+        assert_output(&ended, 1, "--> ␛]52;c;aa␇<U+202E>.json:1:1");
+        assert!(
+            !has_control_characters(&ended.stdout) && !has_control_characters(&ended.stderr),
+            "{}",
+            ended.stdout
+        );
     }
 }
 
@@ -331,14 +339,14 @@ fn a_command_does_not_overwrite_its_open_store() {
     std::fs::create_dir(folder.path().join("sub")).expect("writable");
     let in_folder = |arguments: &[&str]| pirn_in(folder.path(), arguments, &[]);
     let run = ["run", "flow.json", "--input", "1", "--store", "runs.db"];
-    says(&in_folder(&[&run[..], &["--run-id", "first"]].concat()), 0, "");
+    assert_output(&in_folder(&[&run[..], &["--run-id", "first"]].concat()), 0, "");
     for file in ["runs.db", "sub/../runs.db", "runs.db-wal", "runs.db.lock"] {
         let exported = in_folder(&["runs", "export", "first", file, "--store", "runs.db"]);
-        says(&exported, 2, "it is a file of the store");
+        assert_output(&exported, 2, "it is a file of the store");
         let recorded = in_folder(&[&run[..], &["--events", file]].concat());
-        says(&recorded, 2, "it is a file of the store");
+        assert_output(&recorded, 2, "it is a file of the store");
     }
-    says(
+    assert_output(
         &in_folder(&["runs", "show", "first", "--store", "runs.db"]),
         0,
         "COMPLETED",

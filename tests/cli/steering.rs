@@ -9,7 +9,7 @@ use crate::folder::Folder;
 const STEERS: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}drow\u{2066}";
 
 #[track_caller]
-fn steers_nothing(name: &str, said: &str) {
+fn assert_no_control_characters(name: &str, said: &str) {
     let steers = said.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{2066}', '\r']);
     assert!(!steers, "{name}: {said:?}");
     assert!(
@@ -40,13 +40,13 @@ fn text_in_a_run_cannot_control_the_terminal() {
             file.to_string().as_bytes(),
             &["run", "-", "--stream", "--verbose", "--output", "json"],
         );
-        steers_nothing(name, &ended.stderr);
+        assert_no_control_characters(name, &ended.stderr);
     }
     let failed = pirn_with(
         script(&format!("throw new Error({text})")).to_string().as_bytes(),
         &["run", "-", "--quiet"],
     );
-    steers_nothing("an error", &failed.stderr);
+    assert_no_control_characters("an error", &failed.stderr);
 }
 
 #[test]
@@ -67,5 +67,5 @@ fn text_in_a_file_cannot_control_the_terminal() {
     let conversation = json!([{"role": "user", "content": STEERS}]).to_string();
     let folder = Folder::new("steering").with("talk.json", &conversation);
     let shown = pirn_in(folder.path(), &["context", "show", "talk.json"], &[]);
-    steers_nothing("a conversation", &shown.stdout);
+    assert_no_control_characters("a conversation", &shown.stdout);
 }

@@ -52,7 +52,7 @@ fn a_time_limit_ends_a_run_with_a_stuck_script() {
 
 /// Returns a run that waits for an hour while eight triggers fire each other until its budget is exhausted.
 #[cfg(unix)]
-fn storm(name: &str) -> Folder {
+fn cascade(name: &str) -> Folder {
     let notify = |id: String, condition: Value| {
         json!({"id": id, "type": "EVENT", "condition": condition,
             "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "again"}}})
@@ -71,7 +71,7 @@ fn storm(name: &str) -> Folder {
 #[test]
 #[allow(clippy::disallowed_methods)] // the promise is about real time
 fn ctrl_c_and_sigterm_end_a_process_during_a_trigger_cascade() {
-    let folder = storm("stuck-storm");
+    let folder = cascade("stuck-storm");
     for signal in ["-INT", "-TERM"] {
         let begin = Instant::now();
         let mut child = pirn(&folder, "thread")

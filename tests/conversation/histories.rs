@@ -35,7 +35,7 @@ fn adding(id: &str, texts: &[String], config: &Value) -> Value {
     workflow
 }
 
-fn said(texts: &[String]) -> Vec<Message> {
+fn user_messages(texts: &[String]) -> Vec<Message> {
     texts
         .iter()
         .map(|text| Message::new(Role::User, text.as_str()))
@@ -43,7 +43,7 @@ fn said(texts: &[String]) -> Vec<Message> {
 }
 
 /// The messages of the conversation at the end of the run.
-fn told(report: &RunReport) -> Vec<String> {
+fn contents(report: &RunReport) -> Vec<String> {
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
     let messages = report.conversation.messages.iter();
     messages.map(|message| message.content.clone()).collect()
@@ -71,23 +71,23 @@ proptest! {
         }
         on_a_local_thread(async move {
             let engine = builder.build().expect("valid");
-            let history = engine.history("run0", said(&base));
+            let history = engine.history("run0", user_messages(&base));
             let runs: Vec<_> = (0..adds.len())
                 .map(|n| engine.run(format!("run{n}")).conversation(history.clone()).start().expect("admitted"))
                 .collect();
             for (run, adds) in runs.into_iter().zip(&adds) {
                 let report = run.outcome().await;
                 let alone: Vec<String> = base.iter().chain(adds).cloned().collect();
-                assert_eq!(told(&report), alone);
+                assert_eq!(contents(&report), alone);
             }
             // The shared history is unchanged for the next run.
             assert_eq!(history.len(), base.len());
             for n in 0..adds.len() {
                 let id = format!("run{n}");
-                let (ready, plain) = (engine.run(&id).conversation(history.clone()), engine.run(&id).conversation(said(&base)));
+                let (ready, plain) = (engine.run(&id).conversation(history.clone()), engine.run(&id).conversation(user_messages(&base)));
                 let ready = ready.start().expect("admitted").outcome().await;
                 let plain = plain.start().expect("admitted").outcome().await;
-                assert_eq!(told(&ready), told(&plain));
+                assert_eq!(contents(&ready), contents(&plain));
                 assert_eq!(ready.tokens, plain.tokens);
             }
         });
@@ -123,9 +123,9 @@ fn tokens_of_a_history_are_counted_by_the_engine_of_the_run() {
     let base = ["one".to_owned(), "seven77".to_owned()];
     // Each message costs four more tokens; the run adds one of four characters.
     let (costs_dear, costs_cheap) = (3 * 4 + 1_400, 3 * 4 + 14);
-    let of_dear = dear.history("count", said(&base));
-    let of_estimate = dear.history("estimate", said(&base));
-    let of_nobody = dear.history("no such workflow", said(&base));
+    let of_dear = dear.history("count", user_messages(&base));
+    let of_estimate = dear.history("estimate", user_messages(&base));
+    let of_nobody = dear.history("no such workflow", user_messages(&base));
     for history in [
         &of_dear,
         &of_estimate,
@@ -134,7 +134,7 @@ fn tokens_of_a_history_are_counted_by_the_engine_of_the_run() {
     ] {
         assert_eq!(context(&dear, "count", history.clone()), costs_dear, "{history:?}");
         assert_eq!(context(&cheap, "count", history.clone()), costs_cheap, "{history:?}");
-        let plain = context(&dear, "estimate", said(&base));
+        let plain = context(&dear, "estimate", user_messages(&base));
         assert_eq!(context(&dear, "estimate", history.clone()), plain, "{history:?}");
     }
 }
@@ -142,7 +142,7 @@ fn tokens_of_a_history_are_counted_by_the_engine_of_the_run() {
 #[test]
 fn a_history_is_shared_by_threads_and_outlives_its_engine() {
     let base = ["shared".to_owned()];
-    let history = counting(1).history("count", said(&base));
+    let history = counting(1).history("count", user_messages(&base));
     let engine = counting(1);
     std::thread::scope(|threads| {
         for _ in 0..4 {

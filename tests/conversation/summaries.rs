@@ -188,7 +188,7 @@ impl Model for Own {
 }
 
 /// The model calls of a run with token limit `limit` whose conversation is summarized by its model.
-fn by_its_own(limit: Option<u64>, on_order: OnOrder) -> (Ran, Vec<ModelCall>) {
+fn summarized_by_its_model(limit: Option<u64>, on_order: OnOrder) -> (Ran, Vec<ModelCall>) {
     let own = Own {
         on_order,
         ..Own::default()
@@ -229,8 +229,8 @@ impl Tool for Track {
 
 #[test]
 fn a_summary_request_is_the_next_request_with_an_instruction_appended() {
-    let (_, without) = by_its_own(None, OnOrder::Summary);
-    let (ran, asked) = by_its_own(Some(250), OnOrder::Summary);
+    let (_, without) = summarized_by_its_model(None, OnOrder::Summary);
+    let (ran, asked) = summarized_by_its_model(Some(250), OnOrder::Summary);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
     assert_eq!((without.len(), asked.len()), (1, 2));
     let (would_be, order) = (&without[0], &asked[0]);
@@ -258,7 +258,7 @@ fn a_summary_request_is_the_next_request_with_an_instruction_appended() {
 
 #[test]
 fn a_model_that_rejects_the_request_is_sent_a_transcript() {
-    let (ran, asked) = by_its_own(Some(250), OnOrder::Rejection);
+    let (ran, asked) = summarized_by_its_model(Some(250), OnOrder::Rejection);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
     assert_eq!(asked.len(), 3);
     let [system, transcript] = &asked[1].request.messages[..] else {
@@ -278,7 +278,7 @@ fn a_model_that_rejects_the_request_is_sent_a_transcript() {
 #[test]
 fn a_model_that_continues_instead_of_summarizing_is_sent_a_transcript() {
     for on_order in [OnOrder::ToolCall, OnOrder::Nothing] {
-        let (ran, asked) = by_its_own(Some(250), on_order);
+        let (ran, asked) = summarized_by_its_model(Some(250), on_order);
         assert_eq!(ran.code(), "", "{:?}", ran.report.error);
         assert_eq!(asked.len(), 3);
         assert!(asked[1].tools.is_empty() && asked[1].request.messages.len() == 2);

@@ -82,7 +82,7 @@ fn played(case: &Case) -> Value {
     });
     let builder = written(&case.name).iter().fold(builder, EngineBuilder::workflow);
     if case.name == "time-travel" {
-        return travelled(case, builder);
+        return outputs_of_run_and_fork(case, builder);
     }
     let engine = builder.build().expect("valid");
     let mut prepared = engine.run(&case.name).input(&case.input);
@@ -120,7 +120,7 @@ fn output(report: &RunReport) -> Value {
 }
 
 /// The outputs of a run, and of a fork of it from its wait for the model with another `n`.
-fn travelled(case: &Case, builder: EngineBuilder) -> Value {
+fn outputs_of_run_and_fork(case: &Case, builder: EngineBuilder) -> Value {
     let engine = builder.store(MemoryStore::new()).build().expect("valid");
     let run = engine.run(&case.name).run_id("first").input(&case.input);
     let first = run.start().expect("admitted").outcome_blocking();

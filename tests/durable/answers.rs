@@ -129,12 +129,12 @@ fn waiting(disk: &Disk) -> (Engine, pirn::RunHandle, String) {
 fn an_answer_is_acknowledged_only_when_it_is_durable() {
     let disk = Disk::new();
     let (engine, run, id) = waiting(&disk);
-    disk.hold_syncs();
+    disk.block_syncs();
     let mut answer = Box::pin(run.answer(&id, "yes"));
     assert_eq!(answer.as_mut().now_or_never(), None);
-    disk.until_a_sync_waits();
+    disk.wait_for_blocked_sync();
     assert_eq!(answer.as_mut().now_or_never(), None, "it is on its way to the disk");
-    disk.let_syncs_go();
+    disk.release_syncs();
     assert_eq!(block_on(answer), Ok(()));
     assert_eq!(run.outcome_blocking().output, "yes");
     engine.shutdown_blocking(Duration::from_secs(5));

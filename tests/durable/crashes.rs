@@ -8,7 +8,7 @@ use crate::outside::{Known, Outside};
 use crate::workflows;
 
 /// Returns the events except `EFFECT_IN_DOUBT`, without their sequence numbers, and asserts that the numbers have no gap.
-fn told(known: &Known) -> Vec<String> {
+fn unnumbered_events(known: &Known) -> Vec<String> {
     for (place, sequence) in (1..).zip(known.events.keys()) {
         assert_eq!(*sequence, place, "a number is missing");
     }
@@ -69,7 +69,7 @@ pub(crate) fn crash_and_resume_by<S: Store>(open: impl Fn() -> S, bundle: &str, 
 /// Checks that a run resumed after a crash has the outcome and events of the uninterrupted one, and that only effects in flight
 /// at the crash were performed a second time.
 pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known, case: &str) {
-    let events = told(found);
+    let events = unnumbered_events(found);
     // These bundles have races: a join that two of four paths win, a triggered sub-workflow that runs concurrently with its
     // thread. A repeated effect may finish later than it did before the crash. Answers may also arrive in another order, because
     // questions that are pending on resume are answered together.
@@ -82,7 +82,7 @@ pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known
     if !is_race {
         let outcome = found.reports.last().or(before.reports.last());
         assert_eq!(outcome, whole.reports.last(), "{case}: the outcome");
-        let events_of_whole = told(whole);
+        let events_of_whole = unnumbered_events(whole);
         let other = events.iter().zip(&events_of_whole).find(|(one, other)| one != other);
         assert_eq!(other, None, "{case}: the events");
         assert_eq!(events.len(), events_of_whole.len(), "{case}: the events {events:#?}");

@@ -52,7 +52,7 @@ fn check(engine: &Engine, definition: &Value) -> Migration {
     block_on(engine.resume("r").check_migration(&file(definition))).expect("is checked")
 }
 
-fn goes_on(engine: &Engine) -> RunHandle {
+fn resume_and_emit(engine: &Engine) -> RunHandle {
     let run = block_on(engine.resume("r").start()).expect("goes on");
     run.emit("go", [("n", json!(1))]);
     run
@@ -85,7 +85,7 @@ fn a_run_with_a_compatible_history_is_migrated_and_completes_under_the_new_defin
     forked.emit("go", [("n", json!(1))]);
     second.wait_idle();
     assert_eq!(forked.outcome_blocking().output, json!("old"));
-    let report = goes_on(&second).outcome_blocking();
+    let report = resume_and_emit(&second).outcome_blocking();
     assert_eq!(
         (report.status, &report.output),
         (ThreadStatus::Completed, &json!("new"))
@@ -126,7 +126,7 @@ fn an_incompatible_run_is_unchanged_and_the_first_difference_is_named() {
     assert_eq!(steps(), before);
     let faulty = block_on(engine.resume("r").check_migration(&file(&json!({"id": "main"})))).expect_err("has faults");
     assert_eq!(faulty.code(), "INVALID_WORKFLOW");
-    assert_eq!(goes_on(&engine).outcome_blocking().output, json!("old"));
+    assert_eq!(resume_and_emit(&engine).outcome_blocking().output, json!("old"));
 }
 
 /// Returns a workflow that assigns `x`, calls a function and waits for an event. One trigger sets `seen` on events that match

@@ -65,9 +65,9 @@ fn reserved() -> Value {
 }
 
 /// Accepts only JSON in which no object has a duplicate key.
-struct NoKeyTwice;
+struct NoDuplicateKey;
 
-impl<'de> Deserialize<'de> for NoKeyTwice {
+impl<'de> Deserialize<'de> for NoDuplicateKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Keys).map(|()| Self)
     }
@@ -105,20 +105,20 @@ impl<'de> Visitor<'de> for Keys {
     /// Records and definitions are JSON strings nested in other JSON.
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         if text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
-            serde_json::from_str::<NoKeyTwice>(text).map_err(E::custom)?;
+            serde_json::from_str::<NoDuplicateKey>(text).map_err(E::custom)?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element::<NoKeyTwice>()?.is_some() {}
+        while items.next_element::<NoDuplicateKey>()?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let mut seen = std::collections::BTreeSet::new();
         while let Some(key) = members.next_key::<String>()? {
-            members.next_value::<NoKeyTwice>()?;
+            members.next_value::<NoDuplicateKey>()?;
             if let Some(twice) = seen.replace(key) {
                 return Err(A::Error::custom(format!("the key `{twice}` twice")));
             }
@@ -128,8 +128,8 @@ impl<'de> Visitor<'de> for Keys {
 }
 
 #[track_caller]
-fn no_key_twice(text: &str) {
-    if let Err(error) = serde_json::from_str::<NoKeyTwice>(text) {
+fn assert_no_duplicate_key(text: &str) {
+    if let Err(error) = serde_json::from_str::<NoDuplicateKey>(text) {
         panic!("{error}: {text}");
     }
 }
@@ -216,7 +216,7 @@ fn no_external_key_is_confused_with_a_field_of_an_event_or_record() {
             panic!("events were missed")
         };
         let written = serde_json::to_string(&event).expect("JSON");
-        no_key_twice(&written);
+        assert_no_duplicate_key(&written);
         let shown = event.to_json();
         assert_eq!(shown, serde_json::from_str::<Value>(&written).expect("JSON"));
         assert_eq!(
@@ -238,7 +238,7 @@ fn no_external_key_is_confused_with_a_field_of_an_event_or_record() {
     block_on(resumed.answer(&question.id, reserved())).expect("is taken");
     let report = resumed.outcome_blocking();
     assert_eq!((report.status, &report.error), (ThreadStatus::Completed, &None));
-    no_key_twice(&serde_json::to_string(&*report).expect("JSON"));
+    assert_no_duplicate_key(&serde_json::to_string(&*report).expect("JSON"));
     assert_eq!(report.output["waited"]["data"], reserved());
     assert_eq!(
         (&report.output["waited"]["type"], &report.output["waited"]["eventName"]),
@@ -256,12 +256,12 @@ fn no_external_key_is_confused_with_a_field_of_an_event_or_record() {
 
     let view = block_on(second.view("r", None)).expect("is read");
     for event in &view.events {
-        no_key_twice(&serde_json::to_string(event).expect("JSON"));
+        assert_no_duplicate_key(&serde_json::to_string(event).expect("JSON"));
     }
     let mut file = Vec::new();
     block_on(export(&store, "r", &mut file)).expect("is exported");
     let text = String::from_utf8(file).expect("UTF-8");
-    text.lines().for_each(no_key_twice);
+    text.lines().for_each(assert_no_duplicate_key);
     let other = MemoryStore::new();
     block_on(import(&other, &mut text.as_bytes(), None)).expect("is imported");
     let third = engine(&other);

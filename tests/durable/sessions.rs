@@ -57,7 +57,7 @@ fn say(engine: &Engine, text: &str) -> Arc<RunReport> {
     run.expect("starts").outcome_blocking()
 }
 
-fn said(report: &RunReport) -> Vec<&str> {
+fn contents(report: &RunReport) -> Vec<&str> {
     let messages = report.conversation.messages.iter();
     messages.map(|message| message.content.as_str()).collect()
 }
@@ -84,11 +84,11 @@ fn a_run_starts_with_the_state_that_the_last_run_of_its_session_saved() {
                 "{name}"
             );
             assert_eq!(report.session.as_deref(), Some(SESSION));
-            assert_eq!(said(&report).len(), 2 * turn, "{name}");
+            assert_eq!(contents(&report).len(), 2 * turn, "{name}");
         }
         let last = say(&engine, "four");
         assert_eq!(
-            said(&last),
+            contents(&last),
             ["one", "one", "two", "two", "three", "three", "four", "four"],
             "{name}"
         );
@@ -101,7 +101,7 @@ fn a_run_starts_with_the_state_that_the_last_run_of_its_session_saved() {
         );
         let alone = engine.start("chat", "alone").expect("starts").outcome_blocking();
         assert_eq!(
-            (&alone.output, said(&alone).len()),
+            (&alone.output, contents(&alone).len()),
             (&json!(1), 2),
             "{name}: no session"
         );
@@ -116,7 +116,7 @@ fn a_given_conversation_applies_to_a_new_session_only() {
             let run = engine.run("chat").input("one").session(SESSION);
             let run = run.conversation(vec![Message::new(Role::System, "be brief")]);
             let report = run.start().expect("starts").outcome_blocking();
-            assert_eq!(said(&report).len(), expected, "{name}");
+            assert_eq!(contents(&report).len(), expected, "{name}");
         }
     }
 }
@@ -141,7 +141,7 @@ fn a_run_that_does_not_complete_saves_its_session_only_if_configured() {
             "{name}"
         );
         assert_eq!(
-            said(&say(&engine, "two")),
+            contents(&say(&engine, "two")),
             ["one", "one", "fail", "fail", "two", "two"],
             "{name}"
         );
@@ -235,7 +235,7 @@ fn runs_of_a_session_execute_one_at_a_time_in_start_order() {
         }
         gate.open(&engine);
         assert_eq!(runs[3].outcome_blocking().output, json!(3));
-        assert_eq!(said(&runs[3].outcome_blocking()), ["a", "a", "c", "c", "d", "d"]);
+        assert_eq!(contents(&runs[3].outcome_blocking()), ["a", "a", "c", "c", "d", "d"]);
         assert_eq!(elsewhere.outcome_blocking().status, ThreadStatus::Completed);
         engine.shutdown_blocking(Duration::from_secs(5));
     }
@@ -256,7 +256,7 @@ fn a_run_paused_while_queued_starts_with_the_state_of_its_session() {
     second.resume();
     engine.wait_idle();
     gate.open(&engine);
-    assert_eq!(said(&second.outcome_blocking()), ["a", "a", "b", "b"]);
+    assert_eq!(contents(&second.outcome_blocking()), ["a", "a", "b", "b"]);
 }
 
 /// Starts those of three runs that are not in the store, resumes the others and waits for all of them.
@@ -338,7 +338,7 @@ fn a_new_run_does_not_overtake_a_stored_run_without_an_owner() {
     let ids: Vec<&str> = recovered.iter().map(|(id, _)| id.as_str()).collect();
     assert_eq!(ids, ["run-a", "run-b"]);
     let last = say(&second, "c");
-    assert_eq!(said(&last), ["a", "a", "b", "b", "c", "c"], "{:?}", last.error);
+    assert_eq!(contents(&last), ["a", "a", "b", "b", "c", "c"], "{:?}", last.error);
 }
 
 #[test]
@@ -350,11 +350,15 @@ fn no_record_of_a_run_contains_earlier_messages_of_its_session() {
     }
     let run = engine.run("chat").run_id("last").input("three").session(SESSION);
     let report = run.start().expect("starts").outcome_blocking();
-    assert_eq!(said(&report)[0], "quite unmistakable");
+    assert_eq!(contents(&report)[0], "quite unmistakable");
     let journal = block_on(kept.journal("last", 0, 1_000)).expect("is read");
     assert!(journal.iter().all(|record| !record.body.contains("unmistakable")));
     let view = block_on(engine.view("last", None)).expect("is read");
-    assert_eq!(said(&view.report), said(&report), "and it is shown all the same");
+    assert_eq!(
+        contents(&view.report),
+        contents(&report),
+        "and it is shown all the same"
+    );
     assert_eq!(view.run.session.as_deref(), Some(SESSION));
 }
 
@@ -378,7 +382,7 @@ fn a_fork_starts_with_the_session_state_of_its_run_and_does_not_change_the_sessi
         let report = run.outcome_blocking();
         assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
         assert_eq!(
-            (&said(&report)[..2], &report.output),
+            (&contents(&report)[..2], &report.output),
             (&["one", "one"][..], &json!(2)),
             "at {step}"
         );

@@ -174,7 +174,7 @@ fn a_cancelled_branch_reports_whether_its_join_or_its_parent_cancelled_it() {
 }
 
 /// Each path of a failed join with its status in the error and its status in the report's threads; empty if the join succeeded.
-fn told_twice(bundle: &Value, seed: u64) -> Vec<(Value, Value, Value)> {
+fn path_statuses(bundle: &Value, seed: u64) -> Vec<(Value, Value, Value)> {
     let report = run_seeded(bundle, Value::Null, seed).report;
     let Some(error) = &report.error else { return Vec::new() };
     let paths = error.details.as_ref().and_then(|details| details["paths"].as_array());
@@ -218,7 +218,7 @@ fn the_status_of_a_path_in_the_error_equals_its_threads_status_in_the_report() {
     ] {
         let workflow = forked(&branches, false, &join);
         for seed in 0..if branches.len() > 3 { 4 } else { 60 } {
-            let mut told = told_twice(&workflow, seed);
+            let mut told = path_statuses(&workflow, seed);
             // A timeout that is handled last does not fail the join.
             assert!(!told.is_empty() || join.get("timeout").is_some());
             told.retain(|(_, in_error, in_report)| in_error != in_report);
@@ -252,7 +252,7 @@ fn the_status_of_an_item_in_the_error_equals_its_threads_status_in_the_report() 
         },
     ] });
     for seed in 0..60 {
-        let mut told = told_twice(&workflow, seed);
+        let mut told = path_statuses(&workflow, seed);
         assert_eq!(told.len(), 5, "seed {seed}");
         told.retain(|(_, in_error, in_report)| in_error != in_report);
         assert_eq!(told, [], "seed {seed}");

@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 /// A run that waits for an hour while its triggers fire each other.
-fn storm(config: &Value) -> String {
+fn cascade(config: &Value) -> String {
     let notify = |id: &str, condition: Value| {
         json!({"id": id, "type": "EVENT", "condition": condition,
             "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}}})
@@ -49,7 +49,7 @@ fn storm(config: &Value) -> String {
 
 /// The status and the number of notifications of a run that is ended in the middle of its cascade.
 fn in_the_middle(config: &Value, end: impl FnOnce(&Engine, &RunHandle)) -> (ThreadStatus, usize) {
-    let engine = Engine::builder().workflows(storm(config)).arbiters(1).build();
+    let engine = Engine::builder().workflows(cascade(config)).arbiters(1).build();
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));
     let mut prepared = engine.run("storm");
     let mut heard = prepared.blocking_events(&[EventType::Notification], MANY);
@@ -90,7 +90,7 @@ fn cancel_of_a_large_budget() {
             run.wait().cancel("enough");
         }
     };
-    let workflow = storm(&json!({"maxTriggeredEvents": 1_000_000_000}));
+    let workflow = cascade(&json!({"maxTriggeredEvents": 1_000_000_000}));
     let engine = Engine::builder()
         .workflows(workflow)
         .arbiters(1)

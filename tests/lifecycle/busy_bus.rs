@@ -28,7 +28,7 @@ fn engine() -> Engine {
 }
 
 /// Starts a run with a subscription to all of its events.
-fn heard(engine: &Engine, workflow: &str) -> (RunHandle, pirn::Events) {
+fn start_subscribed(engine: &Engine, workflow: &str) -> (RunHandle, pirn::Events) {
     let mut run = engine.run(workflow);
     let events = run.events(&[], 256);
     (run.start().expect("admitted"), events)
@@ -37,7 +37,7 @@ fn heard(engine: &Engine, workflow: &str) -> (RunHandle, pirn::Events) {
 #[test]
 fn the_queue_of_the_event_bus_is_bounded_for_any_number_of_runs() {
     let engine = engine();
-    let runs: Vec<_> = (0..5_000).map(|_| heard(&engine, "quick")).collect();
+    let runs: Vec<_> = (0..5_000).map(|_| start_subscribed(&engine, "quick")).collect();
     let mut deepest = 0;
     while engine.live_runs() > 0 {
         deepest = deepest.max(block_on(engine.mailbox_depths()).event_buses);
@@ -62,7 +62,7 @@ fn the_queue_of_the_event_bus_is_bounded_for_any_number_of_runs() {
 #[test]
 fn queued_runs_are_cancelled_by_a_cancel_and_by_a_shutdown() {
     let engine = engine();
-    let runs: Vec<_> = (0..5_000).map(|_| heard(&engine, "idle")).collect();
+    let runs: Vec<_> = (0..5_000).map(|_| start_subscribed(&engine, "idle")).collect();
     runs.iter().step_by(2).for_each(|(run, _)| run.cancel("enough"));
     for (run, _) in runs.iter().step_by(2) {
         assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);

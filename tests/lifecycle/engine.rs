@@ -24,7 +24,7 @@ fn answer(value: u32) -> Map<String, serde_json::Value> {
 }
 
 /// Reads events until one of this type comes.
-fn hear(events: &mut pirn::BlockingEvents, wanted: EventType) {
+fn wait_for_event(events: &mut pirn::BlockingEvents, wanted: EventType) {
     let heard = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.event_type == wanted));
     assert!(heard, "{wanted:?} never came");
 }
@@ -67,8 +67,8 @@ fn engines_are_built_and_shut_down_in_one_process_without_leftovers() {
         let mut prepared = engine.run("gate");
         let mut events = prepared.blocking_events(&[EventType::NodeStarted], 16);
         let run = prepared.start().expect("admitted");
-        hear(&mut events, EventType::NodeStarted);
-        hear(&mut events, EventType::NodeStarted);
+        wait_for_event(&mut events, EventType::NodeStarted);
+        wait_for_event(&mut events, EventType::NodeStarted);
         run.emit("go", answer(round));
         assert_eq!(run.outcome_blocking().output, json!(round));
         assert_eq!(
@@ -84,8 +84,8 @@ fn emit_does_not_copy_a_shared_name_and_accepts_fields_as_an_array() {
     let mut prepared = engine.run("gate");
     let mut events = prepared.blocking_events(&[EventType::NodeStarted, EventType::Custom], 16);
     let run = prepared.start().expect("admitted");
-    hear(&mut events, EventType::NodeStarted);
-    hear(&mut events, EventType::NodeStarted);
+    wait_for_event(&mut events, EventType::NodeStarted);
+    wait_for_event(&mut events, EventType::NodeStarted);
     let name: Arc<str> = "noted".into();
     run.emit(Arc::clone(&name), answer(1));
     run.emit("noted", [("answer", json!(1))]);
@@ -165,14 +165,14 @@ fn a_paused_run_waits_at_its_safe_point_until_it_is_resumed() {
         16,
     );
     let run = prepared.start().expect("admitted");
-    hear(&mut events, EventType::NodeStarted);
-    hear(&mut events, EventType::NodeStarted);
+    wait_for_event(&mut events, EventType::NodeStarted);
+    wait_for_event(&mut events, EventType::NodeStarted);
     run.pause();
     run.emit("go", answer(1));
-    hear(&mut events, EventType::ThreadPaused);
+    wait_for_event(&mut events, EventType::ThreadPaused);
     assert!(run.try_outcome().is_none());
     run.resume();
-    hear(&mut events, EventType::ThreadResumed);
+    wait_for_event(&mut events, EventType::ThreadResumed);
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
     engine.shutdown_blocking(Duration::from_secs(5));
 }

@@ -34,7 +34,7 @@ fn assert_ended_at_the_limit(report: &RunReport, node: &str, of: &dyn Display) {
     assert_eq!(error, Some((RunErrorCode::ScriptLimitExceeded, Some(node))), "{of}");
 }
 
-fn a_loop_that_puts_it_into(input: &Value) {
+fn assert_loop_ends_at_the_limit(input: &Value) {
     let same = Engine::builder().virtual_time(Some(1));
     let same = same.function("same", |input| Ok(input.clone()));
     let ran = run_in(same, &grows(input), Value::Null, Vec::new());
@@ -44,23 +44,23 @@ fn a_loop_that_puts_it_into(input: &Value) {
 // Separate tests that run in parallel, because the values grow large and each takes a while.
 #[test]
 fn a_string_that_a_loop_doubles_ends_at_a_limit() {
-    a_loop_that_puts_it_into(&json!({"a": "{{x}}{{x}}"}));
+    assert_loop_ends_at_the_limit(&json!({"a": "{{x}}{{x}}"}));
 }
 
 #[test]
 fn an_object_that_a_loop_doubles_ends_at_a_limit() {
-    a_loop_that_puts_it_into(&json!({"a": "{{x}}", "b": "{{x}}"}));
+    assert_loop_ends_at_the_limit(&json!({"a": "{{x}}", "b": "{{x}}"}));
 }
 
 #[test]
 fn a_list_that_a_loop_doubles_ends_at_a_limit() {
-    a_loop_that_puts_it_into(&json!(["{{x}}", "{{x}}"]));
+    assert_loop_ends_at_the_limit(&json!(["{{x}}", "{{x}}"]));
 }
 
 #[test]
 fn a_value_that_a_loop_nests_ends_at_a_limit() {
-    a_loop_that_puts_it_into(&json!({"a": "{{x}}"}));
-    a_loop_that_puts_it_into(&json!([["{{x}}"]]));
+    assert_loop_ends_at_the_limit(&json!({"a": "{{x}}"}));
+    assert_loop_ends_at_the_limit(&json!([["{{x}}"]]));
 }
 
 /// A loop around `work`, with more nodes and the edges.

@@ -16,7 +16,7 @@ fn file(provider: &str, says: &str) -> SourceFile {
     SourceFile::new("main.json", text.to_string())
 }
 
-fn said(engine: &Engine) -> Value {
+fn replies(engine: &Engine) -> Value {
     let run = engine.start("main", json!(null)).expect("starts");
     run.emit("go", []);
     run.outcome_blocking().output.clone()
@@ -30,7 +30,7 @@ fn a_reloaded_file_and_its_profiles_apply_to_later_runs() {
     let began = engine.start("main", json!(null)).expect("starts");
     engine.wait_idle();
     engine.load_files(&[file("scripted", "after")]).expect("is good");
-    assert_eq!(said(&engine), json!(["after", "after"]));
+    assert_eq!(replies(&engine), json!(["after", "after"]));
     began.emit("go", []);
     assert_eq!(began.outcome_blocking().output, json!(["before", "before"]));
 
@@ -43,7 +43,7 @@ fn a_reloaded_file_and_its_profiles_apply_to_later_runs() {
         ("INVALID_PROFILE", "/profiles/0/provider", Some("main.json")),
         "{faults:?}"
     );
-    assert_eq!(said(&engine), json!(["after", "after"]), "nothing of it was loaded");
+    assert_eq!(replies(&engine), json!(["after", "after"]), "nothing of it was loaded");
 }
 
 #[test]
@@ -55,6 +55,6 @@ fn a_profile_of_the_engine_builder_is_not_replaced_by_loaded_files() {
     let engine = engine.expect("builds");
     for says in ["first", "second"] {
         engine.load_files(&[file("scripted", says)]).expect("is good");
-        assert_eq!(said(&engine), json!(["own", says]));
+        assert_eq!(replies(&engine), json!(["own", says]));
     }
 }

@@ -79,7 +79,7 @@ fn started(engine: &Engine, id: &str) -> RunHandle {
 }
 
 /// A report as JSON, without the fields that differ between runs.
-fn told(report: &RunReport) -> Value {
+fn normalized(report: &RunReport) -> Value {
     let text = serde_json::to_string(report).expect("a report is JSON");
     let mut told: Value = serde_json::from_str(&text.replace(&report.run_id, "RUN")).expect("still JSON");
     told["elapsedMs"] = Value::Null;
@@ -110,7 +110,7 @@ async fn reports(engine: &Engine) -> Vec<Value> {
     }
     let mut reports = Vec::new();
     for run in runs {
-        reports.push(told(&*run.outcome().await));
+        reports.push(normalized(&*run.outcome().await));
     }
     reports
 }

@@ -10,14 +10,14 @@ use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
 /// The result of `asked`, called on a thread that may block for ever; `None` after 20 seconds.
-fn comes<T: Send + 'static>(asked: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+fn within_20_seconds<T: Send + 'static>(asked: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || told.send(asked()).unwrap_or(()));
     heard.recv_timeout(Duration::from_secs(20)).ok()
 }
 
 /// A run that waits for the event `go`, in an idle engine, with its events.
-fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
+fn idle_run(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
     let waits = line("waits", &[node("w", "WAIT", json!({"event": "go"}))]);
     let engine = Engine::builder()
         .virtual_time(None)
@@ -38,9 +38,9 @@ const ROUNDS: usize = 64;
 #[test]
 fn an_idle_run_ends_when_it_is_cancelled() {
     for _ in 0..ROUNDS {
-        let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
+        let (_engine, run, _events) = idle_run(&[EventType::ThreadCompleted]);
         run.cancel("enough");
-        let report = comes(move || run.outcome_blocking()).expect("it ends");
+        let report = within_20_seconds(move || run.outcome_blocking()).expect("it ends");
         assert_eq!(report.status, ThreadStatus::Cancelled);
     }
 }
@@ -48,9 +48,9 @@ fn an_idle_run_ends_when_it_is_cancelled() {
 #[test]
 fn an_idle_run_receives_an_event() {
     for _ in 0..ROUNDS {
-        let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
+        let (_engine, run, _events) = idle_run(&[EventType::ThreadCompleted]);
         run.emit("go", Map::new());
-        let report = comes(move || run.outcome_blocking()).expect("it ends");
+        let report = within_20_seconds(move || run.outcome_blocking()).expect("it ends");
         assert_eq!(report.status, ThreadStatus::Completed);
     }
 }
@@ -58,8 +58,8 @@ fn an_idle_run_receives_an_event() {
 #[test]
 fn an_idle_run_reports_its_status() {
     for _ in 0..ROUNDS {
-        let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
-        let status = comes(move || futures::executor::block_on(run.status()));
+        let (_engine, run, _events) = idle_run(&[EventType::ThreadCompleted]);
+        let status = within_20_seconds(move || futures::executor::block_on(run.status()));
         assert_eq!(
             status.flatten().map(|status| status.status),
             Some(ThreadStatus::Running)
@@ -70,15 +70,15 @@ fn an_idle_run_reports_its_status() {
 #[test]
 fn a_paused_idle_run_continues_when_it_is_resumed() {
     for _ in 0..ROUNDS {
-        let (engine, run, mut events) = resting(&[EventType::ThreadPaused]);
+        let (engine, run, mut events) = idle_run(&[EventType::ThreadPaused]);
         run.pause();
         run.emit("go", Map::new());
-        let is_paused = comes(move || events.any(|heard| matches!(heard, Heard::Event(_))));
+        let is_paused = within_20_seconds(move || events.any(|heard| matches!(heard, Heard::Event(_))));
         assert_eq!(is_paused, Some(true));
         engine.wait_idle();
         assert_eq!(run.try_outcome(), None);
         run.resume();
-        let report = comes(move || run.outcome_blocking()).expect("it ends");
+        let report = within_20_seconds(move || run.outcome_blocking()).expect("it ends");
         assert_eq!(report.status, ThreadStatus::Completed);
     }
 }

@@ -40,7 +40,7 @@ fn fails_with(ran: &Ran, kind: FailureKind) {
 }
 
 #[track_caller]
-fn says(ran: &Ran, content: &str) {
+fn assert_reply(ran: &Ran, content: &str) {
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
     assert_eq!(ran.report.output["content"], content);
     assert_eq!(ran.roles(), [Role::User, Role::Assistant]);
@@ -72,7 +72,7 @@ fn transient_failures_are_retried() {
         let said = format!("{bad:?}");
         let server = Server::answering(bad.into_iter().chain([Answer::saying(&["good"])]));
         let ran = ask(&server, &json!({}), prompt());
-        says(&ran, "good");
+        assert_reply(&ran, "good");
         assert_eq!(server.requests().len(), attempts, "{said}");
         let bodies: Vec<Value> = server.requests().into_iter().map(|request| request.body).collect();
         assert!(
@@ -219,7 +219,7 @@ fn a_fallback_profile_answers_if_the_first_fails() {
         Value::Null,
         Vec::new(),
     );
-    says(&ran, "from the second");
+    assert_reply(&ran, "from the second");
     assert_eq!(second.requests()[0].body["model"], "other-model");
 }
 

@@ -34,7 +34,7 @@ fn answer(file: &str) -> Answer {
 }
 
 /// One request, without a second one for the tool calls in its reply.
-fn asked(row: &Value) -> Ran {
+fn replayed(row: &Value) -> Ran {
     let file = row["file"].as_str().expect("a file");
     let (provider, api) = match row["protocol"].as_str().expect("a protocol") {
         "openai responses" => ("openai", json!({"api": "responses"})),
@@ -66,7 +66,7 @@ fn every_recorded_reply_gives_the_result_in_its_row() {
             row["seen"].as_str().is_some_and(|seen| seen.contains("https://")),
             "{row}"
         );
-        let ran = asked(row);
+        let ran = replayed(row);
         let (gives, error) = (&row["gives"], &ran.report.error);
         if let Some(kind) = gives["error"].as_str() {
             let cause = cause(&ran);

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::world::{Events, World, refusal};
 
-fn asked(text: &str) -> Value {
+fn agui_input(text: &str) -> Value {
     json!({"threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
         "messages": [{"id": "m0", "role": "user", "content": "before"}, {"id": "m1", "role": "assistant", "content": "yes?"},
                      {"id": "m2", "role": "user", "content": text}]})
 }
 
 pub(crate) async fn agui(world: &World, workflow: &str) -> Vec<Value> {
-    let events = Events::open(world.post(&format!("/v1/agui/{workflow}"), &asked("time?"))).await;
+    let events = Events::open(world.post(&format!("/v1/agui/{workflow}"), &agui_input("time?"))).await;
     events.all().await.into_iter().map(|event| event.json).collect()
 }
 

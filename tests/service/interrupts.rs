@@ -7,7 +7,7 @@ use crate::front_ends::{agui, types};
 use crate::world::{Events, World, answer};
 
 /// The events of the AG-UI run that an input starts.
-async fn told(url: &str, input: &Value) -> Vec<Value> {
+async fn events_of_input(url: &str, input: &Value) -> Vec<Value> {
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let request = client.post(url).header("content-type", "application/json");
     let events = Events::open(request.body(input.to_string())).await;
@@ -17,7 +17,7 @@ async fn told(url: &str, input: &Value) -> Vec<Value> {
 /// The events of the AG-UI run that answers interrupts of the thread.
 async fn resume(world: &World, workflow: &str, answers: &Value) -> Vec<Value> {
     let input = json!({"threadId": "t1", "runId": "r2", "messages": [], "resume": answers});
-    told(&world.url(&format!("/v1/agui/{workflow}")), &input).await
+    events_of_input(&world.url(&format!("/v1/agui/{workflow}")), &input).await
 }
 
 fn interrupts(events: &[Value]) -> Vec<Value> {
@@ -142,13 +142,13 @@ async fn a_thread_with_open_interrupts_accepts_only_their_answers() {
         json!({"threadId": thread, "runId": "r9", "messages": messages, "resume": resume})
     };
     let elsewhere = input("t2", json!([resolved(&asked[0], &json!("red"))]));
-    let refused = told(&world.url("/v1/agui/asks"), &elsewhere).await;
+    let refused = events_of_input(&world.url("/v1/agui/asks"), &elsewhere).await;
     assert_eq!(
         (types(&refused), &refused[0]["code"]),
         (vec!["RUN_ERROR"], &json!("INVALID_VALUE")),
         "answers come in the thread that was asked"
     );
-    let other = told(&world.url("/v1/agui/asks"), &input("t2", json!([]))).await;
+    let other = events_of_input(&world.url("/v1/agui/asks"), &input("t2", json!([]))).await;
     assert_eq!(interrupts(&other).len(), 1, "another thread is free");
     assert_eq!(
         agui(&world, "echo").await.last().expect("an end")["type"],
@@ -197,14 +197,14 @@ async fn interrupts_survive_a_kill_of_the_service() {
     };
     let url = |served: &Served| format!("{}/v1/agui/asks", served.url);
     let mut first = serve();
-    let asked = interrupts(&told(&url(&first), &input(json!([]))).await);
+    let asked = interrupts(&events_of_input(&url(&first), &input(json!([]))).await);
     first.kill();
     let second = serve();
-    let refused = told(&url(&second), &input(json!([]))).await;
+    let refused = events_of_input(&url(&second), &input(json!([]))).await;
     assert_eq!(refused[0]["code"], "INTERRUPTS_OPEN", "{refused:?}");
-    let ended = told(&url(&second), &input(json!([resolved(&asked[0], &json!("yes"))]))).await;
+    let ended = events_of_input(&url(&second), &input(json!([resolved(&asked[0], &json!("yes"))]))).await;
     assert_eq!(ended.last().expect("an end")["result"], "yes", "{ended:?}");
-    let next = interrupts(&told(&url(&second), &input(json!([]))).await);
+    let next = interrupts(&events_of_input(&url(&second), &input(json!([]))).await);
     assert!(
         next[0]["id"] != asked[0]["id"] && next[0]["expiresAt"].is_string(),
         "{next:?}"

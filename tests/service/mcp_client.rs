@@ -53,7 +53,7 @@ async fn client(server: Value) -> (Engine, Arc<Mutex<BTreeMap<String, Vec<String
 const TENANTS: [&str; 4] = ["ada", "bob", "cyd", "dan"];
 
 /// Starts concurrent runs of every tenant that call the server.
-async fn every_tenant_is_asked_of_itself(server: Value) {
+async fn assert_each_tenant_gets_its_question(server: Value) {
     let (engine, asked) = client(server).await;
     let runs = TENANTS.map(|tenant| {
         let run = engine.run("call").input(tenant).metadata([("tenant", tenant)]);
@@ -76,7 +76,7 @@ async fn every_tenant_is_asked_of_itself(server: Value) {
 #[tokio::test]
 async fn over_http_each_run_receives_the_question_of_its_call() {
     let world = World::of(Engine::builder().workflows(asks().to_string()), Options::default()).await;
-    every_tenant_is_asked_of_itself(json!({"id": "peer", "url": world.url("/mcp")})).await;
+    assert_each_tenant_gets_its_question(json!({"id": "peer", "url": world.url("/mcp")})).await;
 }
 
 #[tokio::test]
@@ -84,7 +84,8 @@ async fn over_stdio_each_run_receives_the_question_of_its_call() {
     let folder = folder("mcp-asks");
     std::fs::write(folder.join("asks.json"), asks().to_string()).expect("a file");
     let args = json!(["mcp", folder.join("asks.json")]);
-    every_tenant_is_asked_of_itself(json!({"id": "peer", "command": env!("CARGO_BIN_EXE_pirn"), "args": args})).await;
+    assert_each_tenant_gets_its_question(json!({"id": "peer", "command": env!("CARGO_BIN_EXE_pirn"), "args": args}))
+        .await;
 }
 
 #[tokio::test]

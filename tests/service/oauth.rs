@@ -68,7 +68,7 @@ impl Issuer {
         self.then(200, body)
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").clone()
     }
 }
@@ -141,10 +141,10 @@ async fn a_token_is_fetched_and_replaced_when_the_server_refuses_it() {
         let report = called(&engine).await;
         assert_eq!(report.output, json!({"n": 7}), "{:?}", report.error);
     }
-    assert_eq!(issuer.asked().len(), 1, "one token is good for many requests");
+    assert_eq!(issuer.requests().len(), 1, "one token is good for many requests");
     world.service.set_tokens(vec!["t2".to_owned()]);
     assert_eq!(called(&engine).await.output, json!({"n": 7}));
-    assert_eq!(issuer.asked().len(), 2);
+    assert_eq!(issuer.requests().len(), 2);
     world.service.set_tokens(vec!["nobody's".to_owned()]);
     let refused = called(&engine)
         .await
@@ -158,7 +158,7 @@ async fn a_token_is_fetched_and_replaced_when_the_server_refuses_it() {
     );
     assert!(!refused.contains("t3"), "{refused}");
 
-    let asked = issuer.asked().remove(0);
+    let asked = issuer.requests().remove(0);
     let resource = world.url("/mcp").replace(':', "%3A").replace('/', "%2F");
     assert!(
         asked.ends_with(&format!(
@@ -195,9 +195,9 @@ async fn an_expired_token_is_not_sent_and_the_secret_may_be_sent_in_the_body() {
     oauth["clientAuth"] = json!("post");
     oauth["resource"] = json!("");
     let tools = started(&world, Some(oauth)).await.expect("let in");
-    assert!(issuer.asked().len() > 1, "none is good for a second request");
+    assert!(issuer.requests().len() > 1, "none is good for a second request");
     drop(tools);
-    let asked = issuer.asked().remove(0);
+    let asked = issuer.requests().remove(0);
     let secret = secret().replace('/', "%2F");
     assert!(
         asked.ends_with(&format!(

@@ -255,7 +255,7 @@ async fn concurrent_park_resume_and_emit_do_not_stop_a_run() {
 }
 
 /// A run that has received `paid`, which is being committed to the store.
-async fn leaves_while_kept(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphore>, pirn::RunHandle) {
+async fn run_during_commit(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphore>, pirn::RunHandle) {
     let waits = nodes
         .iter()
         .map(|event| json!({"id": event, "type": "WAIT", "config": {"event": event}}));
@@ -279,7 +279,7 @@ async fn leaves_while_kept(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphor
 
 #[tokio::test]
 async fn a_run_parked_during_its_last_commit_has_ended() {
-    let (engine, gate, run) = leaves_while_kept(&["paid"]).await;
+    let (engine, gate, run) = run_during_commit(&["paid"]).await;
     // The event is durable; its effects are the next commit.
     gate.add_permits(1);
     let store = engine.store().expect("a store");
@@ -298,7 +298,7 @@ async fn a_run_parked_during_its_last_commit_has_ended() {
 
 #[tokio::test]
 async fn a_parked_run_is_owned_until_its_last_commit_completes_and_resumes_from_it() {
-    let (engine, gate, run) = leaves_while_kept(&["paid", "more"]).await;
+    let (engine, gate, run) = run_during_commit(&["paid", "more"]).await;
     run.leave();
     let more = Steering::Emit {
         name: "more".to_owned(),

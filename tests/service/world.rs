@@ -172,7 +172,7 @@ impl World {
     }
 
     pub(crate) fn get(&self, path: &str) -> RequestBuilder {
-        self.let_in(self.client.get(self.url(path)))
+        self.authorized(self.client.get(self.url(path)))
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
@@ -180,10 +180,10 @@ impl World {
             .client
             .post(self.url(path))
             .header("content-type", "application/json");
-        self.let_in(request.body(body.to_string()))
+        self.authorized(request.body(body.to_string()))
     }
 
-    fn let_in(&self, request: RequestBuilder) -> RequestBuilder {
+    fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
             None => request,

@@ -40,7 +40,7 @@ impl Recorder {
             let again = engine
                 .rebuild(begun, told)
                 .unwrap_or_else(|diverged| panic!("run {run_id}: {diverged}"));
-            let again: Vec<String> = again.iter().map(in_words).collect();
+            let again: Vec<String> = again.iter().map(described).collect();
             let same = did.iter().zip(&again).take_while(|(one, other)| one == other).count();
             assert_eq!(
                 again.get(same),
@@ -57,7 +57,7 @@ impl Recorder {
     }
 }
 
-fn in_words(effect: &Effect) -> String {
+fn described(effect: &Effect) -> String {
     match effect {
         // As JSON, byte for byte.
         Effect::Report(report) => serde_json::to_string(report).unwrap_or_else(|error| error.to_string()),
@@ -99,6 +99,6 @@ impl RunJournal for RecordedRun {
     }
 
     fn did(&mut self, effect: &Effect) {
-        self.with(|recorded| recorded.did.push(in_words(effect)));
+        self.with(|recorded| recorded.did.push(described(effect)));
     }
 }

@@ -86,7 +86,7 @@ fn by_a_new_run(event: EventType, main: Value) -> Chain {
 }
 
 /// A chain by effects on the main thread: `first` triggers a sub-workflow, and its effect on the main thread triggers it again.
-fn by_what_it_does_to_main(event: EventType, first: &Value, nodes: &[Value], end: &Value) -> Chain {
+fn chain_by_effects_on_main(event: EventType, first: &Value, nodes: &[Value], end: &Value) -> Chain {
     let once = json!({"id": "once", "type": "EVENT", "action": execute("sub"),
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
     // Results are merged at safe points, so `main` needs more nodes than the chain has links.
@@ -193,20 +193,20 @@ fn chains() -> Vec<Chain> {
         by_a_new_run(E::ThreadForkCompleted, a_fork("main")),
         by_a_new_run(E::ThreadJoinStarted, a_fork("main")),
         by_a_new_run(E::ThreadJoinConditionMet, a_fork("main")),
-        by_what_it_does_to_main(
+        chain_by_effects_on_main(
             E::VariableChanged,
             &first,
             &[count],
             &json!({"variableCallback": {"includeAll": true}}),
         ),
-        by_what_it_does_to_main(
+        chain_by_effects_on_main(
             E::MessageAdded,
             &first,
             &[],
             &json!({"conversationHistoryCallback": {"lastN": 1}}),
         ),
-        by_what_it_does_to_main(E::TriggeredSubgraphCompleted, &first, &[], &json!({})),
-        by_what_it_does_to_main(E::TriggeredSubgraphFailed, &first, &[code("x", "throw 1")], &json!({})),
+        chain_by_effects_on_main(E::TriggeredSubgraphCompleted, &first, &[], &json!({})),
+        chain_by_effects_on_main(E::TriggeredSubgraphFailed, &first, &[code("x", "throw 1")], &json!({})),
     ];
     // The callback of MESSAGE_ADDED needs a message to return.
     for chain in &mut list {
@@ -219,7 +219,7 @@ fn chains() -> Vec<Chain> {
         }
     }
     // A sub-workflow coalesces with one of its trigger that is still running, a new run does not.
-    let mut started = by_what_it_does_to_main(E::TriggeredSubgraphStarted, &first, &[], &json!({}));
+    let mut started = chain_by_effects_on_main(E::TriggeredSubgraphStarted, &first, &[], &json!({}));
     started.triggers[1] = trigger(E::TriggeredSubgraphStarted, &start("main"));
     started.deepest = LIMIT - 1;
     list.push(started);
@@ -518,7 +518,7 @@ fn no_token_limit_is_checked_in_workflows_that_a_token_event_started() {
 }
 
 /// Five triggers on notifications that each send one: without a budget every notification causes five more.
-fn storm(config: &Value) -> String {
+fn cascade(config: &Value) -> String {
     let sends = |id: &str, event: &str| {
         json!({"id": id, "type": "EVENT", "condition": {"eventType": event},
             "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}}})
@@ -539,7 +539,7 @@ fn triggers_that_fire_each_other_end_at_the_runs_budget_with_one_report() {
         (json!({"maxTriggeredEvents": 0}), 0),
         (json!({}), 10_000),
     ] {
-        let engine = Engine::builder().workflows(storm(&config)).build().expect("valid");
+        let engine = Engine::builder().workflows(cascade(&config)).build().expect("valid");
         let mut prepared = engine.run("main");
         let events = prepared.blocking_events(&[EventType::Notification, EventType::TriggerFailed], 1 << 20);
         let run = prepared.start().expect("it starts");

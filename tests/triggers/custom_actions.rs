@@ -91,11 +91,11 @@ fn an_event_of_a_trigger_after_the_end_of_its_run_does_not_restart_its_sequence(
 }
 
 /// Plays a run whose host raises `go`, which triggers `action` with a sub-workflow of 100 ms.
-fn told(action: &Value, nodes: &[Value]) -> Vec<Arc<Event>> {
-    told_in(line("main", nodes), action)
+fn played(action: &Value, nodes: &[Value]) -> Vec<Arc<Event>> {
+    played_with(line("main", nodes), action)
 }
 
-fn told_in(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
+fn played_with(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
     main["id"] = json!("main");
     let sub = workflow(
         "sub",
@@ -152,7 +152,7 @@ fn a_thread_waits_at_its_next_safe_point_for_a_workflow_that_a_host_event_trigge
     for (waits, at) in [(true, 100), (false, 10)] {
         let action = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH",
             "parameters": {"triggeredWorkflowId": "sub", "waitForCompletion": waits}});
-        let events = told(&action, &nodes);
+        let events = played(&action, &nodes);
         assert_eq!(entered(&events, "b"), at, "waitForCompletion: {waits}");
         // A sub-workflow without a waiting thread ends with the thread that it was started for.
         let completed = |event: &Arc<Event>| event.raised.event_type == EventType::TriggeredSubgraphCompleted;
@@ -176,7 +176,7 @@ fn a_thread_waits_at_its_next_safe_point_for_a_workflow_that_a_host_event_trigge
         .expect("a list")
         .push(json!({"from": "after", "to": "end"}));
     let action = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}});
-    let events = told_in(forked, &action);
+    let events = played_with(forked, &action);
     assert_eq!((entered(&events, "b"), entered(&events, "after")), (10, 100));
 }
 

@@ -7,7 +7,7 @@ use pirn_core::definition::PinSection;
 use pirn_tests::world::{code, forked, line, run};
 use serde_json::{Value, json};
 
-fn told(id: &str, extra: &Value) -> Value {
+fn notifying(id: &str, extra: &Value) -> Value {
     let mut trigger = json!({"id": id, "type": "EVENT", "condition": {"eventType": "NODE_COMPLETED"},
         "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}}});
     for (key, value) in extra.as_object().into_iter().flatten() {
@@ -21,7 +21,7 @@ fn of_ten_thousand_triggers_exactly_the_matching_ones_fire() {
     let triggers: Vec<Value> = (0..10_000)
         .map(|place| {
             let expression = format!("event.nodeId === 'node{place}'");
-            told(
+            notifying(
                 &format!("t{place}"),
                 &json!({"condition": {"eventType": "NODE_COMPLETED", "expression": expression}}),
             )
@@ -49,8 +49,9 @@ fn max_triggers_is_exact_for_concurrent_events_of_many_branches_and_runs() {
         .map(|place| vec![code(&format!("n{place}"), "return 1")])
         .collect();
     let mut main = forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"}));
-    main["triggers"] = json!([told("of each run", &json!({ "maxTriggers": LIMIT }))]);
-    let bundle = json!({"workflows": [main], "triggers": [told("of the engine", &json!({ "maxTriggers": LIMIT }))]});
+    main["triggers"] = json!([notifying("of each run", &json!({ "maxTriggers": LIMIT }))]);
+    let bundle =
+        json!({"workflows": [main], "triggers": [notifying("of the engine", &json!({ "maxTriggers": LIMIT }))]});
     let engine = Engine::builder()
         .arbiters(4)
         .workflows(bundle.to_string())

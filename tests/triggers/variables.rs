@@ -13,7 +13,7 @@ fn set(event_type: &str, expression: &str, name: &str, value: &Value, scope: &st
 }
 
 /// The values of a variable by VARIABLE_CHANGED, in order.
-fn told(ran: &Ran, name: &str) -> Vec<Value> {
+fn changed_values(ran: &Ran, name: &str) -> Vec<Value> {
     let changes = ran.of(EventType::VariableChanged).into_iter();
     changes
         .filter(|event| event.raised.fields["name"] == name)
@@ -73,7 +73,7 @@ fn a_global_variable_is_set_after_the_end_of_the_thread_that_raised_the_event() 
                 ran.report.output["outputs"]["p1"], 7,
                 "{event_type}: the other branch sees it"
             );
-            assert_eq!(told(&ran, "g"), [json!(7)], "{event_type}");
+            assert_eq!(changed_values(&ran, "g"), [json!(7)], "{event_type}");
         }
     }
 }
@@ -113,7 +113,11 @@ fn an_assignment_to_a_read_only_variable_is_a_failed_trigger_without_a_change() 
             "no trigger fails the thread"
         );
         assert_eq!(ran.report.variables["v"], 0, "{scope}");
-        assert_eq!(told(&ran, "v"), [] as [Value; 0], "{scope}: nothing has changed");
+        assert_eq!(
+            changed_values(&ran, "v"),
+            [] as [Value; 0],
+            "{scope}: nothing has changed"
+        );
         assert_eq!(failures(&ran), [pair("sets-v", code)], "{scope}");
     }
 }
@@ -126,7 +130,11 @@ fn a_change_event_has_the_converted_value_of_the_variable() {
         one["variables"] = json!([{"name": "v", "value": 0, "type": "number", "scope": scope}]);
         one["triggers"] = json!([set("NODE_STARTED", "event.nodeId == 'a'", "v", &json!("42"), scope)]);
         let ran = run(&one, Value::Null);
-        assert_eq!(told(&ran, "v"), [json!(41), json!(42)], "{scope}: as its type has it");
+        assert_eq!(
+            changed_values(&ran, "v"),
+            [json!(41), json!(42)],
+            "{scope}: as its type has it"
+        );
     }
 }
 
@@ -147,7 +155,7 @@ fn an_assignment_to_a_variable_of_an_ended_thread_is_a_failed_trigger() {
     for seed in 0..8 {
         let ran = run_seeded(&race, Value::Null, seed);
         assert_eq!(failures(&ran), [pair("sets-v", "CANCELLED")], "seed {seed}");
-        assert_eq!(told(&ran, "v"), [] as [Value; 0]);
+        assert_eq!(changed_values(&ran, "v"), [] as [Value; 0]);
     }
 }
 
@@ -165,7 +173,7 @@ fn pending_assignments_are_made_when_a_thread_ends_during_a_node() {
     let ran = run(&one, Value::Null);
     assert_eq!(ran.report.status, ThreadStatus::Failed);
     assert_eq!(ran.report.variables["v"], 7);
-    assert_eq!(told(&ran, "v"), [json!(7)]);
+    assert_eq!(changed_values(&ran, "v"), [json!(7)]);
 }
 
 #[test]
@@ -228,7 +236,7 @@ fn a_read_only_variable_is_not_hidden_by_a_returned_variable() {
 }
 
 /// Returns `names`, each 7, from a sub-workflow to a main thread with these variables whose next node outputs them.
-fn handing_back(names: &[&str], conversation: bool, variables: &Value) -> Ran {
+fn returning(names: &[&str], conversation: bool, variables: &Value) -> Ran {
     let mut callback = json!({"variableCallback": {"includeVariables": names}});
     if conversation {
         callback["conversationHistoryCallback"] = json!({"lastN": 1, "mode": "append"});
@@ -270,7 +278,7 @@ fn handing_back(names: &[&str], conversation: bool, variables: &Value) -> Ran {
 #[test]
 fn a_returned_value_of_a_global_variable_is_assigned_to_the_run() {
     for conversation in [false, true] {
-        let ran = handing_back(
+        let ran = returning(
             &["own", "g"],
             conversation,
             &json!([{"name": "own", "value": 0, "type": "number"},
@@ -298,7 +306,7 @@ fn a_returned_value_of_a_global_variable_is_assigned_to_the_run() {
 
 #[test]
 fn a_returned_value_is_assigned_to_a_thread_variable_before_a_global_one() {
-    let ran = handing_back(
+    let ran = returning(
         &["g"],
         false,
         &json!([{"name": "own", "value": 0}, {"name": "g", "value": 1}]),
@@ -322,7 +330,7 @@ fn returned_variables_of_both_scopes_are_assigned_all_or_none() {
                 variable
             };
             let variables = json!([with("own", "thread", &own), with("g", "global", &global)]);
-            let ran = handing_back(&["own", "g"], conversation, &variables);
+            let ran = returning(&["own", "g"], conversation, &variables);
             let saw = ran.of(EventType::NodeCompleted).into_iter();
             let saw: Vec<_> = saw.filter(|event| event.raised.fields["nodeId"] == "saw").collect();
             assert_eq!(

@@ -49,7 +49,7 @@ pub(crate) async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line
             }
             Ok(())
         }
-        "alone" => tell(lone_step(folder).await?),
+        "alone" => tell(single_step(folder).await?),
         "syncs" => {
             for (runs, calls) in [(1, true), (32, true), (1, false)] {
                 tell(syncs(runs, calls).await?)?;
@@ -102,7 +102,7 @@ async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
 
 /// Measures a step of a single run, compared with a write and its sync.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
-async fn lone_step(folder: &Path) -> Result<Line> {
+async fn single_step(folder: &Path) -> Result<Line> {
     const STEPS: usize = 300;
     let engine = engine(open(folder, "alone.db")?, STEPS)?;
     let mut file = std::fs::File::create(folder.join("bare"))?;
@@ -185,14 +185,14 @@ impl SlowSyncs {
     #[allow(clippy::disallowed_methods)] // a benchmark has no host port
     fn begin(disk: &Arc<Disk>) -> Self {
         let (over, is_over) = channel();
-        disk.hold_syncs();
+        disk.block_syncs();
         let held = Arc::clone(disk);
         let thread = std::thread::spawn(move || {
             while is_over.recv_timeout(Duration::from_millis(1)).is_err() {
-                held.let_syncs_go();
-                held.hold_syncs();
+                held.release_syncs();
+                held.block_syncs();
             }
-            held.let_syncs_go();
+            held.release_syncs();
         });
         Self {
             over,
@@ -209,7 +209,7 @@ impl Drop for SlowSyncs {
             // After a panic of the thread the syncs must still be released.
             let _ended = thread.join();
         }
-        self.disk.let_syncs_go();
+        self.disk.release_syncs();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pirn::store::SqliteStore;
 use pirn::{Engine, RunHandle};
 use pirn_benches::compare::Times;
-use pirn_benches::memory::at_rest;
+use pirn_benches::memory::settled_memory;
 use pirn_benches::sides::workflows;
 use pirn_benches::timed;
 use serde_json::json;
@@ -29,9 +29,9 @@ pub(crate) async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<
     let engine = built.map_err(|error| std::io::Error::other(error.to_string()))?;
     let start = || engine.start("asks", json!(0)).map_err(std::io::Error::other);
     let first = parked(FIRST, &start).await?;
-    let before = at_rest().await?;
+    let before = settled_memory().await?;
     let handles = parked(runs, &start).await?;
-    let bytes = (at_rest().await? - before) / runs as f64;
+    let bytes = (settled_memory().await? - before) / runs as f64;
     let mut times = Vec::new();
     for run in handles.iter().step_by((runs / WOKEN).max(1)) {
         let (us, questions) = timed(run.interactions()).await;

@@ -28,12 +28,12 @@ fn commits_that_wait_for_a_sync_share_the_next_sync() {
     let store = open(&disk).expect("opens");
     begin(&store, 40);
     let before = syncs(&disk);
-    disk.hold_syncs();
+    disk.block_syncs();
     let step = |run: usize| store.commit(Commit::after(format!("run-{run}"), 0).record(Record::new(2, "1")));
     let first = step(0);
-    disk.until_a_sync_waits();
+    disk.wait_for_blocked_sync();
     let others: Vec<_> = (1..40).map(step).collect();
-    disk.let_syncs_go();
+    disk.release_syncs();
     assert_eq!(block_on(first), Ok(1));
     assert!(block_on(join_all(others)).into_iter().all(|answer| answer == Ok(1)));
     assert_eq!(syncs(&disk) - before, 2);
@@ -63,13 +63,13 @@ fn a_refused_commit_does_not_affect_other_commits() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     begin(&store, 3);
-    disk.hold_syncs();
+    disk.block_syncs();
     let first = store.commit(Commit::after("run-0", 0).record(Record::new(2, "1")));
-    disk.until_a_sync_waits();
+    disk.wait_for_blocked_sync();
     let fits = store.commit(Commit::after("run-1", 0).record(Record::new(2, "1")));
     let refused = store.commit(Commit::after("run-2", 7).record(Record::new(2, "1")));
     let follows = store.commit(Commit::after("run-1", 1).record(Record::new(2, "2")));
-    disk.let_syncs_go();
+    disk.release_syncs();
     assert_eq!(
         (block_on(first), block_on(fits), block_on(follows)),
         (Ok(1), Ok(1), Ok(2))
@@ -88,12 +88,12 @@ fn a_commit_is_acknowledged_only_when_durable() {
     let disk = Disk::new();
     let store = open(&disk).expect("opens");
     begin(&store, 1);
-    disk.hold_syncs();
+    disk.block_syncs();
     let mut answer = store.commit(Commit::after("run-0", 0).record(Record::new(2, "1")));
-    disk.until_a_sync_waits();
+    disk.wait_for_blocked_sync();
     let told = block_on(async { futures::poll!(&mut answer).is_ready() });
     assert!(!told);
-    disk.let_syncs_go();
+    disk.release_syncs();
     assert_eq!(block_on(answer), Ok(1));
 }
 

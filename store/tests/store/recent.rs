@@ -31,14 +31,14 @@ fn a_commit_of_many_runs_writes_few_pages() {
         block_on(store.commit(begin(&id(run), None))).expect("begins");
     }
     let log = || disk.read("runs.db-wal").len();
-    disk.hold_syncs();
+    disk.block_syncs();
     let first = store.commit(step(&id(0), 0, "1"));
-    disk.until_a_sync_waits();
+    disk.wait_for_blocked_sync();
     let before = log();
     let others: Vec<_> = (1..RUNS)
         .map(|run| store.commit(step(&id(run), 0, &"x".repeat(60))))
         .collect();
-    disk.let_syncs_go();
+    disk.release_syncs();
     block_on(first).expect("commits");
     assert!(block_on(join_all(others)).into_iter().all(|answer| answer == Ok(1)));
     // About a hundred bytes for each record: five full pages and a partial one.

@@ -1,6 +1,6 @@
 //! Mistakes in command lines.
 
-use super::{flow, tells};
+use super::{assert_reported, flow};
 use crate::command::pirn_in;
 use crate::folder::Folder;
 
@@ -97,7 +97,7 @@ fn every_command_line_mistake_is_reported_with_a_remedy() {
             &["--timeout", "expected a number of seconds"],
         ),
     ] {
-        tells(name, &pirn_in(folder.path(), arguments, &[]), code, parts);
+        assert_reported(name, &pirn_in(folder.path(), arguments, &[]), code, parts);
     }
     for output in ["text", "json"] {
         for config in ["secret.toml", "broken.toml"] {

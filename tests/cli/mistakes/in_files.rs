@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{flow, forked, tells, with, with_node, with_profile};
+use super::{assert_reported, flow, forked, with, with_node, with_profile};
 use crate::command::pirn_with;
 
 /// Name of the mistake, the file, the exit code, and three expected parts of the message: the code or sentence, the location, the
@@ -521,7 +521,7 @@ fn every_mistake_in_a_file_is_reported_with_location_and_remedy() {
     for (name, file, code, parts) in &mistakes {
         let text = format!("{file:#}");
         let ended = pirn_with(text.as_bytes(), &["validate", "-"]);
-        tells(name, &ended, *code, parts);
+        assert_reported(name, &ended, *code, parts);
         // The JSON output reports this too, with line and column.
         let report = pirn_with(text.as_bytes(), &["validate", "-", "--output", "json"]).json();
         let told = [&report["errors"], &report["warnings"]];
@@ -549,6 +549,6 @@ fn invalid_json_is_reported_with_location_and_reason() {
         ),
         ("nothing", "", ["INVALID_JSON", "1:1", "expected a value"]),
     ] {
-        tells(name, &pirn_with(text.as_bytes(), &["validate", "-"]), 1, &parts);
+        assert_reported(name, &pirn_with(text.as_bytes(), &["validate", "-"]), 1, &parts);
     }
 }

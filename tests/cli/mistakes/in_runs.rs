@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{flow, tells, with, with_node, with_profile};
+use super::{assert_reported, flow, with, with_node, with_profile};
 use crate::command::{pirn_in, pirn_with};
 use crate::folder::Folder;
 
@@ -166,7 +166,7 @@ fn every_mistake_in_a_run_is_reported_with_node_and_remedy() {
         ),
     ] {
         let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);
-        tells(name, &ended, code, parts);
+        assert_reported(name, &ended, code, parts);
     }
 }
 
@@ -217,7 +217,7 @@ fn a_failed_expression_of_a_trigger_is_shown_once_with_its_line() {
             };
             let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);
             let place = format!("{at}{pointer}");
-            tells(&place, &ended, 0, &["trigger t failed: ", message, "--> -:1:", &place]);
+            assert_reported(&place, &ended, 0, &["trigger t failed: ", message, "--> -:1:", &place]);
             assert_eq!(ended.stderr.matches("--> ").count(), 1, "{place}: {}", ended.stderr);
         }
     }
@@ -230,7 +230,7 @@ fn log_lines_of_a_script_are_shown_and_raised_as_events() {
     let file = with_node("CODE", &json!({ "code": code }));
     let folder = Folder::new("script-log").with("flow.json", &file.to_string());
     let ended = pirn_in(folder.path(), &["run", "flow.json", "--events", "events.jsonl"], &[]);
-    tells(
+    assert_reported(
         "logs",
         &ended,
         0,

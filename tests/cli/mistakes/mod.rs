@@ -55,7 +55,7 @@ fn with_profile(flow: Value, profile: Value) -> Value {
 }
 
 #[track_caller]
-fn tells(name: &str, ended: &Ended, code: i32, parts: &[&str]) {
+fn assert_reported(name: &str, ended: &Ended, code: i32, parts: &[&str]) {
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert_eq!(ended.code, Some(code), "{name}: {said}");
     for part in parts {

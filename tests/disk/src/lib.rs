@@ -16,7 +16,7 @@ use rusqlite::ffi;
 /// Name under which SQLite finds the disks.
 pub const VFS: &str = "pirn-test-disk";
 
-/// Time limit of `Disk::until_a_sync_waits`: far more than a real sync takes.
+/// Time limit of `Disk::wait_for_blocked_sync`: far more than a real sync takes.
 const LONG: Duration = Duration::from_mins(1);
 
 /// A disk in memory. Its contents are freed when it is dropped and none of its files is open.
@@ -199,7 +199,7 @@ impl Disk {
     }
 
     /// Makes every later sync block.
-    pub fn hold_syncs(&self) {
+    pub fn block_syncs(&self) {
         self.state().is_held = true;
     }
 
@@ -208,7 +208,7 @@ impl Disk {
     /// # Panics
     ///
     /// Panics if no sync is blocked within a minute, so that a test of a write that is never synced fails and does not hang.
-    pub fn until_a_sync_waits(&self) {
+    pub fn wait_for_blocked_sync(&self) {
         let none_waits = |state: &mut State| state.waiting == 0;
         let waited = self.shared.changed.wait_timeout_while(self.state(), LONG, none_waits);
         let (state, ended) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +217,7 @@ impl Disk {
     }
 
     /// Releases the blocked syncs and stops blocking new ones.
-    pub fn let_syncs_go(&self) {
+    pub fn release_syncs(&self) {
         self.state().is_held = false;
         self.shared.changed.notify_all();
     }

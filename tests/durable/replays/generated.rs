@@ -65,12 +65,12 @@ struct Row {
 impl Row {
     fn push(&mut self, node: Value) {
         let id = node["id"].as_str().expect("an id").to_owned();
-        self.goes_to(&id);
+        self.add_edge_to(&id);
         self.nodes.push(node);
         self.last = Some(id);
     }
 
-    fn goes_to(&mut self, id: &str) {
+    fn add_edge_to(&mut self, id: &str) {
         if let Some(last) = self.last.take() {
             self.ways.push(format!("{last}>{id}"));
         }
@@ -144,13 +144,13 @@ impl Row {
                         row.does(&format!("{id}{name}{place}"), does);
                     }
                     let first = row.nodes[0]["id"].as_str().expect("an id").to_owned();
-                    row.goes_to(&join);
+                    row.add_edge_to(&join);
                     ways.push(format!("{id}>{first}"));
                     ways.append(&mut row.ways);
                     firsts.push(first);
                     self.nodes.append(&mut row.nodes);
                 }
-                self.goes_to(id);
+                self.add_edge_to(id);
                 let fork = json!({"forkPathIds": firsts, "childNodeIds": firsts});
                 self.nodes.insert(before, node(id, "FORK", fork));
                 self.ways.append(&mut ways);

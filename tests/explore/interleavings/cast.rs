@@ -14,19 +14,19 @@ use pirn_core::thread::ModelReply;
 use serde_json::{Value, json};
 
 /// Returns the content of a message without its padding.
-pub(crate) fn gist(content: &str) -> String {
+pub(crate) fn unpadded(content: &str) -> String {
     content.split('~').next().unwrap_or_default().trim().to_owned()
 }
 
 /// Returns the contents of these messages without padding, with summaries expanded.
-pub(crate) fn gists<'a>(contents: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn unpadded_all<'a>(contents: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     contents
         .into_iter()
         .flat_map(|content| match summarized(content) {
             Some(inner) => inner.split('|').map(str::to_owned).collect(),
-            None => vec![gist(content)],
+            None => vec![unpadded(content)],
         })
-        .filter(|gist| !gist.is_empty())
+        .filter(|unpadded| !unpadded.is_empty())
         .collect()
 }
 
@@ -39,8 +39,8 @@ pub(crate) fn summarized(content: &str) -> Option<&str> {
 fn summary(messages: &[Arc<Message>]) -> String {
     let told = messages.iter().filter(|message| message.role != Role::System);
     let mut seen = BTreeSet::new();
-    let mut said = gists(told.map(|message| message.content.as_str()));
-    said.retain(|gist| seen.insert(gist.clone()));
+    let mut said = unpadded_all(told.map(|message| message.content.as_str()));
+    said.retain(|unpadded| seen.insert(unpadded.clone()));
     format!("SUM[{}]", said.join("|"))
 }
 
@@ -107,9 +107,9 @@ impl Notes {
         }
         let mut seen = BTreeSet::new();
         for message in messages.iter().filter(|message| summarized(&message.content).is_none()) {
-            let gist = gist(&message.content);
-            if !seen.insert(gist.clone()) {
-                wrong.push(format!("{gist} was sent twice"));
+            let unpadded = unpadded(&message.content);
+            if !seen.insert(unpadded.clone()) {
+                wrong.push(format!("{unpadded} was sent twice"));
             }
         }
         self.with(|noted| noted.wrong.extend(wrong));
@@ -179,7 +179,7 @@ impl Model for Teller {
             let messages = &call.request.messages;
             notes.look_at(messages);
             let asked = messages.iter().rev().find(|message| message.role == Role::User);
-            let asked = asked.map_or_else(String::new, |message| gist(&message.content));
+            let asked = asked.map_or_else(String::new, |message| unpadded(&message.content));
             let was_called = messages.last().is_some_and(|last| last.role == Role::Tool);
             if asked == "squeeze" {
                 let told = &messages[..messages.len() - 1];

@@ -12,7 +12,7 @@ use pirn_tests::world::run_in;
 use serde_json::Value;
 
 use cast::{Notes, engine};
-use promises::Promises;
+use promises::Coverage;
 use shapes::Shape;
 
 fn turns(count: u64) -> Vec<Message> {
@@ -27,7 +27,7 @@ fn turns(count: u64) -> Vec<Message> {
     messages
 }
 
-fn keeps_its_promises(seed: u64) -> Promises {
+fn check_seed(seed: u64) -> Coverage {
     let shape = Shape::of(seed);
     let notes = Notes::default();
     let ran = run_in(engine(seed, &notes), &shape.bundle, Value::Null, turns(shape.turns));
@@ -38,11 +38,11 @@ fn keeps_its_promises(seed: u64) -> Promises {
 
 /// Runs a quarter of the thousand seeds; the quarters are separate tests, which run in parallel.
 fn quarter(number: u64) {
-    let mut all = Promises::default();
+    let mut all = Coverage::default();
     for seed in number * 250..(number + 1) * 250 {
-        all.add(&keeps_its_promises(seed));
+        all.add(&check_seed(seed));
     }
-    all.were_put_to_the_test();
+    all.assert_exercised();
 }
 
 #[test]

@@ -9,13 +9,13 @@ use pirn_tests::world::Ran;
 
 use serde_json::{Value, json};
 
-use super::cast::{Notes, gist, gists, summarized};
+use super::cast::{Notes, summarized, unpadded, unpadded_all};
 use super::shapes::{Does, Shape, Watch};
 use super::{stopped, waits};
 
 /// Number of times that a run exercised each invariant.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Promises {
+pub(crate) struct Coverage {
     compressed: usize,
     compressed_twice: usize,
     not_compressed: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Promises {
     waited_in_vain: usize,
 }
 
-impl Promises {
+impl Coverage {
     pub(crate) fn add(&mut self, other: &Self) {
         self.compressed += other.compressed;
         self.compressed_twice += other.compressed_twice;
@@ -51,7 +51,7 @@ impl Promises {
     }
 
     /// Asserts that the random scenarios exercised every invariant, since a scenario without the case proves nothing.
-    pub(crate) fn were_put_to_the_test(&self) {
+    pub(crate) fn assert_exercised(&self) {
         assert!(
             self.compressed > 30
                 && self.compressed_twice > 3
@@ -73,22 +73,22 @@ impl Promises {
 }
 
 /// Compares a run with the run of its scenario without triggers.
-pub(crate) fn check(seed: u64, shape: &Shape, ran: &Ran, plain: &Ran, notes: &Notes) -> Promises {
+pub(crate) fn check(seed: u64, shape: &Shape, ran: &Ran, plain: &Ran, notes: &Notes) -> Coverage {
     let case = format!("seed {seed}: {}", describe(shape));
     assert_eq!(notes.wrong(), Vec::<String>::new(), "{case}");
     assert_eq!(plain.report.status, ThreadStatus::Completed, "{case}");
     let is_stopped = stopped::is_stopped(&case, shape, ran);
     let (ways, plain_ways) = (way(shape, ran), way(shape, plain));
     if is_stopped {
-        stopped::goes_part_of_the_way(&case, &ways, &plain_ways);
-        stopped::said_what_was_done(&case, ran, plain);
+        stopped::assert_prefix_of_path(&case, &ways, &plain_ways);
+        stopped::assert_messages_of_completed_nodes(&case, ran, plain);
     } else {
         assert_eq!(ways, plain_ways, "{case}: main's way is its own");
-        said_once_and_in_order(&case, ran, plain);
+        assert_messages_once_in_order(&case, ran, plain);
     }
-    stands_once(&case, ran);
-    waits::heard_the_first(&case, shape, ran);
-    waits::heard_the_first(&case, shape, plain);
+    assert_no_duplicate_visible_message(&case, ran);
+    waits::assert_wait_ends_at_first_event(&case, shape, ran);
+    waits::assert_wait_ends_at_first_event(&case, shape, plain);
     added_where_completed(&case, shape, ran);
     one_at_a_time(&case, ran);
     in_order(&case, ran);
@@ -115,9 +115,9 @@ fn way(shape: &Shape, ran: &Ran) -> Vec<(String, Option<NodeStatus>, u32)> {
 /// Returns the visible messages without those that triggers added, each once, with summaries expanded.
 pub(super) fn own(ran: &Ran) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let mut said = gists(ran.visible());
+    let mut said = unpadded_all(ran.visible());
     // A summary may include messages of the current turn, which also stay visible after it.
-    said.retain(|gist| !gist.starts_with("trig ") && seen.insert(gist.clone()));
+    said.retain(|unpadded| !unpadded.starts_with("trig ") && seen.insert(unpadded.clone()));
     said
 }
 
@@ -137,8 +137,8 @@ fn describe(shape: &Shape) -> String {
 
 /// Asserts that the visible messages, with summaries expanded, equal those of the run without triggers, in order and without
 /// duplicates.
-fn said_once_and_in_order(case: &str, ran: &Ran, plain: &Ran) {
-    assert_eq!(own(ran), gists(plain.visible()), "{case}: {:?}", ran.visible());
+fn assert_messages_once_in_order(case: &str, ran: &Ran, plain: &Ran) {
+    assert_eq!(own(ran), unpadded_all(plain.visible()), "{case}: {:?}", ran.visible());
     // Archived messages are not deleted: the complete history has every message verbatim.
     let messages = &ran.report.conversation.messages;
     let words: BTreeSet<&str> = messages.iter().map(|message| message.content.as_str()).collect();
@@ -152,14 +152,14 @@ fn said_once_and_in_order(case: &str, ran: &Ran, plain: &Ran) {
 }
 
 /// Asserts that no message is visible twice outside of summaries, and that the system message is first.
-fn stands_once(case: &str, ran: &Ran) {
+fn assert_no_duplicate_visible_message(case: &str, ran: &Ran) {
     let visible = ran.visible();
     let mut verbatim = BTreeSet::new();
     for content in visible.iter().filter(|content| summarized(content).is_none()) {
-        let gist = gist(content);
+        let unpadded = unpadded(content);
         assert!(
-            verbatim.insert(gist.clone()),
-            "{case}: {gist} stands twice in {visible:?}"
+            verbatim.insert(unpadded.clone()),
+            "{case}: {unpadded} stands twice in {visible:?}"
         );
     }
     assert_eq!(visible.first(), Some(&"You are kind."), "{case}");
@@ -167,9 +167,9 @@ fn stands_once(case: &str, ran: &Ran) {
 
 /// Asserts that messages of a trigger are in the conversation once if its firing completed, and absent otherwise.
 fn added_where_completed(case: &str, shape: &Shape, ran: &Ran) {
-    let mut said = gists(ran.visible());
+    let mut said = unpadded_all(ran.visible());
     let mut seen = BTreeSet::new();
-    said.retain(|gist| gist.starts_with("trig ") && seen.insert(gist.clone()));
+    said.retain(|unpadded| unpadded.starts_with("trig ") && seen.insert(unpadded.clone()));
     let adds: BTreeSet<&str> = of(shape, Does::Add).map(|watch| watch.id.as_str()).collect();
     // A fork returns only the conversation of its main path.
     let survives = |thread: &str| {
@@ -303,7 +303,7 @@ pub(super) fn is_match(watch: &Watch, event: &Event) -> bool {
             .is_none_or(|node| event.raised.fields.get("nodeId") == Some(&json!(node)))
 }
 
-fn count(shape: &Shape, ran: &Ran) -> Promises {
+fn count(shape: &Shape, ran: &Ran) -> Coverage {
     let is_stopped = ran.report.status == ThreadStatus::Cancelled;
     let last = ran.report.nodes.last();
     let waits = |event_type| {
@@ -315,12 +315,15 @@ fn count(shape: &Shape, ran: &Ran) -> Promises {
     let of = |outcome| firings.iter().filter(|firing| firing.outcome == outcome).count();
     let visible = ran.visible();
     let after = visible.iter().position(|content| summarized(content).is_some());
-    Promises {
+    Coverage {
         compressed,
         compressed_twice: usize::from(compressed > 1),
         not_compressed: ran.of(EventType::CompressionFailed).len(),
         appended_meanwhile: usize::from(after.is_some_and(|at| visible.len() > at + 3)),
-        added: gists(visible).iter().filter(|gist| gist.starts_with("trig ")).count(),
+        added: unpadded_all(visible)
+            .iter()
+            .filter(|unpadded| unpadded.starts_with("trig "))
+            .count(),
         coalesced: firings.iter().map(|firing| firing.coalesced).sum(),
         failed: of(FiringOutcome::Failed),
         refused: of(FiringOutcome::Refused),

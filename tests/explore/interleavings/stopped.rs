@@ -4,7 +4,7 @@ use pirn::ThreadStatus;
 use pirn_core::thread::NodeStatus;
 use pirn_tests::world::Ran;
 
-use super::cast::gists;
+use super::cast::unpadded_all;
 use super::promises::{is_match, of, own};
 use super::shapes::{Does, Shape};
 
@@ -41,7 +41,7 @@ pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
 
 /// Asserts that the main thread entered the nodes of the whole run up to the stop, and that the nodes before the last ended as
 /// there.
-pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
+pub(crate) fn assert_prefix_of_path<T: PartialEq + std::fmt::Debug>(
     case: &str,
     way: &[(String, Option<T>, u32)],
     whole: &[(String, Option<T>, u32)],
@@ -54,25 +54,25 @@ pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
 }
 
 /// Asserts that the messages of every completed node are visible, in the order of the run without triggers.
-pub(crate) fn said_what_was_done(case: &str, ran: &Ran, plain: &Ran) {
+pub(crate) fn assert_messages_of_completed_nodes(case: &str, ran: &Ran, plain: &Ran) {
     let mut said = own(ran);
     // The node in which the run was stopped adds this message.
     if said.last().is_some_and(|last| last == CANCELLED) {
         said.pop();
     }
-    let expected = gists(plain.visible());
-    let in_order: Vec<&String> = expected.iter().filter(|gist| said.contains(gist)).collect();
+    let expected = unpadded_all(plain.visible());
+    let in_order: Vec<&String> = expected.iter().filter(|unpadded| said.contains(unpadded)).collect();
     assert_eq!(said.iter().collect::<Vec<_>>(), in_order, "{case}: {:?}", ran.visible());
     let done = |id: &str| {
         let mut nodes = ran.report.nodes.iter();
         nodes.any(|node| *node.node_id == *id && node.status == NodeStatus::Completed)
     };
-    for gist in &expected {
-        let by = gist.split_whitespace().find_map(node_of);
+    for unpadded in &expected {
+        let by = unpadded.split_whitespace().find_map(node_of);
         let is_due = by.is_none_or(|id| done(&id));
         assert!(
-            said.contains(gist) || !is_due,
-            "{case}: {gist} is lost: {:?}",
+            said.contains(unpadded) || !is_due,
+            "{case}: {unpadded} is lost: {:?}",
             ran.visible()
         );
     }

@@ -13,7 +13,7 @@ pub(crate) fn event_of(shape: &Shape, event: &Event) -> Option<&'static str> {
 }
 
 /// Asserts that a wait ends at the first matching event of its run, at the time of that event, or with its time limit.
-pub(crate) fn heard_the_first(case: &str, shape: &Shape, ran: &Ran) {
+pub(crate) fn assert_wait_ends_at_first_event(case: &str, shape: &Shape, ran: &Ran) {
     for (place, begun) in ran.events.iter().enumerate() {
         let Some(awaited) = event_of(shape, begun).filter(|_| begun.raised.event_type == EventType::NodeStarted) else {
             continue;

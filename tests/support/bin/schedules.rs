@@ -59,7 +59,7 @@ fn play(schedules: &Schedules, count: &str, first: &str) -> ExitCode {
 
 fn write(number: u64, failure: &Failure) {
     let path = format!("schedule-{number}.json");
-    eprintln!("schedule {number}, {}", told(failure, &failure.message));
+    eprintln!("schedule {number}, {}", described(failure, &failure.message));
     match serde_json::to_string(failure).map(|text| std::fs::write(&path, text)) {
         Ok(Ok(())) => eprintln!("  again: schedules replay {path}"),
         Ok(Err(error)) => eprintln!("  {path}: {error}"),
@@ -67,7 +67,7 @@ fn write(number: u64, failure: &Failure) {
     }
 }
 
-fn told(failure: &Failure, message: &str) -> String {
+fn described(failure: &Failure, message: &str) -> String {
     let strategy = match failure.strategy {
         Strategy::Random => "random",
         Strategy::Priorities => "priorities",
@@ -85,11 +85,11 @@ fn replay(schedules: &Schedules, path: &str) -> ExitCode {
             ExitCode::from(2)
         }
         Ok((Again::Same, failure)) => {
-            println!("the same failure: {}", told(&failure, &failure.message));
+            println!("the same failure: {}", described(&failure, &failure.message));
             ExitCode::FAILURE
         }
         Ok((Again::Other(message), failure)) => {
-            println!("another failure: {}", told(&failure, &message));
+            println!("another failure: {}", described(&failure, &message));
             println!("it was: {}", failure.message);
             ExitCode::FAILURE
         }

@@ -6,7 +6,7 @@ use pirn_actors::host::Schedule;
 use serde_json::{Value, json};
 
 use super::heard::Heard;
-use super::scenes::{ask, ended, engine, heard_from_the_start, played};
+use super::scenes::{ask, ended, engine, played, start_with_subscriber};
 use crate::world::{line, node, say, wait, workflow};
 
 /// Time limit of the called workflow, and duration of the sub-workflow that it triggers, so that the two race.
@@ -59,7 +59,7 @@ pub(super) fn shared() -> Vec<EngineBuilder> {
 /// Checks that every firing and every compression that started has exactly one outcome.
 pub(super) fn stop(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
-        let (run, heard) = heard_from_the_start(scene.engine())?;
+        let (run, heard) = start_with_subscriber(scene.engine())?;
         Ok((std::sync::Arc::clone(scene.engine()), run, heard))
     })?;
     let report = ended(&engine, &run)?;

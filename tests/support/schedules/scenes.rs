@@ -198,7 +198,7 @@ pub(super) fn played<T>(
 }
 
 /// Starts a run with a subscriber that receives its first event.
-pub(super) fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard), pirn::RunError> {
+pub(super) fn start_with_subscriber(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard), pirn::RunError> {
     let heard = Heard::default();
     let subscriptions = vec![heard.subscription()];
     let (run, admitted) = engine.admit_run(engine.next_run_id(), request(), subscriptions)?;
@@ -228,7 +228,7 @@ pub(super) fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<
 /// Plays a scene with one subscribed run to its end and checks its events and threads.
 fn ended_whole(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<Arc<RunReport>, String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
-        let (run, heard) = heard_from_the_start(scene.engine())?;
+        let (run, heard) = start_with_subscriber(scene.engine())?;
         Ok((Arc::clone(scene.engine()), run, heard))
     })?;
     let report = ended(&engine, &run)?;
@@ -271,7 +271,7 @@ fn fork(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String
 
 fn cancel(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
-        let (run, heard) = heard_from_the_start(scene.engine())?;
+        let (run, heard) = start_with_subscriber(scene.engine())?;
         let cancelled = run.clone();
         scene.soon(move |_| cancelled.cancel("enough"));
         Ok((Arc::clone(scene.engine()), run, heard))
@@ -336,7 +336,7 @@ fn subscribe(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), S
     let late: Rc<RefCell<Vec<Heard>>> = Rc::default();
     let listening = Rc::clone(&late);
     let (engine, run, heard) = played(stage, seed, order, |scene| {
-        let (run, heard) = heard_from_the_start(scene.engine())?;
+        let (run, heard) = start_with_subscriber(scene.engine())?;
         let id = run.run_id.to_string();
         for room in [None, Some(3)] {
             let (listening, id) = (Rc::clone(&listening), id.clone());

@@ -45,7 +45,7 @@ pub(super) fn start_all(seed: u64, numbers: &Receiver<u64>, engines: &Engines, l
                     slow,
                 };
                 if live.send(one).is_err() {
-                    books.violate("the threads that meddle are gone");
+                    books.violate("the threads that perform actions are gone");
                 }
             }
             Err(error) => *books.refused.entry(error.code.as_str()).or_default() += 1,
@@ -55,10 +55,10 @@ pub(super) fn start_all(seed: u64, numbers: &Receiver<u64>, engines: &Engines, l
 }
 
 /// Performs each run's planned action and forwards the run.
-pub(super) fn meddle_with_all(live: &Receiver<Live>, onward: &Sender<Live>) -> Ledger {
+pub(super) fn perform_actions(live: &Receiver<Live>, onward: &Sender<Live>) -> Ledger {
     let mut books = Ledger::default();
     for one in live {
-        books.meddle(one.plan.meddling.word());
+        books.count_action(one.plan.meddling.word());
         let handle = &one.handle;
         match one.plan.meddling {
             Meddling::Nothing => {}

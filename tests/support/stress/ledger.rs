@@ -44,7 +44,7 @@ impl Ledger {
         self.violations.push(what.into());
     }
 
-    pub(super) fn meddle(&mut self, word: &'static str) {
+    pub(super) fn count_action(&mut self, word: &'static str) {
         *self.meddled.entry(word).or_default() += 1;
     }
 

@@ -15,7 +15,7 @@ pub(super) fn threads() -> Option<u64> {
 }
 
 /// True if the number of threads falls to `wanted` within `patience`: the system reports an ended thread with a delay.
-pub(super) fn threads_come_down_to(wanted: u64, patience: Duration) -> bool {
+pub(super) fn thread_count_falls_to(wanted: u64, patience: Duration) -> bool {
     let step = Duration::from_millis(10);
     let mut left = patience;
     while threads().is_some_and(|now| now > wanted) {

@@ -65,7 +65,7 @@ pub(super) fn run(config: &Config, number: u64, stop: &AtomicBool, books: &mut L
         let (to_meddle, meddled) = (to_meddle.clone(), meddled.clone());
         spawn(
             format!("meddler-{host}"),
-            Box::new(move || host::meddle_with_all(&to_meddle, &meddled)),
+            Box::new(move || host::perform_actions(&to_meddle, &meddled)),
         );
     }
     drop((to_start, started, to_meddle, meddled, to_close, done));
@@ -106,7 +106,7 @@ pub(super) fn run(config: &Config, number: u64, stop: &AtomicBool, books: &mut L
         }
     }
     drop(engines);
-    if threads_before.is_some_and(|before| !process::threads_come_down_to(before, Duration::from_secs(5))) {
+    if threads_before.is_some_and(|before| !process::thread_count_falls_to(before, Duration::from_secs(5))) {
         books.violate(format!(
             "{threads_before:?} threads before round {number}, {:?} after it",
             process::threads()
