@@ -1,10 +1,11 @@
 //! Acceptance cases through the public API of the engine. Failure messages contain the id of the case.
 
-mod called;
+mod called_workflows;
 mod consent;
 mod docs;
 mod first_output;
 mod forks;
+mod guarantees;
 mod house;
 mod input_schemas;
 mod interactions;
@@ -15,7 +16,6 @@ mod loops;
 mod module_docs;
 mod mutants;
 mod nodes;
-mod relied_on;
 mod semantics;
 mod smoke;
 mod triggered;

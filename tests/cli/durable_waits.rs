@@ -6,7 +6,7 @@ use pirn::store::{SqliteStore, Store};
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, start_in};
-use crate::durable_told::{ended, folder, holding, holding_with, question, refused, runs, waits};
+use crate::durable_inputs::{ended, folder, holding, holding_with, question, refused, runs, waits};
 use crate::folder::Folder;
 
 fn sessions(folder: &Folder, arguments: &[&str]) -> Ended {

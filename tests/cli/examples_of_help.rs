@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::command::{pirn, pirn_in, root};
-use crate::durable_told::{holding_with, question};
+use crate::durable_inputs::{holding_with, question};
 use crate::folder::Folder;
 
 /// Examples that run until they are stopped.

@@ -4,11 +4,13 @@
 mod artifacts;
 mod command;
 mod context;
+#[cfg(feature = "javascript")]
+mod control_sequences;
 mod docs;
 #[cfg(unix)]
 mod durable;
 #[cfg(unix)]
-mod durable_told;
+mod durable_inputs;
 #[cfg(unix)]
 mod durable_waits;
 #[cfg(unix)]
@@ -16,9 +18,9 @@ mod examples_of_help;
 mod explore;
 mod folder;
 mod graph;
-mod harsh;
 mod help;
 mod init;
+mod invalid_input;
 #[cfg(unix)]
 mod lazyfs;
 mod mistakes;
@@ -39,10 +41,8 @@ mod seeds;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub)] // another crate's module, of which this one needs a part
 mod servers;
-#[cfg(feature = "javascript")]
-mod steering;
 mod streams;
-mod stuck;
+mod stuck_scripts;
 mod support_desk;
 #[cfg(unix)]
 mod terminal;

@@ -6,12 +6,12 @@
 
 mod cluster;
 mod commands;
+mod faults;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "restate")]
 mod restate;
 mod services;
-mod storms;
 
 /// Generates the tests of every engine with the cluster that `$start` returns; they pass without a check if it returns `None`.
 macro_rules! with_each_engine {
@@ -24,8 +24,8 @@ macro_rules! with_each_engine {
             commands::a_terminated_worker_releases_its_runs_at_once,
             services::a_service_that_owns_no_run_starts_shows_and_controls_runs_of_workers,
             services::an_idempotency_key_starts_one_run_across_all_services,
-            storms::every_run_ends_once_under_faults_of_workers_and_the_server,
-            storms::a_suspended_worker_writes_nothing_for_a_run_that_another_took_over,
+            faults::every_run_ends_once_under_faults_of_workers_and_the_server,
+            faults::a_suspended_worker_writes_nothing_for_a_run_that_another_took_over,
         );
     };
     ($start:path => $($module:ident::$name:ident),* $(,)?) => {

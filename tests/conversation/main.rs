@@ -1,8 +1,8 @@
 //! Conversations in a real engine: histories and compressions, and their state after failures.
 
-mod broken_compressions;
+mod built_in_compressions;
+mod failed_compressions;
 mod histories;
 mod lost_conversations;
-mod ready_made;
 mod speculative;
 mod summaries;

@@ -3,8 +3,8 @@
 use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
 
-use crate::failing::{Crash, Failing};
-use crate::outside::{Known, Outside};
+use crate::external_effects::{Known, Outside};
+use crate::failing_store::{Crash, Failing};
 use crate::workflows;
 
 /// Returns the events except `EFFECT_IN_DOUBT`, without their sequence numbers, and asserts that the numbers have no gap.

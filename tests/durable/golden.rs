@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::answers::asks;
 use crate::crashes::crash_and_resume_in;
-use crate::failing::{Crash, Failing};
-use crate::outside::{Outside, RUN};
-use crate::{small, workflows};
+use crate::external_effects::{Outside, RUN};
+use crate::failing_store::{Crash, Failing};
+use crate::{small_workflows, workflows};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("durable/golden")
@@ -146,7 +146,7 @@ fn a_parked_run_of_every_version_continues_after_its_answer() {
 /// Writes runs of each small workflow, uninterrupted and resumed after a crash, a parked run, and every fourth bundle of
 /// `workflows::all`.
 fn write_all() {
-    for (name, bundle) in small::all().into_iter().chain(small::later()) {
+    for (name, bundle) in small_workflows::all().into_iter().chain(small_workflows::later()) {
         let store = MemoryStore::new();
         assert!(Outside::default().play(&bundle, &store));
         write(name, &store);

@@ -10,12 +10,12 @@ use pirn_tests::world::{Ran, plays};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::at_once::AtOnce;
+use crate::blocking_store::AtOnce;
 use crate::crashes::crash_and_resume_by;
 use crate::examples;
-use crate::failing::{Crash, Failing};
+use crate::external_effects::Outside;
+use crate::failing_store::{Crash, Failing};
 use crate::generated::generated;
-use crate::outside::Outside;
 use crate::workflows;
 
 const GENERATED: usize = 200;

@@ -1,26 +1,27 @@
 //! Durable runs: killed at any commit, resumed, migrated and observed.
 
 mod answers;
-mod at_once;
-mod bounds;
+mod blocking_store;
+mod concurrent_inputs;
 mod costs;
 mod crashes;
-mod doubts;
-mod elsewhere;
+mod effects_in_doubt;
 #[path = "../lifecycle/examples.rs"]
 mod examples;
-mod failing;
+mod external_effects;
+mod failing_store;
 #[path = "../lifecycle/generated.rs"]
 mod generated;
 mod golden;
 mod in_servers;
 mod migrations;
-mod outside;
 mod parked;
 mod plain_data;
 mod postgres;
-mod power;
+mod power_cuts;
+mod put_runs;
 mod questions;
+mod recorded_budgets;
 mod replays;
 mod resources;
 mod restate;
@@ -31,12 +32,11 @@ mod sessions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
 mod shutdown;
-mod small;
-mod standing;
-mod steering;
+mod small_workflows;
 mod trigger_calls;
 mod triggers;
 mod turns;
+mod waiting_status;
 mod waits;
 #[path = "../../store/tests/runs/workflows.rs"]
 mod workflows;

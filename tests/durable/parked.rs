@@ -7,8 +7,8 @@ use pirn::store::MemoryStore;
 use pirn::{AnswerRefused, Engine, EventFilter, Heard, RunHandle, ThreadStatus};
 use serde_json::{Value, json};
 
-use crate::failing::{Crash, Failing};
-use crate::outside::{Known, Outside, RUN, answered};
+use crate::external_effects::{Known, Outside, RUN, answered};
+use crate::failing_store::{Crash, Failing};
 use crate::shapes::{MORE_SHAPES, bundle};
 use crate::workflows;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pirn_postgres::{PostgresOptions, PostgresStore};
 
-use crate::failing::{Crash, Failing};
-use crate::outside::Outside;
+use crate::external_effects::Outside;
+use crate::failing_store::{Crash, Failing};
 use crate::server::Server;
 use crate::{in_servers, workflows};
 

@@ -4,8 +4,8 @@ use pirn::store::MemoryStore;
 use serde_json::{Value, json};
 
 use crate::crashes::crash_and_resume;
-use crate::failing::{Crash, Failing};
-use crate::outside::{Known, Outside};
+use crate::external_effects::{Known, Outside};
+use crate::failing_store::{Crash, Failing};
 
 fn work(id: &str) -> Value {
     json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "end"}})

@@ -6,7 +6,7 @@ use pirn::script::{CodeLimits, ExpressionLimits, ScriptSettings};
 use pirn::{Engine, ThreadStatus};
 use serde_json::{Value, json};
 
-use crate::known::DEAF;
+use crate::known_scripts::DEAF;
 use crate::scripts::now;
 
 /// Long before a script's limit, which is an hour here.
@@ -14,16 +14,13 @@ const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
-        "an engine whose script threads are all stuck runs what needs none",
+        "an engine with only stuck script threads executes nodes without scripts",
         all_stuck,
     ),
-    ("a time limit ends a run whose script is stuck", time_limit),
-    ("a cancel ends a run whose script is stuck", cancel),
-    ("a shutdown waits for no stuck script", shutdown),
-    (
-        "a script of a trigger that is stuck holds up no other run for long",
-        trigger,
-    ),
+    ("a time limit ends a run with a stuck script", time_limit),
+    ("a cancel ends a run with a stuck script", cancel),
+    ("a shutdown does not wait for a stuck script", shutdown),
+    ("a stuck script of a trigger delays no other run for long", trigger),
 ];
 
 fn workflow(id: &str, expression: Option<&str>, config: &Value) -> String {

@@ -5,13 +5,13 @@
 //! `process` runs one level, `--seed N` generates other scripts, and `--only WORD` runs the tests with that word in their name and
 //! no scripts. Without `--strict` the time bounds are generous, for busy machines.
 
-mod crossing;
+mod cancel_races;
 mod engine;
 mod grammar;
-mod known;
+mod known_scripts;
 mod peers;
 mod scripts;
-mod storm;
+mod trigger_cascade;
 
 use std::process::{Command, ExitCode};
 
@@ -65,8 +65,8 @@ fn main() -> ExitCode {
         failures.extend(report.failures.iter().map(|failure| format!("{name}: {failure}")));
     }
     failures.extend(run("peers", &peers::tests(), options.only.as_deref()));
-    failures.extend(run("crossing", crossing::TESTS, options.only.as_deref()));
-    failures.extend(run("storm", storm::TESTS, options.only.as_deref()));
+    failures.extend(run("cancel races", cancel_races::TESTS, options.only.as_deref()));
+    failures.extend(run("trigger cascade", trigger_cascade::TESTS, options.only.as_deref()));
     // Last, because stuck scripts run until this process ends and take CPU time from every other test.
     failures.extend(run("engine", engine::TESTS, options.only.as_deref()));
     if failures.is_empty() {

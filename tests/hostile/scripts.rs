@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::grammar::{Dice, code, expression};
-use crate::known::{BY_OPERATORS, STUCK};
+use crate::known_scripts::{BY_OPERATORS, STUCK};
 
 /// Time limit of a script.
 const LIMIT: Duration = Duration::from_millis(100);

@@ -2,26 +2,26 @@
 
 mod aimock;
 mod artifacts;
-mod beside_langchain;
 mod budgets;
 mod caching;
-mod choices;
 mod conversations;
 mod costs;
 mod counted_cache;
 mod failures;
+mod langchain_comparison;
+mod llm_requests;
 mod mcp;
-mod orders;
 mod over_http;
 mod real_servers;
 mod reasoning;
 mod recorded;
 mod replies;
 mod requests;
-mod rounds;
 mod spending;
 mod structured;
+mod tool_rounds;
 mod tools;
+mod valid_requests;
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ mod clients;
 mod command;
 #[cfg(feature = "mcp")]
 mod conformance;
-mod documented;
+mod documented_commands;
 mod drain;
 mod events;
 mod front_ends;
@@ -33,8 +33,8 @@ mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
-mod started;
-mod stored;
+mod started_runs;
+mod stored_runs;
 #[cfg(feature = "otel")]
 mod traces;
 mod workflows;

@@ -3,10 +3,10 @@
 mod actions;
 mod chains;
 mod custom_actions;
-mod holding;
 mod host_chains;
 mod last_events;
 mod many_triggers;
 mod schedules;
 mod scripts;
 mod variables;
+mod waiting_triggers;

@@ -1,6 +1,6 @@
 //! Typical mistakes and their messages: the problem, its location and the fix.
 
-mod at_the_line;
+mod command_lines;
 mod in_files;
 mod in_runs;
 

@@ -2,7 +2,7 @@
 //! duplicated, and the main thread takes the path that it takes without triggers.
 
 mod cast;
-mod promises;
+mod invariants;
 mod shapes;
 mod stopped;
 mod waits;
@@ -12,7 +12,7 @@ use pirn_tests::world::run_in;
 use serde_json::Value;
 
 use cast::{Notes, engine};
-use promises::Coverage;
+use invariants::Coverage;
 use shapes::Shape;
 
 fn turns(count: u64) -> Vec<Message> {
@@ -33,7 +33,7 @@ fn check_seed(seed: u64) -> Coverage {
     let ran = run_in(engine(seed, &notes), &shape.bundle, Value::Null, turns(shape.turns));
     let alone = Notes::default();
     let plain = run_in(engine(seed, &alone), &shape.plain, Value::Null, turns(shape.turns));
-    promises::check(seed, &shape, &ran, &plain, &notes)
+    invariants::check(seed, &shape, &ran, &plain, &notes)
 }
 
 /// Runs a quarter of the thousand seeds; the quarters are separate tests, which run in parallel.

@@ -5,7 +5,7 @@ use pirn_core::thread::NodeStatus;
 use pirn_tests::world::Ran;
 
 use super::cast::unpadded_all;
-use super::promises::{is_match, of, own};
+use super::invariants::{is_match, of, own};
 use super::shapes::{Does, Shape};
 
 /// Result of a tool call that was cancelled.

@@ -13,8 +13,8 @@ use crate::scripts::now;
 const SOON: Duration = Duration::from_mins(1);
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("lists, lines and schemas of an MCP server have an end", lists),
-    ("results of an MCP server are cut, or given up", results),
+    ("lists, lines and schemas of an MCP server are bounded", lists),
+    ("results of an MCP server are truncated or refused", results),
 ];
 
 /// Kinds with calls that exceed their time limit.

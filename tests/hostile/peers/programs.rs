@@ -17,8 +17,8 @@ mod linux {
     use serde_json::json;
 
     pub(crate) const TESTS: &[(&str, fn())] = &[(
-        "what a program has started ends with it, also what has left its process group",
-        leavers,
+        "child processes of a program end with it, also outside of its process group",
+        child_processes,
     )];
 
     struct Folder(PathBuf);
@@ -30,7 +30,7 @@ mod linux {
     }
 
     /// Every process of a script holds a pipe open, which is at its end when the last of them is gone.
-    fn leavers() {
+    fn child_processes() {
         for (name, script) in [
             // An orphan in a new session.
             ("orphan", "setsid sleep 600 & echo done"),

@@ -20,16 +20,13 @@ const SOON: Duration = Duration::from_mins(2);
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     (
-        "answers that are endless, huge, packed or broken end in words",
+        "endless, huge, compressed or broken answers are errors with a message",
         bad_answers,
     ),
-    ("a redirect to another host takes no key there", redirects),
-    (
-        "ten times the tool calls in a reply cost about ten times the work",
-        many_calls,
-    ),
-    ("a reply that gives the key back does not show it", given_back),
-    ("a log at every level has no key", logs),
+    ("a redirect to another host does not send the key there", redirects),
+    ("the work for a reply is linear in its tool calls", many_calls),
+    ("a key repeated in a reply is not shown", key_repeated),
+    ("no log level shows a key", logs),
 ];
 
 type Answer = Arc<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
@@ -326,7 +323,7 @@ fn redirects() {
 }
 
 /// Replies with the key: letter by letter, in one piece, and in a tool call.
-fn given_back() {
+fn key_repeated() {
     let frame = |delta: &Value, finish: &Value| {
         let choice = json!({"delta": delta, "finish_reason": finish});
         format!("data: {}\n\n", json!({"choices": [choice]}))

@@ -4,9 +4,9 @@ use pirn::store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
 use crate::crashes::compare;
-use crate::failing::{Crash, Failing};
-use crate::outside::{Known, Outside};
-use crate::small;
+use crate::external_effects::{Known, Outside};
+use crate::failing_store::{Crash, Failing};
+use crate::small_workflows;
 
 /// Returns the faults at operation `at`, and the part of the unsynced data that survives each of them.
 fn leftovers(at: u64) -> [(Trouble, Survives); 3] {
@@ -39,7 +39,7 @@ fn a_run_resumes_with_an_unchanged_result_after_a_power_cut_at_any_operation() {
     let made = Disk::new();
     drop(open(&made).expect("opens"));
     let (mut points, mut repeats) = (0_u32, 0_u32);
-    for (name, bundle) in small::all() {
+    for (name, bundle) in small_workflows::all() {
         let disk = made.after_power_cut(Survives::All);
         let whole = play_until(&bundle, &disk);
         assert_eq!(whole.reports.len(), 1, "{name}");

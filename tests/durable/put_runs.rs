@@ -8,12 +8,12 @@ use pirn::{Engine, ResumeError, ThreadStatus};
 use serde_json::json;
 
 use crate::crashes::compare;
-use crate::failing::{Crash, Failing};
-use crate::outside::{Known, Outside, RUN};
-use crate::{small, workflows};
+use crate::external_effects::{Known, Outside, RUN};
+use crate::failing_store::{Crash, Failing};
+use crate::{small_workflows, workflows};
 
 fn all() -> Vec<String> {
-    let small = small::all().into_iter().map(|(_, bundle)| bundle);
+    let small = small_workflows::all().into_iter().map(|(_, bundle)| bundle);
     workflows::all().into_iter().chain(small).collect()
 }
 

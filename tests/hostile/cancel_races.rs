@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::scripts::{job, now, value};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[(
-    "a script that is cancelled as it ends costs the next one nothing",
+    "a script cancelled at its completion does not delay the next one",
     cancelled,
 )];
 

@@ -22,13 +22,13 @@ const MOST: usize = 2 + 10_000;
 const AFTER_THE_END: usize = 10_000;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a cancel ends a run in the middle of a storm", cancel),
+    ("a cancel ends a run during a trigger cascade", cancel),
     (
-        "a cancel goes past the events that wait in a storm",
+        "a cancel overtakes the queued events of a trigger cascade",
         cancel_of_a_large_budget,
     ),
-    ("a time limit ends a run in the middle of a storm", time_limit),
-    ("a shutdown ends in the middle of a storm", shutdown),
+    ("a time limit ends a run during a trigger cascade", time_limit),
+    ("a shutdown completes during a trigger cascade", shutdown),
 ];
 
 /// A run that waits for an hour while its triggers fire each other.
