@@ -78,7 +78,7 @@ pub(crate) fn look() -> Value {
 }
 
 #[test]
-fn g06_its_input_is_the_event_and_the_main_threads_input_output_and_variables() {
+fn g06_a_triggered_workflow_receives_the_event_and_the_main_threads_input_output_and_variables() {
     let (builder, seen) = looking();
     let trigger = starts(
         "NODE_COMPLETED",
@@ -108,7 +108,7 @@ fn g06_its_input_is_the_event_and_the_main_threads_input_output_and_variables() 
 }
 
 #[test]
-fn g07_it_receives_the_selected_history_as_its_conversation() {
+fn g07_a_triggered_workflow_receives_the_selected_history_as_its_conversation() {
     let hello = || {
         vec![
             Message::new(Role::User, "Hello"),
@@ -150,7 +150,7 @@ fn g07_it_receives_the_selected_history_as_its_conversation() {
 }
 
 #[test]
-fn g08_it_does_not_change_a_thread_that_has_ended() {
+fn g08_a_triggered_workflow_does_not_change_a_thread_that_has_ended() {
     let marks = sub(
         &[
             code("never", "return 1"),
@@ -247,7 +247,7 @@ fn g08_a_paused_thread_stays_paused_while_a_triggered_workflow_runs_for_it() {
 }
 
 #[test]
-fn g10_g12_its_last_node_selects_the_variables_and_messages_that_it_returns() {
+fn g10_g12_the_last_node_of_a_triggered_workflow_selects_its_returned_variables_and_messages() {
     let set = |name: &str, expression: &str| {
         node(
             name,

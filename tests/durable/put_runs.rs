@@ -48,7 +48,7 @@ fn a_run_executed_by_another_process_gives_an_equal_result_without_doubts() {
 }
 
 #[test]
-fn calls_of_a_put_run_are_in_doubt_after_a_crash_of_its_first_owner() {
+fn calls_of_a_run_put_into_the_store_are_in_doubt_after_a_crash_of_its_first_owner() {
     let mut doubts = 0;
     for bundle in all() {
         let whole = Outside::default();
@@ -83,7 +83,7 @@ fn engine(store: &MemoryStore) -> Engine {
 }
 
 #[test]
-fn a_run_that_cannot_be_put_is_refused_with_its_reason_and_not_stored() {
+fn a_run_that_cannot_be_put_into_the_store_is_refused_with_its_reason() {
     let store = MemoryStore::new();
     let engine = engine(&store);
     let put = |workflow: &str| block_on(engine.run(workflow).run_id(RUN).start_elsewhere());
@@ -99,7 +99,7 @@ fn a_run_that_cannot_be_put_is_refused_with_its_reason_and_not_stored() {
 }
 
 #[test]
-fn a_put_run_precedes_later_runs_of_its_session() {
+fn a_run_put_into_the_store_precedes_later_runs_of_its_session() {
     let store = MemoryStore::new();
     let engine = engine(&store);
     let of_session = |input: &str| engine.run("short").input(input).session("s");

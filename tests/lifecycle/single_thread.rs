@@ -350,7 +350,7 @@ fn a_blocking_call_on_the_engines_thread_returns_instead_of_deadlocking() {
 }
 
 #[test]
-fn the_engines_thread_may_use_it_outside_of_its_tasks() {
+fn the_thread_of_a_local_engine_may_use_the_engine_outside_of_its_tasks() {
     let (runtime, thread) = (runtime(), LocalSet::new());
     let engine = thread.block_on(&runtime, async { local() });
     let run = started(&engine, "forked");
