@@ -3,7 +3,7 @@
 // A code block of the README names the file that it shows; a test compares both.
 #![allow(rustdoc::invalid_codeblock_attributes)]
 
-#[cfg(any(feature = "tools", all(feature = "otel", feature = "service")))]
+#[cfg(any(feature = "otel", feature = "tools"))]
 mod causes;
 pub mod check;
 pub mod config;
@@ -36,7 +36,7 @@ pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
     FiringReport, Graphs, Heard, History, Journal, Keeping, MailboxDepths, NodeInfo, NodeReport, NotLocalContext,
     RunBuilder, RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, ThreadList, ThreadReport,
-    WorkflowInfo,
+    WeakEngine, WorkflowInfo,
 };
 pub use explore::explore;
 pub use pirn_actors::cause::idempotency_key;

@@ -11,9 +11,7 @@ mod run;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-#[cfg(feature = "otel")]
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub use pirn_actors::engine::MailboxDepths;
@@ -52,10 +50,8 @@ pub use pirn_actors::{History, ThreadList};
 pub use pirn_core::run::RunStatus;
 pub use pirn_core::run::SessionState;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
-use place::Placement;
-#[cfg(feature = "otel")]
-use place::WeakPlacement;
 pub(crate) use place::spawn_here;
+use place::{Placement, WeakPlacement};
 pub use run::RunBuilder;
 pub(crate) use run::input_of;
 pub use workflow::{NodeInfo, WorkflowInfo};
@@ -94,18 +90,16 @@ pub struct Engine {
 }
 
 /// A handle that does not prevent the engine from stopping.
-#[cfg(feature = "otel")]
 #[derive(Clone)]
-pub(crate) struct WeakEngine {
+pub struct WeakEngine {
     shared: Weak<EngineShared>,
     placement: WeakPlacement,
     durable: Option<Weak<Durable>>,
 }
 
-#[cfg(feature = "otel")]
 impl WeakEngine {
     /// Returns the engine, unless its last handle was dropped.
-    pub(crate) fn upgrade(&self) -> Option<Engine> {
+    pub fn upgrade(&self) -> Option<Engine> {
         Some(Engine {
             shared: self.shared.upgrade()?,
             placement: self.placement.upgrade()?,
@@ -472,8 +466,8 @@ impl Engine {
         view(self, &durable, run_id, step).await
     }
 
-    #[cfg(feature = "otel")]
-    pub(crate) fn downgrade(&self) -> WeakEngine {
+    /// Returns a handle that does not prevent the engine from stopping.
+    pub fn downgrade(&self) -> WeakEngine {
         WeakEngine {
             shared: Arc::downgrade(&self.shared),
             placement: self.placement.downgrade(),
@@ -577,6 +571,12 @@ impl Engine {
                 setter.set(report);
             });
         stopping.ok().map(|_| report)
+    }
+}
+
+impl std::fmt::Debug for WeakEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WeakEngine").finish_non_exhaustive()
     }
 }
 

@@ -26,11 +26,9 @@ pub(super) struct Placement {
 }
 
 /// A handle that does not keep the threads from being stopped.
-#[cfg(feature = "otel")]
 #[derive(Clone)]
 pub(super) struct WeakPlacement(std::sync::Weak<Inner>);
 
-#[cfg(feature = "otel")]
 impl WeakPlacement {
     pub(super) fn upgrade(&self) -> Option<Placement> {
         Some(Placement {
@@ -115,7 +113,6 @@ impl Spawner for VirtualSpawner {
 }
 
 impl Placement {
-    #[cfg(feature = "otel")]
     pub(super) fn downgrade(&self) -> WeakPlacement {
         WeakPlacement(Arc::downgrade(&self.inner))
     }

@@ -44,8 +44,6 @@ mod mcp;
 mod mcp_limits;
 mod memory;
 mod metrics;
-#[cfg(feature = "otel")]
-mod metrics_export;
 mod observed;
 mod options;
 mod pieces;
@@ -68,11 +66,12 @@ pub use access::Access;
 pub use archive::{NoArchive, RunArchive, RunQuery, RunSummary};
 pub use limits::Limits;
 pub use listener::serve;
-#[cfg(feature = "otel")]
-pub use metrics_export::{MetricsExport, MetricsOptions};
 pub use options::Options;
 pub use problem::{Problem, ProblemCode};
 pub use state::Service;
+
+#[cfg(feature = "otel")]
+pub use crate::telemetry::{MetricsExport, MetricsOptions};
 
 use crate::Engine;
 

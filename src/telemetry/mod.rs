@@ -1,4 +1,4 @@
-//! Spans of runs, exported by OTLP over HTTP.
+//! Export by OTLP over HTTP: spans of runs, and metrics of a service.
 //!
 //! A span is built from two events of a run: its start and its end. Span ids are derived from the run's id and the sequence number
 //! or thread of the first event, so every observer of these events builds identical spans.
@@ -15,6 +15,7 @@
 //! The wait for a person has no separate span; it is part of the spans of the enclosing threads and runs.
 
 mod export;
+mod metrics;
 pub mod names;
 mod resource;
 mod spans;
@@ -22,5 +23,4 @@ mod spans;
 mod tests;
 
 pub use export::{Telemetry, TelemetryOptions};
-#[cfg(feature = "service")]
-pub(crate) use resource::resource;
+pub use metrics::{MetricsExport, MetricsOptions};

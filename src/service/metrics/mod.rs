@@ -2,7 +2,7 @@
 
 mod figures;
 #[cfg(feature = "otel")]
-pub(super) mod otlp;
+mod otlp;
 pub(super) mod prometheus;
 mod series;
 

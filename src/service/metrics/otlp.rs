@@ -1,21 +1,19 @@
-//! Metrics as an OTLP message.
+//! Conversion of metrics to OTLP, and their export.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
-    ScopeMetrics, Sum,
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
 };
-use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::figures::{Figure, Kind};
 use super::series::{Labels, Sample, Series};
-use crate::telemetry::names::SCOPE;
+use crate::service::state::Service;
+use crate::telemetry::{MetricsExport, MetricsOptions};
 
 /// Sums are cumulative: the next message makes up for one that was lost.
 const WHOLE: i32 = AggregationTemporality::Cumulative as i32;
@@ -23,34 +21,26 @@ const WHOLE: i32 = AggregationTemporality::Cumulative as i32;
 /// Nanoseconds since the Unix epoch.
 type Nanos = u64;
 
-/// Builds the export message: the values that were counted since `since`, at `now`.
-pub(in crate::service) fn message(
-    series: &Series,
-    resource: Resource,
-    since: SystemTime,
-    now: SystemTime,
-) -> ExportMetricsServiceRequest {
-    let times = (nanos(since), nanos(now));
-    let metrics = series
-        .iter()
-        .map(|(figure, series)| metric(figure, series, times))
-        .collect();
-    let scope = InstrumentationScope {
-        name: SCOPE.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    };
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(resource),
-            scope_metrics: vec![ScopeMetrics {
-                scope: Some(scope),
-                metrics,
-                schema_url: String::new(),
-            }],
-            schema_url: String::new(),
-        }],
+impl Service {
+    /// Sends the metrics of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time in
+    /// [`MetricsExport::finish`]. A message that fails is logged; the next one contains its values, since sums are cumulative.
+    ///
+    /// # Errors
+    /// Returns a message if the options are invalid.
+    pub fn export_metrics(&self, options: &MetricsOptions) -> Result<MetricsExport, String> {
+        let service = self.clone();
+        MetricsExport::start(options, move |since| {
+            let service = service.clone();
+            async move { metrics(&service.figures().await, since, SystemTime::now()) }
+        })
     }
+}
+
+/// Converts the values that were counted since `since`, at `now`.
+fn metrics(series: &Series, since: SystemTime, now: SystemTime) -> Vec<Metric> {
+    let times = (nanos(since), nanos(now));
+    let series = series.iter();
+    series.map(|(figure, series)| metric(figure, series, times)).collect()
 }
 
 fn nanos(time: SystemTime) -> Nanos {

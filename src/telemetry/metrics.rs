@@ -1,19 +1,21 @@
-//! Periodic export of a service's metrics to a collector, on a dedicated thread.
+//! Periodic export of metrics to a collector, on a dedicated thread.
 
 use std::str::FromStr;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::sync::oneshot;
 
-use super::metrics::otlp;
-use super::state::Service;
+use super::names::SCOPE;
+use super::resource::resource;
 use crate::causes::with_causes;
-use crate::telemetry::resource;
 
 /// Default time between two messages.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -33,39 +35,41 @@ pub struct MetricsOptions {
     pub interval: Option<Duration>,
 }
 
-/// A running export of a service's metrics. Call [`MetricsExport::finish`] to stop it; dropping it stops it as well.
+/// A running export of metrics. Call [`MetricsExport::finish`] to stop it; dropping it stops it as well.
 #[derive(Debug)]
 pub struct MetricsExport {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Service {
-    /// Sends the metrics of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time in
-    /// [`MetricsExport::finish`]. A message that fails is logged; the next one contains its values, since sums are cumulative.
+impl MetricsExport {
+    /// Sends metrics to a collector by OTLP over HTTP: at every interval, and a last time in [`MetricsExport::finish`]. `collect`
+    /// gets the time of this call and returns the values since then. A message that fails is logged; the next one contains its
+    /// values if sums are cumulative.
     ///
     /// # Errors
     /// Returns a message if the options are invalid.
-    pub fn export_metrics(&self, options: &MetricsOptions) -> Result<MetricsExport, String> {
+    pub fn start<F, R>(options: &MetricsOptions, collect: F) -> Result<Self, String>
+    where
+        F: Fn(SystemTime) -> R + Send + 'static,
+        R: Future<Output = Vec<Metric>>,
+    {
         let exporter = Exporter::new(options, |name| std::env::var(name).ok())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let (stop, stopped) = oneshot::channel();
-        let service = self.clone();
         let thread = std::thread::Builder::new()
             .name("pirn-metrics".to_owned())
-            .spawn(move || runtime.block_on(exporter.run(&service, stopped)))
+            .spawn(move || runtime.block_on(exporter.run(collect, stopped)))
             .map_err(|error| format!("no thread: {error}"))?;
-        Ok(MetricsExport { stop, thread })
+        Ok(Self { stop, thread })
     }
-}
 
-impl MetricsExport {
     /// Sends the metrics a last time, and waits until they are sent.
     pub fn finish(self) {
         drop(self.stop);
         if self.thread.join().is_err() {
-            tracing::error!("the thread that exports figures panicked");
+            tracing::error!("the thread that exports metrics panicked");
         }
     }
 }
@@ -97,26 +101,29 @@ impl Exporter {
         })
     }
 
-    async fn run(self, service: &Service, mut stopped: oneshot::Receiver<()>) {
+    async fn run<F, R>(self, collect: F, mut stopped: oneshot::Receiver<()>)
+    where
+        F: Fn(SystemTime) -> R,
+        R: Future<Output = Vec<Metric>>,
+    {
         while tokio::time::timeout(self.interval, &mut stopped).await.is_err() {
             tokio::select! {
-                () = self.tell(service) => {}
+                () = self.send_or_log(collect(self.since)) => {}
                 // Abandon the message: the last one contains its values.
                 _ = &mut stopped => break,
             }
         }
-        self.tell(service).await;
+        self.send_or_log(collect(self.since)).await;
     }
 
-    async fn tell(&self, service: &Service) {
-        if let Err(error) = self.send(service).await {
-            tracing::warn!(error, "the figures were not sent");
+    async fn send_or_log(&self, metrics: impl Future<Output = Vec<Metric>>) {
+        let message = message(metrics.await, self.resource.clone());
+        if let Err(error) = self.send(&message).await {
+            tracing::warn!(error, "the metrics were not sent");
         }
     }
 
-    async fn send(&self, service: &Service) -> Result<(), String> {
-        let figures = service.figures().await;
-        let message = otlp::message(&figures, self.resource.clone(), self.since, SystemTime::now());
+    async fn send(&self, message: &ExportMetricsServiceRequest) -> Result<(), String> {
         let request = self.client.post(self.endpoint.clone());
         let request = request.header(CONTENT_TYPE, "application/x-protobuf");
         let answer = request.body(message.encode_to_vec()).send().await;
@@ -127,6 +134,25 @@ impl Exporter {
         } else {
             Err(format!("the collector answers {}", answer.status()))
         }
+    }
+}
+
+fn message(metrics: Vec<Metric>, resource: Resource) -> ExportMetricsServiceRequest {
+    let scope = InstrumentationScope {
+        name: SCOPE.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    };
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(resource),
+            scope_metrics: vec![ScopeMetrics {
+                scope: Some(scope),
+                metrics,
+                schema_url: String::new(),
+            }],
+            schema_url: String::new(),
+        }],
     }
 }
 
