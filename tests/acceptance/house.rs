@@ -70,6 +70,30 @@ fn no_crate_imports_a_crate_of_a_higher_layer() {
     }
 }
 
+/// The state machines get time, random numbers and results of work as inputs.
+#[test]
+fn the_core_has_no_clock_randomness_async_or_io() {
+    const ABSENT: [&str; 12] = [
+        "std::time",
+        "std::thread",
+        "std::fs",
+        "std::net",
+        "std::env",
+        "std::process",
+        "RandomState",
+        "Mutex",
+        "async fn",
+        "async move",
+        ".await;",
+        ".await?",
+    ];
+    for file in sources("core/src") {
+        let text = code(&file);
+        let found: Vec<_> = ABSENT.iter().filter(|word| text.contains(**word)).collect();
+        assert!(found.is_empty(), "{} has {found:?}", file.display());
+    }
+}
+
 /// `### The way of a run: 27 files`, and at most ten steps that name them.
 #[test]
 fn walkthroughs_of_the_architecture_name_existing_files_and_their_number() {
