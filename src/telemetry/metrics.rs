@@ -1,4 +1,8 @@
 //! Periodic export of metrics to a collector, on a dedicated thread.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "metrics are sent by the real clock, on a runtime of their own"
+)]
 
 use std::str::FromStr;
 use std::thread::JoinHandle;
