@@ -5,7 +5,7 @@ use pirn::{Engine, EventType, Heard, Message, Role};
 use pirn_tests::world::{code, line, node, run_unrecorded};
 use serde_json::{Map, Value, json};
 
-use crate::triggered::{look, looking};
+use super::triggered::{look, looking};
 
 /// Returns the notifications of a run that waits for `go` and receives these CUSTOM events and then `go` from outside.
 fn notifications(trigger: &Value, events: &[&str]) -> Vec<Value> {

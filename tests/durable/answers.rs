@@ -9,8 +9,8 @@ use pirn::{AnswerRefused, Engine, EventType, Heard};
 use pirn_test_disk::{Disk, VFS};
 use serde_json::{Value, json};
 
-use crate::external_effects::{Outside, RUN};
-use crate::failing_store::{Crash, Failing};
+use super::external_effects::{Outside, RUN};
+use super::failing_store::{Crash, Failing};
 
 /// Returns a workflow with a call, a question and another call.
 pub(crate) fn asks() -> String {

@@ -6,7 +6,7 @@ use pirn::{Engine, Heard, ResumeError, Steered, Steering, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
-use crate::failing_store::{Crash, Failing};
+use super::failing_store::{Crash, Failing};
 
 fn engine(store: &Failing<MemoryStore>) -> Engine {
     let waits = line("waits", &[node("w", "WAIT", json!({"event": "go"}))]);

@@ -3,9 +3,9 @@
 use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
 
-use crate::external_effects::{Known, Outside};
-use crate::failing_store::{Crash, Failing};
-use crate::workflows;
+use super::external_effects::{Known, Outside};
+use super::failing_store::{Crash, Failing};
+use super::workflows;
 
 /// Returns the events except `EFFECT_IN_DOUBT`, without their sequence numbers, and asserts that the numbers have no gap.
 fn unnumbered_events(known: &Known) -> Vec<String> {

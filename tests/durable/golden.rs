@@ -2,7 +2,7 @@
 //!
 //! `tests/durable/golden/N/` has the runs of version N of the run semantics: `NAME.run` as `pirn runs export` writes it, and
 //! `NAME.told` with a line for each event and the report as the last line. These files never change. `PIRN_GOLDEN=write cargo
-//! test --test durable golden` adds the missing files for the current version.
+//! test --test scenarios durable::golden` adds the missing files for the current version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use pirn::store::export::{export, import};
 use pirn::store::{MemoryStore, NewRun, Store};
 use serde_json::{Value, json};
 
-use crate::answers::asks;
-use crate::crashes::crash_and_resume_in;
-use crate::external_effects::{Outside, RUN};
-use crate::failing_store::{Crash, Failing};
-use crate::{small_workflows, workflows};
+use super::answers::asks;
+use super::crashes::crash_and_resume_in;
+use super::external_effects::{Outside, RUN};
+use super::failing_store::{Crash, Failing};
+use super::{small_workflows, workflows};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("durable/golden")

@@ -10,13 +10,13 @@ use pirn_tests::world::{Ran, plays};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::blocking_store::AtOnce;
-use crate::crashes::crash_and_resume_by;
-use crate::examples;
-use crate::external_effects::Outside;
-use crate::failing_store::{Crash, Failing};
-use crate::generated::generated;
-use crate::workflows;
+use super::blocking_store::AtOnce;
+use super::crashes::crash_and_resume_by;
+use super::external_effects::Outside;
+use super::failing_store::{Crash, Failing};
+use super::workflows;
+use crate::lifecycle::examples;
+use crate::lifecycle::generated::generated;
 
 const GENERATED: usize = 200;
 

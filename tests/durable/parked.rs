@@ -7,10 +7,10 @@ use pirn::store::MemoryStore;
 use pirn::{AnswerRefused, Engine, EventFilter, Heard, RunHandle, ThreadStatus};
 use serde_json::{Value, json};
 
-use crate::external_effects::{Known, Outside, RUN, answered};
-use crate::failing_store::{Crash, Failing};
-use crate::shapes::{MORE_SHAPES, bundle};
-use crate::workflows;
+use super::external_effects::{Known, Outside, RUN, answered};
+use super::failing_store::{Crash, Failing};
+use super::shapes::{MORE_SHAPES, bundle};
+use super::workflows;
 
 /// Waits for a person, an event and a time, one after the other.
 const BUNDLE: &str = r#"{"workflows": [

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use pirn_postgres::{PostgresOptions, PostgresStore};
 
-use crate::external_effects::Outside;
-use crate::failing_store::{Crash, Failing};
-use crate::server::Server;
-use crate::{in_servers, workflows};
+use super::external_effects::Outside;
+use super::failing_store::{Crash, Failing};
+use super::server::Server;
+use super::{in_servers, workflows};
 
 fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")

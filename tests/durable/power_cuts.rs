@@ -3,10 +3,10 @@
 use pirn::store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
-use crate::crashes::compare;
-use crate::external_effects::{Known, Outside};
-use crate::failing_store::{Crash, Failing};
-use crate::small_workflows;
+use super::crashes::compare;
+use super::external_effects::{Known, Outside};
+use super::failing_store::{Crash, Failing};
+use super::small_workflows;
 
 /// Returns the faults at operation `at`, and the part of the unsynced data that survives each of them.
 fn leftovers(at: u64) -> [(Trouble, Survives); 3] {

@@ -7,10 +7,10 @@ use pirn::store::{MemoryStore, RunStatus, Store};
 use pirn::{Engine, ResumeError, ThreadStatus};
 use serde_json::json;
 
-use crate::crashes::compare;
-use crate::external_effects::{Known, Outside, RUN};
-use crate::failing_store::{Crash, Failing};
-use crate::{small_workflows, workflows};
+use super::crashes::compare;
+use super::external_effects::{Known, Outside, RUN};
+use super::failing_store::{Crash, Failing};
+use super::{small_workflows, workflows};
 
 fn all() -> Vec<String> {
     let small = small_workflows::all().into_iter().map(|(_, bundle)| bundle);

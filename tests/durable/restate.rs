@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pirn_restate::{Endpoint, RestateOptions, RestateStore};
 
-use crate::in_servers;
+use super::in_servers;
 use server::{Server, free_port};
 
 fn open(server: &Server) -> RestateStore {

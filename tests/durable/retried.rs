@@ -12,7 +12,7 @@ use pirn::{
 };
 use serde_json::{Value, json};
 
-use crate::failing_store::{Crash, Failing};
+use super::failing_store::{Crash, Failing};
 
 /// The calls, each with its name and idempotency key.
 #[derive(Clone, Default)]

@@ -13,7 +13,7 @@ use pirn::{
 };
 use serde_json::{Value, json};
 
-use crate::failing_store::{Crash, Failing};
+use super::failing_store::{Crash, Failing};
 
 /// The targets of a trigger's call.
 const TARGETS: [&str; 3] = ["work", "inline", "notify"];

@@ -3,9 +3,9 @@
 use pirn::store::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::crashes::crash_and_resume;
-use crate::external_effects::{Known, Outside};
-use crate::failing_store::{Crash, Failing};
+use super::crashes::crash_and_resume;
+use super::external_effects::{Known, Outside};
+use super::failing_store::{Crash, Failing};
 
 fn work(id: &str) -> Value {
     json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "end"}})

@@ -10,8 +10,8 @@ use pirn_tests::world::{forked, line, node, run_in, say, wait};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::examples;
-use crate::generated::generated;
+use super::examples;
+use super::generated::generated;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

@@ -13,7 +13,7 @@ use pirn_tests::wire::Server;
 use pirn_tests::world::Ran;
 use serde_json::{Value, json};
 
-use crate::ask;
+use super::ask;
 
 /// Provider, path of its endpoint, a model.
 const PROTOCOLS: [(&str, &str, &str); 4] = [

@@ -10,7 +10,7 @@ use pirn_tests::wire::{Answer, Server};
 use pirn_tests::world::{line, node, run_in};
 use serde_json::{Value, json};
 
-use crate::{engine, profile};
+use super::{engine, profile};
 
 /// Returns a text of 4,000 times the given letter.
 struct Fill;

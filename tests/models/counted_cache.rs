@@ -12,8 +12,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use crate::caching::blocks;
-use crate::{Weather, engine, profile};
+use super::caching::blocks;
+use super::{Weather, engine, profile};
 
 /// The beginning of the order to summarize.
 const ORDER: &str = "Stop here: ";

@@ -9,7 +9,7 @@ use pirn_tests::wire::{Answer, End, Server, delta};
 use pirn_tests::world::{Ran, run_in};
 use serde_json::{Value, json};
 
-use crate::{ask, asking, engine, profile};
+use super::{ask, asking, engine, profile};
 
 fn prompt() -> Value {
     json!({"prompt": "hi", "tools": ["weather"]})

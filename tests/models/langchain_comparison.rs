@@ -13,8 +13,8 @@ use pirn_tests::wire::{Answer, Request, Server};
 use pirn_tests::world::{line, node, run_in};
 use serde_json::{Value, json};
 
-use crate::counted_cache::{Log, read};
-use crate::{Weather, aimock, engine, profile};
+use super::counted_cache::{Log, read};
+use super::{Weather, aimock, engine, profile};
 
 /// Questions of the conversation.
 const QUESTIONS: usize = 80;

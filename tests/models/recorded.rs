@@ -8,8 +8,8 @@ use pirn_tests::wire::{Answer, End, Server};
 use pirn_tests::world::Ran;
 use serde_json::{Value, json};
 
-use crate::ask;
-use crate::failures::cause;
+use super::ask;
+use super::failures::cause;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("wire")

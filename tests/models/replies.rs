@@ -4,7 +4,7 @@ use pirn::{EventType, Role, ThreadStatus};
 use pirn_tests::wire::{Answer, End, Server, delta};
 use serde_json::{Value, json};
 
-use crate::ask;
+use super::ask;
 
 #[test]
 fn a_streamed_reply_raises_events_and_counts_the_reported_tokens() {

@@ -5,7 +5,7 @@ use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::wire::{Answer, Server};
 use serde_json::{Value, json};
 
-use crate::ask;
+use super::ask;
 
 fn node() -> Value {
     json!({"prompt": "how many?", "responseFormat": {

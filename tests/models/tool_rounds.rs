@@ -6,8 +6,8 @@ use pirn_tests::wire::{Answer, End, Server, delta};
 use pirn_tests::world::{node, run_in, workflow};
 use serde_json::{Value, json};
 
-use crate::failures::cause;
-use crate::{ask, engine, profile};
+use super::failures::cause;
+use super::{ask, engine, profile};
 
 fn calls() -> Answer {
     Answer::calling(&[("weather", r#"{"city": "Bern"}"#)])

@@ -9,7 +9,7 @@ use pirn_core::join::{ForkJoinMachine, Input, PathEnd, Verdict};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{analyse_json, pointers, trivial};
+use super::fixtures::{analyse_json, pointers, trivial};
 
 const NEVER: [FaultCode; 2] = [FaultCode::JoinNeverSucceeds, FaultCode::ThresholdOutOfReach];
 

@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{analyse_json, pointers};
+use super::fixtures::{analyse_json, pointers};
 
 /// An edge: source, target, index of its condition in `CONDITIONS`, weight.
 type EdgeSpec = (usize, usize, usize, u8);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pirn_core::definition::{FaultCode, SourceFile};
 use serde_json::{Value, json};
 
-use crate::fixtures::{analyse_files, analyse_json};
+use super::fixtures::{analyse_files, analyse_json};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

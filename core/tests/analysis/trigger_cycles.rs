@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{analyse_json, pointers};
+use super::fixtures::{analyse_json, pointers};
 
 const EVENTS: [&str; 6] = [
     "THREAD_COMPLETED",

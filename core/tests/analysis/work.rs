@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{analyse_json, trivial};
+use super::fixtures::{analyse_json, trivial};
 
 /// Forks of 4 paths one after another, loops, routes and WAITs between; about `size` nodes.
 fn wide(size: usize) -> Value {

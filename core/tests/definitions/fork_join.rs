@@ -4,7 +4,7 @@ use pirn_core::definition::{FaultCode, JoinStrategy};
 use pirn_core::graph::{CompileContext, NodeKind, compile};
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, cases, codes, codes_of, flow, fork, idle, join, loaded, node, shown, the_fault};
+use super::fixtures::{build, cases, codes, codes_of, flow, fork, idle, join, loaded, node, shown, the_fault};
 
 /// Adds a matching partner to the FORK or JOIN of a case, as far as possible.
 fn around(word: &str, config: &Value) -> Value {

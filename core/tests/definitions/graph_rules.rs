@@ -4,7 +4,7 @@ use pirn_core::definition::{EdgeDefinition, FaultCode, Located, NodeConfig, Node
 use pirn_core::graph::{CompileContext, Graph, NodeKind, compile};
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, codes, codes_of, flow, idle, node, shown, the_fault};
+use super::fixtures::{build, codes, codes_of, flow, idle, node, shown, the_fault};
 
 fn line() -> (Value, Vec<&'static str>) {
     (

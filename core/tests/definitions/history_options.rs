@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, cases, codes, shown};
+use super::fixtures::{build, cases, codes, shown};
 
 fn triggered(parameters: &Value) -> Value {
     json!({"workflows": [{"id": "workflow-123", "nodes": [{"id": "s", "type": "START_FROM_TRIGGER"},

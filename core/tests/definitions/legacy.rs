@@ -3,7 +3,7 @@
 use pirn_core::definition::{FaultCode, NodeConfig};
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, flow, idle, loaded, node, shown};
+use super::fixtures::{build, flow, idle, loaded, node, shown};
 
 fn file(fork: &Value, join: &Value, children: &[&str]) -> Value {
     let mut nodes = vec![

@@ -6,7 +6,7 @@ use pirn_core::definition::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, codes, flow, loaded, node, shown, the_fault};
+use super::fixtures::{build, codes, flow, loaded, node, shown, the_fault};
 
 fn valid(file: &Value) -> WorkflowDefinition {
     let loaded = loaded(file.to_string());

@@ -6,7 +6,7 @@ use pirn_core::definition::FaultCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, flow, fork, idle, join, node, shown};
+use super::fixtures::{build, flow, fork, idle, join, node, shown};
 
 /// Everything that `from` can reach, `from` included.
 fn reach(edges: &BTreeSet<(usize, usize)>, from: usize) -> BTreeSet<usize> {

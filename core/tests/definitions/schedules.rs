@@ -3,7 +3,7 @@
 use pirn_core::definition::{CatchUp, FaultCode, Overlap, ScheduleDefinition, TriggerDefinition};
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, flow, loaded, node, shown, the_fault};
+use super::fixtures::{build, flow, loaded, node, shown, the_fault};
 
 fn trigger(schedule: &Value) -> Value {
     json!({"id": "t", "type": "SCHEDULE", "schedule": schedule,

@@ -5,7 +5,7 @@ use std::fs;
 use pirn_core::definition::schema;
 use serde_json::{Value, json};
 
-use crate::fixtures::{flow, loaded, node, shared};
+use super::fixtures::{flow, loaded, node, shared};
 
 /// The part of JSON Schema that the published schema uses. An unknown keyword fails the test: it would check nothing.
 fn fits(root: &Value, schema: &Value, value: &Value) -> bool {

@@ -7,7 +7,7 @@ use std::path::Path;
 use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, compile_loaded};
 
-use crate::fixtures::{shared, shown};
+use super::fixtures::{shared, shown};
 
 fn seed(name: &str) -> SourceFile {
     let text = fs::read_to_string(shared("seeds").join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -3,7 +3,7 @@
 use pirn_core::definition::NodeConfig;
 use serde_json::{Value, json};
 
-use crate::fixtures::{build, flow, idle, loaded, node, shown};
+use super::fixtures::{build, flow, idle, loaded, node, shown};
 
 /// The lists of every FORK and JOIN, by node.
 fn lists(file: &Value) -> Vec<(String, Vec<String>)> {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use pirn_core::definition::{Fault, FaultCode, MAX_FAULTS};
 use serde_json::json;
 
-use crate::fixtures::{build, codes, loaded, shown, the_fault};
+use super::fixtures::{build, codes, loaded, shown, the_fault};
 
 #[test]
 fn ten_megabytes_of_nesting_are_refused_with_one_fault() {

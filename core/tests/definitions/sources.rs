@@ -6,7 +6,7 @@ use pirn_core::definition::{FaultCode, SourceFile, load};
 use pirn_core::graph::{CompileContext, Compiled, Syntax, SyntaxFault, compile_loaded};
 use serde_json::{Value, json};
 
-use crate::fixtures::flow;
+use super::fixtures::flow;
 
 /// Rejects source text that contains `bad`, and records every request.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecide
 use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, Verdict};
 use proptest::prelude::*;
 
-use crate::fork::fork;
+use super::fork::fork;
 
 fn end() -> impl Strategy<Value = PathEnd> {
     prop_oneof![

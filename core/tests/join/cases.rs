@@ -16,7 +16,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Output;
 use serde_json::{Value, json};
 
-use crate::fork::{ended, fork, graph_of, step, waiting};
+use super::fork::{ended, fork, graph_of, step, waiting};
 
 /// Case id, strategy, threshold, ends in order, expected result.
 type Row<'a> = (&'a str, JoinStrategy, u32, &'a [(usize, PathEnd)], Then);

@@ -5,7 +5,7 @@ use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecide
 use pirn_core::graph::{Fork, JoinRule};
 use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, PathStatus, Verdict};
 
-use crate::fork::{fork, step};
+use super::fork::{fork, step};
 
 /// Events of the fork so far, in order.
 #[derive(Clone, Default)]

@@ -9,7 +9,7 @@ use pirn_core::thread::Output;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fork::graph_of;
+use super::fork::graph_of;
 
 fn status() -> impl Strategy<Value = PathStatus> {
     prop_oneof![

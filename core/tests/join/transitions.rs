@@ -7,7 +7,7 @@ use pirn_core::join::PathEnd::{Completed, Failed};
 use pirn_core::join::Phase::{Closed, Decided, Idle, Waiting};
 use pirn_core::join::{ForkJoinMachine, Input, Phase, Rejected};
 
-use crate::fork::{ended, fork, step};
+use super::fork::{ended, fork, step};
 
 /// Two paths, a timeout, in the given phase.
 fn machine_in(phase: Phase) -> ForkJoinMachine {

@@ -10,9 +10,9 @@ use pirn_core::thread::{CancelReason, Input, Outcome};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::harness::{Harness, answer, consent};
-use crate::rebuilt;
-use crate::shapes::{MORE_SHAPES, SHAPES, bundle};
+use super::harness::{Harness, answer, consent};
+use super::rebuilt;
+use super::shapes::{MORE_SHAPES, SHAPES, bundle};
 
 /// A call of a trigger on an event of the main thread.
 fn call(notifies: bool, holds_outcome: bool) -> TriggerCall {

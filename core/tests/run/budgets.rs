@@ -12,9 +12,9 @@ use pirn_core::thread::{EffectId, Input, ModelReply, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::WRITER;
-use crate::harness::{Harness, ModelStep};
-use crate::rebuilt;
+use super::fixtures::WRITER;
+use super::harness::{Harness, ModelStep};
+use super::rebuilt;
 
 /// A piece of a workflow.
 #[derive(Clone, Debug)]

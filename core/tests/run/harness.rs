@@ -17,7 +17,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, ConsentRequest, EffectId, Input, Outcome, PersonsAnswer, ToolResult};
 use serde_json::{Value, json};
 
-use crate::fixtures::Workflows;
+use super::fixtures::Workflows;
 
 /// A person's answer.
 pub(crate) fn answer(answer: Value) -> PersonsAnswer {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use pirn_core::status::ThreadStatus::{self, Cancelled, Completed, Failed, Running, Timeout};
 
-use crate::shapes::{Does, Strategy};
+use super::shapes::{Does, Strategy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {

@@ -4,10 +4,10 @@ use pirn_core::run::{Message, Timer, ToSupervisor};
 use pirn_core::status::ThreadStatus::{Cancelled, Timeout};
 use serde_json::json;
 
-use crate::harness::Harness;
-use crate::oracle::Oracle;
-use crate::rebuilt;
-use crate::shapes::{Does, MORE_SHAPES, SHAPES, bundle, triggered_by};
+use super::harness::Harness;
+use super::oracle::Oracle;
+use super::rebuilt;
+use super::shapes::{Does, MORE_SHAPES, SHAPES, bundle, triggered_by};
 
 /// Next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

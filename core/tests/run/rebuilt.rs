@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::Harness;
+use super::harness::Harness;
 
 /// Rebuilds a run and compares it with the original.
 #[track_caller]

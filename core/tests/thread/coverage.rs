@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::kind::{KINDS, Kind};
-use crate::walk::{Tried, walk};
+use super::kind::{KINDS, Kind};
+use super::walk::{Tried, walk};
 
 /// States without an awaited effect.
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];

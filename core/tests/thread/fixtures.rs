@@ -15,8 +15,8 @@ use pirn_core::thread::{
 };
 use serde_json::{Value, json};
 
-use crate::graph::graph;
-use crate::kind::Dice;
+use super::graph::graph;
+use super::kind::Dice;
 
 /// The answer an effect wants.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use pirn_core::thread::{CancelReason, EffectId, Input, Outcome, TriggeredResult}
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::fixtures::{Wanted, World};
-use crate::kind::{KINDS, Kind, WEIGHTS};
+use super::fixtures::{Wanted, World};
+use super::kind::{KINDS, Kind, WEIGHTS};
 
 /// Pairs of a state and the kind of input that the walk used in it.
 pub(crate) type Tried = BTreeSet<(String, Kind)>;

@@ -8,10 +8,10 @@ use std::thread::{self, available_parallelism};
 use pirn_store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
-use crate::driver::{Scene, play};
-use crate::external::Receiver;
-use crate::fixtures::Workflows;
-use crate::workflows;
+use super::driver::{Scene, play};
+use super::external::Receiver;
+use super::fixtures::Workflows;
+use super::workflows;
 
 /// Power cuts before and after operation `at`. Unsynced writes survive all, not at all, the last one torn, or in two random parts.
 fn leftovers(at: u64) -> [(Trouble, Survives); 6] {

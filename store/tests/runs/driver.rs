@@ -14,8 +14,8 @@ use pirn_core::thread::{self, Input, Outcome};
 use pirn_store::{Commit, Content, NewRun, Record, RunStatus, Store, StoreError};
 use serde_json::json;
 
-use crate::external::{Receiver, mix};
-use crate::fixtures::{LISTENING, Workflows};
+use super::external::{Receiver, mix};
+use super::fixtures::{LISTENING, Workflows};
 
 pub(crate) const RUN: &str = "run-1";
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::shapes::{MORE_SHAPES, SHAPES, bundle};
+use super::shapes::{MORE_SHAPES, SHAPES, bundle};
 
 fn line(nodes: &[Value]) -> Value {
     let mut all = vec![json!({"id": "start", "type": "START"})];

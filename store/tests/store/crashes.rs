@@ -4,7 +4,7 @@ use futures::executor::block_on;
 use pirn_store::{Commit, Content, NewRun, Record, Store};
 use pirn_test_disk::{Disk, Kind, Survives, Trouble};
 
-use crate::scripts::Script;
+use super::scripts::Script;
 
 const VARIANTS: [Survives; 7] = [
     Survives::All,
@@ -65,7 +65,7 @@ fn a_power_cut_during_recovery_loses_nothing() {
             for second in 0.. {
                 let recovering = disk.after_power_cut(survives);
                 recovering.trouble(second, Trouble::PowerAfter);
-                drop(crate::scripts::open(&recovering));
+                drop(super::scripts::open(&recovering));
                 if !recovering.is_off() {
                     break;
                 }
@@ -88,7 +88,7 @@ fn long_step(step: u64) -> Record {
 
 /// Returns the number of acknowledged steps.
 fn fill_the_log(disk: &Disk) -> u64 {
-    let Ok(store) = crate::scripts::open(disk) else {
+    let Ok(store) = super::scripts::open(disk) else {
         return 0;
     };
     let definition = Content::new("{}");
@@ -120,7 +120,7 @@ fn a_commit_that_overwrites_the_start_of_the_log_survives_a_power_cut() {
         disk.trouble(at, Trouble::PowerAfter);
         let acknowledged = fill_the_log(&disk);
         for survives in [Survives::All, Survives::Nothing, Survives::LastTorn, Survives::Any(at)] {
-            let store = crate::scripts::open(&disk.after_power_cut(survives));
+            let store = super::scripts::open(&disk.after_power_cut(survives));
             let store = store.unwrap_or_else(|error| panic!("power off after operation {at}, {survives:?}: {error}"));
             let journal = block_on(store.journal("long", 0, 1_000)).expect("is read");
             let steps = journal.len() as u64;

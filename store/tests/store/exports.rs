@@ -5,7 +5,7 @@ use pirn_store::conformance::{Step, steps};
 use pirn_store::export::{ExportError, export, import};
 use pirn_store::{MemoryStore, RunFilter, Store};
 
-use crate::scripts::open;
+use super::scripts::open;
 
 fn filled() -> MemoryStore {
     let store = MemoryStore::new();

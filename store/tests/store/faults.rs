@@ -2,7 +2,7 @@
 
 use pirn_test_disk::{Disk, Kind, Survives, Trouble};
 
-use crate::scripts::Script;
+use super::scripts::Script;
 
 #[test]
 fn a_failure_of_any_operation_is_reported_and_loses_nothing() {

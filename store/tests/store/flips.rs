@@ -8,7 +8,7 @@ use pirn_store::conformance::{contents_of, steps};
 use pirn_store::{Commit, Content, MemoryStore, NewRun, Record, RunFilter, SqliteStore, Store, StoreError};
 use pirn_test_disk::{Disk, Survives};
 
-use crate::scripts::{FILE, open};
+use super::scripts::{FILE, open};
 
 /// Reads everything, or returns the error.
 fn read_all(store: &SqliteStore) -> Result<String, StoreError> {

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use pirn_store::{BATCH_BOUNDS, Commit, Content, NewRun, Record, Store};
 use pirn_test_disk::{Disk, Kind};
 
-use crate::scripts::open;
+use super::scripts::open;
 
 fn syncs(disk: &Disk) -> usize {
     disk.operations()

@@ -8,7 +8,7 @@ use pirn_store::{Base, Commit, Content, MemoryStore, NewRun, Record, RunStatus, 
 use pirn_test_disk::Disk;
 use rusqlite::Connection;
 
-use crate::scripts::open;
+use super::scripts::open;
 
 fn begin(run: &str, base: Option<Base>) -> Commit {
     let definition = Content::new("{}");

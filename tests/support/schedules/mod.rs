@@ -15,7 +15,8 @@ use pirn::scene::Stage;
 use pirn_actors::host::{OrderChoices, Priorities, Random, Recorded, Replayed, Schedule};
 use serde::{Deserialize, Serialize};
 
-use scenes::{SCENES, SceneKind};
+use scenes::SCENES;
+pub use scenes::{Play, SceneKind};
 
 /// Choices among which priorities change.
 const STEPS: usize = 150;
@@ -94,12 +95,16 @@ impl Schedules {
     /// Every scene.
     ///
     /// # Panics
-    /// Panics if a scene's workflows have faults: the scene is wrong then.
+    /// Panics if a scene's workflows have faults.
     pub fn new() -> Self {
         Self::of(SCENES)
     }
 
-    fn of(scenes: &'static [SceneKind]) -> Self {
+    /// These scenes.
+    ///
+    /// # Panics
+    /// Panics if a scene's workflows have faults.
+    pub fn of(scenes: &'static [SceneKind]) -> Self {
         let compiled = |scene: &'static SceneKind| {
             let stages = (scene.engines)().into_iter().map(Stage::of);
             match stages.collect::<Result<Vec<Stage>, _>>() {
@@ -162,76 +167,4 @@ fn outcome(scene: &SceneKind, stages: &[Stage], seed: u64, order: Box<dyn Schedu
         let text = payload.downcast_ref::<String>().cloned();
         Err(text.unwrap_or_else(|| "it panicked".to_owned()))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    /// A scene with a defect: of ten requests the last must not come first.
-    const BROKEN: &[SceneKind] = &[SceneKind {
-        name: "the last comes first",
-        engines: || vec![pirn::Engine::builder().workflows(crate::world::line("main", &[]).to_string())],
-        play: |stage, seed, order| {
-            let first = Rc::new(Cell::new(None));
-            let played = stage.play(seed, order, |scene| {
-                for number in 0..10 {
-                    let first = Rc::clone(&first);
-                    scene.soon(move |_| first.set(first.get().or(Some(number))));
-                }
-                Ok(())
-            });
-            played.map_err(|error| error.to_string())?;
-            match first.get() {
-                Some(9) => Err(format!("9 came first with seed {seed}")),
-                Some(_) | None => Ok(()),
-            }
-        },
-    }];
-
-    fn first_failure(schedules: &Schedules, strategy: Strategy) -> Failure {
-        let mut failures = (0..1_000).filter_map(|number| schedules.play(number).err());
-        let found = failures.find(|failure| failure.strategy == strategy);
-        found.expect("one of ten comes first in some of a thousand orders")
-    }
-
-    #[test]
-    fn a_failure_is_reproduced_from_its_serialized_form() {
-        let schedules = Schedules::of(BROKEN);
-        for strategy in [Strategy::Random, Strategy::Priorities] {
-            let failure = first_failure(&schedules, strategy);
-            let written = serde_json::to_string(&failure).expect("JSON");
-            let read: Failure = serde_json::from_str(&written).expect("as written");
-            assert_eq!(read, failure);
-            assert_eq!(schedules.replay(&read), Ok(Again::Same), "{written}");
-        }
-    }
-
-    #[test]
-    fn a_replay_distinguishes_another_failure_a_fixed_one_and_an_inapplicable_one() {
-        let schedules = Schedules::of(BROKEN);
-        let failure = first_failure(&schedules, Strategy::Random);
-        let other = Failure {
-            message: "something else".to_owned(),
-            ..failure.clone()
-        };
-        assert_eq!(schedules.replay(&other), Ok(Again::Other(failure.message.clone())));
-        let mut holds = failure.clone();
-        holds.choices.fill(0);
-        assert_eq!(schedules.replay(&holds), Ok(Again::Holds { fits: true }));
-        let mut astray = holds;
-        astray.choices.push(0);
-        assert_eq!(schedules.replay(&astray), Ok(Again::Holds { fits: false }));
-        let unknown = Failure {
-            scene: "no such scene".to_owned(),
-            ..failure
-        };
-        assert!(
-            schedules
-                .replay(&unknown)
-                .is_err_and(|message| message.contains("no such scene"))
-        );
-    }
 }

@@ -16,14 +16,16 @@ use super::merges;
 use crate::world::{forked, line, node, say, wait, workflow};
 
 /// Plays a scene with a seed in an order; fails with the violated invariant.
-type Play = fn(&Stage, u64, Box<dyn Schedule>) -> Result<(), String>;
+pub type Play = fn(&Stage, u64, Box<dyn Schedule>) -> Result<(), String>;
 
 /// A scene.
-pub(super) struct SceneKind {
-    pub(super) name: &'static str,
+pub struct SceneKind {
+    /// Its name in a failure.
+    pub name: &'static str,
     /// The engines that the scene is played in, chosen by seed.
-    pub(super) engines: fn() -> Vec<EngineBuilder>,
-    pub(super) play: Play,
+    pub engines: fn() -> Vec<EngineBuilder>,
+    /// The play.
+    pub play: Play,
 }
 
 pub(super) const SCENES: &[SceneKind] = &[

@@ -6,12 +6,8 @@ mod concurrent_inputs;
 mod costs;
 mod crashes;
 mod effects_in_doubt;
-#[path = "../lifecycle/examples.rs"]
-mod examples;
 mod external_effects;
 mod failing_store;
-#[path = "../lifecycle/generated.rs"]
-mod generated;
 mod golden;
 mod in_servers;
 mod migrations;

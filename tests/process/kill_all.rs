@@ -1,5 +1,4 @@
-//! The only test of its process, because no child process can be started after it.
-#![cfg(unix)]
+//! The end of every child process. In a separate binary, because no child process can be started after it.
 
 use std::path::Path;
 use std::time::Duration;

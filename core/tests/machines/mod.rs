@@ -3,3 +3,4 @@
 mod conversation;
 mod sources;
 mod trigger;
+mod trigger_index;

@@ -2,9 +2,9 @@
 
 mod busy_bus;
 mod engine;
-mod examples;
+pub(crate) mod examples;
 mod fair_shares;
-mod generated;
+pub(crate) mod generated;
 mod idle_runs;
 mod inline_waits;
 mod limits;

@@ -5,4 +5,5 @@ mod fixtures;
 mod graph;
 mod kind;
 mod lazy_input;
+mod loops;
 mod walk;

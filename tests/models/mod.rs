@@ -12,6 +12,7 @@ mod langchain_comparison;
 mod llm_requests;
 mod mcp;
 mod over_http;
+mod pairs;
 mod real_servers;
 mod reasoning;
 mod recorded;
