@@ -308,7 +308,7 @@ mod tests {
             for run in std::mem::take(&mut oracle.0) {
                 queues.leave(&run.place.session, &run.place.run);
             }
-            prop_assert!(queues.by_id.is_empty(), "nothing is kept of sessions that nobody has");
+            prop_assert!(queues.by_id.is_empty(), "sessions without a run are removed");
         }
     }
 

@@ -216,7 +216,7 @@ fn a_call_without_an_answer_within_the_time_limit_is_refused() {
     assert_eq!(asking.open(), [], "the clock went on to the end of its time");
     assert_eq!(
         asking.tool_results(),
-        ["the call of `delete` was refused: nobody answered within 50 ms"]
+        ["the call of `delete` was refused: no answer within 50 ms"]
     );
     assert_eq!(asking.run.outcome_blocking().elapsed_ms, 50);
     assert_eq!(*made.lock().expect("no panic"), [Value::Null; 0]);

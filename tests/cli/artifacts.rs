@@ -129,8 +129,8 @@ fn a_model_reads_the_omitted_part_of_a_large_result() {
         "{}",
         result(&report, "part")
     );
-    assert!(result(&report, "page").contains("go on with range {\"start\":"));
-    assert!(result(&report, "nothing").contains("There is no artifact `0123456789abcdef`"));
+    assert!(result(&report, "page").contains("continue with range {\"start\":"));
+    assert!(result(&report, "nothing").contains("Artifact `0123456789abcdef` not found"));
     assert!(
         result(&report, "nothing").contains(&id),
         "it names those that there are"
@@ -200,7 +200,7 @@ fn branches_and_called_workflows_of_a_run_read_its_artifacts_and_other_runs_do_n
     }
     let alone = ["run", "main.json", "--workflow", "called", "--output", "json"];
     let alone = completed(&pirn_in(folder.path(), &alone, &[]));
-    assert!(result(&alone, "of-called").contains("There is no artifact"));
+    assert!(result(&alone, "of-called").contains("` not found: "));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn the_profile_and_the_parameters_of_a_node_may_be_expressions() {
     );
     let nobody = ran(" ").report;
     let error = nobody.error.as_ref().expect("there is none").to_string();
-    assert!(error.contains("`profileId` gives no profile's id"), "{error}");
+    assert!(error.contains("`profileId` evaluates to an empty string"), "{error}");
     assert_eq!(server.requests().len(), 2, "nobody else was asked");
 }
 

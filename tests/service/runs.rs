@@ -428,7 +428,7 @@ async fn an_invalid_body_is_refused_with_location_and_reason() {
             br#"{"a": 1}"#,
             "UNKNOWN_FIELD",
             json!("/a"),
-            "there are none here",
+            "this object has no fields",
         ),
         (
             "/v1/runs/r/emit",

@@ -26,10 +26,14 @@ pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
             .flow
             .or_else(|| places.get(placed.trigger.workflow_id.as_deref()?).copied());
         let (key, message) = if condition.event_name.is_some() && event != EventType::Custom {
-            let message = format!("`{id}` never fires: only CUSTOM events have a name, and it waits for {word}");
+            let message =
+                format!("`{id}` never fires: `eventName` applies to CUSTOM events only, and its event type is {word}");
             ("eventName", message)
         } else if truth_of(condition.expression.as_deref()) == Truth::Never {
-            ("expression", format!("`{id}` never fires: its expression never holds"))
+            (
+                "expression",
+                format!("`{id}` never fires: its expression is never true"),
+            )
         } else if let Some(flow) = watched {
             let graph = set.flows[flow].graph;
             let may = *known.entry((flow, event.as_str())).or_insert_with(|| {

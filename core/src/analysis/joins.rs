@@ -48,7 +48,7 @@ fn reason(fork: &Fork, why: Infeasible) -> String {
             earliest_ms,
             timeout_ms,
         } => {
-            format!("its paths take at least {earliest_ms} ms, and it waits for {timeout_ms} ms")
+            format!("its paths take at least {earliest_ms} ms, and its timeout is {timeout_ms} ms")
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
             continue;
         }
         let id = &flow.graph.node(node).id;
-        let message = format!("no run leaves the loop through `{id}`: only `config.maxSteps` ends it");
+        let message = format!("the loop through `{id}` has no exit: only `config.maxSteps` ends it");
         found.warn(
             flow.origin,
             FaultCode::LoopWithoutExit,

@@ -35,11 +35,11 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
             continue;
         };
         let message = format!(
-            "the system text shows `{path}`, which is new each time: a provider's cache of prompts serves nothing from there on"
+            "the system prompt contains `{path}`, which differs in each run: the provider's prompt cache cannot be used after it"
         );
         let pointer = pointer!["nodes", place, "config", "system"];
         let fault = flow.origin.fault(FaultCode::UncacheablePrompt, &pointer, message);
-        let help = "say it at the end, in `prompt` or in the pinned context";
+        let help = "move it to the end: to `prompt` or to the pinned context";
         found.warnings.push(fault.with_help(help));
     }
 }

@@ -85,11 +85,11 @@ fn never_taken<'t>(
         let truth = truth_of(condition);
         let text = condition.map(str::trim).filter(|text| is_steady(text));
         let why = if stopped {
-            "one that is tried before it always holds"
+            "an earlier condition is always true"
         } else if truth == Truth::Never {
-            "its condition never holds"
+            "its condition is never true"
         } else if text.is_some_and(|text| !seen.insert(text)) {
-            "one that is tried before it has the same condition"
+            "an earlier one has an identical condition"
         } else {
             stopped = truth == Truth::Always;
             continue;

@@ -27,7 +27,7 @@ pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysi
     };
     if any(answers) {
         if compression.is_some_and(|how| how.speculative_at.is_some()) && !any(begins_early) {
-            let message = "nothing begins early: no trigger starts a workflow at TOKEN_LIMIT_EXCEEDED";
+            let message = "`speculativeAt` has no effect: no trigger starts a workflow on TOKEN_LIMIT_EXCEEDED";
             let pointer = pointer!["config", "compression", "speculativeAt"];
             found.warn(flow.origin, FaultCode::TokenLimitWithoutCompression, &pointer, message);
         }

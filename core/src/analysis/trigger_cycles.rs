@@ -73,7 +73,7 @@ fn report_cycle(set: &WorkflowSet<'_>, cycle: &[&UnboundedTrigger<'_>], found: &
             [_] | [] => String::new(),
             [..] => format!(", in a cycle of {}", others.join(", ")),
         };
-        let message = format!("`{id}` fires itself: what it does emits {event} again{through}");
+        let message = format!("`{id}` fires itself: its action emits {event} again{through}");
         found.warn(
             one.placed.origin,
             FaultCode::TriggerFiresItself,

@@ -405,7 +405,7 @@ impl TryFrom<Stored> for Conversation {
             ));
         }
         if stored.version < stored.reshaped || stored.version == u64::MAX {
-            return Err(format!("version {} makes no sense", stored.version));
+            return Err(format!("invalid version {}", stored.version));
         }
         let messages = stored
             .messages

@@ -13,10 +13,10 @@ use super::Counted;
 use crate::message::{Message, Role};
 
 /// User message inserted before a request that would start with the assistant.
-pub const USER_FIRST: &str = "[Earlier messages are left out. The conversation goes on:]";
+pub const USER_FIRST: &str = "[Earlier messages are omitted. The conversation continues:]";
 
 /// User message appended to a request that would end with the assistant.
-pub const USER_LAST: &str = "Go on.";
+pub const USER_LAST: &str = "Continue.";
 
 /// Rules of a provider for the order of messages. System messages are excluded: they come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

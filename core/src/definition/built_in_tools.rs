@@ -51,21 +51,21 @@ impl BuiltInTool {
     pub fn description(self) -> &'static str {
         match self {
             Self::ReadArtifact => {
-                "Reads a part of a tool result of which only a preview is shown. `id` is the artifact's id in the preview. \
-                 `range` gives characters from `start` up to `end`, `grep` the lines that contain a text (letter case is \
-                 ignored, it is no pattern); without either it begins at the start. A long answer is a page, which says how \
-                 to go on."
+                "Reads part of a tool result that is shown only as a preview. `id` is the artifact's id in the preview. `range` \
+                 returns the characters from `start` up to `end`; `grep` returns the lines that contain a string (not a \
+                 pattern; letter case is ignored). Without either, the text is read from its start. A long answer is split \
+                 into pages; each page states the arguments of the next one."
             }
             Self::Recall => {
-                "Searches the earlier messages of this conversation that were compressed away, and gives those that contain \
-                 most words of `query`. A long answer is a page, which says how to go on."
+                "Searches earlier messages of this conversation that were removed by compression, and returns those that contain \
+                 the most words of `query`. A long answer is split into pages; each page states the `from` of the next one."
             }
         }
     }
 
     /// Returns the JSON Schema of the arguments.
     pub fn parameters(self) -> Value {
-        let from = json!({"type": "integer", "minimum": 0, "description": "Matches to pass over: a page says it"});
+        let from = json!({"type": "integer", "minimum": 0, "description": "Number of matches to skip, as stated by the previous page"});
         match self {
             Self::ReadArtifact => json!({
                 "type": "object",

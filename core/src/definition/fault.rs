@@ -173,7 +173,7 @@ pub(crate) fn bounded(faults: &mut Vec<Fault>, what: &str) {
         faults.truncate(MAX_FAULTS);
         let mut last = faults[MAX_FAULTS - 1].clone();
         last.code = FaultCode::LimitExceeded;
-        last.message = format!("more than {MAX_FAULTS} {what}: no more are looked for");
+        last.message = format!("more than {MAX_FAULTS} {what}: the check stopped here");
         last.help = None;
         faults.push(last);
     }

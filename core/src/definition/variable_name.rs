@@ -30,17 +30,17 @@ const BEGINNINGS: [&str; 13] = [
 pub fn variable_name_fault(name: &str) -> Option<&'static str> {
     let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if name.is_empty() {
-        return Some("names no environment variable: it is empty");
+        return Some("is empty: expected the name of an environment variable");
     }
     if name.len() > LONGEST || name.starts_with(|first: char| first.is_ascii_digit()) || !name.chars().all(is_of_a_name)
     {
         return Some(
-            "is no name of an environment variable (letters, digits and `_`): put the secret into a variable, and write the \
-             variable's name here",
+            "is not the name of an environment variable (letters, digits and `_`): store the secret in a variable and write \
+             the variable's name here",
         );
     }
     looks_like_a_secret(name).then_some(
-        "looks like the secret itself: put it into an environment variable, and write the variable's name here, in capitals",
+        "looks like the secret itself: store it in an environment variable and write the variable's name here, in capitals",
     )
 }
 
@@ -52,7 +52,7 @@ pub fn variable_text_fault(text: &str) -> Option<&'static str> {
     let mut tags = text.split("${").skip(1);
     tags.find_map(|tag| match tag.split_once('}') {
         Some((name, _)) => variable_name_fault(name),
-        None => Some("has a `${` without its `}`"),
+        None => Some("has a `${` without a closing `}`"),
     })
 }
 
@@ -62,7 +62,7 @@ pub fn shown_variable_name(name: &str) -> &str {
     if !name.is_empty() && name.len() <= LONGEST && name.chars().all(is_conventional) {
         name
     } else {
-        "(whose name the configuration has)"
+        "(named in the configuration)"
     }
 }
 

@@ -346,7 +346,7 @@ impl EventFields {
     fn checked(fields: EventData) -> Self {
         debug_assert!(
             OWN_FIELDS.iter().all(|own| fields.field(own).is_none()),
-            "a field of every event is none of one type's: {fields:?}"
+            "the fields of an event type must not repeat a common field: {fields:?}"
         );
         Self(fields)
     }
@@ -406,7 +406,7 @@ impl<'de> Deserialize<'de> for EventFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = EventData::deserialize(deserializer)?;
         if let Some(own) = OWN_FIELDS.iter().find(|own| fields.contains_key(**own)) {
-            let message = format!("`{own}` is a field of every event and none of its type's");
+            let message = format!("`{own}` is reserved: every event has a field of this name");
             return Err(serde::de::Error::custom(message));
         }
         Ok(Self(fields))
@@ -496,7 +496,7 @@ mod tests {
     fn a_stored_event_cannot_repeat_a_common_field() {
         for own in OWN_FIELDS {
             let refused = serde_json::from_value::<EventFields>(json!({"nodeId": "a", own: "x"})).unwrap_err();
-            let expected = format!("`{own}` is a field of every event and none of its type's");
+            let expected = format!("`{own}` is reserved: every event has a field of this name");
             assert_eq!(refused.to_string(), expected);
         }
     }

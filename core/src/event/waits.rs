@@ -365,7 +365,7 @@ mod tests {
             prop_assert_eq!(
                 told,
                 named.saturating_sub(most) as u64,
-                "each that is dropped is told of once"
+                "each dropped event is reported once"
             );
         }
         Ok(())

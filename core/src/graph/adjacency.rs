@@ -198,7 +198,7 @@ impl Adjacency {
         for (place, target) in targets.iter().enumerate() {
             if let Some(target) = target.filter(|target| self.declares[*target as usize]) {
                 let id = &definition.nodes[target as usize].id;
-                let message = format!("`{id}` declares a triggered sub-workflow: no thread takes the edge to it");
+                let message = format!("`{id}` declares a triggered sub-workflow: the edge to it is never followed");
                 report.warn(FaultCode::IgnoredEdge, &pointer!["edges", place], message);
             }
         }
@@ -229,7 +229,7 @@ fn index(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> BTree
                 slot.insert(place as NodeIx);
             }
             std::collections::btree_map::Entry::Occupied(_) => {
-                let message = format!("another node is called `{}` too", node.id);
+                let message = format!("another node has the id `{}`", node.id);
                 report.fault(FaultCode::DuplicateNodeId, &pointer!["nodes", place, "id"], message);
             }
         }

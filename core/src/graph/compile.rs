@@ -155,7 +155,7 @@ fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext
             report.fault(
                 FaultCode::DuplicateWorkflowId,
                 &pointer!["id"],
-                format!("another workflow is called `{id}` too"),
+                format!("another workflow has the id `{id}`"),
             );
         }
     }
@@ -299,7 +299,7 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mu
             [] => report.fault(
                 code,
                 &pointer!["nodes"],
-                format!("a triggered sub-workflow needs one {word}"),
+                format!("a triggered sub-workflow needs exactly one {word}"),
             ),
             [_] => {}
             [_, more @ ..] => {
@@ -313,7 +313,7 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mu
     for place in starts.iter().chain(&ends) {
         let node = &definition.nodes[*place];
         let message = format!(
-            "`{}` is a {}: a triggered sub-workflow has none",
+            "`{}` is a {}, which a triggered sub-workflow cannot contain",
             node.id,
             node.config.type_name()
         );
@@ -329,7 +329,7 @@ fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &
             .speculative_at
             .is_some_and(|share| !(share > 0.0 && share < 1.0))
         {
-            let message = "`speculativeAt` is a share of the token limit: above 0, below 1";
+            let message = "`speculativeAt` is a fraction of the token limit: above 0 and below 1";
             let pointer = pointer!["config", "compression", "speculativeAt"];
             report.fault(FaultCode::InvalidValue, &pointer, message);
         }
@@ -340,7 +340,7 @@ fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &
         ("tokenLimit", config.token_limit == Some(0)),
     ];
     if config.run_bytes().is_some_and(|bytes| bytes < LEAST_RUN_BYTES) {
-        let message = format!("`runBytes` must be at least {LEAST_RUN_BYTES}: a run needs some memory to begin");
+        let message = format!("`runBytes` must be at least {LEAST_RUN_BYTES}: a run needs some memory to start");
         report.fault(
             FaultCode::InvalidValue,
             &pointer!["config", "limits", "runBytes"],
@@ -386,12 +386,12 @@ fn check_budget(budget: &Budget, report: &mut Diagnostics<'_>) {
             wrong("cost", "must be above 0, and at most 1,000,000");
         }
         if limits.warn_at.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
-            wrong("warnAt", "is a share: above 0, at most 1");
+            wrong("warnAt", "is a fraction: above 0 and at most 1");
         }
     }
     if budget.per_path.as_ref().is_some_and(|path| path.per_path.is_some()) {
         let pointer = pointer!["config", "budget", "perPath", "perPath"];
-        let message = "a path has no `perPath`: the limits of a path hold for the paths within it too, each by itself";
+        let message = "a path cannot have `perPath`: its limits also apply to each path nested in it";
         report.fault(FaultCode::InvalidValue, &pointer, message);
     }
 }
@@ -407,7 +407,7 @@ fn check_variables(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
                 "a variable needs a name that is not empty",
             );
         } else if !seen.insert(variable.name.as_str()) {
-            let message = format!("another variable is called `{}` too", variable.name);
+            let message = format!("another variable has the name `{}`", variable.name);
             report.fault(FaultCode::InvalidValue, &pointer, message);
         }
     }

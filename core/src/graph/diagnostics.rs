@@ -137,7 +137,7 @@ impl<'a> Diagnostics<'a> {
         match check_selection(options) {
             Ok(None) => {}
             Ok(Some(warning)) => {
-                let message = format!("several selections: `{}` counts, the rest is ignored", warning.used);
+                let message = format!("several selections: `{}` is used, the others are ignored", warning.used);
                 self.warn(FaultCode::AmbiguousHistoryOptions, pointer, message);
             }
             Err(error) => {

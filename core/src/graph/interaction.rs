@@ -25,7 +25,7 @@ impl NodeCompiler<'_, '_> {
         }
         let is_timed = config.timeout_ms.is_some_and(|after_ms| after_ms > 0);
         if config.on_timeout.is_some() && !is_timed {
-            fault("onTimeout", "`onTimeout` goes with `timeoutMs`");
+            fault("onTimeout", "`onTimeout` requires `timeoutMs`");
         }
         let wants_default = config.on_timeout == Some(OnTimeout::Word(TimeoutWord::Default));
         match (&config.default, &config.choices) {
@@ -33,7 +33,7 @@ impl NodeCompiler<'_, '_> {
             (Some(default), Some(choices)) if !choices.contains(default) => {
                 fault("default", "the default is not one of `choices`");
             }
-            (Some(_), _) if !wants_default => fault("default", "`default` goes with `onTimeout: \"default\"`"),
+            (Some(_), _) if !wants_default => fault("default", "`default` requires `onTimeout: \"default\"`"),
             (None | Some(_), _) => {}
         }
         let timeout_ms = self

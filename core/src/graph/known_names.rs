@@ -80,7 +80,7 @@ pub fn name_advice<'n>(name: &str, known: impl Iterator<Item = &'n str>, is_assi
     let known = known.chain(FIXED_NAMES).chain(JS_GLOBALS.iter().copied());
     match nearest(name, known) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if is_assigned => format!("declare it: `let {name} = ...`; what other nodes are to see is returned"),
+        None if is_assigned => format!("declare it: `let {name} = ...`; return the values that other nodes need"),
         None => "a bare name is a variable or the id of a node: declare it in `variables`, or write `input.` before it"
             .to_owned(),
     }

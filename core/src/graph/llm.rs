@@ -69,7 +69,7 @@ impl NodeCompiler<'_, '_> {
                 Some(tool) if !tool.is_offered(config) => {
                     let setting = tool.setting();
                     let message = format!(
-                        "`{name}` is a built-in tool, and the workflow does not offer it: set `config.{setting}`"
+                        "`{name}` is a built-in tool that this workflow does not enable: set `config.{setting}`"
                     );
                     self.report.fault(FaultCode::InvalidValue, &pointer, message);
                 }

@@ -25,7 +25,7 @@ pub(super) fn pair_loops(definition: &WorkflowDefinition, partners: &mut Partner
             );
         }
         if starts.insert(&config.loop_id, place).is_some() {
-            let message = format!("another LOOP_START has the loopId `{}` too", config.loop_id);
+            let message = format!("another LOOP_START has the loopId `{}`", config.loop_id);
             report.fault(
                 FaultCode::DuplicateLoopId,
                 &pointer!["nodes", place, "config", "loopId"],
@@ -43,7 +43,7 @@ pub(super) fn pair_loops(definition: &WorkflowDefinition, partners: &mut Partner
                 partners[place] = Some(*start as NodeIx);
             }
             Some(_) => {
-                let message = format!("another LOOP_END has the loopId `{}` too", config.loop_id);
+                let message = format!("another LOOP_END has the loopId `{}`", config.loop_id);
                 report.fault(
                     FaultCode::DuplicateLoopId,
                     &pointer!["nodes", place, "config", "loopId"],

@@ -79,7 +79,7 @@ impl NodeCompiler<'_, '_> {
             if !known.any(|known| known == code) {
                 let known = RunErrorCode::ALL.iter().map(|code| code.as_str());
                 let pointer = pointer!["nodes", place, "retry", "retryOn", number];
-                let message = format!("unknown error code `{code}`: it would never be tried again");
+                let message = format!("unknown error code `{code}`: it would never be retried");
                 self.report
                     .unknown(FaultCode::InvalidValue, &pointer, message, code, known);
             }
@@ -341,7 +341,7 @@ impl NodeCompiler<'_, '_> {
             (Some(seconds), None) => {
                 let ms = self.report.seconds(Some(seconds), || child(&pointer, "seconds"));
                 if wait.timeout.is_some() {
-                    let message = "`timeout` goes with `event`; `seconds` says how long already";
+                    let message = "`timeout` requires `event`; `seconds` is already the length of the WAIT";
                     self.report
                         .fault(FaultCode::InvalidValue, &child(&pointer, "timeout"), message);
                 }
@@ -406,7 +406,7 @@ impl NodeCompiler<'_, '_> {
             ContextOperation::Compress(config) => {
                 self.context.check_compression(config, &pointer, self.report);
                 if config.speculative_at.is_some() {
-                    let message = "`speculativeAt` stands in the workflow's `config.compression`: a node compresses when it is reached";
+                    let message = "`speculativeAt` belongs in the workflow's `config.compression`: a node compresses when it is reached";
                     let pointer = child(&pointer, "speculativeAt");
                     self.report.fault(FaultCode::InvalidValue, &pointer, message);
                 }
@@ -470,7 +470,7 @@ impl NodeCompiler<'_, '_> {
                     self.report.fault(FaultCode::InvalidCallback, &pointer, message);
                 }
                 (None, false) => {
-                    let message = "nothing is handed back: give `includeVariables` or `includeAll: true`";
+                    let message = "nothing is returned: set `includeVariables` or `includeAll: true`";
                     self.report.fault(FaultCode::InvalidCallback, &pointer, message);
                 }
                 (Some(_), false) | (None, true) => {}

@@ -35,7 +35,7 @@ pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
                 set_partners(&mut partners, place, join);
                 let (fork_id, join_id) = (&definition.nodes[place].id, &definition.nodes[join].id);
                 let message = format!(
-                    "`{join_id}` and its FORK `{fork_id}` must have the same path ids in the same order: the FORK has [{}]",
+                    "`{join_id}` must list the path ids of its FORK `{fork_id}` in their order: [{}]",
                     fork.fork_path_ids.join(", ")
                 );
                 let pointer = pointer!["nodes", join, "config", "forkPathIds"];

@@ -156,7 +156,7 @@ impl RegionSearch<'_> {
         let message = match (region, target) {
             (Region::Inside(open), _) if self.is_loop(open) => {
                 format!(
-                    "the loop of `{}` is left from `{}` to `{}`, not through its LOOP_END",
+                    "the loop of `{}` exits from `{}` to `{}`, not through its LOOP_END",
                     id(open),
                     id(from),
                     id(to)
@@ -190,7 +190,7 @@ impl RegionSearch<'_> {
             }
             (Region::Inside(fork), _) => {
                 format!(
-                    "a branch of `{}` leaves it from `{}` to `{}`, not through its JOIN",
+                    "a branch of `{}` exits from `{}` to `{}`, not through its JOIN",
                     id(fork),
                     id(from),
                     id(to)

@@ -105,7 +105,7 @@ impl<'a> Snippets<'a> {
             0
         };
         if length > LONGEST_EXPRESSION {
-            let message = format!("the expression has {length} characters; at most {LONGEST_EXPRESSION} are read");
+            let message = format!("the expression has {length} characters; the limit is {LONGEST_EXPRESSION}");
             report.fault_with_help(
                 FaultCode::InvalidExpression,
                 &pointer(),

@@ -26,7 +26,7 @@ pub(super) fn check_trigger<'t>(
     // a separate table, because the workflow's table is for its nodes
     let mut snippets = Snippets::new(context.syntax, KnownNames::of_trigger());
     if !seen.insert(&trigger.id) {
-        let message = format!("another trigger is called `{}` too", trigger.id);
+        let message = format!("another trigger has the id `{}`", trigger.id);
         report.fault(FaultCode::DuplicateTriggerId, &child(pointer, "id"), message);
     }
     let condition = child(pointer, "condition");

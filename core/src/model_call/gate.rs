@@ -253,7 +253,7 @@ mod tests {
         gate.end(RUNS[0], second, None);
         let third = gate.ask(&run(0), 20);
         assert_eq!(gate.admit(2_000), [0; 0]);
-        assert_eq!(gate.wake_after(2_000), Some(58_000), "the first leaves at 60 s");
+        assert_eq!(gate.wake_after(2_000), Some(58_000), "the first expires at 60 s");
         assert_eq!(gate.admit(60_000), [third]);
     }
 
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(
             gate.admit(60_000),
             [0; 0],
-            "nobody overtakes, and nothing fits beside it"
+            "no later call overtakes, and no other call fits"
         );
         gate.end(RUNS[0], large, None);
         assert_eq!(gate.admit(120_000), [later]);

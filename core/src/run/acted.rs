@@ -116,6 +116,6 @@ mod tests {
         acted.saw(&Replayed::Did(0, &mut vec![Effect::QuiesceTriggers, emit(5)]));
         acted.saw(&Replayed::Told(&told(ToSupervisor::TriggersQuiet)));
         assert_eq!(acted.about(4, &other), Matching::Over, "they were quiet after it");
-        assert_eq!(acted.about(5, &one), Matching::Open, "raised after they were asked");
+        assert_eq!(acted.about(5, &one), Matching::Open, "raised after the question");
     }
 }

@@ -45,7 +45,9 @@ impl AnswerRefused {
 impl fmt::Display for AnswerRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOpen => f.write_str("no question of this id waits: it was answered, withdrawn, or never asked"),
+            Self::NotOpen => {
+                f.write_str("no open question has this id: it was answered or withdrawn, or never existed")
+            }
             Self::Invalid { reason } => write!(f, "invalid answer: {reason}"),
             Self::NotKept { reason } => write!(f, "the answer may be lost: {reason}"),
         }

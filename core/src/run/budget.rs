@@ -123,7 +123,7 @@ impl<'a> Places<'a> {
             .unwrap_or_default();
         let mut names: Vec<&str> = fields.iter().filter_map(|(_, name)| name.as_str()).collect();
         names.reverse();
-        let whose = match names[..] {
+        let scope = match names[..] {
             [path, workflow] => format!("path `{path}` of workflow `{workflow}`"),
             [workflow] => format!("workflow `{workflow}`"),
             _ => "the run".to_owned(),
@@ -137,12 +137,12 @@ impl<'a> Places<'a> {
                 details.insert("kind".to_owned(), json!(kind.as_str()));
                 match kind {
                     FigureKind::Cost => format!(
-                        "the budget of {whose} limits the cost, and the most that this call may cost is not known: its \
-                         profile needs `prices`, and it `maxTokens`"
+                        "the budget of {scope} limits the cost, and the highest cost of this call is unknown: set \
+                         `maxTokens` in its parameters and `prices` in its profile"
                     ),
                     FigureKind::Tokens | FigureKind::ModelCalls => format!(
-                        "the budget of {whose} limits the tokens, and the most that this call may write is not known: it \
-                         needs `maxTokens` among its parameters"
+                        "the budget of {scope} limits the tokens, and the longest reply to this call is unknown: set \
+                         `maxTokens` in its parameters"
                     ),
                 }
             }
@@ -151,7 +151,7 @@ impl<'a> Places<'a> {
                 details.insert("kind".to_owned(), json!(kind.as_str()));
                 let [used, limit, needs] = [used, limit, needs].map(|figure| shown(kind, figure));
                 let message = format!(
-                    "the budget of {whose} allows {limit} {}: {used} are used, and this call may use {needs}",
+                    "the budget of {scope} allows {limit} {}: {used} are used, and this call may use {needs}",
                     words(kind)
                 );
                 for (name, figure) in [("used", used), ("limit", limit), ("needs", needs)] {
@@ -367,12 +367,12 @@ impl ThreadTurn<'_, '_> {
         let lines: Vec<String> = ledger
             .warnings(account)
             .map(|(account, Figure { kind, used, limit })| {
-                let whose = if account.is_path { " of this path" } else { "" };
+                let scope = if account.is_path { " of this path" } else { "" };
                 let [used, limit] = [used, limit].map(|figure| shown(kind, figure));
                 match kind {
-                    FigureKind::Cost => format!("- Cost{whose}: {used} of {limit} used"),
-                    FigureKind::Tokens => format!("- Tokens{whose}: {used} of {limit} used"),
-                    FigureKind::ModelCalls => format!("- Model calls{whose}: {used} of {limit} made"),
+                    FigureKind::Cost => format!("- Cost{scope}: {used} of {limit} used"),
+                    FigureKind::Tokens => format!("- Tokens{scope}: {used} of {limit} used"),
+                    FigureKind::ModelCalls => format!("- Model calls{scope}: {used} of {limit} made"),
                 }
             })
             .collect();

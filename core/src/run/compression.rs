@@ -69,7 +69,7 @@ impl ConversationTurn<'_, '_> {
 
     pub(super) fn finish_summary(&mut self, text: &str) -> Outcome {
         let Some((plan, basis)) = self.own.summary.take().map(|summary| *summary) else {
-            return Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "no summary was asked for"));
+            return Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "no summary was requested"));
         };
         let result = finish_summary(&plan, text, &*self.tokenizer());
         self.take_result(basis, &result)

@@ -90,11 +90,11 @@ impl LastAsked {
 fn instruction(kept: usize) -> String {
     let but = match kept {
         0 => String::new(),
-        1 => " but its last message, which is kept word for word".to_owned(),
-        _ => format!(" but its last {kept} messages, which are kept word for word"),
+        1 => " except its last message, which stays word for word".to_owned(),
+        _ => format!(" except its last {kept} messages, which stay word for word"),
     };
     format!(
-        "Stop here: do not go on with the conversation, and call no tool. Summarize all of it{but}. Keep names, numbers, \
-         decisions, open questions and promises. Answer with the summary alone."
+        "Stop here: do not continue the conversation, and call no tool. Summarize all of it{but}. Include names, \
+         numbers, decisions, open questions and promises. Answer with the summary alone."
     )
 }

@@ -270,7 +270,7 @@ mod tests {
     fn a_setting_is_recorded_on_change_and_constant_within_a_step() {
         let (mut settings, workflow) = (Settings::default(), Arc::from("w"));
         assert_eq!(settings.token_limit(&workflow, || Some(5)), Some(5));
-        assert_eq!(settings.token_limit(&workflow, || Some(6)), Some(5), "the same step");
+        assert_eq!(settings.token_limit(&workflow, || Some(6)), Some(5), "within one step");
         assert_eq!(settings.take_fresh().len(), 1);
         settings.next_step();
         assert_eq!(settings.token_limit(&workflow, || Some(5)), Some(5));
@@ -295,10 +295,10 @@ mod tests {
         again.expect(&record);
         assert_eq!(again.token_limit(&workflow, || unreachable!()), Some(5));
         assert_eq!(again.count(digest("a text"), || unreachable!()), 2);
-        assert_eq!(again.count(digest("another"), || 3), 3, "nobody recorded it");
+        assert_eq!(again.count(digest("another"), || 3), 3, "it was not recorded");
         again.go_on();
         assert_eq!(again.token_limit(&workflow, || Some(7)), Some(7));
         let fresh = again.take_fresh();
-        assert_eq!(fresh.len(), 2, "what nobody had recorded, and the change: {fresh:?}");
+        assert_eq!(fresh.len(), 2, "the unrecorded value and the change: {fresh:?}");
     }
 }

@@ -313,6 +313,6 @@ mod tests {
         );
         tree.raise_depth(3, 2);
         tree.raise_depth(3, 1);
-        assert_eq!(tree.trigger_depth(3), 2, "what a trigger did to a thread stays");
+        assert_eq!(tree.trigger_depth(3), 2, "the effect of a trigger on a thread stays");
     }
 }

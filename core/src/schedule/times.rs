@@ -91,7 +91,7 @@ fn readable(cron: &str) -> Result<Cron, TimesFault> {
     let cron = Cron::from_str(cron).map_err(|error| TimesFault::Cron(reason(&error)))?;
     match next_on_the_wall(&cron, DateTime::UNIX_EPOCH.naive_utc()) {
         Some(_) => Ok(cron),
-        None => Err(TimesFault::Cron("no such time ever comes".to_owned())),
+        None => Err(TimesFault::Cron("it matches no date".to_owned())),
     }
 }
 
@@ -116,7 +116,7 @@ fn reason(error: &CronError) -> String {
         }
         CronError::EmptyPattern => "it is empty".to_owned(),
         CronError::InvalidDate | CronError::InvalidTime | CronError::TimeSearchLimitExceeded => {
-            "no such time ever comes".to_owned()
+            "it matches no date".to_owned()
         }
     }
 }

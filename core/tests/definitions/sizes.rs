@@ -50,7 +50,7 @@ fn assert_bounded(faults: &[Fault]) {
     assert_eq!(faults.len(), MAX_FAULTS + 1);
     let last = &faults[MAX_FAULTS];
     assert_eq!(last.code, FaultCode::LimitExceeded);
-    assert_eq!(last.message, "more than 1000 faults: no more are looked for");
+    assert_eq!(last.message, "more than 1000 faults: the check stopped here");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn mistakes() -> Vec<Mistake> {
             "one id for two nodes",
             with(flow(), "/nodes/2/id", json!("work")),
             1,
-            ["DUPLICATE_NODE_ID", "/nodes/2/id", "another node is called `work` too"],
+            ["DUPLICATE_NODE_ID", "/nodes/2/id", "another node has the id `work`"],
         ),
         (
             "an expression that does not parse",
@@ -237,7 +237,11 @@ fn mistakes() -> Vec<Mistake> {
                 json!({"id": "a", "provider": "openai", "model": "m", "apiKey": "k-12345"}),
             ),
             1,
-            ["never holds the key", "/profiles/0/apiKey", "name that in `apiKeyEnv`"],
+            [
+                "must not contain the key",
+                "/profiles/0/apiKey",
+                "name the variable in `apiKeyEnv`",
+            ],
         ),
         (
             "a strategy of a join that is none",
@@ -488,7 +492,11 @@ fn mistakes() -> Vec<Mistake> {
             "a share of the limit that is none",
             with(flow(), "/config", json!({"compression": {"speculativeAt": 60}})),
             1,
-            ["INVALID_VALUE", "/config/compression/speculativeAt", "above 0, below 1"],
+            [
+                "INVALID_VALUE",
+                "/config/compression/speculativeAt",
+                "above 0 and below 1",
+            ],
         ),
         (
             "a compression that begins early in a node",

@@ -31,7 +31,7 @@ fn every_mistake_in_a_run_is_reported_with_node_and_remedy() {
                 "SCRIPT_ERROR",
                 "there is no clock here",
                 "(node work)",
-                "pass the time in as input",
+                "pass the time as input",
             ],
         ),
         (

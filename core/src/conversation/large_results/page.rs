@@ -44,7 +44,7 @@ pub fn read_artifact(
     let text = results.get(&id).ok_or_else(|| no_such(&id, results))?;
     match (range, grep) {
         (Some(_), Some(_)) => Err("Give `range` or `grep`, not both.".to_owned()),
-        (None, Some(grep)) if grep.trim().is_empty() => Err("`grep` is blank: give a text to look for.".to_owned()),
+        (None, Some(grep)) if grep.trim().is_empty() => Err("`grep` is blank: give a string to search for.".to_owned()),
         (None, Some(grep)) => lines_with(text, &id, &grep, from.unwrap_or(0), (limit, tokenizer)),
         (range, None) => {
             let range = range.unwrap_or(Range { start: 0, end: None });
@@ -58,7 +58,7 @@ pub(super) fn read_arguments<'de, T: Deserialize<'de>>(arguments: &'de Value) ->
     const LONGEST: usize = 200;
     T::deserialize(arguments).map_err(|error| {
         let why: String = error.to_string().chars().take(LONGEST).collect();
-        format!("The arguments are wrong: {why}.")
+        format!("Invalid arguments: {why}.")
     })
 }
 
@@ -66,10 +66,10 @@ fn no_such(id: &str, results: &LargeResults) -> String {
     let id: String = id.chars().take(32).collect();
     let known: Vec<&str> = results.ids().take(NAMED).map(|id| &**id).collect();
     let known = match known.as_slice() {
-        [] => "This run keeps none.".to_owned(),
-        known => format!("The last ones that this run keeps: {}.", known.join(", ")),
+        [] => "This run has none.".to_owned(),
+        known => format!("The newest artifacts of this run: {}.", known.join(", ")),
     };
-    format!("There is no artifact `{id}`: it was dropped for later ones, or is of another run. {known}")
+    format!("Artifact `{id}` not found: it was replaced by newer ones or belongs to another run. {known}")
 }
 
 fn characters(
@@ -82,7 +82,7 @@ fn characters(
     let end = range.end.unwrap_or(total).min(total);
     if range.start > end {
         return Err(format!(
-            "Artifact {id} has {total} characters: there are none from {} to {end}.",
+            "Artifact {id} has {total} characters: the range from {} to {end} is empty.",
             range.start
         ));
     }
@@ -92,8 +92,8 @@ fn characters(
         let last = range.start + part.chars().count();
         let next = match (part.len() < whole, range.end) {
             (false, _) => String::new(),
-            (true, None) => format!("; go on with range {{\"start\":{last}}}"),
-            (true, Some(end)) => format!("; go on with range {{\"start\":{last},\"end\":{end}}}"),
+            (true, None) => format!("; continue with range {{\"start\":{last}}}"),
+            (true, Some(end)) => format!("; continue with range {{\"start\":{last},\"end\":{end}}}"),
         };
         let start = range.start;
         format!("[artifact {id}: characters {start} to {last} of {total}{next}]\n{part}")
@@ -112,7 +112,7 @@ fn characters(
     }
 }
 
-const NO_ROOM: &str = "Not one match or character fits a page: the workflow's `artifactTokens` is too small.";
+const NO_ROOM: &str = "No match or character fits into a page: the workflow's `artifactTokens` is too small.";
 
 fn lines_with(
     text: &str,
@@ -141,11 +141,11 @@ fn lines_with(
     let head = |count: usize| {
         let last = from.min(total) + count;
         let next = if last < total {
-            format!("; go on with from {last}")
+            format!("; continue with from {last}")
         } else {
             String::new()
         };
-        format!("[artifact {id}: {total} lines contain what was looked for; {count} from {from} on{next}]")
+        format!("[artifact {id}: {total} lines match; showing {count} from {from}{next}]")
     };
     paged(&shown, from < total, head, (limit, tokenizer))
 }

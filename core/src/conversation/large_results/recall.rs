@@ -67,12 +67,12 @@ pub fn recall(
     let head = |count: usize| {
         let last = from.min(total) + count;
         let next = if last < total {
-            format!("; go on with from {last}")
+            format!("; continue with from {last}")
         } else {
             String::new()
         };
         let of = archived.len();
-        format!("[{total} of {of} archived messages have words of the query; {count} from {from} on{next}]")
+        format!("[{total} of {of} archived messages contain words of the query; showing {count} from {from}{next}]")
     };
     paged(&shown, from < total, head, (limit, tokenizer))
 }

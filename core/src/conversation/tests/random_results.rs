@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn every_matching_line_is_returned_once(text in texts(), limit in MIN_RESULT_TOKENS..400, needle in "[a-eA-E界]{1,2}") {
         let (results, id) = kept(&text);
-        let found = pages(|from| json!({"id": id, "grep": needle, "from": from}), "go on with from ", &results, limit)?;
+        let found = pages(|from| json!({"id": id, "grep": needle, "from": from}), "continue with from ", &results, limit)?;
         let numbers: Vec<usize> = found.iter().flat_map(|page| page.lines()).map(|line| {
             let digits: String = line.trim_start_matches("line ").chars().take_while(char::is_ascii_digit).collect();
             digits.parse().expect("a number")
@@ -152,7 +152,7 @@ proptest! {
             prop_assert!(Estimator.count(&answer) <= MIN_RESULT_TOKENS);
             let lines = answer.lines().filter_map(|line| line.strip_prefix("message "));
             found.extend(lines.map(|line| line.split(',').next().and_then(|digits| digits.parse::<usize>().ok()).expect("a number")));
-            if !answer.contains("go on with from") {
+            if !answer.contains("continue with from") {
                 break;
             }
         }

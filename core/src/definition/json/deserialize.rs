@@ -79,7 +79,7 @@ impl de::Error for Mismatch {
     fn duplicate_field(field: &'static str) -> Self {
         Self {
             kind: MismatchKind::DuplicateField(field),
-            message: format!("`{field}` is given under two names; keep one"),
+            message: format!("`{field}` is given under two names; remove one"),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
                 (Some(number), _, _) => visitor.visit_u64(number),
                 (None, Some(number), _) => visitor.visit_i64(number),
                 (None, None, Some(number)) => visitor.visit_f64(number),
-                (None, None, None) => Err(de::Error::custom("a number beyond what can be held")),
+                (None, None, None) => Err(de::Error::custom("number out of range")),
             },
             Json::Text(text) => visitor.visit_borrowed_str(text),
             Json::List(items) => visitor.visit_seq(Items(items.iter())),
@@ -275,7 +275,7 @@ impl<'de> MapAccess<'de> for Members<'de> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Mismatch> {
         match self.value.take() {
             Some(value) => seed.deserialize(value),
-            None => Err(de::Error::custom("a value was asked for before its key")),
+            None => Err(de::Error::custom("next_value was called before next_key")),
         }
     }
 }

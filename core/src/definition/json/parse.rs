@@ -29,7 +29,7 @@ pub(crate) struct SyntaxError {
 /// Parses a text.
 pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     if text.len() > MAX_BYTES {
-        let message = format!("the text has {} bytes; at most {MAX_BYTES} are read", text.len());
+        let message = format!("the JSON text has {} bytes; the limit is {MAX_BYTES}", text.len());
         return Err(SyntaxError {
             code: FaultCode::LimitExceeded,
             message,
@@ -169,7 +169,10 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 self.skip_space();
                 if self.peek() == Some(close) {
-                    let message = format!("a comma before `{}`: JSON has none there", char::from(close));
+                    let message = format!(
+                        "a comma before `{}`: JSON does not allow trailing commas",
+                        char::from(close)
+                    );
                     return Err(self.error_at(FaultCode::InvalidJson, message, comma, comma + 1));
                 }
                 Ok(true)
@@ -294,7 +297,7 @@ impl<'a> Parser<'a> {
                 let message = match other {
                     "NaN" | "Infinity" | "undefined" => format!("invalid value `{other}`"),
                     _ => format!(
-                        "expected a value, found `{}`: text stands in double quotes",
+                        "expected a value, found `{}`: strings need double quotes",
                         shortened(other)
                     ),
                 };
@@ -320,12 +323,12 @@ impl<'a> Parser<'a> {
                 self.at + 1,
             ),
             Some('\'') => (
-                format!("expected {expected}, found `'`: JSON text stands in double quotes"),
+                format!("expected {expected}, found `'`: JSON strings need double quotes"),
                 self.at + 1,
             ),
             Some(found) if found.is_control() => (
                 format!(
-                    "expected {expected}, found the byte {:#04x}: is it a text?",
+                    "expected {expected}, found the byte {:#04x}: the file may not be text",
                     u32::from(found)
                 ),
                 self.at + found.len_utf8(),

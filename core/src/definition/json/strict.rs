@@ -261,7 +261,7 @@ impl Misfit {
             MismatchKind::UnknownField(word, known) => {
                 let help = match nearest(&word, known.iter().copied()) {
                     Some(near) => format!("; did you mean `{near}`?"),
-                    None if known.is_empty() => "; there are none here".to_owned(),
+                    None if known.is_empty() => "; this object has no fields".to_owned(),
                     None => format!("; the fields are {}", known.join(", ")),
                 };
                 (JsonErrorKind::UnknownField, message + &help)
@@ -291,7 +291,7 @@ impl de::Error for Misfit {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         let message = if message.contains("did not match any variant") {
-            "has none of the forms that it may have".to_owned()
+            "matches none of the accepted forms".to_owned()
         } else {
             // Messages of a nested deserialiser, which a custom `Deserialize` implementation has forwarded.
             let foreign = ["invalid type: ", "invalid value: "];
@@ -422,7 +422,7 @@ impl<'de> Deserializer<'de> for Strict {
                 (Some(number), _, _) => visitor.visit_u64(number),
                 (None, Some(number), _) => visitor.visit_i64(number),
                 (None, None, Some(number)) => visitor.visit_f64(number),
-                (None, None, None) => Err(de::Error::custom("a number beyond what can be held")),
+                (None, None, None) => Err(de::Error::custom("number out of range")),
             },
             Json::Text(text) => visitor.visit_string(text),
             Json::List(items) => visitor.visit_seq(Items {
@@ -523,7 +523,7 @@ impl<'de> MapAccess<'de> for Members {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Misfit> {
         let Some((key, value)) = self.value.take() else {
-            return Err(de::Error::custom("a value was asked for before its key"));
+            return Err(de::Error::custom("next_value was called before next_key"));
         };
         let span = value.span;
         let read = seed.deserialize(Strict(value));

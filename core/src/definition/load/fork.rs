@@ -142,7 +142,7 @@ fn first_join(nodes: &[Tree], next: &[Vec<usize>], fork: usize) -> Option<usize>
 fn resolve_pairs(loader: &mut Loader, config: &mut Tree) {
     let Some(pairs) = config.take("forkPaths") else { return };
     if config.get("forkPathIds").is_some() || config.get("childNodeIds").is_some() {
-        let message = "`forkPaths` says what `forkPathIds` and `childNodeIds` say; keep one form";
+        let message = "`forkPaths` replaces `forkPathIds` and `childNodeIds`; remove one of the two forms";
         loader.fault_in(FaultCode::DuplicateField, &pairs.value, message);
         return;
     }
@@ -178,7 +178,7 @@ fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy
         loader.warn_in(
             FaultCode::LegacyForm,
             &member.value,
-            "`forkId` is ignored: `forkPathIds` says it",
+            "`forkId` is ignored: `forkPathIds` replaces it",
         );
         return;
     }
@@ -199,7 +199,7 @@ fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy
     };
     let shown: Vec<&str> = paths.iter().filter_map(Tree::as_text).collect();
     let message = format!(
-        "`forkId` is the old form; it is read as `forkPathIds` [{}]",
+        "`forkId` is deprecated; it is read as `forkPathIds` [{}]",
         shown.join(", ")
     );
     loader.warn_in(FaultCode::LegacyForm, &member.value, message);
@@ -221,7 +221,7 @@ fn resolve_join(loader: &mut Loader, config: &mut Tree, legacy: &BTreeMap<String
         return;
     };
     if config.get("forkPathIds").is_some() {
-        let message = format!("`{}` is ignored: `forkPathIds` says it", member.key);
+        let message = format!("`{}` is ignored: `forkPathIds` replaces it", member.key);
         loader.warn_in(FaultCode::LegacyForm, &member.value, message);
         return;
     }
@@ -235,7 +235,7 @@ fn resolve_join(loader: &mut Loader, config: &mut Tree, legacy: &BTreeMap<String
         None => list(span, vec![Tree::text(span, id)]),
     };
     let message = format!(
-        "`{}` is the old form; it is read as the `forkPathIds` of its FORK",
+        "`{}` is deprecated; it is read as the `forkPathIds` of its FORK",
         member.key
     );
     loader.warn_in(FaultCode::LegacyForm, &member.value, message);

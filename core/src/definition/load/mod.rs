@@ -252,13 +252,13 @@ impl Loader {
 
     fn profile(&mut self, mut tree: Tree) {
         if let Some(member) = tree.member("apiKey") {
-            let message = "a profile never holds the key itself";
+            let message = "a profile must not contain the key itself";
             let fault = self
                 .source
                 .fault(FaultCode::UnknownField, member.key_span, member.key_span, message);
             self.out
                 .faults
-                .push(fault.with_help("put it into an environment variable and name that in `apiKeyEnv`"));
+                .push(fault.with_help("store it in an environment variable and name the variable in `apiKeyEnv`"));
         }
         let Some(known) = self.read::<KnownProfile>(&mut tree, &["profiles"]) else {
             return;

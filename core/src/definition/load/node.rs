@@ -32,7 +32,7 @@ pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree) {
         .collect();
     if let [_, second] = given[..] {
         let member = &node.members()[second];
-        let message = "`config` is given under two names; keep one";
+        let message = "`config` is given under two names; remove one";
         let fault = loader
             .source
             .fault(FaultCode::DuplicateField, member.key_span, member.key_span, message);

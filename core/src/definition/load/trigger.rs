@@ -23,7 +23,7 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
     let has_schedule = tree.get("schedule").is_some();
     if is_word("schedule") || (word.is_none() && has_schedule) {
         if let Some(condition) = tree.take("condition") {
-            let message = "a trigger of type SCHEDULE has `schedule` in the place of `condition`";
+            let message = "a trigger of type SCHEDULE has `schedule` instead of `condition`";
             loader.fault_in(FaultCode::InvalidValue, &condition.value, message);
         }
         if !has_schedule {
@@ -33,7 +33,7 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
         let message = "`type`: expected EVENT or SCHEDULE";
         loader.fault_in(FaultCode::InvalidValue, &word.value, message);
     } else if let Some(schedule) = tree.take("schedule") {
-        let message = "`schedule` is that of a trigger of type SCHEDULE";
+        let message = "`schedule` is only for triggers of type SCHEDULE";
         loader.fault_in(FaultCode::InvalidValue, &schedule.value, message);
     } else if tree.get("condition").is_none() {
         loader.fault_in(FaultCode::MissingField, tree, "missing field `condition`");
@@ -60,7 +60,7 @@ fn resolve_status(loader: &mut Loader, tree: &mut Tree) {
         .filter(|status| !matches!(status.value.value, Json::Null));
     let Some(status) = status else { return };
     if tree.get("enabled").is_some() {
-        let message = "`status` and `enabled` say the same thing; keep one";
+        let message = "`status` is another name of `enabled`; remove one";
         loader.fault_in(FaultCode::DuplicateField, &status.value, message);
         return;
     }

@@ -493,22 +493,22 @@ mod tests {
     #[test]
     fn an_unknown_name_is_an_error_unless_tested_by_typeof() {
         for source in [
-            "nobody",
-            "nobody.x",
-            "nobody?.x",
-            "1 + nobody",
-            "typeof nobody.x",
-            "[nobody]",
+            "absent",
+            "absent.x",
+            "absent?.x",
+            "1 + absent",
+            "typeof absent.x",
+            "[absent]",
         ] {
             assert_eq!(
                 value(source),
-                Some(json!({"fault": "unknown name `nobody`"})),
+                Some(json!({"fault": "unknown name `absent`"})),
                 "{source}"
             );
         }
-        assert_eq!(value("typeof nobody"), Some(json!("undefined")));
-        assert_eq!(value("typeof nobody === 'undefined' || nobody.x"), Some(json!(true)));
-        assert_eq!(value("zero && nobody"), Some(json!(0)));
+        assert_eq!(value("typeof absent"), Some(json!("undefined")));
+        assert_eq!(value("typeof absent === 'undefined' || absent.x"), Some(json!(true)));
+        assert_eq!(value("zero && absent"), Some(json!(0)));
     }
 
     #[test]

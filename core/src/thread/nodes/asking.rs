@@ -28,7 +28,7 @@ pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
     let computed = Computed::deserialize(computed).map_err(|error| failed(error.to_string()))?;
     if computed.profile.as_ref().is_some_and(|id| id.trim().is_empty()) {
         return Err(failed(
-            "the template of `profileId` gives no profile's id: it is empty".to_owned(),
+            "the template of `profileId` evaluates to an empty string: expected a profile's id".to_owned(),
         ));
     }
     let parameters = computed.parameters.map(Arc::unwrap_or_clone);

@@ -163,11 +163,11 @@ impl Consent {
                     Heard::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
                         Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, key, &tool, edited)),
                         Ok(ConsentAnswer::Refuse(reason)) => refused(&reason),
-                        Err(expected) => refused(&format!("the answer about it is none: {expected}")),
+                        Err(expected) => refused(&format!("invalid answer: {expected}")),
                     },
                     Heard::NobodyInTime => {
                         let after_ms = timeout_ms.unwrap_or_default();
-                        refused(&format!("nobody answered within {after_ms} ms"))
+                        refused(&format!("no answer within {after_ms} ms"))
                     }
                     Heard::Failed(error) => ToolResult::failed(error.to_string()),
                 };

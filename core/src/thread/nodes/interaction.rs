@@ -121,7 +121,7 @@ fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
     match &node.on_timeout {
         QuestionTimeout::Fail => {
             let after_ms = node.timeout_ms.unwrap_or_default();
-            let message = format!("nobody answered within {after_ms} ms");
+            let message = format!("no answer within {after_ms} ms");
             Progress::Failed(RunError::new(RunErrorCode::NodeTimeout, message))
         }
         QuestionTimeout::Default(answer) => taken(walk, node, answer, json!({ "answer": answer })),

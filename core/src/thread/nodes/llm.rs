@@ -448,7 +448,7 @@ fn after_last_round(walk: &mut StepContext<'_>, mut stage: Stage) -> Progress {
         stage.is_last_word = true;
         return prepare(walk, stage);
     }
-    let message = format!("the model still asks for tools after {limit} rounds of tool calls (`maxToolRounds`)");
+    let message = format!("the model still requests tools after {limit} rounds of tool calls (`maxToolRounds`)");
     let error = RunError::new(RunErrorCode::ToolRoundsExceeded, message);
     Progress::Failed(error.with_details(json!({ "maxToolRounds": limit, "usage": stage.usage })))
 }

@@ -297,7 +297,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         | Outcome::Answered(_)
         | Outcome::HeldByFiring(_) => RunError::new(
             RunErrorCode::NodeFailed,
-            "the host answered with something the node did not ask for",
+            "the host returned an outcome that does not match the node's effect",
         ),
     }
 }
