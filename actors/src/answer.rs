@@ -27,7 +27,7 @@ impl std::error::Error for Lost {}
 /// drop(forgotten);
 /// assert_eq!(heard.iter().collect::<Vec<_>>(), [Ok(7), Err(Lost)]);
 /// ```
-#[must_use = "an Answer that is dropped says that the answer was lost"]
+#[must_use = "dropping an Answer reports it as lost"]
 pub struct Answer<T> {
     tell: Option<Tell<T>>,
 }

@@ -199,7 +199,7 @@ fn with_panic(exit: Exit, payload: Box<dyn Any + Send>) -> Exit {
     match exit {
         Exit::Stopped | Exit::Dropped => Exit::Panicked { message },
         Exit::Panicked { message: first } => {
-            tracing::error!(message, "a second panic of the same actor was contained");
+            tracing::error!(message, "a second panic of this actor was contained");
             Exit::Panicked { message: first }
         }
     }

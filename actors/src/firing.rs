@@ -27,7 +27,7 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSe
     let on_end: OnEnd = Box::new(move |report| {
         if let Some(error) = &report.error {
             let workflow = &report.workflow_id;
-            tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
+            tracing::warn!(%error, trigger, workflow, "a workflow started by a trigger failed");
         }
     });
     // The number 0 is correct: the run that would count the firing has ended.

@@ -62,7 +62,7 @@ pub trait RunJournal: Send {
     /// Reads the run's start and inputs. Called only after [`Self::parks_after`] returned a value, and once all inputs are
     /// durable.
     fn read(&self, _graphs: &Graphs) -> Reading {
-        let never = "this journal is not read again";
+        let never = "this journal cannot be read again";
         Box::pin(std::future::ready(Err(RunError::new(RunErrorCode::StoreError, never))))
     }
 }

@@ -779,7 +779,7 @@ impl RunActor {
     fn mailbox(&mut self) -> Rc<LocalMailbox> {
         let Self { run, spec, mailbox, .. } = self;
         let made = mailbox.get_or_insert_with(|| {
-            let spec = spec.take().expect("a run is made once, from what it was asked to be");
+            let spec = spec.take().expect("the run's specification is taken once");
             LocalMailbox::new(Rc::clone(run), *spec)
         });
         Rc::clone(made)

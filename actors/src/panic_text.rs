@@ -10,7 +10,7 @@ pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
             Ok(text) => *text,
             Err(payload) => {
                 std::mem::forget(payload);
-                "a panic without a text".to_owned()
+                "a panic without a message".to_owned()
             }
         },
     }

@@ -79,6 +79,6 @@ impl Parked {
 
 /// Outcome of a durable run in a process that shuts down. The stored run can be resumed elsewhere.
 pub(crate) fn shut_down() -> RunError {
-    let message = "the engine shuts down: the run is kept, and can be resumed";
+    let message = "the engine shuts down: the run is stored and can be resumed";
     RunError::new(RunErrorCode::Cancelled, message)
 }

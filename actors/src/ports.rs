@@ -299,7 +299,7 @@ impl Called {
         match self {
             Self::Result(result) => result,
             Self::NeedsConsent(request) => ToolResult::failed(format!(
-                "it needs a person's consent, and nobody is asked here: {}",
+                "the call needs a person's consent, which cannot be requested here: {}",
                 request.reason
             )),
         }

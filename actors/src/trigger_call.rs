@@ -85,7 +85,7 @@ pub(crate) fn notify(
     channel: Option<&str>,
 ) -> Result<(), RunError> {
     let notify = || call_of(depth_after(event), effect, || (ports.notify)(message, channel));
-    catch_unwind(AssertUnwindSafe(notify)).map_err(|_| failed("whoever is told of notifications panicked"))
+    catch_unwind(AssertUnwindSafe(notify)).map_err(|_| failed("the engine's notification hook panicked"))
 }
 
 /// Starts an async function.

@@ -267,7 +267,12 @@ impl TriggerMatcherActor {
         };
         let (own, of_run) = (self.own.clone(), Arc::clone(&run_id));
         let answer = Answer::new(move |outcome: Result<Outcome, _>| {
-            let lost = |_| Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated"));
+            let lost = |_| {
+                Outcome::Failed(RunError::new(
+                    RunErrorCode::ScriptError,
+                    "the expression was not evaluated",
+                ))
+            };
             own.do_send(MatcherMsg::Evaluated {
                 run_id: of_run,
                 evaluation,
@@ -294,7 +299,10 @@ impl TriggerMatcherActor {
         let value = match outcome {
             Outcome::Value(value) => Ok(value),
             Outcome::Failed(error) => Err(error),
-            _ => Err(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated")),
+            _ => Err(RunError::new(
+                RunErrorCode::ScriptError,
+                "the expression was not evaluated",
+            )),
         };
         let later = self.contain(watcher, &event, |matcher| match then {
             Then::Condition => match *value? {
@@ -723,7 +731,7 @@ fn tells_of_budget(event: &Event) -> bool {
 /// Returns the error message and logs it: the skipped action is not retried, so an operator must be able to find it.
 fn too_deep(trigger: &TriggerDefinition, event: &Event) -> &'static str {
     let message = if matches!(trigger.action, TriggerAction::ResumeThread { .. }) {
-        "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
+        "the chain of triggers is too deep: the paused thread stays paused until a caller resumes it"
     } else {
         "the chain of triggers is too deep"
     };

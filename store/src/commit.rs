@@ -256,7 +256,7 @@ fn id(what: &str, id: &str) -> Result<(), StoreError> {
     if id.is_empty() || id.len() > MAX_ID || id.contains('\0') {
         return Err(StoreError::TooLarge {
             what: format!(
-                "the {what} id has {} bytes; 1 to {MAX_ID} are allowed, none of them 0",
+                "the {what} id has {} bytes; 1 to {MAX_ID} bytes without NUL are allowed",
                 id.len()
             ),
         });
@@ -276,7 +276,7 @@ fn text(what: &str, text: &str) -> Result<(), StoreError> {
 fn time(due: u64) -> Result<(), StoreError> {
     if i64::try_from(due).is_err() {
         return Err(StoreError::TooLarge {
-            what: format!("a timer is due at {due} ms, which is beyond what a store keeps"),
+            what: format!("a timer is due at {due} ms, which exceeds the range of a store"),
         });
     }
     Ok(())

@@ -152,18 +152,18 @@ impl Display for StoreError {
             Self::Stopped { file, why } => {
                 write!(f, "{file}: nothing more is written or read after a failure: {why}")
             }
-            Self::RunExists { run } => write!(f, "there is a run {run} already"),
+            Self::RunExists { run } => write!(f, "run {run} exists already"),
             Self::NoSuchRun { run } => write!(f, "no run {run}"),
             Self::Moved { run, expected, found } => {
                 write!(
                     f,
-                    "run {run} is at step {found}, not {expected}: somebody else has gone on with it"
+                    "run {run} is at step {found}, not {expected}: another writer has appended to it"
                 )
             }
-            Self::RunHeld { run, by } => write!(f, "run {run} is carried by {by}"),
+            Self::RunHeld { run, by } => write!(f, "run {run} is owned by {by}"),
             Self::RunLost { run } => write!(
                 f,
-                "run {run} is not carried here any more: its claim ran out, and another process goes on with it"
+                "this process lost run {run}: its claim expired and another process continues it"
             ),
             Self::SessionMoved {
                 session,

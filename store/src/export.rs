@@ -352,7 +352,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             let steps = head.map_or(0, |head| head.steps);
             if lines + 1 != number || sha256 != hex(sum) || commit.records.len() as u64 != steps {
                 return Err(malformed(
-                    "the file is not what was exported: its checksum does not match".to_owned(),
+                    "the file was changed after the export: its checksum does not match".to_owned(),
                 ));
             }
             let commit = std::mem::replace(commit, Commit::after("", 0));
@@ -360,7 +360,8 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             while has_line(file, &mut text)? {
                 number += 1;
                 if !text.trim().is_empty() {
-                    let why = "more follows the end of the exported run: import each exported file by itself";
+                    let why =
+                        "the file continues after the end of the exported run: import each exported file separately";
                     return Err(ExportError::Malformed {
                         line: number,
                         why: why.to_owned(),
@@ -389,7 +390,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             (None, Some((hash, text)), None) => {
                 let follows = line.follows.as_ref().map(|hash| ContentHash::parse(hash));
                 if follows == Some(None) {
-                    return Err(malformed("what the text follows is no hash".to_owned()));
+                    return Err(malformed("`follows` is not a hash".to_owned()));
                 }
                 let content = Content::new(text).following(follows.flatten());
                 if content.hash().to_string() != hash {
@@ -407,19 +408,19 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
 fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String> {
     // serde would also accept an array of the fields.
     if !text.trim_start().starts_with('{') {
-        return Err("no line of an exported run: it must be an object".to_owned());
+        return Err("not a line of an exported run: expected an object".to_owned());
     }
-    serde_json::from_str(text).map_err(|error| format!("no line of an exported run: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("not a line of an exported run: {error}"))
 }
 
 fn start(head: &Head, id: Option<&str>) -> Result<Commit, String> {
     if head.pirn_run != VERSION {
         return Err(format!(
-            "exported in form {}; this version knows {VERSION}",
+            "exported in format {}; this version supports {VERSION}",
             head.pirn_run
         ));
     }
-    let hash = |text: &String| ContentHash::parse(text).ok_or_else(|| format!("no hash: {text}"));
+    let hash = |text: &String| ContentHash::parse(text).ok_or_else(|| format!("not a hash: {text}"));
     let mut new = NewRun::new(head.workflow_id.as_str(), hash(&head.definition)?, head.started_at);
     new.contents = head.contents.iter().map(hash).collect::<Result<_, _>>()?;
     new.semantics = head.semantics;

@@ -32,14 +32,14 @@ pub trait Registry {
 /// # Errors
 /// Those of [`DrainGate::try_enter`]. The run is unregistered.
 pub fn admit<R: Registry>(gate: &DrainGate, registry: &R, key: &R::Key, run: R::Run) -> Result<Permit, Refused> {
-    if mutant!("admission: enters before it is known") {
+    if mutant!("admission: enters before it is registered") {
         let permit = gate.try_enter()?;
         registry.insert(key, run);
         return Ok(permit);
     }
     registry.insert(key, run);
     gate.try_enter().inspect_err(|_| {
-        if !mutant!("admission: a refused run stays known") {
+        if !mutant!("admission: a refused run stays registered") {
             registry.remove(key);
         }
     })

@@ -99,7 +99,7 @@ impl<T> Batches<T> {
     pub fn seal(&self) {
         let mut state = lock(&self.shared);
         state.is_open = false;
-        state.is_crossed = state.being_sent > 0 && !mutant!("batches: what is being sent is not sealed");
+        state.is_crossed = state.being_sent > 0 && !mutant!("batches: a batch in flight is not sealed");
     }
 }
 

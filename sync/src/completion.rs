@@ -47,7 +47,7 @@ pub struct Lost;
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("whoever owed the result is gone")
+        f.write_str("the setter was dropped without a result")
     }
 }
 
@@ -109,7 +109,7 @@ impl<T> Setter<T> {
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
         let Some(cell) = self.cell.take() else { return };
-        if mutant!("completion: a dropped setter says nothing") {
+        if mutant!("completion: a dropped setter does not wake") {
             return;
         }
         cell.resolve(Err(Lost));

@@ -62,7 +62,7 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full { limit } => write!(f, "all {limit} places are taken"),
+            Self::Full { limit } => write!(f, "all {limit} permits are in use"),
             Self::Closed => f.write_str("closed"),
         }
     }
@@ -116,7 +116,7 @@ impl DrainGate {
             state.closed = true;
             state.told()
         };
-        if !mutant!("drain gate: closing an empty one says nothing") {
+        if !mutant!("drain gate: closing an empty one does not wake") {
             self.tell(told);
         }
     }
@@ -176,7 +176,7 @@ impl Drop for Permit {
             state.inside -= 1;
             state.told()
         };
-        if !mutant!("drain gate: the last one out says nothing") {
+        if !mutant!("drain gate: the last one out does not wake") {
             self.gate.tell(told);
         }
     }

@@ -262,7 +262,7 @@ fn a_call_that_waits_for_consent_is_made_once_across_killed_processes() {
     let edited = r#"{"decision": "allow", "arguments": {"text": "as edited"}}"#;
     let answered = runs(&folder, &["answer", "r", id, edited]);
     assert_eq!(answered.code, Some(0), "{}", answered.stderr);
-    assert_eq!(folder.read("noted"), "", "nobody carries it");
+    assert_eq!(folder.read("noted"), "", "no process owns it");
     let resumed = runs(&folder, &["resume", "r", "--output", "json"]);
     assert_eq!(
         resumed.json()["status"],

@@ -258,11 +258,11 @@ fn an_impossible_store_path_is_refused_and_creates_no_file() {
     };
     let before = names();
     for (store, part) in [
-        ("binary", "the file is not a database of SQLite"),
-        ("flow.json", "the file is not a database of SQLite"),
+        ("binary", "the file is not an SQLite database"),
+        ("flow.json", "the file is not an SQLite database"),
         ("absent/", "its folder: "),
         ("absent/runs.db", "its folder: "),
-        ("", "no file's name"),
+        ("", "not the name of a file"),
     ] {
         for command in [
             &["run", "flow.json"][..],

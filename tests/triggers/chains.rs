@@ -442,7 +442,7 @@ fn a_thread_with_a_refused_resume_stays_paused_and_can_be_resumed_from_outside()
         let message = told.raised.fields["error"]["message"].as_str().unwrap_or_default();
         assert_eq!(
             message,
-            "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
+            "the chain of triggers is too deep: the paused thread stays paused until a caller resumes it"
         );
         if goes_on {
             handle.resume();

@@ -243,7 +243,7 @@ impl EngineShared {
         if !self.runs.claim(&run_id, &supervisor) {
             return Err(RunError::new(
                 RunErrorCode::RunIdTaken,
-                format!("there is a run {run_id} already, and it is under way"),
+                format!("run {run_id} exists already and is running"),
             ));
         }
         let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
@@ -349,7 +349,7 @@ pub fn check_name(what: &str, id: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the id of a {what} has 1 to {MAX_NAME} bytes, none of them NUL; this one has {}",
+        "the id of a {what} must have 1 to {MAX_NAME} bytes and no NUL byte; this one has {} bytes",
         id.len()
     ))
 }

@@ -190,7 +190,7 @@ impl EngineShared {
             host.spawn(None, carried.live(received).boxed_local());
         });
         if let Err(error) = self.spawner.start_on(0, job) {
-            tracing::warn!(%error, "a schedule has no engine to live in");
+            tracing::warn!(%error, "a schedule outlived its engine");
         }
     }
 }
@@ -297,7 +297,7 @@ impl Carried {
                 }
                 Effect::Skipped { due, why } => {
                     let (schedule, due) = (&self.name, self.times.shown(due));
-                    tracing::info!(schedule, due, ?why, "a time of a schedule starts no run");
+                    tracing::info!(schedule, due, ?why, "a scheduled time was skipped");
                 }
                 Effect::Keep(kept) => self.memory.keep(&self.name, &kept),
             }
@@ -316,7 +316,7 @@ impl Carried {
         let (mail, name) = (self.mail.clone(), self.name.clone());
         let on_end: OnEnd = Box::new(move |report| {
             if let Some(error) = &report.error {
-                tracing::warn!(%error, schedule = name, "a run that a schedule started failed");
+                tracing::warn!(%error, schedule = name, "a run started by a schedule failed");
             }
             // The schedule may have been stopped.
             drop(mail.unbounded_send(ToSchedule::Input(Input::Ended { due })));
@@ -330,7 +330,7 @@ impl Carried {
                 self.fired.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
-                tracing::warn!(%error, schedule = self.name, "a schedule could not start its run");
+                tracing::warn!(%error, schedule = self.name, "a schedule failed to start its run");
                 self.step(Input::Ended { due });
             }
         }

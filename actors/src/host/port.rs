@@ -266,7 +266,7 @@ impl std::fmt::Debug for Host {
 }
 
 /// A running timer. Dropping it cancels the timer.
-#[must_use = "dropping a TimerHandle cancels the timer; keep it, or call `detach`"]
+#[must_use = "dropping a TimerHandle cancels the timer; hold it, or call `detach`"]
 pub struct TimerHandle {
     armed: Option<(Host, TimerKey)>,
 }
@@ -295,7 +295,7 @@ impl std::fmt::Debug for TimerHandle {
 }
 
 /// Work in flight. Dropping it aborts the work: the future is dropped soon after, on the thread that runs it.
-#[must_use = "dropping a WorkHandle aborts the work; keep it, or call `detach`"]
+#[must_use = "dropping a WorkHandle aborts the work; hold it, or call `detach`"]
 pub struct WorkHandle {
     abort: Option<Box<dyn FnOnce() + Send>>,
 }

@@ -64,7 +64,7 @@ impl Sampler {
             state.asked
         };
         if asked > MAX_SAMPLES {
-            let message = format!("a call of a tool asks models at most {MAX_SAMPLES} times");
+            let message = format!("a tool call may call models at most {MAX_SAMPLES} times");
             return Err(RunError::new(RunErrorCode::ModelError, message));
         }
         let shared = &self.0;

@@ -455,7 +455,7 @@ mod tests {
         assert!(interest.holds_start(&run, &second));
         assert!(!second.is_told());
         assert!(interest.closed(&run));
-        assert!(second.is_told(), "it is told to begin");
+        assert!(second.is_told(), "it receives its start");
         assert!(interest.lives.borrow().is_empty());
         assert!(!interest.holds_start(&run, &first));
     }
@@ -468,7 +468,7 @@ mod tests {
         interest.opens(&run);
         interest.ends(&run);
         assert!(!interest.have_all_ended(&run));
-        assert!(!interest.closed(&run), "another is known");
+        assert!(!interest.closed(&run), "another one is registered");
         interest.ends(&run);
         assert!(interest.closed(&run));
     }

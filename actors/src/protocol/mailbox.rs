@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(depth.waiting(), 2);
         drop(receiver);
         sender.do_send(3);
-        assert_eq!(depth.waiting(), 0, "nobody takes it");
+        assert_eq!(depth.waiting(), 0, "the receiver is gone");
     }
 }

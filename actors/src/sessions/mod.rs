@@ -179,7 +179,7 @@ impl Sessions {
             // An error, because no process executes that run and the wait would not end.
             SessionTurn::Behind(run) => {
                 let message = format!(
-                    "run {run} of session {} comes first, and nobody carries it: resume or cancel it",
+                    "run {run} of session {} comes first and no process owns it: resume or cancel it",
                     place.session
                 );
                 Some(Err(RunError::new(RunErrorCode::SessionBusy, message)))

@@ -320,7 +320,7 @@ fn a_panic_without_a_message_is_reported_as_such() {
     let (told, exits) = mpsc::channel();
     let _address = start_contained(&simulated.host(), Odd, move |exit| told.send(exit).unwrap_or(()));
     simulated.run_until_idle();
-    let message = "a panic without a text".to_owned();
+    let message = "a panic without a message".to_owned();
     assert_eq!(exits.try_iter().collect::<Vec<_>>(), [Exit::Panicked { message }]);
 }
 

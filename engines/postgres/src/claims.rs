@@ -150,7 +150,7 @@ impl Held {
         if is_first {
             tracing::warn!(
                 run_id = run,
-                "the claim on the run ran out: another worker goes on with it"
+                "the claim on the run expired: another worker continues it"
             );
         }
         is_first
@@ -226,14 +226,14 @@ impl Keeper {
                         tracing::warn!(
                             server = &*self.server.name,
                             why,
-                            "claims are not kept: the connection is lost"
+                            "claims cannot be extended: the connection is lost"
                         );
                     }
                     delay = (delay * 2).min(Duration::from_secs(1));
                 }
                 // A conflict or a refusal concerns one query: the next poll may succeed.
                 Err(Fault::Again(why) | Fault::Failed(why) | Fault::Refused(why, _)) => {
-                    tracing::warn!(server = &*self.server.name, why, "claims were not looked after");
+                    tracing::warn!(server = &*self.server.name, why, "a poll of the claims failed");
                 }
             }
             tokio::select! {
@@ -478,7 +478,7 @@ impl Held {
                     // This process claimed the run, and lost the answer with a connection: that claim must expire first.
                     tracing::info!(
                         run_id = run,
-                        "the run was claimed here, and is again when that has run out"
+                        "this worker claimed the run on a lost connection: it is claimed again when that claim expires"
                     );
                 }
                 let by = by.unwrap_or_default();

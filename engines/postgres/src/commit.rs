@@ -18,7 +18,7 @@ use crate::reply::answer;
 pub(crate) const SQL: &str = "SELECT code, name, expected, found_at, steps, new_claim FROM pirn.commit($1::text::uuid, $2, \
     $3::text::uuid, $4, $5, $6::text::jsonb, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
-pub(crate) const FAULTY: &str = "the server's answer is not what was asked for";
+pub(crate) const FAULTY: &str = "unexpected answer of the server";
 
 /// Commit that waits for its answer.
 pub(crate) struct Committing {

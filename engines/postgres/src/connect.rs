@@ -84,7 +84,7 @@ impl fmt::Display for ConnectError {
                 layout: Some(found),
             } => write!(
                 f,
-                "{server}: its schema pirn is of version {found}, which came before {LAYOUT}"
+                "{server}: its schema pirn has version {found}, which is older than {LAYOUT}"
             ),
             Self::Absurdctl { why } => write!(f, "absurdctl: {why}"),
             Self::Version { server, why } | Self::Refused { server, why } => write!(f, "{server}: {why}"),
@@ -195,7 +195,7 @@ impl Server {
         }
         Err(ConnectError::Version {
             server: self.name.to_string(),
-            why: format!("its schema {schema} is of version {found}; this pirn works with {expected}"),
+            why: format!("its schema {schema} has version {found}; this pirn requires {expected}"),
         })
     }
 

@@ -41,7 +41,7 @@
 //! 3. `claims`: the assignment of runs to processes.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a thread of the store's own waits for the server, by the real clock and outside of any engine"
+    reason = "the store has a private thread that waits for the server by the real clock, outside of any engine"
 )]
 
 mod carrier;

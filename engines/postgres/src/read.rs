@@ -24,7 +24,7 @@ fn number(row: &Row, column: usize) -> Result<u64, Fault> {
 
 fn hash(bytes: &[u8]) -> Result<ContentHash, Fault> {
     let bytes = bytes.try_into().map(ContentHash::from_bytes);
-    bytes.map_err(|_| Fault::Failed("a kept hash has not 32 bytes".to_owned()))
+    bytes.map_err(|_| Fault::Failed("a stored hash does not have 32 bytes".to_owned()))
 }
 
 fn hashes(row: &Row, column: usize) -> Result<Vec<ContentHash>, Fault> {
@@ -53,7 +53,7 @@ fn run_of(row: &Row) -> Result<Run, Fault> {
             }),
             None => None,
         },
-        status: *status.ok_or_else(|| Fault::Failed("a kept status is none".to_owned()))?,
+        status: *status.ok_or_else(|| Fault::Failed("a stored status is unknown".to_owned()))?,
         started_at: number(row, 9)?,
         updated_at: number(row, 10)?,
         steps: number(row, 11)?,

@@ -93,7 +93,7 @@ impl Server {
         Err(ConnectError::Version {
             server: self.name.to_string(),
             why: format!(
-                "its schema pirn is of version {layout}, and processes work with it ({others} connections): stop them, then set it up again"
+                "its schema pirn has version {layout} and is in use ({others} connections): stop the processes, then set it up again"
             ),
         })
     }
@@ -104,7 +104,7 @@ impl Server {
         }
         Err(ConnectError::Refused {
             server: self.name.to_string(),
-            why: format!("the database is encoded as {found}; make one with ENCODING 'UTF8'"),
+            why: format!("the database has the encoding {found}; create one with ENCODING 'UTF8'"),
         })
     }
 }

@@ -135,7 +135,7 @@ impl Server {
             found => Err(ConnectError::Version {
                 server,
                 why: format!(
-                    "its objects are of layout {}; this pirn works with {LAYOUT}",
+                    "its objects have layout {}; this pirn requires {LAYOUT}",
                     found.unwrap_or("none")
                 ),
             }),
@@ -196,7 +196,7 @@ impl Server {
         if body.len() > MAX_CALL {
             return Err(StoreError::TooLarge {
                 what: format!(
-                    "a step of {} bytes, as JSON; a Restate server is given at most {MAX_CALL} at once",
+                    "a step has {} bytes as JSON; a call to a Restate server has at most {MAX_CALL}",
                     body.len()
                 ),
             });
@@ -239,8 +239,11 @@ impl Server {
         if status.is_success() {
             let bytes = answer.bytes().await.map_err(|error| lost(&error))?;
             let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
-            return serde_json::from_slice(text)
-                .map_err(|error| Fault::Failed(format!("the answer is of another version: {error}")));
+            return serde_json::from_slice(text).map_err(|error| {
+                Fault::Failed(format!(
+                    "the answer cannot be decoded, it may be of another version: {error}"
+                ))
+            });
         }
         let is_lost = match status {
             StatusCode::TOO_MANY_REQUESTS
@@ -258,7 +261,7 @@ impl Server {
 
 fn lost(error: &reqwest::Error) -> Fault {
     if error.is_timeout() {
-        return Fault::Lost("no answer in time: is a worker there?".to_owned());
+        return Fault::Lost("no answer in time: is a worker running?".to_owned());
     }
     Fault::Lost(why(error))
 }

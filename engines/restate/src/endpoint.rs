@@ -74,7 +74,7 @@ pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
         let stream = match accept(&listener).await {
             Ok(stream) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                tracing::warn!(%error, "accepting a connection failed");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -83,7 +83,7 @@ pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
         tasks.spawn(async move {
             let _place = place;
             if tokio::time::timeout(HEADER_TIME, has_spoken(&stream)).await.is_err() {
-                tracing::debug!("a connection is closed: it said nothing");
+                tracing::debug!("a connection is closed: it sent no bytes in time");
                 return;
             }
             let mut builder = Builder::new(TokioExecutor::new());
@@ -99,7 +99,7 @@ pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
                 .max_concurrent_streams(CALLS);
             let served = builder.serve_connection(TokioIo::new(stream), service).await;
             if let Err(error) = served {
-                tracing::debug!(error = &*error, "a connection of the server's ended");
+                tracing::debug!(error = &*error, "a connection of the server failed");
             }
         });
     }

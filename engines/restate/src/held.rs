@@ -161,7 +161,7 @@ impl Held {
         if is_first {
             tracing::warn!(
                 run_id = run,
-                "the claim on the run ran out: another worker goes on with it"
+                "the claim on the run expired: another worker continues it"
             );
         }
         is_first

@@ -92,7 +92,7 @@ impl Keeper {
                 }
                 None if self.held.takes_over() => {
                     if let Err(error) = self.process().await {
-                        tracing::warn!(%error, "the server does not know this process yet");
+                        tracing::warn!(%error, "registering this process with the server failed, and is retried");
                         tokio::time::sleep(LATER).await;
                     }
                 }
@@ -117,7 +117,7 @@ impl Keeper {
             match self.beat(process, false).await {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => tracing::warn!(%error, "the server was not told that this process lives"),
+                Err(error) => tracing::warn!(%error, "a heartbeat to the server failed"),
             }
         }
     }
@@ -133,7 +133,7 @@ impl Keeper {
             .call::<()>(&Target::process(process, "drops"), None, &left)
             .await;
         if let Err(error) = told {
-            tracing::debug!(%error, "the server was not told which claims are over");
+            tracing::debug!(%error, "reporting ended claims to the server failed");
             self.held.leave_again(left);
         }
     }
@@ -161,7 +161,7 @@ impl Keeper {
                 };
                 let asked = self.server.call::<()>(&Target::queue("want"), None, &call).await;
                 if let Err(error) = asked {
-                    tracing::warn!(%error, "the queue was not asked for runs");
+                    tracing::warn!(%error, "requesting runs from the queue failed");
                     self.held.begin_anew();
                     tokio::time::sleep(LATER).await;
                     continue;
@@ -182,7 +182,7 @@ impl Keeper {
             let mail: Vec<Numbered> = match self.server.wait("mail", &call).await {
                 Ok(mail) => mail,
                 Err(error) => {
-                    tracing::warn!(%error, "what this process is sent was not heard");
+                    tracing::warn!(%error, "receiving messages for this process failed");
                     tokio::time::sleep(LATER).await;
                     continue;
                 }
@@ -261,7 +261,7 @@ impl Keeper {
     async fn give_back(&self, run: String, call: ReleaseCall) {
         match self.release(&run, &call).await {
             Ok(()) => {}
-            Err(error) => tracing::warn!(run_id = run, %error, "the run was not given back"),
+            Err(error) => tracing::warn!(run_id = run, %error, "releasing the run failed"),
         }
     }
 

@@ -43,7 +43,7 @@
 //! 3. `endpoint`: the HTTP endpoint at which the server calls the objects.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a thread of the store's own waits for the server, by the real clock and outside of any engine"
+    reason = "the store has a private thread that waits for the server by the real clock, outside of any engine"
 )]
 
 mod client;

@@ -128,7 +128,8 @@ async fn shown(server: &Server, heads: Vec<Head>) -> Result<Vec<Run>, StoreError
 /// Converts the head and the content names of a run.
 pub(crate) fn told(server: &Server, head: Head, names: Vec<String>) -> Result<Run, StoreError> {
     let id = head.id.clone();
-    head.run(names).ok_or_else(|| damaged(server, &id, "a hash is none"))
+    head.run(names)
+        .ok_or_else(|| damaged(server, &id, "a stored hash is invalid"))
 }
 
 pub(crate) async fn run(server: &Server, id: &str) -> Result<Option<Run>, StoreError> {
@@ -241,16 +242,16 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
         };
         last = last.min(base.step);
         let Some(head) = head(server, &base.run).await? else {
-            return Err(damaged(server, id, &format!("its base {} is not there", base.run)));
+            return Err(damaged(server, id, &format!("its base {} is missing", base.run)));
         };
         of = head;
     }
     let mut records = Vec::new();
     for (run, mut after, last) in parts.into_iter().rev() {
         while after < last && records.len() < limit {
-            let asked = PAGE.min(limit - records.len());
+            let page = PAGE.min(limit - records.len());
             let sql = format!(
-                "SELECT {VALUES} FROM state WHERE service_name = '{RUN}' AND service_key = {} AND key > {} AND key <= {} ORDER BY key LIMIT {asked}",
+                "SELECT {VALUES} FROM state WHERE service_name = '{RUN}' AND service_key = {} AND key > {} AND key <= {} ORDER BY key LIMIT {page}",
                 quoted(&run),
                 quoted(&keys::record(after)),
                 quoted(&keys::record(last))
@@ -260,12 +261,12 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
                 let kept: KeptRecord = row.value(server)?;
                 after += 1;
                 if row.key != keys::record(after) {
-                    return Err(damaged(server, &run, &format!("step {after} is not there")));
+                    return Err(damaged(server, &run, &format!("step {after} is missing")));
                 }
                 records.push(kept.into());
             }
             if rows.is_empty() {
-                return Err(damaged(server, &run, &format!("step {} is not there", after + 1)));
+                return Err(damaged(server, &run, &format!("step {} is missing", after + 1)));
             }
         }
     }
@@ -317,7 +318,7 @@ pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> R
     let (mut chain, mut next) = (Vec::new(), Some(first));
     let mut all: Option<BTreeMap<String, String>> = None;
     while let Some(hash) = next.take().filter(|_| chain.len() < limit) {
-        chain.push(ContentHash::parse(&hash).ok_or_else(|| damaged(server, &hash, "a hash is none"))?);
+        chain.push(ContentHash::parse(&hash).ok_or_else(|| damaged(server, &hash, "a stored hash is invalid"))?);
         if chain.len() == SHORT_CHAIN && limit > SHORT_CHAIN {
             let sql = format!("SELECT {VALUES} FROM state WHERE service_name = '{CONTENT}' AND key = 'follows'");
             let rows: Vec<Row> = server.rows(&sql).await?;
@@ -368,7 +369,7 @@ fn session_of(server: &Server, id: &str, kept: KeptSession) -> Result<Session, S
         id: id.to_owned(),
         version: kept.version,
         body: kept.body,
-        contents: contents.ok_or_else(|| damaged(server, id, "a hash is none"))?,
+        contents: contents.ok_or_else(|| damaged(server, id, "a stored hash is invalid"))?,
         run: kept.run,
         updated_at: kept.updated_at,
     })

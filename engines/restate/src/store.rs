@@ -208,7 +208,9 @@ impl Drop for RestateStore {
                 let closing = Target::process(&process, "close");
                 let closed = tokio::time::timeout(CLOSING, inner.server.call::<()>(&closing, None, &()));
                 if !matches!(closed.await, Ok(Ok(()))) {
-                    tracing::debug!("the server finds out by itself that this process is gone");
+                    tracing::debug!(
+                        "closing the process object failed: the server will detect that this process is gone"
+                    );
                 }
             }
             end.notify_one();
@@ -271,7 +273,7 @@ impl Inner {
                 tracing::error!(
                     run_id = run,
                     what,
-                    "the run can not go on: `pirn runs resume` tries it again"
+                    "the run cannot continue: `pirn runs resume` retries it"
                 );
                 self.held.is_stuck(&run);
             }

@@ -26,7 +26,7 @@ const CAUGHT_BY: [(&str, &str); 19] = [
         "completion::two_tasks_are_woken_with_the_result",
     ),
     (
-        "completion: a dropped setter says nothing",
+        "completion: a dropped setter does not wake",
         "completion::a_dropped_setter_completes_as_lost",
     ),
     (
@@ -38,11 +38,11 @@ const CAUGHT_BY: [(&str, &str); 19] = [
         "drain_gate::a_task_is_woken_when_the_gate_is_closed_and_empty_in_either_order",
     ),
     (
-        "drain gate: closing an empty one says nothing",
+        "drain gate: closing an empty one does not wake",
         "drain_gate::a_task_is_woken_when_the_gate_is_closed_and_empty_in_either_order",
     ),
     (
-        "drain gate: the last one out says nothing",
+        "drain gate: the last one out does not wake",
         "drain_gate::a_blocked_thread_is_woken_when_the_gate_is_drained",
     ),
     (
@@ -54,7 +54,7 @@ const CAUGHT_BY: [(&str, &str); 19] = [
         "batches::every_item_is_received_once_in_the_order_of_its_sender",
     ),
     (
-        "batches: what is being sent is not sealed",
+        "batches: a batch in flight is not sealed",
         "batches::no_item_overtakes_an_earlier_item_of_its_sender",
     ),
     (
@@ -67,11 +67,11 @@ const CAUGHT_BY: [(&str, &str); 19] = [
         "quota::every_number_up_to_the_limit_is_claimed_once",
     ),
     (
-        "admission: enters before it is known",
+        "admission: enters before it is registered",
         "admission::closing_lists_every_admitted_run",
     ),
     (
-        "admission: a refused run stays known",
+        "admission: a refused run stays registered",
         "admission::a_refused_run_is_forgotten",
     ),
     (

@@ -108,7 +108,7 @@ fn whole(open: &Open) {
         contents: Vec::new(),
         at: 1,
     };
-    let text = crate::Content::new("kept by nobody");
+    let text = crate::Content::new("of no owner");
     let commit = Commit::after("run-1", 0)
         .record(record(1))
         .content(text.clone())
@@ -344,7 +344,7 @@ fn order(open: &Open) {
     assert_eq!(
         done(read).len(),
         50,
-        "a read sees what was given before it, and nothing after"
+        "a read sees the commits sent before it and no later ones"
     );
     assert_eq!(done(later), 51);
 }

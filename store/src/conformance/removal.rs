@@ -127,10 +127,10 @@ fn shared(open: &Open) {
     assert!(kept(&*store, &chunk) && kept(&*store, &definition()));
     done(store.remove(vec!["b".into()], false));
     assert!(kept(&*store, &chunk), "the session names it");
-    assert!(!kept(&*store, &definition()), "nobody names it");
+    assert!(!kept(&*store, &definition()), "no session or run names it");
     assert!(done(store.remove_session("s")));
     assert!(!done(store.remove_session("s")));
-    assert!(!kept(&*store, &chunk), "nobody names it");
+    assert!(!kept(&*store, &chunk), "no session or run names it");
     assert_eq!(done(store.session("s")), None);
 }
 

@@ -20,7 +20,7 @@ impl Display for Malformed {
         match self {
             Self::Short => f.write_str("cut short"),
             Self::Checksum => f.write_str("the checksum does not match"),
-            Self::Version(version) => write!(f, "written in form {version}, which this version does not know"),
+            Self::Version(version) => write!(f, "written in format {version}, which this version does not support"),
             Self::Text => f.write_str("not UTF-8"),
             Self::Value => f.write_str("a value that has no meaning"),
             Self::Long => f.write_str("bytes after its end"),

@@ -56,7 +56,8 @@ impl Hold {
         }
         let found = read_short(lock, LONGEST).ok().filter(|found| is_lock(found));
         // `--store Cargo` must not overwrite a `Cargo.lock`.
-        let found = found.ok_or_else(|| refused("it is not a store's, and would be overwritten".to_owned()))?;
+        let found =
+            found.ok_or_else(|| refused("it is not the lock file of a store and would be overwritten".to_owned()))?;
         let closed = Closed::read(&found);
         let file = lock.try_clone().map_err(|error| failed(&error))?;
         let mut hold = Self { file, closed };

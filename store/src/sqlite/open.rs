@@ -98,10 +98,12 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let is_new = tables == 0 && application == 0 && layout == 0;
     if !is_new && application != APPLICATION {
-        return Err(refused("an SQLite file, but no store of Pirn's"));
+        return Err(refused("an SQLite file, but not a Pirn store"));
     }
     if !is_new && layout != LAYOUT {
-        return Err(refused(&format!("its layout is {layout}; this version knows {LAYOUT}")));
+        return Err(refused(&format!(
+            "its layout is {layout}; this version supports {LAYOUT}"
+        )));
     }
     if sql.is_readonly(MAIN_DB)? {
         return Err(refused("the file is read-only"));
@@ -109,7 +111,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     let mode = keep_log(&sql)?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(refused(&format!(
-            "SQLite does not keep a write-ahead log for it but `{mode}`"
+            "SQLite cannot use a write-ahead log for it: its journal mode is `{mode}`"
         )));
     }
     sql.pragma_update(None, "synchronous", "FULL")?;
@@ -189,7 +191,7 @@ impl Tables {
             return Ok(());
         }
         let (file, run) = (self.file.clone(), None);
-        let why = "another connection keeps its write-ahead log busy".to_owned();
+        let why = "its write-ahead log is in use by another connection".to_owned();
         Err(StoreError::Failed { file, run, why }.into())
     }
 }

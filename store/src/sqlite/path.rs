@@ -43,7 +43,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);
     }
-    let name = path.file_name().ok_or("no file's name")?;
+    let name = path.file_name().ok_or("not the name of a file")?;
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -86,12 +86,12 @@ fn check_header(file: File, length: u64) -> Result<(), String> {
     let read = file.take(HEADER as u64).read_to_end(&mut header);
     read.map_err(|error| error.to_string())?;
     if !header.starts_with(MAGIC) || header.len() < HEADER {
-        return Err("the file is not a database of SQLite".to_owned());
+        return Err("the file is not an SQLite database".to_owned());
     }
     // A store that was created and not yet filled has one page without the application id.
     let is_ours = header[APPLICATION_AT..APPLICATION_AT + 4] == APPLICATION.to_be_bytes();
     if !is_ours && length > u64::from(PAGE_SIZE) {
-        return Err("an SQLite file, but no store of Pirn's".to_owned());
+        return Err("an SQLite file, but not a Pirn store".to_owned());
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ impl Tables {
         }
         if after + records.len() as u64 == row.run.steps {
             if follows != row.head {
-                return Err(self.damaged(id, "its last step is not the one that was written last"));
+                return Err(self.damaged(id, "its last step does not match the run's row"));
             }
             self.nothing_after(&row)?;
         }
@@ -175,7 +175,7 @@ impl Tables {
             let row = rows.next()?.ok_or(StoreError::NoSuchContent { hash: *hash })?;
             let text: Option<Arc<str>> = row.get_ref(0)?.as_str().ok().map(Arc::from);
             text.filter(|text| ContentHash::of(text) == *hash).ok_or_else(|| {
-                let (file, why) = (self.file.clone(), format!("content {hash} is not what its hash says"));
+                let (file, why) = (self.file.clone(), format!("content {hash} does not match its hash"));
                 StoreError::Damaged { file, run: None, why }.into()
             })
         };

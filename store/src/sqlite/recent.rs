@@ -195,7 +195,7 @@ impl Tables {
             records += 1;
             let (place, run_step): (i64, i64) = (found.get(0)?, found.get(1)?);
             let (key, step) = (key_of(run_step), step_of(run_step));
-            let latest = runs.get_mut(&key).ok_or_else(|| self.lost("one is of no run"))?;
+            let latest = runs.get_mut(&key).ok_or_else(|| self.lost("one belongs to no run"))?;
             if place != records {
                 return Err(self.lost("one is missing"));
             }
@@ -247,7 +247,7 @@ impl Tables {
 
     fn lost(&self, why: &str) -> Fault {
         let (file, run) = (self.file.clone(), None);
-        let why = format!("the records that came last: {why}");
+        let why = format!("the table of recent records: {why}");
         StoreError::Damaged { file, run, why }.into()
     }
 }

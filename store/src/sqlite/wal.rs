@@ -48,7 +48,7 @@ pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
         } else {
             format!("frame {frame}")
         };
-        format!("write-ahead log: {what} is not what was written, and later ones are whole")
+        format!("write-ahead log: {what} is damaged, and later frames are intact")
     }))
 }
 

@@ -90,7 +90,7 @@ impl Writer {
         let thread = thread.map_err(|error| StoreError::Failed {
             file: file.clone(),
             run: None,
-            why: format!("no thread for its writer: {error}"),
+            why: format!("cannot start its writer thread: {error}"),
         })?;
         Ok(Self {
             commands,

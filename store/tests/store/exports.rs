@@ -89,7 +89,7 @@ fn a_file_of_two_exported_runs_imports_neither() {
     let to = MemoryStore::new();
     let imported = block_on(import(&to, &mut &both[..], None));
     assert!(
-        matches!(&imported, Err(ExportError::Malformed { why, .. }) if why.contains("more follows")),
+        matches!(&imported, Err(ExportError::Malformed { why, .. }) if why.contains("the file continues")),
         "{imported:?}"
     );
     assert_eq!(block_on(to.runs(RunFilter::default(), None, 9)), Ok(Vec::new()));

@@ -197,7 +197,7 @@ fn a_file_of_another_kind_is_refused_and_unchanged() {
     drop(sql);
     let before = fs::read(&other).expect("reads");
     let error = SqliteStore::open(&other).map(drop).expect_err("refused");
-    assert!(error.to_string().contains("no store of Pirn's"), "{error}");
+    assert!(error.to_string().contains("not a Pirn store"), "{error}");
     assert_eq!(fs::read(&other).expect("reads"), before);
     let later = folder.path().join("later.db");
     SqliteStore::open(&later).and_then(SqliteStore::close).expect("closes");

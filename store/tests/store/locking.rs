@@ -137,14 +137,14 @@ fn a_path_to_another_file_is_refused_before_anything_is_created() {
         ("magic", "SQLite format 3\0"),
     ] {
         std::fs::write(at(name), text).expect("writes");
-        is_refused(&at(name), "not a database");
+        is_refused(&at(name), "not an SQLite database");
         assert_eq!(std::fs::read_to_string(at(name)).expect("reads"), text);
     }
     let sql = rusqlite::Connection::open(at("other.db")).expect("opens");
     sql.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(x); INSERT INTO t VALUES(1)")
         .expect("writes");
     drop(sql);
-    is_refused(&at("other.db"), "no store of Pirn's");
+    is_refused(&at("other.db"), "not a Pirn store");
 }
 
 #[cfg(unix)]

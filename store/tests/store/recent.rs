@@ -134,7 +134,7 @@ fn damage_to_the_recent_steps_is_reported_on_open() {
         ("UPDATE recent SET run_step = run_step + 1 WHERE id = 4", Some("step 3")),
         (
             "UPDATE recent SET run_step = run_step + (9 << 32) WHERE id = 2",
-            Some("of no run"),
+            Some("belongs to no run"),
         ),
         ("UPDATE recent SET body = x'00' WHERE id = 6", Some("cut short")),
         ("UPDATE recent SET id = id + 1 WHERE id = 6", Some("one is missing")),

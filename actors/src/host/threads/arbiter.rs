@@ -190,7 +190,7 @@ impl Port for ArbiterPort {
             None => match self.shared.pool.handle() {
                 Ok(handle) => self.work_handle.get_or_init(|| handle),
                 Err(error) => {
-                    tracing::error!(%error, "no threads for work");
+                    tracing::error!(%error, "no worker threads");
                     survive("work refused without threads", move || drop(work));
                     return WorkHandle::inert();
                 }

@@ -448,7 +448,7 @@ impl Inner {
         }
         for (arbiter, thread) in threads.into_iter().enumerate() {
             if is_stuck(arbiter) {
-                tracing::error!(arbiter, "an arbiter's thread is stuck and is left behind");
+                tracing::error!(arbiter, "an arbiter's thread did not stop in time and was abandoned");
             } else if thread.join().is_err() {
                 tracing::error!(arbiter, "an arbiter's thread panicked");
             }
@@ -468,7 +468,7 @@ impl Inner {
         });
         match closing.map(JoinHandle::join) {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => tracing::error!("closing the threads for work panicked"),
+            Ok(Err(_)) => tracing::error!("stopping the worker threads panicked"),
             // Without a helper thread the pool is closed without waiting.
             Err(_) => self.pool.close(Duration::ZERO),
         }

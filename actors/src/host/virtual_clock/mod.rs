@@ -60,7 +60,7 @@ impl std::fmt::Display for Deadlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "nothing can happen any more: no timer and no outside work is left, and {} tasks wait",
+            "deadlock: no timer and no external work is pending, and {} tasks are waiting",
             self.waiting
         )
     }

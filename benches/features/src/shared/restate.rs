@@ -2,7 +2,7 @@
 //!
 //! The time of a run starts when it is sent to the server, and ends when the starter receives its end: the answer of a bare call,
 //! or the server's promise for a run. All runs of a round are sent, and may be executed, concurrently, like the bare calls.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use std::io::{Error, Result};
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
--- Pirn's side of the database: what runs are, beside absurd's tasks, which say who carries them.
+-- Layout 1 of the schema `pirn`: state of runs. The owners of runs are recorded in absurd's tasks.
 --
 -- 1. A run is one task of absurd's queue `pirn`. The id of the task's running attempt (absurd's run id) is the claim, and
---    every write of whoever carries the run names it: pirn.commit holds the attempt's row while it writes, so an attempt
---    that was given to somebody else has written whole, or never.
--- 2. A commit is one call. It changes everything or nothing, and is refused by name (a row with a code), not by an error.
+--    every write of the run's owner names it. pirn.commit locks the attempt's row while it writes, so a commit is complete
+--    before the attempt can be assigned to another process, or is refused.
+-- 2. A commit is one call. It is atomic; a refusal is a row with a code, not an error.
 -- 3. A writer numbers its commits: one that is sent again after a lost connection takes effect once.
 
 create schema pirn;
@@ -26,7 +26,7 @@ create table pirn.runs(
   updated_at bigint not null,
   steps bigint not null,
   is_hidden boolean not null default false,
-  -- Its session has what it leaves: the next run may have its turn.
+  -- The run has written its session: the next run of the session may have the turn.
   has_left boolean not null default false,
   task uuid,
   writer uuid not null,
@@ -58,11 +58,11 @@ create table pirn.sessions(
   run text not null,
   updated_at bigint not null
 );
--- The run that has its turn in a session. One row, one run: whichever worker it is in.
+-- The run that has the turn in a session. The primary key makes it unique across processes.
 create table pirn.turns(session text primary key, run bigint not null);
 create index on pirn.turns(run);
 create table pirn.meta(name text primary key, value text not null);
--- What somebody tells a run that another process carries, and what that says to it.
+-- Requests to runs of other processes, and their answers.
 create table pirn.requests(
   id bigint generated always as identity primary key,
   run bigint not null,
@@ -71,7 +71,7 @@ create table pirn.requests(
 );
 create index on pirn.requests(run) where answer is null;
 
--- Refuses: rolls back what its caller did since its block began.
+-- Refuses a call by an error, which rolls back the block of the caller.
 create function pirn.refuse(code text, name text default null, expected bigint default 0, actual bigint default 0)
   returns void language plpgsql as $$
 begin
@@ -79,12 +79,12 @@ begin
     hint = expected || ' ' || actual;
 end $$;
 
--- The attempt that a claim is. True where it is still the claimant's; its row is held until the transaction ends.
+-- Returns true if a claim is valid, and locks the attempt's row until the transaction ends.
 create function pirn.holds(claim uuid, worker text) returns boolean language sql as $$
   select exists (select from absurd.r_pirn where run_id = claim and state = 'running' and claimed_by = worker for no key update)
 $$;
 
--- The claimant of a task whose claim has not run out.
+-- Returns the owner of a task, if its claim has not expired.
 create function pirn.claimant(of_task uuid) returns text language sql as $$
   select r.claimed_by from absurd.r_pirn r
     where r.task_id = of_task and r.state = 'running' and r.claim_expires_at > absurd.current_time()
@@ -95,7 +95,7 @@ create function pirn.new_task(run text) returns uuid language sql as $$
   select task_id from absurd.spawn_task('pirn', 'run', jsonb_build_object('runId', run))
 $$;
 
--- Claims the newest attempt of a task, as absurd.claim_task claims whichever comes first.
+-- Claims the newest attempt of a task. absurd.claim_task cannot claim a certain task.
 create function pirn.claim_attempt(of_task uuid, worker text, seconds integer) returns uuid language plpgsql as $$
 declare
   attempt uuid;
@@ -113,7 +113,7 @@ begin
   return attempt;
 end $$;
 
--- Claims a run. The claim; or none, and why not: NO_SUCH_RUN, HELD and by whom, ENDED.
+-- Claims a run. Returns the claim, or a code: NO_SUCH_RUN, HELD with the owner's name, ENDED.
 create function pirn.claim(of_run text, worker text, seconds integer, out claim text, out code text, out name text)
   language plpgsql as $$
 declare
@@ -137,14 +137,14 @@ begin
   end if;
   claim := pirn.claim_attempt(r.task, worker, seconds)::text;
   if claim is null then
-    -- Somebody ended the task, by absurd's own tools. The run has not ended.
+    -- The task was ended with absurd's tools, but the run has not ended: it gets a new task.
     r.task := pirn.new_task(r.id);
     update pirn.runs set task = r.task where key = r.key;
     claim := pirn.claim_attempt(r.task, worker, seconds)::text;
   end if;
 end $$;
 
--- Claims up to so many runs that nobody carries. A task without a run is done.
+-- Claims up to `most` runs without an owner. Tasks without a run are completed.
 create function pirn.claim_next(worker text, seconds integer, most integer)
   returns table(claim text, run text) language plpgsql as $$
 declare
@@ -162,7 +162,7 @@ begin
   end loop;
 end $$;
 
--- Has claims last so much longer from now. Each that is not the claimant's any more; one whose row is in use is left for later.
+-- Extends claims. Returns the lost ones, and those with a locked row, which are not extended.
 create function pirn.extend(claims uuid[], worker text, seconds integer) returns table(claim text, is_lost boolean) language plpgsql as $$
 declare
   c uuid;
@@ -180,7 +180,7 @@ begin
   end loop;
 end $$;
 
--- Gives a claim up: the run is anybody's again, after so many seconds.
+-- Releases a claim: the run is offered to other processes after a delay.
 create function pirn.release(claim uuid, worker text, seconds double precision) returns void language plpgsql as $$
 begin
   if pirn.holds(claim, worker) then
@@ -189,13 +189,13 @@ begin
   end if;
 end $$;
 
--- Gives a run its turn in its session; false while another has it, or one that came before waits for it.
+-- Gives a run the turn in its session. Returns false while another run has it, or an earlier run waits for it.
 create function pirn.take_turn(of_session text, of_run text) returns boolean language plpgsql as $$
 declare
   r pirn.runs;
   holder bigint;
 begin
-  -- Held, so that it does not end meanwhile: a turn that an ended run has is never over.
+  -- Locked, so that the run cannot end before this commits: the turn of an ended run would never be released.
   select * into r from pirn.runs where id = of_run for share;
   if not found or r.status >= 4 or r.has_left then
     return true;
@@ -212,7 +212,7 @@ begin
   return found;
 end $$;
 
--- Everything of a commit. `p` has the small parts; null where a part is not there.
+-- Executes a commit. `p` contains the small parts; missing parts are null.
 create function pirn.commit(writer_id uuid, number bigint, claim uuid, worker text, seconds integer, p jsonb,
     ats bigint[], effects text[], bodies text[], hashes bytea[], texts text[], names bytea[],
     session_body text, session_contents bytea[], snapshot_body text)
@@ -233,7 +233,7 @@ declare
   change jsonb;
 begin
   begin
-    -- Not while contents are being removed that it may name.
+    -- Shared lock against removals, which could delete contents that this commit names.
     perform pg_advisory_xact_lock_shared(7049, 1);
     if start is not null then
       select array_agg(decode(value, 'hex') order by ordinality) into start_contents
@@ -298,7 +298,7 @@ begin
       end if;
     end if;
 
-    -- In one order, so that two workers that keep the same texts do not wait for each other.
+    -- In the order of hashes, so that concurrent commits with common contents lock them in one order and do not deadlock.
     insert into pirn.contents(hash, body)
       select h, t from unnest(hashes, texts) as given(h, t) order by h on conflict do nothing;
     select n into missing
@@ -384,7 +384,7 @@ begin
   end;
 end $$;
 
--- The records of a run after a step, with those that it shares with the runs it was forked from.
+-- Returns the records of a run after a step, including those shared with its base runs.
 create function pirn.read_journal(of_run text, after bigint, most bigint)
   returns table(at bigint, effect text, body text) language plpgsql as $$
 begin
@@ -402,7 +402,7 @@ begin
       where j.step > after and j.step <= line.last_step order by j.step limit most;
 end $$;
 
--- Contents that nothing names any more, of these: removed; their bytes.
+-- Deletes those of these contents that no run or session names. Returns the number of bytes.
 create function pirn.collect(candidates bytea[]) returns bigint language sql as $$
   with named as (
     select definition as hash from pirn.runs union select unnest(contents) from pirn.runs
@@ -413,7 +413,7 @@ create function pirn.collect(candidates bytea[]) returns bigint language sql as 
   ) select coalesce(sum(bytes), 0)::bigint from removed
 $$;
 
--- Removes runs; one that others were forked from disappears, and goes with the last of them.
+-- Removes runs. A run that is the base of others is hidden, and deleted together with the last of them.
 create function pirn.remove(ids text[], out runs bigint, out bytes bigint) language plpgsql as $$
 declare
   r pirn.runs;

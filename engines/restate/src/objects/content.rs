@@ -1,5 +1,9 @@
 //! Content object: a text with its hash as key, stored until the last run, session or content that names it is removed.
-#![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
+#![allow(
+    missing_docs,
+    clippy::unused_async,
+    reason = "the macro generates the client in this module"
+)]
 
 use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
 use restate_sdk::errors::HandlerError;

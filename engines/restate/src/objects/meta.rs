@@ -1,5 +1,9 @@
 //! Metadata object: one text of the engine for each name.
-#![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
+#![allow(
+    missing_docs,
+    clippy::unused_async,
+    reason = "the macro generates the client in this module"
+)]
 
 use restate_sdk::context::{ContextWriteState, ObjectContext};
 use restate_sdk::errors::HandlerError;

@@ -1,5 +1,5 @@
 //! Names with one value each, shared by all processes. The oldest are deleted beyond a maximum number.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
 use restate_sdk::errors::HandlerError;

@@ -2,7 +2,11 @@
 //!
 //! A process lives while it sends heartbeats; delayed calls of the server detect their absence. Death is final: a process that was
 //! declared dead continues under another name, and owns no runs under the old one.
-#![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
+#![allow(
+    missing_docs,
+    clippy::unused_async,
+    reason = "the macro generates the client in this module"
+)]
 
 use std::time::Duration;
 

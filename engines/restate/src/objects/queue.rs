@@ -1,5 +1,5 @@
 //! Queue object: runs without an owner, and the processes that request runs.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
 //! Run object: records and head of a run, and the commands on it.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Session object: the state that a session's runs pass on, and the order of their turns.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,5 @@
 //! Service for long waits: each call waits for an awakeable that an object resolves.
-#![allow(missing_docs, reason = "the macro writes the client beside it")]
+#![allow(missing_docs, reason = "the macro generates the client in this module")]
 
 use std::time::Duration;
 
