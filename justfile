@@ -27,7 +27,7 @@ stress seconds="600":
 
 # Workers that share a PostgreSQL server, killed, paused and cut off: just cluster 100
 cluster rounds="5":
-    PIRN_CLUSTER_ROUNDS={{rounds}} cargo test --workspace --exclude pirn-loom-tests --test cluster every_run_ends_once -- --nocapture
+    PIRN_CLUSTER_ROUNDS={{rounds}} cargo test -p pirn-cli --test cluster every_run_ends_once -- --nocapture
 
 # Every workload beside raw tokio and graph-flow; writes docs/performance.svg and docs/performance-table.md.
 bench:

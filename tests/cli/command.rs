@@ -67,5 +67,6 @@ pub(crate) fn start_in(folder: &Path, arguments: &[&str], environment: &[(&str, 
 
 /// Returns the repository's root.
 pub(crate) fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("a folder of the repository").to_owned()
 }

@@ -34,7 +34,7 @@ mod picture;
 mod profiles;
 mod run;
 mod schema;
-#[cfg(all(feature = "mcp", feature = "providers"))]
+#[cfg(feature = "providers")]
 mod secrets;
 mod seeds;
 #[cfg(unix)]

@@ -2,7 +2,7 @@
 //! space, and `/healthz` must answer throughout.
 //!
 //! `PIRN_BOUNDS=long` uses the sizes of docs/service.md and mixes the cases for `PIRN_BOUNDS_MINUTES` (30); its time limits need a
-//! release build: `PIRN_BOUNDS=long cargo test --release -p pirn --test service bounds -- --test-threads 1`.
+//! release build: `PIRN_BOUNDS=long cargo test --release -p pirn-cli --test service bounds -- --test-threads 1`.
 
 use std::path::Path;
 use std::sync::Arc;

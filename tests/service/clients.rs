@@ -1,11 +1,10 @@
 //! Third-party clients, installed from npm, against a service.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::command::Served;
+use crate::command::{Served, root};
 use crate::servers;
 use crate::world::{World, answer};
 
@@ -13,7 +12,7 @@ use crate::world::{World, answer};
 async fn client(arguments: Vec<String>) -> Option<Value> {
     tokio::task::spawn_blocking(move || {
         let modules = servers::modules()?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/clients.mjs");
+        let script = root().join("tests/servers/clients.mjs");
         let output = Command::new("node")
             .arg(script)
             .arg(modules.parent().expect("a folder"))
@@ -107,10 +106,6 @@ async fn the_transport_of_the_ai_sdk_reads_the_message() {
     );
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
-
 fn check_mcp(heard: &Value) {
     let tools = heard["tools"].as_array().expect("tools");
     let greet = tools.iter().find(|tool| tool["name"] == "greet").expect("the tool");
@@ -139,7 +134,7 @@ fn check_mcp(heard: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mcp_sdk_client_calls_workflows_over_http_and_cancels_one() {
-    let served = Served::start(&root(), &["examples/service/workflows.json"]);
+    let served = Served::start(root(), &["examples/service/workflows.json"]);
     let url = served.url.trim().to_owned();
     let Some(heard) = client(vec!["mcp-http".into(), format!("{url}/mcp")]).await else {
         return;

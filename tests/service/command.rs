@@ -13,6 +13,12 @@ const ONE: &str = r#"{"id": "one", "nodes": [{"id": "s", "type": "START"}, {"id"
 const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],
     "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END", "config": {"output": "input"}}]}"#;
 
+/// Returns the repository's root.
+pub(crate) fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("a folder of the repository")
+}
+
 /// A serving process, killed on drop.
 pub(crate) struct Served {
     child: Child,

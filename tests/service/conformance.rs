@@ -1,8 +1,6 @@
 //! The MCP project's conformance suite against a service with workflows for the tools that the suite calls.
 
-use std::path::Path;
-
-use crate::command::Served;
+use crate::command::{Served, root};
 use crate::servers;
 
 #[test]
@@ -10,8 +8,7 @@ fn the_mcp_conformance_suite_passes_except_for_inapplicable_scenarios() {
     let Some(mut suite) = servers::conformance() else {
         return;
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let served = Served::start(root, &["tests/servers/conformance.json"]);
+    let served = Served::start(root(), &["tests/servers/conformance.json"]);
     let output = suite
         .args([
             "server",
@@ -21,7 +18,7 @@ fn the_mcp_conformance_suite_passes_except_for_inapplicable_scenarios() {
             &format!("{}/mcp", served.url.trim()),
         ])
         .arg("--expected-failures")
-        .arg(root.join("tests/servers/conformance.yml"))
+        .arg(root().join("tests/servers/conformance.yml"))
         .output()
         .expect("node runs");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -1,16 +1,11 @@
 //! docs/service.md: every shell command in it works and gives the answer shown.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pirn::service::ProblemCode;
 use serde_json::Value;
 
-use crate::command::Served;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
+use crate::command::{Served, root};
 
 fn page() -> String {
     std::fs::read_to_string(root().join("docs/service.md")).expect("the page")
@@ -49,7 +44,7 @@ fn every_command_of_the_page_gives_the_documented_answer() {
         println!("skipped: there is no curl");
         return;
     }
-    let served = Served::start(&root(), &["examples/service/workflows.json"]);
+    let served = Served::start(root(), &["examples/service/workflows.json"]);
     let mut tried = 0;
     for (shell, shown) in blocks(&page()) {
         if !shell.contains("curl") {

@@ -6,7 +6,6 @@ mod access;
 mod bounds;
 mod clients;
 mod command;
-#[cfg(feature = "mcp")]
 mod conformance;
 mod documented_commands;
 mod drain;
@@ -17,14 +16,11 @@ mod hostile;
 mod interactions;
 mod interrupts;
 mod load;
-#[cfg(feature = "mcp")]
 mod mcp_client;
-#[cfg(feature = "mcp")]
 mod mcp_questions;
 mod metrics;
 mod oauth;
 mod openapi;
-#[cfg(feature = "mcp")]
 mod python_client;
 #[cfg(target_os = "linux")]
 mod recipes;

@@ -1,11 +1,10 @@
 //! The MCP project's Python client against a service, in both versions of the protocol.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::command::Served;
+use crate::command::{Served, root};
 use crate::servers;
 
 /// The file of the workflows that the client calls.
@@ -14,11 +13,10 @@ const WORKFLOWS: &str = "tests/servers/conformance.json";
 /// The JSON that the client printed for these arguments; `None` if it cannot be installed.
 fn client(words: &[&str]) -> Option<Vec<Value>> {
     let python = servers::mcp_python()?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(python)
-        .arg(root.join("tests/servers/mcp_client.py"))
+        .arg(root().join("tests/servers/mcp_client.py"))
         .args(words)
-        .current_dir(root)
+        .current_dir(root())
         .stderr(Stdio::inherit())
         .output()
         .expect("python runs");
@@ -51,7 +49,7 @@ fn check(heard: &[Value]) {
 
 #[test]
 fn the_mcp_python_client_calls_workflows_and_answers_questions_over_http() {
-    let served = Served::start(Path::new(env!("CARGO_MANIFEST_DIR")), &[WORKFLOWS]);
+    let served = Served::start(root(), &[WORKFLOWS]);
     if let Some(heard) = client(&["http", &format!("{}/mcp", served.url.trim())]) {
         check(&heard);
     }

@@ -6,16 +6,12 @@ use std::process::{Child, Command, Stdio};
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::command::{Served, folder};
+use crate::command::{Served, folder, root};
 use crate::servers;
 use crate::world::{Events, answer};
 
 /// The workflows of the examples.
 const WORKFLOWS: &str = "examples/service/workflows.json";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 fn example(name: &str) -> String {
     std::fs::read_to_string(root().join("examples/service").join(name)).expect("the example")

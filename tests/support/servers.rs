@@ -57,10 +57,10 @@ pub fn mcp_python() -> Option<PathBuf> {
 #[track_caller]
 fn installed(script: &str, folder: &str) -> Option<PathBuf> {
     let into = target().join(folder);
-    // `servers` next to the manifest of the tests, or `tests/servers` below that of the workspace.
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let scripts = ["servers", "tests/servers"].map(|folder| here.join(folder).join(script));
-    let script = scripts.iter().find(|script| script.is_file()).unwrap_or(&scripts[0]);
+    // The packages that include this file are folders of the workspace's root.
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/servers")
+        .join(script);
     let output = match Command::new("bash").arg(script).arg(&into).output() {
         Ok(output) => output,
         Err(error) => panic!("bash does not start: {error}"),

@@ -104,7 +104,8 @@ enum Command {
     Man(man::Args),
 }
 
-fn main() -> ExitCode {
+/// Runs the command with the arguments of this process, and returns its exit code.
+pub fn main() -> ExitCode {
     if let Some(code) = scripts::serve_worker() {
         return code;
     }
