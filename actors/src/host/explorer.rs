@@ -19,7 +19,7 @@ use pirn_core::Millis;
 use pirn_core::thread::Interaction;
 use serde_json::Value;
 
-use super::virtual_clock::{Ready, TaskState};
+use super::virtual_clock::ready::{Ready, TaskState};
 use crate::host::chance::{mix, named_seed};
 use crate::host::observation::{AwaitKind, Label, Observation};
 use crate::host::timers::TimerKey;

@@ -4,7 +4,7 @@
 //! 2. The definition is never changed; events and errors show the user's ids.
 //! 3. The work is near-linear in the size of the definitions, and no depth of nesting overflows the stack.
 //!
-//! Not here: warnings about valid definitions ([`crate::analysis`]), and the evaluation of expressions ([`crate::script`]).
+//! Not here: warnings about valid definitions ([`crate::analysis`]), and the implementation of an [`Evaluator`].
 
 mod adjacency;
 mod compile;
@@ -33,6 +33,7 @@ mod triggers;
 pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::{Evaluator, Unevaluated};
+pub(crate) use evaluator::{spec_part, spec_value};
 pub use known_names::name_advice;
 pub(crate) use map::ITEM_INDEX;
 pub use model::{

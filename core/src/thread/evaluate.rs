@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::effect::{Computed, Evaluation, Outcome};
 use super::items::{folded, item_inputs};
@@ -16,10 +16,10 @@ use super::state::{Outputs, Variables};
 use crate::error::RunError;
 use crate::graph::{
     ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, TemplateMessage,
-    Unevaluated, ValueSpec,
+    Unevaluated, spec_value,
 };
 use crate::script::{Scope, ScopeValues};
-use crate::value::{Output, ValueBudget};
+use crate::value::Output;
 
 /// Scope of a thread's expressions: variables and outputs of the thread, then the run's global variables.
 #[derive(Clone, Copy, Debug)]
@@ -350,56 +350,5 @@ fn text(
     } else {
         // No placeholder: the template is its own result.
         Ok((**source).to_owned())
-    }
-}
-
-/// Returns the value of a [`ValueSpec`]. An expression for the whole value returns the shared value without a copy. Lists and
-/// objects are built from copies.
-///
-/// # Errors
-/// Returns the errors of its expressions, or `SCRIPT_LIMIT_EXCEEDED` if the value is too large or too deep.
-pub fn spec_value(
-    graph: &Graph,
-    spec: &ValueSpec,
-    scope: &dyn Scope,
-    evaluator: &mut dyn Evaluator,
-) -> Result<Arc<Value>, Unevaluated> {
-    match spec {
-        ValueSpec::Expression(snippet) => evaluator.value(graph, *snippet, scope),
-        ValueSpec::Literal(value) => Ok(Arc::clone(value)),
-        ValueSpec::Template(snippet) => evaluator.template_value(graph, *snippet, scope),
-        ValueSpec::List(_) | ValueSpec::Object(_) => {
-            part(graph, spec, scope, evaluator, (&mut ValueBudget::default(), 0)).map(Arc::new)
-        }
-    }
-}
-
-/// Returns a part of a value; `inside` is its nesting depth.
-pub(super) fn part(
-    graph: &Graph,
-    spec: &ValueSpec,
-    scope: &dyn Scope,
-    evaluator: &mut dyn Evaluator,
-    (room, inside): (&mut ValueBudget, usize),
-) -> Result<Value, Unevaluated> {
-    match spec {
-        ValueSpec::Expression(_) | ValueSpec::Literal(_) | ValueSpec::Template(_) => {
-            let value = spec_value(graph, spec, scope, evaluator)?;
-            room.take(&value, inside)?;
-            Ok(Arc::unwrap_or_clone(value))
-        }
-        ValueSpec::List(items) => items
-            .iter()
-            .map(|item| part(graph, item, scope, evaluator, (room, inside + 1)))
-            .collect::<Result<Vec<_>, _>>()
-            .map(Value::Array),
-        ValueSpec::Object(fields) => fields
-            .iter()
-            .map(|(name, field)| {
-                let value = part(graph, field, scope, evaluator, (room, inside + 1))?;
-                Ok((name.to_string(), value))
-            })
-            .collect::<Result<Map<_, _>, _>>()
-            .map(Value::Object),
     }
 }

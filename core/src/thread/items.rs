@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::effect::Fold;
-use super::evaluate::{part, spec_value};
-use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated};
+use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated, spec_part, spec_value};
 use crate::script::Scope;
 use crate::value::{ValueBudget, entries};
 
@@ -41,7 +40,7 @@ pub(super) fn item_inputs(
             names: [&map.item_name, ITEM_INDEX],
             values: [Arc::new(item.clone()), Arc::new(index.into())],
         };
-        inputs.push(part(graph, input, &scope, evaluator, (&mut room, 1))?);
+        inputs.push(spec_part(graph, input, &scope, evaluator, (&mut room, 1))?);
     }
     Ok(Arc::new(Value::Array(inputs)))
 }

@@ -26,7 +26,7 @@ pub use effect::{
     Fold, GoesOn, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs,
     ThreadEnd, TimerPurpose, ToolChoice, ToolResult, TriggeredResult,
 };
-pub use evaluate::{ThreadScope, evaluate, spec_value, written};
+pub use evaluate::{ThreadScope, evaluate, written};
 pub use id::ThreadId;
 pub(crate) use items::item_names;
 pub use machine::{

@@ -29,7 +29,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::local::LocalGuard;
+use super::thread_tag::ThreadTag;
 use super::work::WorkPool;
 use crate::host::chance::Chance;
 use crate::host::timers::{TimerKey, Timers};
@@ -218,6 +218,34 @@ impl Port for ArbiterPort {
 
     fn random(&self) -> u64 {
         self.chance.next()
+    }
+}
+
+/// Cleans up after a driver on a thread that belongs to another program.
+pub(super) struct LocalGuard {
+    tag: ThreadTag,
+    /// The work pool, if no one else closes it.
+    pool: Option<Arc<WorkPool>>,
+}
+
+impl LocalGuard {
+    pub(super) fn new(tag: ThreadTag, pool: Arc<WorkPool>) -> Self {
+        Self { tag, pool: Some(pool) }
+    }
+
+    /// Leaves closing the work pool to the caller.
+    pub(super) fn leave_work(mut self) {
+        self.pool = None;
+    }
+}
+
+impl Drop for LocalGuard {
+    fn drop(&mut self) {
+        self.tag.leave();
+        if let Some(pool) = self.pool.take() {
+            // Without waiting, because the thread belongs to the embedding program.
+            pool.close(Duration::ZERO);
+        }
     }
 }
 

@@ -15,9 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::arbiter::{Driver, Job, Shared};
+use super::arbiter::{Driver, Job, LocalGuard, Shared};
 use super::thread_tag::ThreadTag;
-use super::work::WorkPool;
 
 /// Why actors cannot run on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,37 +47,10 @@ impl std::error::Error for NotLocalContext {}
 pub(super) fn start(tag: ThreadTag, shared: Shared, jobs: UnboundedReceiver<Job>) -> Result<(), NotLocalContext> {
     let clock = tokio::runtime::Handle::try_current().map_err(|_| NotLocalContext::Runtime)?;
     let sleep = catch_unwind(|| Box::pin(tokio::time::sleep(Duration::ZERO))).map_err(|_| NotLocalContext::Timers)?;
-    let guard = LocalGuard {
-        tag,
-        pool: Some(Arc::clone(&shared.pool)),
-    };
+    let guard = LocalGuard::new(tag, Arc::clone(&shared.pool));
     let driver = Driver::new(shared, jobs, clock, sleep).guarded_by(guard);
     tag.enter(driver.host().clone());
     // If the spawn panics, the driver is dropped and its guard cleans up.
     let spawned = catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_local(driver.run())));
     spawned.map(drop).map_err(|_| NotLocalContext::LocalTasks)
-}
-
-/// Cleans up after a driver on a thread that belongs to another program.
-pub(super) struct LocalGuard {
-    tag: ThreadTag,
-    /// The work pool, if no one else closes it.
-    pool: Option<Arc<WorkPool>>,
-}
-
-impl LocalGuard {
-    /// Leaves closing the work pool to the caller.
-    pub(super) fn leave_work(mut self) {
-        self.pool = None;
-    }
-}
-
-impl Drop for LocalGuard {
-    fn drop(&mut self) {
-        self.tag.leave();
-        if let Some(pool) = self.pool.take() {
-            // Without waiting, because the thread belongs to the embedding program.
-            pool.close(Duration::ZERO);
-        }
-    }
 }

@@ -15,7 +15,7 @@
 mod clock;
 mod external;
 mod order;
-mod ready;
+pub(in crate::host) mod ready;
 mod simulation;
 
 use std::future::Future;
@@ -26,7 +26,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pirn_core::Millis;
 
-pub(in crate::host) use self::ready::{Ready, TaskState};
+use self::ready::TaskState;
 use self::simulation::{MAIN_SLOT, Simulation, Until};
 use super::explorer::Choosing;
 use super::{Host, Port};
