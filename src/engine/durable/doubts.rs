@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use pirn_actors::engine::EngineShared;
 use pirn_actors::ports::{AskedCall, CallContext, Function, Input as FunctionInput, Ports};
 use pirn_actors::rebuilt::Rebuilt;
@@ -17,36 +16,8 @@ use pirn_core::thread::{Effect, EffectId, Input, ModelReply, Outcome, ToolResult
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::resume::ResumeError;
-
-/// An effect in doubt that a person must decide.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DoubtQuestion {
-    /// The run.
-    pub run_id: Arc<str>,
-    /// The effect's idempotency key.
-    pub effect_id: String,
-    /// The node.
-    pub node_id: Arc<str>,
-    /// Kind of the effect.
-    pub kind: DoubtKind,
-    /// The request: the tool's name and arguments, the function's input; null for a model.
-    pub asked: Value,
-}
-
-/// A person's decision on an effect in doubt.
-#[derive(Clone, Debug, PartialEq)]
-pub enum DoubtAnswer {
-    /// Repeat the effect: it was not performed, or repeating it is harmless.
-    Repeat,
-    /// The effect was performed, with this result.
-    Done(Value),
-    /// Treat the effect as failed.
-    Fail,
-}
-
-/// Function that asks a person about an effect in doubt.
-pub(crate) type AskDoubt = Arc<dyn Fn(DoubtQuestion) -> BoxFuture<'static, DoubtAnswer> + Send + Sync>;
+use super::doubt_question::{AskDoubt, DoubtAnswer, DoubtQuestion};
+use super::resume_error::ResumeError;
 
 /// Decides on the effects in doubt and returns the messages that a resumed run receives first. The decided effects are removed from
 /// the open ones.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::RunBuilder;
 use super::journal::{beginning, start_of};
-use super::resume::ResumeError;
+use super::resume_error::ResumeError;
 
 impl RunBuilder {
     /// Writes the run to the engine's [store](crate::EngineBuilder::store) without executing it, and returns its id. The run is

@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use super::super::Engine;
 use super::claim::Claim;
-use super::resume::{ResumeBuilder, ResumeError, Stored};
+use super::resume::ResumeBuilder;
+use super::resume_error::ResumeError;
+use super::stored::Stored;
 
 /// Builder of a fork: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
 #[must_use = "nothing is forked before it is made"]

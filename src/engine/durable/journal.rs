@@ -14,17 +14,16 @@ use pirn_core::run::{
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
-use pirn_store::{
-    Commit, Content, ContentHash, Follows, NewRun, Record, Run, RunStatus, Store, StoreError, WaitingFor,
-};
+use pirn_store::{Commit, Content, ContentHash, Follows, NewRun, Record, Run, RunStatus, Store, WaitingFor};
 use serde_json::json;
 
 use super::Durable;
 use super::claim::Claim;
 use super::parts::Conversations;
 use super::results::{are_kept_apart, without_result};
-use super::resume::{ResumeError, Stored};
+use super::resume_error::{ResumeError, not_kept};
 use super::sessions::{self, without_conversation};
+use super::stored::Stored;
 
 /// Journal that persists the runs of an engine in its store.
 pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
@@ -375,15 +374,6 @@ pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
         Message::Supervisor(ToSupervisor::TriggerCalled { call, .. }) => Some(trigger_key(run_id, *call)),
         Message::Thread(..) | Message::Supervisor(_) | Message::Conversation(..) => None,
     }
-}
-
-/// Returns the error of a run whose commit failed.
-pub(crate) fn not_kept(error: &StoreError) -> RunError {
-    let code = match error {
-        StoreError::RunExists { .. } => RunErrorCode::RunIdTaken,
-        _ => RunErrorCode::StoreError,
-    };
-    RunError::new(code, error.to_string()).with_details(json!({ "code": error.code() }))
 }
 
 fn unwritten(error: &dyn std::fmt::Display) -> RunError {

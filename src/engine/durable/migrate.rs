@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::super::Engine;
 use super::definition::laid_over;
-use super::offline::left;
-use super::resume::{ResumeError, Stored};
+use super::resume_error::ResumeError;
+use super::stored::{Stored, left};
 
 /// Result of checking a live run against another definition.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -9,6 +9,7 @@
 mod claim;
 mod compiled;
 mod definition;
+mod doubt_question;
 mod doubts;
 mod elsewhere;
 mod fork;
@@ -19,10 +20,12 @@ mod parts;
 mod resources;
 mod results;
 mod resume;
+mod resume_error;
 mod run_locks;
 mod schedules;
 mod sessions;
 mod steer;
+mod stored;
 mod view;
 mod work;
 
@@ -36,16 +39,17 @@ use pirn_store::Store;
 use run_locks::RunLocks;
 
 pub(crate) use definition::Definitions;
-pub(crate) use doubts::AskDoubt;
-pub use doubts::{DoubtAnswer, DoubtQuestion};
+pub(crate) use doubt_question::AskDoubt;
+pub use doubt_question::{DoubtAnswer, DoubtQuestion};
 pub use fork::ForkBuilder;
 pub(crate) use journal::StoreJournal;
 pub use migrate::{Difference, Migration};
 pub(crate) use resources::Resources;
-pub(crate) use resume::Stored;
-pub use resume::{ResumeBuilder, ResumeError};
+pub use resume::ResumeBuilder;
+pub use resume_error::ResumeError;
 pub(crate) use sessions::StoredSessions;
 pub use steer::{Steered, Steering};
+pub(crate) use stored::Stored;
 pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
 pub(crate) use view::{diff, view};
 

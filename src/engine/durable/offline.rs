@@ -12,9 +12,10 @@ use pirn_core::value::TOO_DEEP;
 use pirn_store::{Commit, Record, RunStatus};
 use serde_json::Value;
 
-use super::super::Engine;
 use super::journal::answered;
-use super::resume::{ResumeBuilder, ResumeError, Stored};
+use super::resume::ResumeBuilder;
+use super::resume_error::ResumeError;
+use super::stored::left;
 
 impl ResumeBuilder {
     /// Returns the open questions of the run.
@@ -90,16 +91,4 @@ impl ResumeBuilder {
         durable.store.commit(commit).await?;
         Ok(())
     }
-}
-
-/// Reads and rebuilds an unfinished run that this engine does not own.
-pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebuilt), ResumeError> {
-    let durable = engine.durable()?;
-    if engine.shared().carries(run_id) {
-        let run_id = run_id.to_owned();
-        return Err(ResumeError::UnderWay { run_id });
-    }
-    let stored = Stored::read(&durable, run_id).await?.live()?;
-    let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
-    Ok((stored, rebuilt))
 }

@@ -14,8 +14,8 @@ use pirn_core::run::{BegunRecord, Message, SessionLeft, SessionState, ToSupervis
 use pirn_core::session::SessionPlace;
 use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
 
-use super::journal::not_kept;
 use super::parts::{Conversations, parts_of};
+use super::resume_error::not_kept;
 
 /// Number of runs read per page.
 const PAGE: usize = 1_000;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::super::Engine;
-use super::resume::ResumeError;
+use super::resume_error::ResumeError;
 
 /// Maximum number of attempts to find a run while other processes claim it or write to it.
 const ATTEMPTS: u32 = 16;

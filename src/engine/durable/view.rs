@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::super::Engine;
 use super::Durable;
 use super::journal::{answered, waiting_for};
-use super::resume::{ResumeError, Stored};
+use super::resume_error::ResumeError;
+use super::stored::Stored;
 
 /// State of a stored run after one of its steps.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use pirn_store::{Assignment, Claims, StoreError};
 
 use super::super::Engine;
 use super::claim::NOT_BEFORE_MS;
-use super::resume::ResumeError;
+use super::resume_error::ResumeError;
 use super::steer::told;
 
 /// Stops claiming runs on drop.

@@ -1,0 +1,192 @@
+//! Errors of runs that are resumed or inspected.
+
+use std::fmt;
+
+use pirn_core::definition::Fault;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::run::{AnswerRefused, Diverged};
+use pirn_store::{RunStatus, StoreError};
+use serde_json::json;
+
+use super::doubt_question::DoubtQuestion;
+
+/// Reasons why a run cannot be resumed or inspected. Its stored state is unchanged.
+#[derive(Debug)]
+pub enum ResumeError {
+    /// The engine has no store.
+    NoStore,
+    /// The store failed or refused the request.
+    Store(StoreError),
+    /// The run has ended.
+    HasEnded {
+        /// The run.
+        run_id: String,
+        /// The run's status.
+        status: RunStatus,
+    },
+    /// This engine already owns the run.
+    UnderWay {
+        /// The run.
+        run_id: String,
+    },
+    /// The run has fewer steps.
+    NoSuchStep {
+        /// The run.
+        run_id: String,
+        /// The requested step.
+        step: u64,
+        /// The last step of the run.
+        last: u64,
+    },
+    /// The run's stored record cannot be read: it was written by another version.
+    Unreadable {
+        /// The run.
+        run_id: String,
+        /// The step; 0 is the record of the start.
+        step: u64,
+        /// The reason.
+        why: String,
+    },
+    /// The run's workflows do not compile in this engine, for example because a function is missing.
+    Definition {
+        /// The run.
+        run_id: String,
+        /// The faults.
+        faults: Vec<Fault>,
+    },
+    /// The run may call tools or profiles that this engine lacks and that were available when the run started. Its stored state is
+    /// unchanged.
+    Missing {
+        /// The run.
+        run_id: String,
+        /// `tool NAME`, `profile ID`.
+        names: Vec<String>,
+    },
+    /// A fork is to assign a variable that its workflows do not declare.
+    NoSuchVariable {
+        /// The run.
+        run_id: String,
+        /// The requested name.
+        name: String,
+        /// The most similar declared name.
+        near: Option<String>,
+    },
+    /// The run's steps do not fit its workflows.
+    Diverged {
+        /// The run.
+        run_id: String,
+        /// The first step that does not fit.
+        diverged: Diverged,
+    },
+    /// An effect is in doubt, a person must decide, and the engine has no function that asks one.
+    Undecided(Box<DoubtQuestion>),
+    /// The tool or function that reconciles an effect in doubt did not return its outcome.
+    NotReconciled {
+        /// The effect.
+        effect_id: String,
+        /// The tool or function.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// An answer to one of the run's questions was refused.
+    Answer(AnswerRefused),
+    /// The run waits for its session, and an earlier run of that session has no owner. Resume the earlier run first.
+    SessionBusy {
+        /// The run.
+        run_id: String,
+        /// The session.
+        session: String,
+        /// The earlier run of the session.
+        before: String,
+    },
+    /// The engine did not admit the run.
+    Refused(RunError),
+}
+
+impl ResumeError {
+    /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
+    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RESOURCE_MISSING`, `UNKNOWN_NAME`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
+    /// `SESSION_BUSY`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoStore => "NO_STORE",
+            Self::Store(error) => error.code(),
+            Self::HasEnded { .. } => "RUN_HAS_ENDED",
+            Self::UnderWay { .. } => "RUN_UNDER_WAY",
+            Self::NoSuchStep { .. } => "NO_SUCH_STEP",
+            Self::Unreadable { .. } => "RUN_UNREADABLE",
+            Self::Definition { .. } => "INVALID_WORKFLOW",
+            Self::Missing { .. } => "RESOURCE_MISSING",
+            Self::NoSuchVariable { .. } => "UNKNOWN_NAME",
+            Self::Diverged { .. } => "RUN_DIVERGED",
+            Self::Undecided(_) | Self::NotReconciled { .. } => "EFFECT_IN_DOUBT",
+            Self::Answer(refused) => refused.code(),
+            Self::SessionBusy { .. } => "SESSION_BUSY",
+            Self::Refused(error) => error.code.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for ResumeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoStore => f.write_str("the engine has no store"),
+            Self::Store(error) => error.fmt(f),
+            Self::HasEnded { run_id, status } => write!(f, "run {run_id} has ended {}", status.as_str()),
+            Self::UnderWay { run_id } => write!(f, "run {run_id} is under way"),
+            Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
+            Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its beginning: {why}"),
+            Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
+            Self::Definition { run_id, faults } => {
+                write!(f, "the workflows of run {run_id} do not fit this engine")?;
+                faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
+            }
+            Self::Missing { run_id, names } => write!(
+                f,
+                "run {run_id} is not resumed: it had what is missing here: {}",
+                names.join(", ")
+            ),
+            Self::NoSuchVariable { run_id, name, near } => {
+                write!(f, "the workflows of run {run_id} have no variable {name}")?;
+                near.iter().try_for_each(|near| write!(f, "; did you mean {near}?"))
+            }
+            Self::Diverged { run_id, diverged } => write!(f, "run {run_id}: {diverged}"),
+            Self::Undecided(question) => write!(
+                f,
+                "{} of node {} had begun when its process ended: whether it is done again is for a person to decide",
+                question.effect_id, question.node_id
+            ),
+            Self::NotReconciled { effect_id, name, why } => {
+                write!(f, "{name} did not say what came of {effect_id}: {why}")
+            }
+            Self::Answer(refused) => refused.fmt(f),
+            Self::SessionBusy {
+                run_id,
+                session,
+                before,
+            } => write!(
+                f,
+                "run {run_id} waits for session {session}: run {before} goes on, or is cancelled, first"
+            ),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ResumeError {}
+
+impl From<StoreError> for ResumeError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Returns the error of a run whose commit failed.
+pub(crate) fn not_kept(error: &StoreError) -> RunError {
+    let code = match error {
+        StoreError::RunExists { .. } => RunErrorCode::RunIdTaken,
+        _ => RunErrorCode::StoreError,
+    };
+    RunError::new(code, error.to_string()).with_details(json!({ "code": error.code() }))
+}

@@ -1,0 +1,181 @@
+//! The stored records of a run, and the run that they rebuild.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_actors::journal::Graphs;
+use pirn_actors::rebuilt::Rebuilt;
+use pirn_core::definition::Fault;
+use pirn_core::run::{Begun, BegunRecord, Message, ToSupervisor, Told};
+use pirn_store::{Content, ContentHash, Run, Store, StoreError};
+
+use super::super::Engine;
+use super::Durable;
+use super::parts::Conversations;
+use super::results::with_result;
+use super::resume_error::ResumeError;
+use super::sessions::with_conversation;
+
+/// Number of journal records read per page.
+const PAGE: usize = 1_000;
+
+/// All stored records of a run.
+pub(crate) struct Stored {
+    pub(crate) run: Run,
+    /// The definition that the run currently uses.
+    pub(crate) definition: Arc<str>,
+    /// The definition with which the run started.
+    first_definition: Arc<str>,
+    pub(crate) begun: BegunRecord,
+    pub(crate) told: Vec<Told>,
+}
+
+impl Stored {
+    pub(crate) async fn read(durable: &Durable, run_id: &str) -> Result<Self, ResumeError> {
+        Self::read_with(&*durable.store, &durable.conversations, run_id).await
+    }
+
+    /// Like [`Self::read`], without an engine: from a store and a cache of conversations.
+    pub(super) async fn read_with(
+        store: &dyn Store,
+        conversations: &Conversations,
+        run_id: &str,
+    ) -> Result<Self, ResumeError> {
+        let unreadable = |step: u64, why: String| ResumeError::Unreadable {
+            run_id: run_id.to_owned(),
+            step,
+            why,
+        };
+        let run = store
+            .run(run_id)
+            .await?
+            .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
+        let Some((_, named)) = run.contents.split_first() else {
+            return Err(unreadable(0, "nothing says what it started from".to_owned()));
+        };
+        let mut hashes = vec![run.definition];
+        hashes.extend_from_slice(&run.contents);
+        let contents = store.contents(hashes);
+        let mut asked = Some(store.journal(run_id, 0, PAGE));
+        let contents = contents.await?;
+        let [definition, start, chunks @ ..] = &contents[..] else {
+            return Err(unreadable(0, "the store has fewer texts than it names".to_owned()));
+        };
+        let definition = Arc::clone(definition);
+        let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
+        let begun: BegunRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
+        let session = begun.session().map(|session| Arc::clone(&session.id));
+        let mut told = Vec::with_capacity(run.steps as usize);
+        while let Some(asking) = asked.take() {
+            let page = asking.await?;
+            if page.len() == PAGE {
+                // The store reads the next page while this one is decoded.
+                asked = Some(store.journal(run_id, (told.len() + PAGE) as u64, PAGE));
+            }
+            for record in page {
+                let step = told.len() as u64 + 1;
+                let read = with_result(&record.body, &texts)
+                    .unwrap_or_else(|| serde_json::from_str(&record.body).map_err(|error| error.to_string()));
+                let mut read = read.map_err(|why| unreadable(step, why))?;
+                let joined = with_conversation(&mut read, session.as_ref(), store, conversations).await;
+                joined.map_err(|why| unreadable(step, why))?;
+                told.push(read);
+            }
+        }
+        let mut stored = Self {
+            run,
+            definition: Arc::clone(&definition),
+            first_definition: definition,
+            begun,
+            told,
+        };
+        stored.definition = stored.definition_at(stored.told.len());
+        Ok(stored)
+    }
+
+    /// Returns the definition in use after a step. A migration among the steps that a fork shares with its base run applies to the
+    /// base run only.
+    pub(super) fn definition_at(&self, step: usize) -> Arc<str> {
+        let shared = self.run.base.as_ref().map_or(0, |base| base.step as usize);
+        let own = self.told.iter().take(step).skip(shared);
+        let moved = own.rev().find_map(|told| match &told.message {
+            Message::Supervisor(ToSupervisor::Migrated(definition)) => Some(definition),
+            _ => None,
+        });
+        Arc::clone(moved.unwrap_or(&self.first_definition))
+    }
+
+    fn definition_hash(&self) -> ContentHash {
+        if Arc::ptr_eq(&self.definition, &self.first_definition) {
+            return self.run.definition;
+        }
+        Content::new(&*self.definition).hash()
+    }
+
+    /// Returns an error if the run has ended.
+    pub(super) fn live(self) -> Result<Self, ResumeError> {
+        if self.run.status.is_final() {
+            return Err(ResumeError::HasEnded {
+                run_id: self.run.id,
+                status: self.run.status,
+            });
+        }
+        Ok(self)
+    }
+
+    pub(super) fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
+        let mut record = self.begun.clone();
+        if self.run.session.is_none() {
+            record = record.aside();
+        }
+        let graph = graphs.get(&*record.workflow_id).cloned();
+        let graph = graph.ok_or_else(|| ResumeError::Unreadable {
+            run_id: self.run.id.clone(),
+            step: 0,
+            why: format!("its definition has no workflow {}", record.workflow_id),
+        })?;
+        Ok(record.named(&self.run.id).begun(graph))
+    }
+
+    /// Rebuilds the run as it was after these inputs.
+    pub(crate) fn rebuild(&self, engine: &Engine, durable: &Durable, told: Vec<Told>) -> Result<Rebuilt, ResumeError> {
+        let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
+        let graphs = graphs.map_err(|faults| ResumeError::Definition {
+            run_id: self.run.id.clone(),
+            faults,
+        })?;
+        let begun = self.begun(&graphs)?;
+        engine
+            .shared()
+            .replay(begun, told, graphs)
+            .map_err(|diverged| ResumeError::Diverged {
+                run_id: self.run.id.clone(),
+                diverged,
+            })
+    }
+}
+
+impl Durable {
+    /// Returns the workflows of a definition as this engine compiles them. If they equal the engine's current workflows, those are
+    /// returned.
+    fn graphs(&self, hash: ContentHash, text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
+        let own = engine.shared().all_graphs();
+        if self.definitions.is(&own, hash, text) {
+            return Ok(own);
+        }
+        self.compiled
+            .get_or_compile(hash, || engine.graphs_alone("the run's definition", text))
+    }
+}
+
+/// Reads and rebuilds an unfinished run that this engine does not own.
+pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebuilt), ResumeError> {
+    let durable = engine.durable()?;
+    if engine.shared().carries(run_id) {
+        let run_id = run_id.to_owned();
+        return Err(ResumeError::UnderWay { run_id });
+    }
+    let stored = Stored::read(&durable, run_id).await?.live()?;
+    let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
+    Ok((stored, rebuilt))
+}
