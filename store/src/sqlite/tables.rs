@@ -1,5 +1,6 @@
 //! Schema, and commands on the tables.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -11,7 +12,7 @@ use crate::memory::{moved, no_run};
 use crate::run::MAX_FORKS;
 use crate::run::{Session, Timer};
 use crate::sqlite::fault::{Fault, damaged};
-use crate::sqlite::recent::Recent;
+use crate::sqlite::recent::{Latest, Mark, Recent};
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
 
@@ -332,5 +333,126 @@ impl Tables {
             }
         }
         Ok(())
+    }
+}
+
+/// The table `recent` and its index.
+impl Tables {
+    /// Moves all records to the journal, in the current transaction.
+    pub(super) fn move_recent(&mut self) -> Result<(), Fault> {
+        if self.recent.runs.is_empty() {
+            return Ok(());
+        }
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT run_step, body FROM recent ORDER BY run_step")?;
+        let records = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let records: Vec<(i64, Vec<u8>)> = records.collect::<Result<_, _>>()?;
+        // Deleted first, so that the inserts reuse the pages.
+        self.sql.prepare_cached("DELETE FROM recent")?.execute([])?;
+        let mut insert = self
+            .sql
+            .prepare_cached("INSERT INTO journal(id, body) VALUES(?1, ?2)")?;
+        for (row, body) in records {
+            insert.execute(params![row, body])?;
+        }
+        let mut update = self.sql.prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?;
+        for (id, latest) in self.recent.runs.iter().filter(|(_, latest)| !latest.is_written) {
+            update.execute(params![id, latest.row.encode()])?;
+        }
+        self.recent.moved();
+        Ok(())
+    }
+
+    /// Moves all records to the journal, in a separate transaction.
+    pub(super) fn empty_recent(&mut self) -> Result<(), Fault> {
+        if self.recent.runs.is_empty() {
+            return Ok(());
+        }
+        let mark = self.recent.mark();
+        self.sql.execute_batch("BEGIN IMMEDIATE")?;
+        let moved = self
+            .move_recent()
+            .and_then(|()| self.sql.execute_batch("COMMIT").map_err(Fault::from));
+        match moved {
+            Ok(()) => self.recent.committed(),
+            Err(_) => self.roll_back(mark),
+        }
+        moved
+    }
+
+    /// Rolls the transaction back. An error of the rollback is ignored: the original error is reported, and the next process
+    /// undoes the transaction.
+    pub(super) fn roll_back(&mut self, to: Mark) {
+        if !self.sql.is_autocommit() {
+            let _undone = self.sql.execute_batch("ROLLBACK");
+        }
+        self.recent.take_back(to);
+    }
+
+    /// Rebuilds the index from the records that an earlier process left.
+    pub(super) fn read_recent(&mut self) -> Result<(), Fault> {
+        let mut runs = self.runs_in_recent()?;
+        let mut select = self.sql.prepare("SELECT id, run_step, body FROM recent ORDER BY id")?;
+        let mut found = select.query([])?;
+        let mut records = 0;
+        while let Some(found) = found.next()? {
+            records += 1;
+            let (place, run_step): (i64, i64) = (found.get(0)?, found.get(1)?);
+            let (key, step) = (key_of(run_step), step_of(run_step));
+            let latest = runs.get_mut(&key).ok_or_else(|| self.lost("one belongs to no run"))?;
+            if place != records {
+                return Err(self.lost("one is missing"));
+            }
+            let row = &mut latest.row;
+            if step > row.run.steps {
+                let follows = row.head;
+                let bytes = found.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+                let (record, sum) = records::decode(bytes, Place { seq: step, follows })
+                    .map_err(|why| damaged(&self.file, Some(&row.run.id), &format!("step {step}"), why))?;
+                if step != row.run.steps + 1 {
+                    return Err(self.damaged(&row.run.id, format!("step {} is missing", row.run.steps + 1)));
+                }
+                (row.run.steps, row.head, row.run.updated_at) = (step, sum, record.at);
+                latest.is_written = false;
+            }
+            latest.places.push(place);
+        }
+        drop(found);
+        drop(select);
+        self.recent.records = records;
+        self.recent.runs = runs
+            .into_values()
+            .map(|latest| (latest.row.run.id.clone(), latest))
+            .collect();
+        Ok(())
+    }
+
+    /// Returns the runs with records in `recent` by key, with the rows in `runs`.
+    fn runs_in_recent(&self) -> Result<BTreeMap<u64, Latest>, Fault> {
+        let mut select = self.sql.prepare("SELECT DISTINCT run_step >> 32 FROM recent")?;
+        let keys = select.query_map([], |row| row.get::<_, i64>(0))?;
+        let keys: std::collections::BTreeSet<i64> = keys.collect::<Result<_, _>>()?;
+        let mut runs = BTreeMap::new();
+        if !keys.is_empty() {
+            self.each_run(|row| {
+                if keys.contains(&row.key.cast_signed()) {
+                    let latest = Latest {
+                        row,
+                        is_written: true,
+                        places: Vec::new(),
+                    };
+                    runs.insert(latest.row.key, latest);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(runs)
+    }
+
+    fn lost(&self, why: &str) -> Fault {
+        let (file, run) = (self.file.clone(), None);
+        let why = format!("the table of recent records: {why}");
+        StoreError::Damaged { file, run, why }.into()
     }
 }
