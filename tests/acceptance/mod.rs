@@ -2,6 +2,7 @@
 
 mod called_workflows;
 mod consent;
+mod contributing;
 mod crates_picture;
 mod docs;
 mod first_output;
