@@ -79,8 +79,9 @@ impl EventBusActor {
         *last = sequence.unwrap_or(*last + 1);
         let event = Arc::new(source.event(*last, raised));
         self.hand_on(&event);
-        let dropped = self.waiters.wake(&event);
-        self.say_dropped(dropped, &event);
+        if self.waiters.wake(&event) {
+            self.report_dropped(&event);
+        }
         if self.interest.triggers().contains(event.raised.event_type) {
             self.watched.push(event);
             if self.watched.len() == TOGETHER {
@@ -101,19 +102,21 @@ impl EventBusActor {
         }
     }
 
-    /// Raises an event for each event that is dropped from the buffer of a WAIT node, if it has listeners.
-    fn say_dropped(&mut self, dropped: Vec<RaisedEvent>, event: &Event) {
-        for dropped in dropped {
-            if self.keeps_runs || self.is_heard(&event.run_id, dropped.event_type) {
-                let source = Source {
-                    run_id: Arc::clone(&event.run_id),
-                    workflow_id: Arc::clone(&event.workflow_id),
-                    thread_id: Arc::clone(&event.thread_id),
-                    timestamp: event.timestamp,
-                };
-                // The dropped event has the trigger depth of its cause, which bounds chains of triggers.
-                self.follow_up(source, dropped.at_depth(event.raised.trigger_depth));
-            }
+    /// Reports the events that were dropped from the buffers of WAIT nodes. Without a listener they stay counted for the next
+    /// report: a full buffer drops an event for each new one.
+    fn report_dropped(&mut self, event: &Event) {
+        if !self.keeps_runs && !self.is_heard(&event.run_id, EventType::EventDropped) {
+            return;
+        }
+        for dropped in self.waiters.dropped(&event.run_id) {
+            let source = Source {
+                run_id: Arc::clone(&event.run_id),
+                workflow_id: Arc::clone(&event.workflow_id),
+                thread_id: Arc::clone(&event.thread_id),
+                timestamp: event.timestamp,
+            };
+            // The dropped event has the trigger depth of its cause, which bounds chains of triggers.
+            self.follow_up(source, dropped.at_depth(event.raised.trigger_depth));
         }
     }
 
@@ -129,8 +132,7 @@ impl EventBusActor {
         }
         self.waiters.resumed(&resumed.run_id, &resumed.events);
         if let Some(last) = resumed.events.last() {
-            let dropped = self.waiters.dropped(&resumed.run_id);
-            self.say_dropped(dropped, last);
+            self.report_dropped(last);
             self.have_matched();
         }
         if let Some(matcher) = &self.matcher {

@@ -40,10 +40,10 @@ impl EventWaiters {
         self.forget_if_empty(run_id);
     }
 
-    /// Answers the waits for this event. Returns the result of [`Self::dropped`].
-    pub(crate) fn wake(&mut self, event: &Arc<Event>) -> Vec<RaisedEvent> {
+    /// Answers the waits for this event. Returns true if [`Self::dropped`] has events to report.
+    pub(crate) fn wake(&mut self, event: &Arc<Event>) -> bool {
         let Some(run) = self.0.get_mut(&event.run_id) else {
-            return Vec::new();
+            return false;
         };
         let ended = run.waits.happened(event);
         for waiter in &ended {
@@ -51,11 +51,11 @@ impl EventWaiters {
                 answer.give(heard(event));
             }
         }
-        let dropped = run.waits.dropped();
+        let has_dropped = run.waits.has_dropped();
         if !ended.is_empty() {
             self.forget_if_empty(&event.run_id);
         }
-        dropped
+        has_dropped
     }
 
     /// Returns an EVENT_DROPPED for each event that did not fit into the buffer.

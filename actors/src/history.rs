@@ -11,15 +11,18 @@ use pirn_core::run::{ConversationReport, SessionState, StoredConversation};
 /// A history [prepared](crate::engine::EngineShared::history) by an engine contains the token count of each message. A run with
 /// that tokenizer starts without counting; other runs count again. Tokenizers are compared by address, because engines may use
 /// one name for different tokenizers.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct History {
     kind: Kind,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 enum Kind {
-    /// Messages without counts, and validated marks.
-    Uncounted(Arc<Vec<Message>>, MarkMap),
+    /// No messages. Most runs start so, and allocate nothing for it.
+    #[default]
+    Empty,
+    /// Messages without counts, and validated marks. None if all messages are visible as batch 0.
+    Uncounted(Arc<Vec<Message>>, Option<MarkMap>),
     /// The flag is true if a message is nested too deeply: found once here, not by each run.
     Counted(Conversation, Arc<dyn Tokenizer>, bool),
 }
@@ -28,6 +31,7 @@ impl History {
     /// True if a message has a value that is nested too deeply to be recorded.
     pub(crate) fn is_too_deep(&self) -> bool {
         match &self.kind {
+            Kind::Empty => false,
             Kind::Uncounted(messages, _) => messages.iter().any(Message::is_too_deep),
             Kind::Counted(_, _, is_too_deep) => *is_too_deep,
         }
@@ -39,7 +43,7 @@ impl History {
     /// [`ConversationError::InvalidMarkMap`] if the map does not match the messages.
     pub fn of_parts(messages: Vec<Message>, marks: MarkMap) -> Result<Self, ConversationError> {
         marks.check(messages.len())?;
-        let kind = Kind::Uncounted(Arc::new(messages), marks);
+        let kind = Kind::Uncounted(Arc::new(messages), Some(marks));
         Ok(Self { kind })
     }
 
@@ -55,6 +59,7 @@ impl History {
     /// Number of messages, including archived ones.
     pub fn len(&self) -> usize {
         match &self.kind {
+            Kind::Empty => 0,
             Kind::Uncounted(messages, _) => messages.len(),
             Kind::Counted(conversation, ..) => conversation.len(),
         }
@@ -77,11 +82,12 @@ impl History {
     /// Returns the conversation of a run that counts with `tokenizer`.
     pub(crate) fn begin(self, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
         match self.kind {
+            Kind::Empty => Conversation::new(),
             Kind::Uncounted(messages, marks) => counted(Arc::unwrap_or_clone(messages), marks, tokenizer),
             Kind::Counted(conversation, by, _) if is_same(&by, tokenizer) => conversation,
             Kind::Counted(conversation, ..) => {
                 let marks = conversation.mark_map().clone();
-                counted(conversation.complete().messages(), marks, tokenizer)
+                counted(conversation.complete().messages(), Some(marks), tokenizer)
             }
         }
     }
@@ -93,7 +99,7 @@ pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> Session
         return state;
     }
     let marks = state.conversation.mark_map().clone();
-    let conversation = counted(state.conversation.complete().messages(), marks, tokenizer);
+    let conversation = counted(state.conversation.complete().messages(), Some(marks), tokenizer);
     let tokens = || conversation.since(0).map(|counted| counted.tokens).collect();
     SessionState {
         tokenizer: tokenizer.name().into(),
@@ -107,12 +113,16 @@ pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> Session
     }
 }
 
-fn counted<T: Into<Arc<Message>>>(messages: Vec<T>, marks: MarkMap, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
+fn counted<T: Into<Arc<Message>>>(
+    messages: Vec<T>,
+    marks: Option<MarkMap>,
+    tokenizer: &Arc<dyn Tokenizer>,
+) -> Conversation {
     let counted = messages.into_iter().map(|message| Counted::new(message, &**tokenizer));
-    let counted: Vec<Counted> = counted.collect();
-    if marks == MarkMap::default() {
+    let Some(marks) = marks.filter(|marks| *marks != MarkMap::default()) else {
         return Conversation::from_messages(counted);
-    }
+    };
+    let counted: Vec<Counted> = counted.collect();
     // The marks were validated when the history was created.
     Conversation::from_parts(counted.clone(), marks).unwrap_or_else(|_| Conversation::from_messages(counted))
 }
@@ -122,16 +132,13 @@ fn is_same(one: &Arc<dyn Tokenizer>, other: &Arc<dyn Tokenizer>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
-impl Default for History {
-    fn default() -> Self {
-        Self::from(Vec::new())
-    }
-}
-
 /// A history without token counts.
 impl From<Vec<Message>> for History {
     fn from(messages: Vec<Message>) -> Self {
-        let kind = Kind::Uncounted(Arc::new(messages), MarkMap::default());
+        if messages.is_empty() {
+            return Self::default();
+        }
+        let kind = Kind::Uncounted(Arc::new(messages), None);
         Self { kind }
     }
 }
@@ -139,7 +146,7 @@ impl From<Vec<Message>> for History {
 impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let by = match &self.kind {
-            Kind::Uncounted(..) => None,
+            Kind::Empty | Kind::Uncounted(..) => None,
             Kind::Counted(_, tokenizer, _) => Some(tokenizer.name()),
         };
         f.debug_struct("History")

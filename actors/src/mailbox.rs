@@ -636,12 +636,13 @@ impl Actors {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             run.did(&effect);
-            let effect = match &mut self.unkept {
-                Some(unkept) => unkept.pass(run.told(), now, effect),
-                None => Some(effect),
-            };
-            if let Some(effect) = effect {
-                self.carry_out(effect, (now, now), run, inbox);
+            match &mut self.unkept {
+                None => self.carry_out(effect, (now, now), run, inbox),
+                Some(unkept) => {
+                    if let Some(effect) = unkept.pass(run.told(), now, effect) {
+                        self.carry_out(effect, (now, now), run, inbox);
+                    }
+                }
             }
         }
         self.effects = effects;

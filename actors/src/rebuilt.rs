@@ -193,18 +193,18 @@ impl Seen {
         match effect {
             Effect::Emit {
                 sequence,
-                workflow_id,
+                graph,
                 thread_id,
                 event,
-            } => self.raise(at, &workflow_id, &thread_id, (sequence, event)),
+            } => self.raise(at, &graph.workflow_id, &thread_id, (sequence, event)),
             Effect::EmitAll {
                 first,
-                workflow_id,
+                graph,
                 thread_id,
                 events,
             } => {
                 for numbered in (first..).zip(events) {
-                    self.raise(at, &workflow_id, &thread_id, numbered);
+                    self.raise(at, &graph.workflow_id, &thread_id, numbered);
                 }
             }
             Effect::Thread { thread, effect } => self.asked(at, thread, &effect),

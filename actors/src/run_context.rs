@@ -272,10 +272,14 @@ impl RunContext {
     }
 
     /// Adds the configuration used since the last input to that input's record.
+    #[inline]
     pub(crate) fn note_settings(&self, machine: &mut RunMachine) {
-        let Some(configuration) = &self.configuration else {
-            return;
-        };
+        if let Some(configuration) = &self.configuration {
+            self.note_settings_of(configuration, machine);
+        }
+    }
+
+    fn note_settings_of(&self, configuration: &Configuration, machine: &mut RunMachine) {
         let mut fresh = configuration.settings.take_fresh();
         fresh.append(&mut machine.take_calls());
         if fresh.is_empty() {

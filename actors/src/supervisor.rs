@@ -178,16 +178,20 @@ impl SupervisorActor {
             }
             Effect::Emit {
                 sequence,
-                workflow_id,
+                graph,
                 thread_id,
                 event,
-            } => turn.run.emit(workflow_id, thread_id, (sequence, event), at),
+            } => turn
+                .run
+                .emit(Arc::clone(&graph.workflow_id), thread_id, (sequence, event), at),
             Effect::EmitAll {
                 first,
-                workflow_id,
+                graph,
                 thread_id,
                 events,
-            } => turn.run.emit_all(workflow_id, thread_id, (first, events), at),
+            } => turn
+                .run
+                .emit_all(Arc::clone(&graph.workflow_id), thread_id, (first, events), at),
             Effect::SetTimer { timer, after_ms } => {
                 let elapsed = turn.later(move || Message::Supervisor(ToSupervisor::Elapsed(timer)));
                 let set = turn.run.host.after(limit_label(timer, turn), after_ms, elapsed);

@@ -252,10 +252,13 @@ impl Interest {
 
     /// True if the run's turns are blocked. The turn is then queued, and granted by [`Self::caught_up`].
     pub(crate) fn holds_turn(&self, run_id: &Arc<str>, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
+        // Called for each turn of each run; the list is empty unless a trigger storm is on.
+        !self.behind.borrow().is_empty() && self.queue_turn(run_id, run)
+    }
+
+    #[cold]
+    fn queue_turn(&self, run_id: &Arc<str>, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
         let mut behind = self.behind.borrow_mut();
-        if behind.is_empty() {
-            return false;
-        }
         let Some(waiting) = behind.get_mut(run_id) else {
             return false;
         };

@@ -175,7 +175,8 @@ impl EventData {
     pub(crate) fn levels(&self) -> usize {
         match &self.0 {
             Representation::Map(json) => json.map().values().map(levels).max(),
-            Representation::Fields(fields, _) => fields.as_slice().iter().map(|(_, field)| field.levels()).max(),
+            Representation::Fields(FieldList::One((_, field)), _) => return field.levels(),
+            Representation::Fields(FieldList::More(fields), _) => fields.iter().map(|(_, field)| field.levels()).max(),
         }
         .unwrap_or(0)
     }

@@ -143,14 +143,17 @@ impl EventWaits {
         if self.by_word.is_empty() {
             return Vec::new();
         }
-        let mut ended = self
-            .by_word
-            .remove(event.raised.event_type.as_str())
-            .unwrap_or_default();
+        let mut ended = Vec::new();
+        if let Some(waits) = self.by_word.remove(event.raised.event_type.as_str()) {
+            ended.extend(waits);
+        }
         if event.raised.event_type == EventType::Custom
             && let Some(name) = event.raised.event_name.as_deref()
+            && let Some(waits) = self.by_word.remove(name)
         {
-            ended.extend(self.by_word.remove(name).unwrap_or_default());
+            ended.extend(waits);
+            // The waits of both words end in the order in which they began.
+            ended.sort_unstable();
         }
         #[cfg(test)]
         {
@@ -159,7 +162,7 @@ impl EventWaits {
         for wait in &ended {
             self.waiting.remove(wait);
         }
-        ended.into_iter().collect()
+        ended
     }
 
     fn put(&mut self, word: &str, event: &Arc<Event>) {
@@ -174,7 +177,9 @@ impl EventWaits {
         {
             kept.dropped += 1;
             kept.up_to = oldest.sequence;
-            self.untold.insert(word.into());
+            if !self.untold.contains(word) {
+                self.untold.insert(word.into());
+            }
         }
     }
 
@@ -203,6 +208,11 @@ impl EventWaits {
                 self.by_word.remove(&word);
             }
         }
+    }
+
+    /// True if events were dropped that [`Self::dropped`] has not reported.
+    pub fn has_dropped(&self) -> bool {
+        !self.untold.is_empty()
     }
 
     /// Returns an EVENT_DROPPED for each word with events dropped since the last call.

@@ -73,7 +73,9 @@ mod tests {
     use super::super::fired::Fired;
     use super::super::record::{Listening, Told};
     use super::*;
+    use crate::definition::{SourceFile, load};
     use crate::event::{EventType, RaisedEvent};
+    use crate::graph::{CompileContext, compile_loaded};
 
     fn told(message: ToSupervisor) -> Told {
         Told {
@@ -89,10 +91,14 @@ mod tests {
 
     #[test]
     fn an_event_is_matched_again_unless_its_match_is_recorded() {
+        let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+                       "edges": [{"from": "s", "to": "e"}]}"#;
+        let loaded = load(&SourceFile::new("w.json", text));
+        let graph = compile_loaded(&loaded, &CompileContext::default()).graphs.remove(0);
         let mut acted = TriggersActed::default();
         let emit = |sequence| Effect::Emit {
             sequence,
-            workflow_id: "w".into(),
+            graph: Arc::clone(&graph),
             thread_id: "r.0".into(),
             event: RaisedEvent::new(EventType::NodeCompleted, []),
         };

@@ -407,10 +407,9 @@ impl RunMachine {
         places.release(ledger, mailbox, step.out);
         for event in events {
             if step.listens(event.event_type) {
-                let workflow_id = Arc::clone(&self.graph_of(thread).workflow_id);
                 let thread_id = self.thread_id(thread);
                 let trigger_depth = self.tree.trigger_depth(thread);
-                step.emit(&workflow_id, &thread_id, event.at_depth(trigger_depth));
+                step.emit(self.graph_of(thread), &thread_id, event.at_depth(trigger_depth));
             }
         }
     }

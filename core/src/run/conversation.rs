@@ -156,8 +156,7 @@ impl ConversationTurn<'_, '_> {
 
     pub(super) fn emit(&mut self, event: RaisedEvent) {
         let event = event.at_depth(self.trigger_depth);
-        self.step
-            .emit(&self.thread.graph().workflow_id, self.thread.thread_id(), event);
+        self.step.emit(self.thread.graph(), self.thread.thread_id(), event);
     }
 
     /// Steps the conversation's machine and raises its events. Returns an error if the machine rejects the input.

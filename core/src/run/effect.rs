@@ -11,6 +11,7 @@ use super::session::SessionLeft;
 use super::trigger_calls::{CallNo, TriggerCall};
 use crate::Millis;
 use crate::event::{Event, RaisedEvent};
+use crate::graph::Graph;
 use crate::message::Message as ChatMessage;
 use crate::thread::{self, EffectId, FiringId};
 
@@ -59,8 +60,9 @@ pub enum Effect {
         /// Sequence number among the events of the run, from 1. Without gaps if every event is raised by the run machine, as in a
         /// durable run.
         sequence: u64,
-        /// Workflow of the thread that raised the event.
-        workflow_id: Arc<str>,
+        /// Workflow of the thread that raised the event. Its id alone would be larger, and an effect of more than 128 bytes is moved
+        /// by calls of `memcpy`.
+        graph: Arc<Graph>,
         /// Id of the thread.
         thread_id: Arc<str>,
         /// Published event.
@@ -71,7 +73,7 @@ pub enum Effect {
         /// Sequence number of the first event.
         first: u64,
         /// Workflow of the main thread.
-        workflow_id: Arc<str>,
+        graph: Arc<Graph>,
         /// Id of the main thread.
         thread_id: Arc<str>,
         /// Published events.
@@ -137,24 +139,24 @@ pub struct Emitted<'a> {
 impl Effect {
     /// Returns the events that the effect publishes; `None` if it is another effect.
     pub fn emitted(&self) -> Option<Emitted<'_>> {
-        let (first, workflow_id, thread_id, events) = match self {
+        let (first, graph, thread_id, events) = match self {
             Self::Emit {
                 sequence,
-                workflow_id,
+                graph,
                 thread_id,
                 event,
-            } => (*sequence, workflow_id, thread_id, std::slice::from_ref(event)),
+            } => (*sequence, graph, thread_id, std::slice::from_ref(event)),
             Self::EmitAll {
                 first,
-                workflow_id,
+                graph,
                 thread_id,
                 events,
-            } => (*first, workflow_id, thread_id, &events[..]),
+            } => (*first, graph, thread_id, &events[..]),
             _ => return None,
         };
         Some(Emitted {
             first,
-            workflow_id,
+            workflow_id: &graph.workflow_id,
             thread_id,
             events,
         })

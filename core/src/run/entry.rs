@@ -10,6 +10,7 @@ use crate::value::{MAX_LEVELS, TOO_DEEP, has_too_deep, is_too_deep, too_deep};
 impl Message {
     /// Enforces [`MAX_LEVELS`], and returns the name of the rejected part. An outcome with a deeper value becomes a failure; a
     /// deeper event or pinned value is removed.
+    #[inline]
     pub fn limit_levels(&mut self) -> Option<&'static str> {
         match self {
             Self::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) => {

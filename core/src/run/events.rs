@@ -22,7 +22,7 @@ impl RunMachine {
         step.events += events.len() as u64;
         step.out.push(Effect::EmitAll {
             first,
-            workflow_id: Arc::clone(&self.graph_of(0).workflow_id),
+            graph: Arc::clone(self.graph_of(0)),
             thread_id: self.thread_id(0),
             events,
         });
@@ -33,8 +33,7 @@ impl RunMachine {
     pub(super) fn follow_up(&mut self, follow_up: FollowUp, step: &mut Step<'_>) {
         let FollowUp { thread, event } = follow_up;
         let types = EventMask::of(event.event_type);
-        let workflow_id = Arc::clone(&self.graph_of(thread).workflow_id);
-        step.emit(&workflow_id, &self.thread_id(thread), event);
+        step.emit(self.graph_of(thread), &self.thread_id(thread), event);
         self.tell_raised(thread, types, step);
     }
 
@@ -94,7 +93,7 @@ impl RunMachine {
         }
         let Some(at) = self.tree.get(thread) else { return };
         let event = RaisedEvent::of(event_type, fields()).at_depth(at.trigger_depth.max(trigger_depth));
-        step.emit(&self.graphs.get(at.graph).workflow_id, &self.thread_id(thread), event);
+        step.emit(self.graphs.get(at.graph), &self.thread_id(thread), event);
         self.tell_raised(thread, EventMask::of(event_type), step);
     }
 }

@@ -27,8 +27,7 @@ use crate::join::{
 };
 use crate::status::ThreadStatus;
 use crate::thread::{
-    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine, item_names,
-    thread_variables,
+    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, item_names, thread_variables,
 };
 
 /// Size of a group of losers that are cancelled in one step. Other messages are processed between groups.
@@ -214,12 +213,11 @@ impl RunMachine {
     }
 
     /// Creates a branch from the snapshots that were taken when its parent reached the FORK.
-    pub(super) fn branch(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<(ThreadMachine, Conversation)> {
+    pub(super) fn branch(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<(BranchSeed<'_>, &Conversation)> {
         let Branches::Paths { ix, start } = &self.forks.get(&no)?.branches else {
             return None;
         };
-        let graph = self.graph_of(thread);
-        let fork = graph.fork(*ix);
+        let fork = self.graph_of(thread).fork(*ix);
         let seed = BranchSeed {
             run_id: &self.run_id,
             no: thread,
@@ -229,7 +227,7 @@ impl RunMachine {
             snapshot: &start.snapshot,
             trigger_depth: self.tree.trigger_depth(thread),
         };
-        Some((ThreadMachine::branch(graph, &seed), start.conversation.clone()))
+        Some((seed, &start.conversation))
     }
 
     pub(super) fn branch_ended(&mut self, no: ForkNo, path: usize, status: ThreadStatus, step: &mut Step<'_>) {

@@ -76,32 +76,37 @@ impl RunMachine {
             }
             Speech::Own(own)
         };
-        let made = match (start, at.origin) {
+        let keeps_artifacts = self.keeps_artifacts(no);
+        // No closure and no `Option` around a machine: it is large, and each would copy it.
+        let live = match (start, at.origin) {
             (Some(mut start), _) => {
                 let asked = start.asked.take();
-                let made = start.into_machine(ThreadId::new(Arc::clone(&self.run_id), no));
-                made.map(|(machine, conversation)| match conversation {
-                    HandedConversation::Snapshot(conversation) => (machine, own(conversation, asked)),
-                    HandedConversation::Shared(owner) => (machine, Speech::Shared(owner)),
-                })
+                let seed = start.into_seed(ThreadId::new(Arc::clone(&self.run_id), no));
+                let Some((graph, seed, conversation)) = seed else {
+                    return;
+                };
+                let speech = match conversation {
+                    HandedConversation::Snapshot(conversation) => own(conversation, asked),
+                    HandedConversation::Shared(owner) => Speech::Shared(owner),
+                };
+                LiveThread::new(ThreadMachine::new(graph, seed), speech, keeps_artifacts)
             }
             (None, Origin::Branch { fork, path, .. }) => {
-                let branch = self.branch(no, fork, path as usize);
-                branch.map(|(machine, conversation)| (machine, own(conversation, None)))
+                let Some((seed, conversation)) = self.branch(no, fork, path as usize) else {
+                    return;
+                };
+                let speech = own(conversation.clone(), None);
+                LiveThread::new(ThreadMachine::branch(self.graph_of(no), &seed), speech, keeps_artifacts)
             }
-            (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => None,
+            (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => return,
         };
-        if let Some((machine, speech)) = made {
-            let keeps_artifacts = self.keeps_artifacts(no);
-            let live = LiveThread::new(machine, speech, keeps_artifacts);
-            self.slots[no as usize] = Slot::Live(match self.spare.take() {
-                Some(mut place) => {
-                    *place = live;
-                    place
-                }
-                None => Box::new(live),
-            });
-        }
+        self.slots[no as usize] = Slot::Live(match self.spare.take() {
+            Some(mut place) => {
+                *place = live;
+                place
+            }
+            None => Box::new(live),
+        });
     }
 
     /// Returns true until the thread's machine has ended. Its end message may still be queued after that.

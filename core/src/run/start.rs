@@ -18,8 +18,7 @@ use crate::event::EventType;
 use crate::graph::{Graph, NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{
-    EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadMachine, ThreadSeed, Variables, run_variables,
-    thread_variables,
+    EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadSeed, Variables, run_variables, thread_variables,
 };
 
 /// Default nesting limit of forks and sub-workflows.
@@ -64,8 +63,8 @@ impl Start {
         }
     }
 
-    /// Converts to the thread's machine and its conversation. Returns `None` if the workflow is not attached yet.
-    pub(super) fn into_machine(self, thread_id: ThreadId) -> Option<(ThreadMachine, HandedConversation)> {
+    /// Converts to the seed of the thread and its conversation. Returns `None` if the workflow is not attached yet.
+    pub(super) fn into_seed(self, thread_id: ThreadId) -> Option<(Arc<Graph>, ThreadSeed, HandedConversation)> {
         let graph = self.graph?;
         let seed = ThreadSeed {
             thread_id,
@@ -80,7 +79,7 @@ impl Start {
             agent: self.agent,
             trigger_depth: self.trigger_depth,
         };
-        Some((ThreadMachine::new(graph, seed), self.conversation))
+        Some((graph, seed, self.conversation))
     }
 }
 

@@ -7,6 +7,7 @@ use super::record::Listening;
 use super::world::World;
 use crate::Millis;
 use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::graph::Graph;
 
 pub(super) struct Step<'a> {
     pub(super) now: Millis,
@@ -48,12 +49,12 @@ impl<'a> Step<'a> {
         self.interest().contains(event_type)
     }
 
-    pub(super) fn emit(&mut self, workflow_id: &Arc<str>, thread_id: &Arc<str>, event: RaisedEvent) {
+    pub(super) fn emit(&mut self, graph: &Arc<Graph>, thread_id: &Arc<str>, event: RaisedEvent) {
         self.note_watched(EventMask::of(event.event_type));
         self.events += 1;
         self.out.push(Effect::Emit {
             sequence: self.events,
-            workflow_id: Arc::clone(workflow_id),
+            graph: Arc::clone(graph),
             thread_id: Arc::clone(thread_id),
             event,
         });

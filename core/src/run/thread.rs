@@ -83,6 +83,7 @@ impl LiveThread {
         }
     }
 
+    #[inline(always)]
     pub(super) fn new(machine: ThreadMachine, speech: Speech, keeps_artifacts: bool) -> Self {
         Self {
             machine,
@@ -425,7 +426,7 @@ impl ThreadTurn<'_, '_> {
 
     pub(super) fn emit(&mut self, event: RaisedEvent) {
         let machine = &self.live.machine;
-        self.step.emit(&machine.graph().workflow_id, machine.thread_id(), event);
+        self.step.emit(machine.graph(), machine.thread_id(), event);
     }
 
     fn function(

@@ -168,6 +168,7 @@ pub struct ThreadMachine {
 
 impl ThreadMachine {
     /// Creates a thread that has not started.
+    #[inline(always)]
     pub fn new(graph: Arc<Graph>, seed: ThreadSeed) -> Self {
         Self {
             graph: Some(graph),
@@ -206,6 +207,7 @@ impl ThreadMachine {
     }
 
     /// Creates a branch that has not started.
+    #[inline(always)]
     pub fn branch(graph: &Arc<Graph>, seed: &BranchSeed<'_>) -> Self {
         let Snapshot {
             input,
@@ -228,11 +230,10 @@ impl ThreadMachine {
             agent: None,
             trigger_depth: seed.trigger_depth,
         };
-        Self {
-            loops,
-            event,
-            ..Self::new(Arc::clone(graph), whole)
-        }
+        let mut branch = Self::new(Arc::clone(graph), whole);
+        branch.loops = loops;
+        branch.event = event;
+        branch
     }
 
     pub(super) fn pending_mut(&mut self) -> &mut PendingResults {

@@ -75,8 +75,9 @@ impl std::fmt::Display for TooDeep {
 }
 
 /// True if `value` has more than [`MAX_LEVELS`].
+#[inline]
 pub fn is_too_deep(value: &Value) -> bool {
-    levels(value) > MAX_LEVELS
+    matches!(value, Value::Array(_) | Value::Object(_)) && levels(value) > MAX_LEVELS
 }
 
 /// True if one of the values of `fields`, with the object around it, has more than [`MAX_LEVELS`].
