@@ -468,7 +468,10 @@ mod tests {
             }
             prop_assert_eq!(data.to_map(), expected.clone());
             prop_assert_eq!(json!(data), json!(expected));
-            prop_assert_eq!(serde_json::to_string(&data).unwrap(), serde_json::to_string(&expected).unwrap());
+            // The order of the fields depends on a feature of serde_json. Equal lengths: no field is written twice.
+            let (text, other) = (serde_json::to_string(&data).unwrap(), serde_json::to_string(&expected).unwrap());
+            prop_assert_eq!(text.len(), other.len());
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!(expected));
             prop_assert_eq!(data.text("a"), expected.get("a").and_then(Value::as_str));
             prop_assert_eq!(&data.clone(), &serde_json::from_value(json!(expected)).unwrap());
             prop_assert!(data.levels() >= expected.values().map(levels).max().unwrap_or(0));
