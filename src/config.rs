@@ -144,7 +144,7 @@ pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
         let place = error.utf8_error().valid_up_to();
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("it is no text in UTF-8 (byte {place})"),
+            format!("it is not UTF-8 text (byte {place})"),
         )
     })
 }

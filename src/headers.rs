@@ -92,10 +92,10 @@ pub(crate) fn add_idempotency_key(headers: &mut HeaderMap, key: Option<String>) 
 }
 
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
-    let mut value: HeaderValue = value
-        .parse()
-        .map_err(|_| format!("the value of the header `{name}` has characters that a header can not have"))?;
+    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is not a header name"))?;
+    let mut value: HeaderValue = value.parse().map_err(|_| {
+        format!("the value of the header `{name}` contains characters that are not allowed in a header")
+    })?;
     value.set_sensitive(true);
     Ok((key, value))
 }

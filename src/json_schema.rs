@@ -24,8 +24,8 @@ pub(crate) fn schema_fault(schema: &Value) -> Option<String> {
 #[cfg(any(feature = "providers", feature = "service", feature = "tools"))]
 fn no_schema(error: &jsonschema::ValidationError<'_>) -> String {
     match error.instance_path().to_string() {
-        place if place.is_empty() => format!("is no JSON Schema: {}", shown(error)),
-        place => format!("is no JSON Schema: at {place}: {}", shown(error)),
+        place if place.is_empty() => format!("is not a JSON Schema: {}", shown(error)),
+        place => format!("is not a JSON Schema: at {place}: {}", shown(error)),
     }
 }
 

@@ -107,7 +107,7 @@ fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
         let id = value.get("id").and_then(Value::as_str);
         let id = id.map_or_else(|| format!("#{place}"), str::to_owned);
         if let Some(pointer) = value.as_object().and_then(key_in) {
-            let message = "a key has no place in a file: name the environment variable that holds it in `apiKeyEnv`";
+            let message = "a key must not be in a file: name its environment variable in `apiKeyEnv`";
             faults.push(ProfileFault::new(id, pointer, message));
             continue;
         }

@@ -45,11 +45,11 @@ pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Faul
                 let missing = match bound {
                     CallBound { output: None, .. } => Some((
                         FaultCode::BudgetWithoutMaximum,
-                        "a budget limits what this call may use, and nothing says how much it may write",
+                        "a budget limits this call, and its maximum reply length is unknown",
                     )),
                     CallBound { prices: None, .. } if limits_cost => Some((
                         FaultCode::BudgetWithoutPrices,
-                        "a budget limits what this call may cost, and its profile has no `prices`",
+                        "a budget limits the cost of this call, and its profile has no `prices`",
                     )),
                     CallBound { .. } => None,
                 };

@@ -13,58 +13,58 @@ pub(super) fn add(faults: &mut [Fault]) {
 fn of(code: FaultCode) -> Option<&'static str> {
     Some(match code {
         FaultCode::DuplicateWorkflowId | FaultCode::DuplicateNodeId | FaultCode::DuplicateTriggerId => {
-            "give one of them another id, also where it is named"
+            "give one of them another id, and update the references to it"
         }
-        FaultCode::InvalidEdge => "take the edge away, or lead it elsewhere",
-        FaultCode::MissingStart => {
-            r#"add {"id": "start", "type": "START"}, and an edge from it to the node that comes first"#
-        }
-        FaultCode::MultipleStart => "keep one, and let a ROUTE or a FORK after it choose the ways",
-        FaultCode::MissingEnd => r#"add {"id": "end", "type": "END"}, and an edge to it from the node that comes last"#,
-        FaultCode::UnreachableNode => "lead an edge to it from a node that is reached, or take it away",
-        FaultCode::DeadEnd => "give it an edge, `from` it `to` a node that leads to an END",
+        FaultCode::InvalidEdge => "remove the edge, or give it another target",
+        FaultCode::MissingStart => r#"add {"id": "start", "type": "START"}, and an edge from it to the first node"#,
+        FaultCode::MultipleStart => "use one START, followed by a ROUTE or a FORK for several paths",
+        FaultCode::MissingEnd => r#"add {"id": "end", "type": "END"}, and an edge to it from the last node"#,
+        FaultCode::UnreachableNode => "add an edge to it from a reachable node, or remove it",
+        FaultCode::DeadEnd => "add an edge `from` it `to` a node that leads to an END",
         FaultCode::InvalidForkPathIds => {
-            "`forkPathIds` and `childNodeIds` are lists of one length: the path at each place begins at the node there"
+            "`forkPathIds` and `childNodeIds` have equal lengths: each path starts at the node at its index"
         }
-        FaultCode::DuplicateForkPathId => "path ids are the whole workflow's: give each path one of its own",
+        FaultCode::DuplicateForkPathId => "path ids are unique in a workflow: rename one of them",
         FaultCode::ForkJoinMismatch => "copy the `forkPathIds` of the FORK to its JOIN",
-        FaultCode::UnpairedFork => "give the JOIN that its branches lead to the same `forkPathIds`",
-        FaultCode::UnpairedJoin => "give the FORK before it the same `forkPathIds`",
+        FaultCode::UnpairedFork => "copy the `forkPathIds` to the JOIN that its branches lead to",
+        FaultCode::UnpairedJoin => "copy the `forkPathIds` to the FORK before it",
         FaultCode::ForkJoinNotReachable => {
-            "lead every way of a branch to its JOIN; what is to follow all of them comes after the JOIN"
+            "lead every path of a branch to its JOIN; place nodes that follow all branches after the JOIN"
         }
-        FaultCode::DuplicateLoopId => "give each loop a `loopId` of its own",
+        FaultCode::DuplicateLoopId => "give each loop a unique `loopId`",
         FaultCode::UnpairedLoopStart | FaultCode::UnpairedLoopEnd => {
-            "a loop is a LOOP_START and a LOOP_END with the same `loopId`"
+            "a loop is a LOOP_START and a LOOP_END with equal `loopId`"
         }
-        FaultCode::LoopNotClosed => "lead it to the LOOP_END: a `breakCondition` there ends the loop early",
-        FaultCode::SubgraphCycle => "what is to happen again is a loop: LOOP_START and LOOP_END, or an edge back",
+        FaultCode::LoopNotClosed => "lead it to the LOOP_END, whose `breakCondition` can end the loop early",
+        FaultCode::SubgraphCycle => "repeat nodes by a loop instead: LOOP_START and LOOP_END, or an edge back",
         FaultCode::InvalidHistoryOptions => {
             r#"one of lastN, lastNByRole, byRole, range, rangeByRole, such as {"lastN": 5}"#
         }
         FaultCode::UnknownFunction => {
             "functions are registered by a program that embeds Pirn (`EngineBuilder::function`); JavaScript goes into `code`"
         }
-        FaultCode::UnknownProfile => "`pirn models check` lists the profiles there are; a new one goes into pirn.toml",
+        FaultCode::UnknownProfile => "`pirn models check` lists the profiles; add a new one to pirn.toml",
         FaultCode::BudgetWithoutMaximum => {
-            "give `maxTokens` among the `parameters` of the node or of its profile, or of the profile's fallbacks"
+            "set `maxTokens` in the `parameters` of the node, or of its profile and the profile's fallbacks"
         }
         FaultCode::BudgetWithoutPrices => {
-            "give the profile, and its fallbacks, `prices`; or limit `tokens` in place of `cost`"
+            "give the profile and its fallbacks `prices`, or limit `tokens` instead of `cost`"
         }
-        FaultCode::AmbiguousHistoryOptions => "keep one of them",
-        FaultCode::IgnoredEdge => "take the edge away; or give the node an edge, so that it is called",
+        FaultCode::AmbiguousHistoryOptions => "remove all but one",
+        FaultCode::IgnoredEdge => "remove the edge; or give the node an outgoing edge, so that it is called",
         FaultCode::JoinNeverSucceeds | FaultCode::ThresholdOutOfReach => {
-            "another `joinStrategy`, a smaller `threshold`, or paths that can end so"
+            "change `joinStrategy`, lower `threshold`, or change the paths"
         }
-        FaultCode::BranchNeverStarts => r#"`"forkStrategy": "parallel"` starts all at once; or another `joinStrategy`"#,
-        FaultCode::LoopWithoutExit => "give the loop a way out: an edge whose condition comes to hold",
-        FaultCode::UnreachableRoute => "take it away, or change the order: highest `priority` first, then as listed",
-        FaultCode::TriggerNeverFires => "docs/reference/events.md has every event, what raises it, and its fields",
+        FaultCode::BranchNeverStarts => {
+            r#"`"forkStrategy": "parallel"` starts all branches at once; or change `joinStrategy`"#
+        }
+        FaultCode::LoopWithoutExit => "give the loop an exit: an edge with a condition that can become true",
+        FaultCode::UnreachableRoute => "remove it, or change the order: highest `priority` first, then as listed",
+        FaultCode::TriggerNeverFires => "docs/reference/events.md lists every event, its cause and its fields",
         FaultCode::TriggerFiresItself => {
-            "bound it: an `expression` that does not hold for what it causes, or `maxTriggers`"
+            "limit it with `maxTriggers`, or with an `expression` that is false for the events it causes"
         }
-        FaultCode::WorkflowRing => "break the ring: one trigger less, or an `expression` that comes to fail",
+        FaultCode::WorkflowRing => "break the cycle: remove a trigger, or add an `expression` that becomes false",
         // The message or a separate help text explains the fault.
         FaultCode::InvalidJson
         | FaultCode::LimitExceeded

@@ -309,7 +309,7 @@ impl Engine {
     pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
         self.wait_idle();
         if self.placement.is_virtual() && run.try_outcome().is_none() {
-            run.cancel("it waits for ever: nothing can happen any more that it waits for");
+            run.cancel("deadlock: the run waits for ever, no timer or work is pending");
             self.wait_idle();
         }
     }

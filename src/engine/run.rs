@@ -29,7 +29,7 @@ pub struct RunBuilder {
 
 /// Message for a run that is to keep its outcome on failure and has no session.
 const KEPT_NOWHERE: &str =
-    "keep_on_failure keeps what a run leaves in its session, and the run has none: name a session";
+    "keep_on_failure stores a failed run's conversation and variables in its session: name a session";
 
 impl RunBuilder {
     pub(super) fn new(engine: Engine, workflow_id: String) -> Self {

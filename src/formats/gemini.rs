@@ -94,7 +94,7 @@ fn user(turns: &mut Vec<Value>, parts: Vec<Value>) {
 fn of_part(part: &Part) -> Result<Value, FormatError> {
     let media = |url: &str, given: Option<&str>| -> Result<Value, FormatError> {
         let kind = media_type(given, url)
-            .ok_or_else(|| FormatError::new("", format!("Gemini must be told what {url} is: give its `mediaType`")))?;
+            .ok_or_else(|| FormatError::new("", format!("Gemini needs the media type of {url}: set `mediaType`")))?;
         Ok(match data_of(url) {
             Some((_, data)) => json!({"inlineData": {"mimeType": kind, "data": data}}),
             None => json!({"fileData": {"mimeType": kind, "fileUri": url}}),
@@ -236,8 +236,8 @@ fn media(part: &Value, place: &str) -> Result<Part, FormatError> {
         let kind = field(file, ["mimeType", "mime_type"]).unwrap_or_default();
         (field(file, ["fileUri", "file_uri"]).unwrap_or_default(), kind)
     } else {
-        let known = "text, inlineData, fileData, functionCall, functionResponse";
-        return Err(FormatError::new(place, format!("a part is one of {known}")));
+        let kinds = "text, inlineData, fileData, functionCall, functionResponse";
+        return Err(FormatError::new(place, format!("a part is one of {kinds}")));
     };
     let told = data_of(&url)
         .is_none()

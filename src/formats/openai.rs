@@ -133,7 +133,7 @@ fn of_part(part: &Part) -> Result<Value, FormatError> {
             json!({"type": "file", "file": {"filename": name, "file_data": url}})
         }
         Part::File { url, .. } if is_web(url) => {
-            let message = format!("a chat completion takes no file by its address ({url}); give a `data:` address");
+            let message = format!("a chat completion accepts no file by its URL ({url}); use a `data:` URL");
             return Err(FormatError::new("", message));
         }
         Part::File { url, .. } => json!({"type": "file", "file": {"file_id": url}}),

@@ -241,8 +241,8 @@ impl Course {
     }
 
     fn give_up(&mut self) -> RunError {
-        let nobody = || RunError::new(RunErrorCode::ModelError, "there is no model to ask");
-        ModelFailure::spending(self.before.take().unwrap_or_else(nobody), self.spent)
+        let none = || RunError::new(RunErrorCode::ModelError, "no model is available");
+        ModelFailure::spending(self.before.take().unwrap_or_else(none), self.spent)
     }
 
     /// Returns the next random number of the call's private sequence (splitmix64).

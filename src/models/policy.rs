@@ -85,10 +85,10 @@ impl CallPolicy {
             faults.push(ProfileFault::new(profile.id.as_str(), pointer, message));
         };
         if retry.max_attempts == Some(0) {
-            fault("/retry/maxAttempts", "there is at least one attempt");
+            fault("/retry/maxAttempts", "must be at least 1");
         }
         if retry.backoff.is_some_and(|factor| !factor.is_finite() || factor < 1.0) {
-            fault("/retry/backoff", "the factor is at least 1");
+            fault("/retry/backoff", "must be at least 1");
         }
         if limits.requests_at_once == Some(0) {
             fault("/limits/requestsAtOnce", "must be at least 1");
@@ -100,7 +100,10 @@ impl CallPolicy {
             fault("/limits/tokensPerMinute", "must be at least 1");
         }
         if fallback.contains(&profile.id) {
-            fault("/fallback", "a profile is no fallback of its own");
+            fault(
+                "/fallback",
+                "a profile cannot be its own fallback: remove it from the list",
+            );
         }
         if !faults.is_empty() {
             return Err(faults);

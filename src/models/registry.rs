@@ -430,11 +430,11 @@ fn model_of(
             #[cfg(feature = "providers")]
             let names = names.chain(super::providers::names());
             let names = names.map(str::to_owned);
-            let known: std::collections::BTreeSet<String> = names.chain(models.keys().cloned()).collect();
-            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            let names: std::collections::BTreeSet<String> = names.chain(models.keys().cloned()).collect();
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
             Err(fault(
                 "/provider",
-                format!("`{other}` is no known provider; known are {known}"),
+                format!("unknown provider `{other}`; the providers are {names}"),
             ))
         }
     }

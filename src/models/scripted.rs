@@ -84,7 +84,7 @@ impl Scripted {
     fn ran_out(&self) -> RunError {
         let count = self.responses.len();
         let message = format!(
-            "profile `{}` has no response left: none of its {count} fits",
+            "profile `{}` has no response left that matches the request (of {count})",
             self.profile
         );
         let details = json!({ "profileId": &*self.profile, "noResponseLeft": true });

@@ -147,7 +147,7 @@ impl Model for Checked {
             let spent = second.usage;
             let second = whole(second)?;
             fitting(&format, second).map_err(|fault| {
-                let message = format!("the reply does not fit `responseFormat`, twice: {fault}");
+                let message = format!("two replies did not match `responseFormat`: {fault}");
                 let failure = ModelFailure::new(FailureKind::BadFormat);
                 ModelFailure { spent, ..failure }.into_error(message)
             })
@@ -179,14 +179,14 @@ fn whole(reply: ModelReply) -> Result<ModelReply, RunError> {
     if !reply.tool_calls.is_empty() || reply.finish_reason.is_whole() {
         return Ok(reply);
     }
-    let said: String = reply.content.chars().take(SHOWN).collect();
+    let refusal: String = reply.content.chars().take(SHOWN).collect();
     let why = match reply.finish_reason {
-        FinishReason::Length => "the reply was cut before its JSON was whole: raise `maxTokens`".to_owned(),
-        FinishReason::ContentFilter => "the provider's filter cut the reply before its JSON was whole".to_owned(),
-        FinishReason::Refusal => format!("the model refused: {said}"),
-        FinishReason::Pause => "the provider stopped the reply before its JSON was whole".to_owned(),
+        FinishReason::Length => "the reply was cut before its JSON was complete: raise `maxTokens`".to_owned(),
+        FinishReason::ContentFilter => "the provider's filter cut the reply before its JSON was complete".to_owned(),
+        FinishReason::Refusal => format!("the model refused: {refusal}"),
+        FinishReason::Pause => "the provider stopped the reply before its JSON was complete".to_owned(),
         FinishReason::Malformed | FinishReason::Stop | FinishReason::ToolCalls => {
-            "the reply ended before its JSON was whole".to_owned()
+            "the reply ended before its JSON was complete".to_owned()
         }
     };
     let failure = ModelFailure {
@@ -206,11 +206,11 @@ fn fitting(format: &ResponseFormat, mut reply: ModelReply) -> Result<ModelReply,
 /// Returns the request with the invalid reply and its fault appended.
 fn asked_again(request: &ModelRequest, reply: &str, fault: &str, format: &ResponseFormat) -> ModelRequest {
     let mut request = request.clone();
-    let wanted = match &format.schema {
-        Some(schema) => format!("JSON that fits this schema: {schema}"),
+    let form = match &format.schema {
+        Some(schema) => format!("JSON that matches this schema: {schema}"),
         None => "JSON".to_owned(),
     };
-    let complaint = format!("That reply can not be used: {fault}. Answer again, with nothing but {wanted}");
+    let complaint = format!("That reply cannot be used: {fault}. Answer again, with only {form}");
     let said = (!reply.is_empty()).then(|| Message::new(Role::Assistant, reply));
     for message in said.into_iter().chain([Message::new(Role::User, complaint)]) {
         request.tokens = request.tokens.saturating_add(message_cost(&message, &Estimator));

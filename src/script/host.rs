@@ -190,7 +190,7 @@ fn random(ctx: &Ctx<'_>, frame: &Mutex<Frame>) -> rquickjs::Result<f64> {
         drop(frame);
         return Err(Exception::throw_type(
             ctx,
-            "there is no chance here without a seed, so that a run can be repeated",
+            "Math.random needs a seed, so that a run can be repeated",
         ));
     };
     // SplitMix64: every seed yields a good sequence, and the state is one number.

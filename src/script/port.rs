@@ -135,7 +135,7 @@ fn told(done: Done, graph: &Graph) -> ScriptEnd {
     let result = match done.outcome {
         Outcome::Value(value) => Ok(value),
         Outcome::Failed(error) => Err(advised(error, graph)),
-        _ => Err(RunError::new(RunErrorCode::ScriptError, "the script gave no value")),
+        _ => Err(RunError::new(RunErrorCode::ScriptError, "the script returned no value")),
     };
     ScriptEnd {
         result,

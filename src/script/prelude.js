@@ -47,7 +47,7 @@
   replace(BuiltinDate.prototype, "constructor", date);
   replace(globalThis, "Date", date);
   replace(Math, "random", () =>
-    random ? random() : refuse("there is no chance here without a seed, so that a run can be repeated"),
+    random ? random() : refuse("Math.random needs a seed, so that a run can be repeated"),
   );
 
   // --- built-ins that QuickJS runs without asking whether time is up ----------------------------------------------

@@ -195,7 +195,7 @@ impl Realm {
                 }
                 if !has_run && promise.result::<JsValue<'_>>().is_none() {
                     return Err(ScriptFault::error(
-                        "the script waits for a promise that nothing will settle",
+                        "the script waits for a promise that will never settle",
                     ));
                 }
             }
@@ -346,7 +346,7 @@ pub(super) fn thrown(
         return out_of_memory();
     }
     if name == "RangeError" && message == "Maximum call stack size exceeded" {
-        return ScriptFault::limit("it calls itself too deeply");
+        return ScriptFault::limit("its call stack is too deep");
     }
     if let Some(path) = missing().filter(|path| message.contains(path.as_ref())) {
         return ScriptFault::missing_path(RunErrorCode::ScriptError, &path);
@@ -367,14 +367,14 @@ pub(super) fn thrown(
 impl From<Interruption> for ScriptFault {
     fn from(interruption: Interruption) -> Self {
         match interruption {
-            Interruption::TimeIsUp => Self::limit("it ran longer than it may"),
+            Interruption::TimeIsUp => Self::limit("it exceeded its time limit"),
             Interruption::Stopped => Self::cancelled(),
         }
     }
 }
 
 pub(super) fn out_of_memory() -> ScriptFault {
-    ScriptFault::limit("it needs more memory than it may take")
+    ScriptFault::limit("it exceeded its memory limit")
 }
 
 /// File name of snippets in error stacks.

@@ -184,7 +184,7 @@ impl TextSyntax {
             Ok(()) if keeps_its_brackets(source) => Ok(()),
             Ok(()) => {
                 let bracketed = self.parse(source, Form::BracketedExpression);
-                bracketed.map_err(|fault| fault.saying("SyntaxError: a bracket is closed that was not opened"))
+                bracketed.map_err(|fault| fault.saying("SyntaxError: a closing bracket has no opening bracket"))
             }
         };
         parsed.map_err(|fault| match &rewritten {
@@ -198,7 +198,7 @@ impl TextSyntax {
             let (line, column) = place::line_and_column(text, at.start);
             return Err(TextFault {
                 message: format!(
-                    "a regular expression of {} bytes: at most {LONGEST_PATTERN} are compiled; look words up in a Set instead",
+                    "a regular expression of {} bytes: the limit is {LONGEST_PATTERN}; look words up in a Set instead",
                     at.len()
                 ),
                 line: Some(line),
@@ -241,7 +241,7 @@ const LONGEST_PATTERN: usize = 32 << 10;
 
 /// Fault of a second expression, or of other source after a complete expression.
 #[cfg(feature = "javascript")]
-const MORE: &str = "SyntaxError: the expression is whole before this";
+const MORE: &str = "SyntaxError: unexpected code after the end of the expression";
 
 #[cfg(feature = "javascript")]
 impl TextFault {
@@ -256,9 +256,7 @@ impl TextFault {
     fn at_the_end(text: &str, form: super::realm::Form) -> Self {
         let (line, column) = place::line_and_column(text, text.trim_end().len());
         let message = match form {
-            _ if text.matches('}').count() > text.matches('{').count() => {
-                "SyntaxError: a `}` closes what was not opened"
-            }
+            _ if text.matches('}').count() > text.matches('{').count() => "SyntaxError: a `}` has no opening `{`",
             super::realm::Form::Script => "SyntaxError: the script ends too early",
             super::realm::Form::Expression | super::realm::Form::BracketedExpression => {
                 "SyntaxError: the expression ends too early"

@@ -183,5 +183,8 @@ impl Interpreter {
 
 /// Result for a deferred snippet, which an evaluator of a script thread never returns.
 fn unevaluated() -> Outcome {
-    Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated"))
+    Outcome::Failed(RunError::new(
+        RunErrorCode::ScriptError,
+        "the expression was not evaluated",
+    ))
 }

@@ -57,7 +57,7 @@ impl Offer {
     fn of(info: WorkflowInfo) -> Self {
         let schema = info.input_schema.clone().map(serde_json::Value::Object);
         let input = schema.map(|schema| {
-            jsonschema::validator_for(&schema).map_err(|error| format!("inputSchema is no JSON Schema: {error}"))
+            jsonschema::validator_for(&schema).map_err(|error| format!("inputSchema is not a JSON Schema: {error}"))
         });
         Self { info, input }
     }

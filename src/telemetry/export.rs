@@ -1,7 +1,7 @@
 //! Sends spans to a collector in batches, on a dedicated thread.
 #![allow(
     clippy::disallowed_methods,
-    reason = "batches are sent by the real clock, on a runtime of their own"
+    reason = "batches are sent by the real clock, on a private runtime"
 )]
 
 use std::sync::{Arc, mpsc};
@@ -63,7 +63,7 @@ impl Telemetry {
         let thread = std::thread::Builder::new()
             .name("pirn-telemetry".to_owned())
             .spawn(move || run(&options, &engine, events, &told))
-            .map_err(|error| format!("no thread: {error}"))?;
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         begun.recv().map_err(|_| "the exporter's thread ended".to_owned())??;
         Ok(Self { thread })
     }

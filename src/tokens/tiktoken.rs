@@ -77,7 +77,7 @@ impl Tiktoken {
         catch_unwind(|| tables.count_ordinary(piece) as u64).unwrap_or_else(|_| {
             tracing::warn!(
                 tokenizer = self.name,
-                "a text can not be counted exactly: its tokens are estimated"
+                "a text cannot be tokenized: its token count is estimated"
             );
             Estimator.count(piece)
         })

@@ -115,7 +115,7 @@ pub(super) enum Approver {
 impl Approver {
     /// Decides on a call. Without deciding code, calls of marked tools are left to a person, and all other calls run.
     pub(super) async fn ask(approver: Option<Self>, request: ApprovalRequest) -> Verdict {
-        let panicked = || Verdict::Refuse("whoever was asked for consent panicked".to_owned());
+        let panicked = || Verdict::Refuse("the approval callback panicked".to_owned());
         let is_consented = request.is_consented;
         let verdict = match approver {
             None if request.is_marked => Verdict::Ask("each call of it waits for consent".to_owned()),

@@ -86,6 +86,9 @@ mod tests {
         let given = of_program(&set, &["CARGO_MANIFEST_DIR".to_owned()]);
         let has = |wanted: &str| given.iter().any(|(name, _)| name == wanted);
         assert!(has("PATH") && has("MINE") && has("CARGO_MANIFEST_DIR"));
-        assert!(!has("CARGO_PKG_NAME"), "cargo sets it for this test, nobody named it");
+        assert!(
+            !has("CARGO_PKG_NAME"),
+            "cargo sets it for this test; the config does not name it"
+        );
     }
 }

@@ -101,7 +101,7 @@ fn client() -> Result<Client, String> {
         .connect_timeout(CONNECT)
         .user_agent(concat!("pirn/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| format!("no HTTP client: {}", with_causes(&error)))
+        .map_err(|error| format!("cannot create an HTTP client: {}", with_causes(&error)))
 }
 
 /// The request, and the secrets from the environment that it has: servers that show requests give them back.
@@ -142,7 +142,7 @@ fn url(config: &HttpConfig, arguments: &Value) -> Result<Url, String> {
             sign = '&';
         }
     }
-    Url::parse(&text).map_err(|error| format!("the URL is none: {error}"))
+    Url::parse(&text).map_err(|error| format!("invalid URL: {error}"))
 }
 
 /// Returns whether URL parsers treat the segment as `.` or `..`.

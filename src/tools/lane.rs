@@ -30,7 +30,7 @@ pub(super) struct Pass(Lane);
 
 impl Lane {
     /// `is_always`: whether calls enter the lane even if elicitations have no handler.
-    #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers ask"))]
+    #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "only MCP servers send requests"))]
     pub(super) fn new(is_always: bool) -> Self {
         let state = Arc::default();
         Self { state, is_always }
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn calls_of_one_run_run_together_and_other_runs_wait_in_order() {
         let lane = Lane::new(true);
-        let first = enter(&lane, "a").now_or_never().expect("nobody is in");
-        let second = enter(&lane, "a").now_or_never().expect("its own run is in");
+        let first = enter(&lane, "a").now_or_never().expect("the lane is free");
+        let second = enter(&lane, "a").now_or_never().expect("its run is in the lane");
         let (mut b, mut c, mut a) = (enter(&lane, "b"), enter(&lane, "c"), enter(&lane, "a"));
         assert!(a.as_mut().now_or_never().is_none(), "others came before");
         let mut again = enter(&lane, "b");
@@ -133,7 +133,7 @@ mod tests {
         assert!(c.as_mut().now_or_never().is_none());
         drop(passes);
         drop(c);
-        assert!(a.as_mut().now_or_never().is_some(), "who gave up is passed over");
+        assert!(a.as_mut().now_or_never().is_some(), "a dropped waiter is skipped");
     }
 
     proptest! {
@@ -151,7 +151,7 @@ mod tests {
                 });
                 let runs: std::collections::BTreeSet<usize> = inside.iter().map(|(run, _)| *run).collect();
                 assert!(runs.len() <= 1, "{runs:?}");
-                assert!(!inside.is_empty() || waiting.is_empty(), "nobody is in, and somebody waits");
+                assert!(!inside.is_empty() || waiting.is_empty(), "the lane is free, and a waiter remains");
             };
             for (step, which) in steps {
                 match step {

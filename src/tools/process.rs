@@ -333,14 +333,14 @@ mod tests {
             let (_, out, _) = process.pipes();
             let mut line = String::new();
             let mut out = BufReader::new(out.expect("a pipe"));
-            out.read_line(&mut line).await.expect("it says whom it has started");
+            out.read_line(&mut line).await.expect("it prints the id of its child");
             drop(process);
             let left: u32 = line.trim().parse().expect("a number");
             (program.expect("it lives"), left)
         });
         let is_stopped = (0..1_000_000).any(|_| state(program) == Some('T'));
-        assert!(is_stopped, "it goes on: {:?}", state(program));
-        assert!(!is_gone(left), "nobody has looked for it yet");
+        assert!(is_stopped, "it still runs: {:?}", state(program));
+        assert!(!is_gone(left), "no sweep has run yet");
         gate.send(()).expect("it waits");
         wait_for_ends();
         assert!(is_gone(program) && is_gone(left));

@@ -462,6 +462,6 @@ fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| {
         std::mem::forget(payload);
-        "it gave no reason".to_owned()
+        "no reason given".to_owned()
     })
 }

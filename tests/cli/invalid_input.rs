@@ -30,7 +30,7 @@ fn files_that_are_not_text_are_refused_by_every_command() {
     for (file, code, part) in [
         ("empty", 1, "the text ends here"),
         ("nul", 1, "found the byte 0x00"),
-        ("binary", 2, "cannot read binary: it is no text in UTF-8 (byte 2)"),
+        ("binary", 2, "cannot read binary: it is not UTF-8 text (byte 2)"),
         ("folder", 2, "cannot read folder: "),
         ("absent", 2, "cannot read absent: "),
     ] {
@@ -41,7 +41,7 @@ fn files_that_are_not_text_are_refused_by_every_command() {
     for given in ["--conversation", "--pinned", "--input"] {
         let file = if given == "--input" { "@binary" } else { "binary" };
         let ended = pirn_in(folder.path(), &["run", "flow.json", given, file], &[]);
-        assert_output(&ended, 2, "cannot read binary: it is no text in UTF-8");
+        assert_output(&ended, 2, "cannot read binary: it is not UTF-8 text");
     }
     for command in [
         ["tools", "list"],
@@ -50,14 +50,18 @@ fn files_that_are_not_text_are_refused_by_every_command() {
         ["validate", "flow.json"],
     ] {
         let ended = pirn_in(folder.path(), &[command[0], command[1], "--profiles", "binary"], &[]);
-        assert_output(&ended, 2, "binary: it is no text in UTF-8");
+        assert_output(&ended, 2, "binary: it is not UTF-8 text");
     }
     assert_output(
         &pirn_in(folder.path(), &["context", "show", "binary"], &[]),
         2,
-        "it is no text",
+        "it is not UTF-8 text",
     );
-    assert_output(&pirn_with(b"\xff", &["context", "count"]), 1, "stdin: it is no text");
+    assert_output(
+        &pirn_with(b"\xff", &["context", "count"]),
+        1,
+        "stdin: it is not UTF-8 text",
+    );
 }
 
 #[cfg(unix)]
@@ -132,7 +136,7 @@ fn invalid_json_arguments_are_refused_with_their_location() {
             "/0: an integer must be at least -2^63 and at most 2^64-1",
         ),
         (run("--input", r#""\udc00""#), "half of a surrogate pair"),
-        (run("--input", "@binary"), "it is no text in UTF-8 (byte 2)"),
+        (run("--input", "@binary"), "it is not UTF-8 text (byte 2)"),
         (run("--input", "@nul"), "found the byte 0x00"),
         (
             run("--answer", r#"ask={"a": 1, "a": 2}"#),

@@ -24,7 +24,7 @@ fn an_invalid_profile_is_reported_with_its_line() {
             "provider = \"opnai\"\n",
             "/profiles/1/provider",
             7,
-            "`opnai` is no known provider",
+            "unknown provider `opnai`",
         ),
         (
             "provider = \"openai\"\n",

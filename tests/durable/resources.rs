@@ -68,7 +68,9 @@ fn a_run_is_not_resumed_without_its_tools_and_profiles() {
     let error = block_on(bare.resume("r").start()).expect_err("a tool is missing");
     assert_eq!(error.code(), "RESOURCE_MISSING");
     assert!(
-        error.to_string().ends_with("missing here: profile house, tool order"),
+        error
+            .to_string()
+            .ends_with("this process lacks profile house, tool order"),
         "{error}"
     );
     bare.shutdown_blocking(Duration::from_secs(5));

@@ -210,8 +210,8 @@ fn a_local_engine_has_neither_arbiters_nor_virtual_time() {
         assert_eq!(
             refused.map(Option::unwrap_or_default),
             [
-                "an engine has local actors or arbiters, not both",
-                "an engine has local actors or virtual time, not both"
+                "an engine accepts local actors or arbiters, not both",
+                "an engine accepts local actors or virtual time, not both"
             ]
         );
     });

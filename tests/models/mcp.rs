@@ -388,14 +388,14 @@ fn a_server_killed_during_a_call_fails_the_call_and_is_restarted() {
     assert!(
         said[1].contains("the MCP server `ev` ended during the call")
             && said[1].contains("signal: 9")
-            && said[1].ends_with("it is started again at the next call"),
+            && said[1].ends_with("it is restarted at the next call"),
         "{}",
         said[1]
     );
-    assert!(said[3].ends_with("it is not started again"), "{}", said[3]);
+    assert!(said[3].ends_with("it is not restarted"), "{}", said[3]);
     assert_eq!(
         said[4],
-        "the MCP server `ev` is not there: it has ended, and is not started again"
+        "the MCP server `ev` is not available: it has ended and is not restarted"
     );
 }
 

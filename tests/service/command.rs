@@ -215,7 +215,7 @@ fn a_non_loopback_address_needs_a_token() {
         assert_eq!(code, Some(2), "{option} {value}: {said}");
         assert!(
             !said.contains("listening")
-                && said.contains("write `") | said.contains("give each") | said.contains("no port"),
+                && said.contains("write `") | said.contains("list each") | said.contains("must not have a port"),
             "{said}"
         );
     }

@@ -194,7 +194,7 @@ async fn a_disconnected_client_cancels_its_run_only_if_requested() {
         report["error"]["message"]
             .as_str()
             .expect("a sentence")
-            .contains("went away")
+            .contains("disconnected")
     );
     assert_eq!(
         answer(world.get(&format!("/v1/runs/{left}"))).await.body["status"],

@@ -152,10 +152,7 @@ async fn a_token_is_fetched_and_replaced_when_the_server_refuses_it() {
         .as_ref()
         .expect("it is not let in")
         .to_string();
-    assert!(
-        refused.contains("it refuses the token that `oauth` gives (401)"),
-        "{refused}"
-    );
+    assert!(refused.contains("it refuses the token of `oauth` (401)"), "{refused}");
     assert!(!refused.contains("t3"), "{refused}");
 
     let asked = issuer.requests().remove(0);

@@ -73,7 +73,7 @@ impl PlainText {
 
 fn add(text: &mut String, piece: &str) -> Result<(), ScriptFault> {
     if text.len() + piece.len() > MAX_TEXT {
-        let message = format!("the template makes more than {MAX_TEXT} bytes");
+        let message = format!("the template's output exceeds {MAX_TEXT} bytes");
         return Err(ScriptFault::limit(message));
     }
     text.push_str(piece);

@@ -40,13 +40,13 @@ impl std::fmt::Display for BuildError {
                     .map(|(path, error)| format!("{}: {error}", path.display()));
                 lines(f, &said.collect::<Vec<_>>())
             }
-            Self::Threads(error) => write!(f, "no threads: {error}"),
-            Self::Local(missing) => write!(f, "the engine can not live on the thread that builds it: {missing}"),
-            Self::Settings(one, other) => write!(f, "an engine has {one} or {other}, not both"),
+            Self::Threads(error) => write!(f, "cannot start threads: {error}"),
+            Self::Local(missing) => write!(f, "the engine cannot run on the thread that builds it: {missing}"),
+            Self::Settings(one, other) => write!(f, "an engine accepts {one} or {other}, not both"),
             Self::ReservedTools(names) => {
                 let said = names
                     .iter()
-                    .map(|name| format!("`{name}` is the name of a built-in tool: give this one another"));
+                    .map(|name| format!("`{name}` is the name of a built-in tool: rename this tool"));
                 lines(f, &said.collect::<Vec<_>>())
             }
             Self::Engine(error) => error.fmt(f),

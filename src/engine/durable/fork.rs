@@ -17,7 +17,7 @@ use super::resume_error::ResumeError;
 use super::stored::Stored;
 
 /// Builder of a fork: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
-#[must_use = "nothing is forked before it is made"]
+#[must_use = "the run is forked only by `make`"]
 pub struct ForkBuilder {
     engine: Engine,
     run_id: String,

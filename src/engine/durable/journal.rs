@@ -379,6 +379,6 @@ pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
 fn unwritten(error: &dyn std::fmt::Display) -> RunError {
     RunError::new(
         RunErrorCode::StoreError,
-        format!("what the run was told can not be written down: {error}"),
+        format!("an input of the run cannot be serialized: {error}"),
     )
 }

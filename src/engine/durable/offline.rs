@@ -78,7 +78,7 @@ impl ResumeBuilder {
             settings: Vec::new(),
         };
         let body = serde_json::to_string(&told).map_err(|error| {
-            let message = format!("what the run is told can not be written down: {error}");
+            let message = format!("the input cannot be serialized: {error}");
             ResumeError::Refused(RunError::new(RunErrorCode::StoreError, message))
         })?;
         let mut record = Record::new(told.at, body);

@@ -363,7 +363,7 @@ impl Loading {
         let part: Part = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let length = self.length + self.added.len();
         if part.keeps > length || part.messages.len() != part.tokens.len() {
-            return Err(format!("it keeps {} messages of {length}", part.keeps));
+            return Err(format!("it retains {} of {length} messages", part.keeps));
         }
         self.added.truncate(part.keeps.saturating_sub(self.length));
         self.length = self.length.min(part.keeps);

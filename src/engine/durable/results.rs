@@ -53,6 +53,6 @@ pub(super) fn with_result(body: &str, texts: &BTreeMap<ContentHash, Arc<str>>) -
             *place = Value::String(text.to_string());
             serde_json::from_value(step).map_err(|error| error.to_string())
         }
-        None => Err(format!("the tool's result {hash} is not kept")),
+        None => Err(format!("the tool result {hash} is missing in the store")),
     })
 }

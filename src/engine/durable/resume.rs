@@ -24,7 +24,7 @@ use super::resume_error::ResumeError;
 use super::stored::Stored;
 
 /// Builder that resumes a run: `engine.resume("run-1").start().await?`.
-#[must_use = "nothing goes on before it is started"]
+#[must_use = "the run is resumed only by `start`"]
 pub struct ResumeBuilder {
     pub(super) engine: Engine,
     pub(super) run_id: String,
@@ -248,7 +248,7 @@ fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> R
         waiting
             .map(|told| {
                 if let Err(error) = told {
-                    tracing::error!(%error, "a run is not told of the end of one that it has started");
+                    tracing::error!(%error, "a run was not notified of the end of a run that it started");
                 }
             })
             .boxed()

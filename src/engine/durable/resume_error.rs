@@ -136,7 +136,7 @@ impl fmt::Display for ResumeError {
             Self::HasEnded { run_id, status } => write!(f, "run {run_id} has ended {}", status.as_str()),
             Self::UnderWay { run_id } => write!(f, "run {run_id} is under way"),
             Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
-            Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its beginning: {why}"),
+            Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its start record: {why}"),
             Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
             Self::Definition { run_id, faults } => {
                 write!(f, "the workflows of run {run_id} do not fit this engine")?;
@@ -144,7 +144,7 @@ impl fmt::Display for ResumeError {
             }
             Self::Missing { run_id, names } => write!(
                 f,
-                "run {run_id} is not resumed: it had what is missing here: {}",
+                "run {run_id} cannot be resumed: this process lacks {}",
                 names.join(", ")
             ),
             Self::NoSuchVariable { run_id, name, near } => {
@@ -154,11 +154,11 @@ impl fmt::Display for ResumeError {
             Self::Diverged { run_id, diverged } => write!(f, "run {run_id}: {diverged}"),
             Self::Undecided(question) => write!(
                 f,
-                "{} of node {} had begun when its process ended: whether it is done again is for a person to decide",
+                "{} of node {} was in progress when its process ended: a person must decide whether it is repeated",
                 question.effect_id, question.node_id
             ),
             Self::NotReconciled { effect_id, name, why } => {
-                write!(f, "{name} did not say what came of {effect_id}: {why}")
+                write!(f, "{name} returned no result of {effect_id}: {why}")
             }
             Self::Answer(refused) => refused.fmt(f),
             Self::SessionBusy {
@@ -167,7 +167,7 @@ impl fmt::Display for ResumeError {
                 before,
             } => write!(
                 f,
-                "run {run_id} waits for session {session}: run {before} goes on, or is cancelled, first"
+                "run {run_id} waits for session {session}: resume or cancel run {before} first"
             ),
             Self::Refused(error) => error.fmt(f),
         }

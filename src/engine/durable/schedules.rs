@@ -30,7 +30,7 @@ impl ScheduleMemory for Durable {
         let kept = kept.map(|kept| match kept {
             Ok(kept) => kept.as_deref().and_then(read),
             Err(error) => {
-                tracing::error!(%error, "what a schedule has missed is not known");
+                tracing::error!(%error, "reading the state of a schedule failed");
                 None
             }
         });

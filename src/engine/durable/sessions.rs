@@ -77,7 +77,7 @@ pub(super) async fn with_conversation(
         && let Ok(state) = &mut **turn
         && let Some(stored) = &state.stored
     {
-        let session = session.ok_or("a run without a session has its turn in one")?;
+        let session = session.ok_or("a run without a session received a session's turn")?;
         let loaded = conversations.load(store, session, stored).await;
         state.conversation = loaded.map_err(|error| error.to_string())?;
     }

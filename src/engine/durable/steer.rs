@@ -214,7 +214,7 @@ impl Engine {
             return Ok(false);
         };
         let unreadable = |error: serde_json::Error| AnswerRefused::NotKept {
-            reason: format!("the process that carries the run is of another version: {error}"),
+            reason: format!("the process that owns the run has another version: {error}"),
         };
         let reply: Reply = serde_json::from_str(&reply).map_err(|error| ResumeError::Answer(unreadable(error)))?;
         match reply {
@@ -231,7 +231,7 @@ impl Engine {
 pub(super) async fn told(engine: &Engine, run_id: &str, body: &str) -> String {
     let reply = match serde_json::from_str(body) {
         Err(error) => Reply::Invalid {
-            reason: format!("this process is of another version: {error}"),
+            reason: format!("this process has another version: {error}"),
         },
         Ok(steering) => match engine.tell_here(run_id, steering).await {
             Ok(true) => Reply::Done,

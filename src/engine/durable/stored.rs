@@ -51,7 +51,7 @@ impl Stored {
             .await?
             .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
         let Some((_, named)) = run.contents.split_first() else {
-            return Err(unreadable(0, "nothing says what it started from".to_owned()));
+            return Err(unreadable(0, "its start record is missing".to_owned()));
         };
         let mut hashes = vec![run.definition];
         hashes.extend_from_slice(&run.contents);
@@ -59,7 +59,7 @@ impl Stored {
         let mut asked = Some(store.journal(run_id, 0, PAGE));
         let contents = contents.await?;
         let [definition, start, chunks @ ..] = &contents[..] else {
-            return Err(unreadable(0, "the store has fewer texts than it names".to_owned()));
+            return Err(unreadable(0, "its contents are missing in the store".to_owned()));
         };
         let definition = Arc::clone(definition);
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();

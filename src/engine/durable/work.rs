@@ -68,7 +68,7 @@ impl Engine {
                 }
                 Ok(Assignment::Lost(run_id)) => match self.find(&run_id) {
                     Some(run) => {
-                        tracing::warn!(run_id, "the run stops here: another process carries it");
+                        tracing::warn!(run_id, "the run stops in this process: another process owns it");
                         run.leave();
                     }
                     None => claims.release(&run_id, 0),
@@ -84,9 +84,9 @@ impl Engine {
 
 async fn take_over(run_id: String, claims: &dyn Claims, resumed: BoxFuture<'static, Result<(), ResumeError>>) {
     match resumed.await {
-        Ok(()) => tracing::info!(run_id, "the run goes on here"),
+        Ok(()) => tracing::info!(run_id, "the run was taken over by this process"),
         Err(error) => {
-            tracing::warn!(run_id, code = error.code(), %error, "the run does not go on here; it stays as it is in the store");
+            tracing::warn!(run_id, code = error.code(), %error, "the run could not be taken over; its stored state is unchanged");
             claims.release(&run_id, NOT_BEFORE_MS);
         }
     }

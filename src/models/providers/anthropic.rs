@@ -201,7 +201,7 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
 pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
     let blocks = body.get("content").and_then(Value::as_array);
     let blocks =
-        blocks.ok_or_else(|| Failure::malformed("the reply is not what the protocol says: it has no content"))?;
+        blocks.ok_or_else(|| Failure::malformed("the reply does not follow the protocol: it has no content"))?;
     for (place, one) in (0..).zip(blocks) {
         block(place, one, true, said);
     }

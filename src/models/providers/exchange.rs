@@ -130,8 +130,7 @@ impl Exchange<'_> {
                 Some(bytes) => frames.take(&bytes),
                 None => frames.end(),
             };
-            let new =
-                new.map_err(|_| Failure::malformed("the reply is not what the protocol says: it is not UTF-8"))?;
+            let new = new.map_err(|_| Failure::malformed("the reply does not follow the protocol: it is not UTF-8"))?;
             if !new.is_empty() || wait.has_begun {
                 wait.begun(self.timeouts.idle);
             }

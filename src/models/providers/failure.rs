@@ -78,7 +78,7 @@ pub(super) fn of_transport(error: &reqwest::Error) -> Failure {
     } else if error.is_timeout() {
         (FailureKind::Stalled, "the provider did not answer in time")
     } else if error.is_builder() {
-        (FailureKind::Rejected, "the request can not be sent")
+        (FailureKind::Rejected, "the request cannot be sent")
     } else {
         (FailureKind::Dropped, "the connection ended before the reply did")
     };
@@ -142,7 +142,7 @@ pub(super) fn of_body(body: &Value) -> Failure {
         .or(by_number);
     let mut failure = Failure::new(
         kind.unwrap_or(FailureKind::Provider),
-        format!("the provider says: {}", said(body)),
+        format!("the provider returned: {}", said(body)),
     );
     failure.cause.retry_after = retry_delay(body);
     failure

@@ -117,7 +117,7 @@ pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
         let message = candidate.get("finishMessage").and_then(Value::as_str);
         if finish == FinishReason::Malformed {
             let message = message.unwrap_or(reason);
-            let message = format!("the model wrote a tool call that is none: {message}");
+            let message = format!("the model wrote an invalid tool call: {message}");
             return Err(Failure::malformed(message).with_finish(finish));
         }
         said.finished(finish);

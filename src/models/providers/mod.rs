@@ -152,7 +152,7 @@ impl Remote {
             fault("/headers", message);
         }
         if let Some(name) = written.headers.keys().find(|name| is_secret(name)) {
-            let message = "a key has no place in a file: name the environment variable that holds it in `headersEnv`";
+            let message = "a key must not be in a file: name its environment variable in `headersEnv`";
             fault(&format!("/headers/{name}"), message.to_owned());
         }
         for (name, source) in &written.headers_env {
@@ -166,7 +166,7 @@ impl Remote {
             }
         }
         if let Some(name) = written.query.keys().find(|name| is_secret(name)) {
-            fault(&format!("/query/{name}"), "a key has no place in a file".to_owned());
+            fault(&format!("/query/{name}"), "a key must not be in a file".to_owned());
         }
         let protocol = match (Protocol::of(&profile.provider), written.api) {
             (Some(Protocol::OpenAi), Some(Api::Responses)) => Protocol::Responses,
@@ -183,7 +183,7 @@ impl Remote {
             (None, _) => {
                 fault(
                     "/provider",
-                    format!("`{}` is no provider of this kind", profile.provider),
+                    format!("`{}` is not a provider of this kind", profile.provider),
                 );
                 Protocol::OpenAi
             }
@@ -326,14 +326,15 @@ impl Shared {
             cache: self.tells_cache.then(|| CacheHints::of(call)),
         };
         let body = self.protocol.body(&asked);
-        let body = body.map_err(|error| rejected(format!("the request can not be sent: {error}")))?;
+        let body = body.map_err(|error| rejected(format!("the request cannot be sent: {error}")))?;
         let variable = |name: &str| (self.keys.variables)(name);
         let headers = headers::of_request(&self.written.headers, &self.written.headers_env, variable)
             .map_err(|message| ModelFailure::new(FailureKind::Key).into_error(message))?;
         let mut request = self.client()?.post(self.protocol.url(&self.endpoint, &asked));
         for (name, value) in self.protocol.headers(&key) {
             let mut value = HeaderValue::try_from(value).map_err(|_| {
-                ModelFailure::new(FailureKind::Key).into_error("the key has characters that no header can have")
+                ModelFailure::new(FailureKind::Key)
+                    .into_error("the key contains characters that are not allowed in a header")
             })?;
             value.set_sensitive(true);
             request = request.header(name, value);
@@ -362,7 +363,7 @@ impl Shared {
             .client
             .get_or_init(|| exchange::client(&self.endpoint, self.timeouts));
         made.as_ref().map_err(|message| {
-            let message = format!("no HTTP client: {message}");
+            let message = format!("cannot create an HTTP client: {message}");
             ModelFailure::new(FailureKind::Unreachable).into_error(message)
         })
     }
@@ -392,9 +393,7 @@ fn endpoint(written: &str, query: &BTreeMap<String, String>) -> Result<Url, Stri
         return Err("must be an http or https address".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(
-            "a key has no place in a file: name the environment variable that holds it in `apiKeyEnv`".to_owned(),
-        );
+        return Err("a key must not be in a file: name its environment variable in `apiKeyEnv`".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must have neither a query nor a fragment; `query` takes parameters".to_owned());

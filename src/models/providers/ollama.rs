@@ -98,9 +98,9 @@ pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
         let plain = snake(name);
         let is_known = plain == "options" || OPTIONS.contains(&plain.as_str()) || FIELDS.contains(&plain.as_str());
         if !is_known {
-            let known = pirn_core::definition::nearest(&plain, OPTIONS.iter().chain(&FIELDS).copied());
-            let meant = known.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
-            return Err((name.clone(), format!("is none of ollama's{meant}")));
+            let near = pirn_core::definition::nearest(&plain, OPTIONS.iter().chain(&FIELDS).copied());
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Err((name.clone(), format!("is not an option of ollama{meant}")));
         }
     }
     Ok(())
@@ -149,7 +149,7 @@ fn messages(messages: &[Arc<Message>]) -> Result<Vec<Value>, FormatError> {
                 Part::Text { .. } => {}
                 Part::Image { url, .. } if data_of(url).is_some() => images.extend(data_of(url).map(|(_, data)| data)),
                 Part::Image { url, .. } | Part::File { url, .. } => {
-                    let message = format!("ollama takes images as `data:` addresses, and no files: {url}");
+                    let message = format!("ollama accepts images as `data:` URLs, and no files: {url}");
                     return Err(FormatError::new(format!("/{place}/content"), message));
                 }
             }

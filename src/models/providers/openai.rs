@@ -109,7 +109,7 @@ pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
     usage(body, said);
     if body.pointer("/choices/0/message").is_none() {
         return Err(Failure::malformed(
-            "the reply is not what the protocol says: it has no message",
+            "the reply does not follow the protocol: it has no message",
         ));
     }
     choice(body, "message", said)
@@ -208,7 +208,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
     match reason.filter(|reason| !reason.is_empty()) {
         Some("error") => Err(Failure::new(
             FailureKind::Provider,
-            "the provider says that the reply failed",
+            "the provider reported that the reply failed",
         )),
         Some(reason) => {
             said.finished(finish(reason));

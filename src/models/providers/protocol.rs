@@ -175,10 +175,10 @@ impl Protocol {
             return Ok(());
         }
         let value: Value = serde_json::from_str(&frame.data)
-            .map_err(|error| Failure::malformed(format!("the reply is not what the protocol says: {error}")))?;
+            .map_err(|error| Failure::malformed(format!("the reply does not follow the protocol: {error}")))?;
         if !value.is_object() {
             return Err(Failure::malformed(
-                "the reply is not what the protocol says: a frame is not a JSON object",
+                "the reply does not follow the protocol: a frame is not a JSON object",
             ));
         }
         self.check_error(&value)?;

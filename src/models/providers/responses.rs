@@ -82,7 +82,7 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
 
 pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
     let items = body.get("output").and_then(Value::as_array);
-    let items = items.ok_or_else(|| Failure::malformed("the reply is not what the protocol says: it has no output"))?;
+    let items = items.ok_or_else(|| Failure::malformed("the reply does not follow the protocol: it has no output"))?;
     for one in items {
         item(one, true, said);
     }

@@ -256,15 +256,15 @@ impl Said {
     /// Fails if the reply is incomplete or malformed.
     pub(super) fn reply(mut self, provider: &str, model: &str, key: &Key) -> Result<ModelReply, Failure> {
         let Some(finish) = self.finish else {
-            let message = "the connection ended before the reply did: the provider did not say that it is done";
+            let message = "the connection ended before the reply was complete: the provider sent no finish reason";
             return Err(Failure::new(FailureKind::Dropped, message));
         };
         let unnamed = self.calls.iter().any(|call| call.name.is_empty());
         if finish == FinishReason::Malformed || unnamed {
-            return Err(malformed("the model wrote a tool call that is none"));
+            return Err(malformed("the model wrote an invalid tool call"));
         }
         if finish == FinishReason::ToolCalls && self.calls.is_empty() {
-            return Err(malformed("the reply ends for tool calls and has none"));
+            return Err(malformed("the finish reason is tool calls, and the reply has none"));
         }
         let signatures: Vec<Option<String>> = self.calls.iter().map(|call| call.signature.clone()).collect();
         let mut tool_calls = told_apart(self.calls.into_iter().map(Call::whole).collect());

@@ -248,7 +248,7 @@ impl Shared {
             return Some(too_many_stuck(state.stuck));
         }
         (state.queue.len() >= self.settings.max_waiting)
-            .then(|| overloaded(format!("more than {} scripts wait", self.settings.max_waiting)))
+            .then(|| overloaded(format!("more than {} scripts are queued", self.settings.max_waiting)))
     }
 
     /// Starts a thread if all are busy and the maximum is not reached.
@@ -259,7 +259,7 @@ impl Shared {
         }
         let started = self.start_thread(state);
         match started {
-            Err(error) if alive == 0 => Some(overloaded(format!("no thread for scripts: {error}"))),
+            Err(error) if alive == 0 => Some(overloaded(format!("cannot start a script thread: {error}"))),
             Ok(()) | Err(_) => None,
         }
     }

@@ -28,7 +28,7 @@ impl Shared {
                 if round.given_up > 0 {
                     tracing::warn!(
                         stuck,
-                        "scripts did not stop at their limits: their threads are given up"
+                        "scripts did not stop at their time limits: their threads were abandoned"
                     );
                 }
                 for (answer, done) in round.late {
@@ -101,7 +101,7 @@ impl Shared {
         }
         for _ in 0..round.given_up.min(state.queue.len()) {
             if let Err(error) = self.start_thread(state) {
-                tracing::error!(%error, "a thread of scripts could not be replaced");
+                tracing::error!(%error, "starting a new script thread failed");
             }
         }
     }

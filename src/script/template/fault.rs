@@ -26,11 +26,11 @@ pub(super) fn of_syntax(source: &str, near: Option<usize>) -> TextFault {
             Some(tag) => (
                 tag.at,
                 format!(
-                    "`{}` can not be read: a tag is a path, or a helper and its values",
+                    "invalid tag `{}`: a tag is a path, or a helper and its values",
                     quoted(tag.text)
                 ),
             ),
-            None => (near, "the template can not be read".to_owned()),
+            None => (near, "invalid template".to_owned()),
         }
     });
     at_byte(source, at, message)
@@ -120,7 +120,7 @@ fn unclosed(tags: &[Tag<'_>]) -> Option<(usize, String)> {
     let close = if tag.text.starts_with("{{{") { "}}}" } else { "}}" };
     Some((
         tag.at,
-        format!("`{}` does not end: `{close}` is missing", quoted(tag.text)),
+        format!("`{}` is not closed: `{close}` is missing", quoted(tag.text)),
     ))
 }
 
@@ -150,7 +150,7 @@ fn blocks(tags: &[Tag<'_>]) -> Option<(usize, String)> {
                 None => {
                     return Some((
                         tag.at,
-                        format!("`{}` ends a block that has not begun", quoted(tag.text)),
+                        format!("`{}` ends a block that was not opened", quoted(tag.text)),
                     ));
                 }
                 Some((begin, opened)) if opened != name => {
@@ -164,12 +164,12 @@ fn blocks(tags: &[Tag<'_>]) -> Option<(usize, String)> {
                 Some(_) => {}
             }
         } else if (tag.inside == "else" || tag.inside.starts_with("else ")) && open.is_empty() {
-            return Some((tag.at, "`{{else}}` stands in no block".to_owned()));
+            return Some((tag.at, "`{{else}}` is outside of a block".to_owned()));
         }
     }
     let (begin, name) = open.pop()?;
     let message = format!(
-        "the block `{}` does not end: `{{{{/{name}}}}}` is missing",
+        "the block `{}` is not closed: `{{{{/{name}}}}}` is missing",
         quoted(begin.text)
     );
     Some((begin.at, message))

@@ -112,13 +112,13 @@ impl Bounded {
 
     fn limit(&self, piece: &str) -> Option<String> {
         if self.steps > MAX_STEPS {
-            return Some(format!("the template takes more than {MAX_STEPS} steps"));
+            return Some(format!("the template exceeded {MAX_STEPS} steps"));
         }
         if self.text.len() + piece.len() > MAX_TEXT {
             return Some(too_long());
         }
         let is_late = self.until.is_some_and(|until| now() >= until);
-        is_late.then(|| "the template takes longer than it may".to_owned())
+        is_late.then(|| "the template exceeded its time limit".to_owned())
     }
 }
 
@@ -135,7 +135,7 @@ impl Output for Bounded {
 }
 
 fn too_long() -> String {
-    format!("the template makes more than {MAX_TEXT} bytes")
+    format!("the template's output exceeds {MAX_TEXT} bytes")
 }
 
 /// The JSON of a value, up to the remaining space.

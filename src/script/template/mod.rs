@@ -231,7 +231,7 @@ impl Used {
                 TemplateElement::HelperBlock(block) => self.block(block)?,
                 TemplateElement::RawString(_) | TemplateElement::Comment(_) => {}
                 // Decorators and partials, and elements added by later versions of handlebars.
-                _ => return Err(NotKnown::Tag("partials and decorators are not known here")),
+                _ => return Err(NotKnown::Tag("partials and decorators are not supported")),
             }
         }
         Ok(())
@@ -344,7 +344,9 @@ fn known_helper(name: &Parameter) -> Result<(), NotKnown> {
                 message: format!("there is no helper `{name}`{meant}"),
             })
         }
-        _ => Err(NotKnown::Tag("a tag of several words begins with the name of a helper")),
+        _ => Err(NotKnown::Tag(
+            "a tag of several words must start with the name of a helper",
+        )),
     }
 }
 

@@ -60,7 +60,7 @@ fn a_promise_that_never_settles_is_an_error() {
     assert_error(
         run("await new Promise(() => {})"),
         RunErrorCode::ScriptError,
-        "nothing will settle",
+        "will never settle",
     );
 }
 
@@ -74,7 +74,7 @@ fn a_script_that_never_ends_is_stopped() {
     ] {
         let mut job = job(code);
         job.limits.time = Duration::from_millis(50);
-        assert_error(job.run_inline().result, RunErrorCode::ScriptLimitExceeded, "longer");
+        assert_error(job.run_inline().result, RunErrorCode::ScriptLimitExceeded, "time limit");
     }
 }
 

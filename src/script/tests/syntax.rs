@@ -84,14 +84,14 @@ fn invalid_sources_are_faults_with_a_location() {
         assert!(syntax.check_template(template).is_err(), "{template}");
     }
     for (template, line, column, part) in [
-        ("a\n {{#if a}}x", 2, 2, "`{{#if a}}` does not end"),
-        ("{{a", 1, 1, "`{{a` does not end"),
+        ("a\n {{#if a}}x", 2, 2, "`{{#if a}}` is not closed"),
+        ("{{a", 1, 1, "`{{a` is not closed"),
         ("{{a {{b}}", 1, 1, "`}}` is missing"),
-        ("x{{/if}}", 1, 2, "has not begun"),
+        ("x{{/if}}", 1, 2, "was not opened"),
         ("{{#each l}}{{#if a}}{{/each}}", 1, 21, "expected `{{/if}}`"),
-        ("a {{else}} b", 1, 3, "stands in no block"),
+        ("a {{else}} b", 1, 3, "is outside of a block"),
         ("a {{}}", 1, 3, "a tag is empty"),
-        ("a\nb {{a..b c=}}", 2, 3, "can not be read"),
+        ("a\nb {{a..b c=}}", 2, 3, "invalid tag"),
         ("{{json a}} {{jsno b}}", 1, 14, "did you mean `json`"),
         ("{{len (jsno b)}}", 1, 8, "did you mean `json`"),
     ] {
@@ -106,11 +106,11 @@ fn invalid_sources_are_faults_with_a_location() {
     for (kind, text, line, column, part) in [
         ("script", "let a = 1;\nlet b = ;", 2, 9, "unexpected token"),
         ("script", "if (a) {\n  b(", 2, 5, "the script ends too early"),
-        ("script", "a();\n}", 2, 2, "closes what was not opened"),
+        ("script", "a();\n}", 2, 2, "has no opening"),
         ("script", "const \u{e9} = '\u{65e5}'; const = 1", 1, 22, "SyntaxError"),
         ("expression", "1 +", 1, 4, "the expression ends too early"),
         ("expression", "a b", 1, 3, "SyntaxError"),
-        ("expression", "1) + (2", 1, 2, "closed that was not opened"),
+        ("expression", "1) + (2", 1, 2, "has no opening bracket"),
         ("expression", "{{a}} + * 2", 1, 9, "unexpected token"),
         ("expression", "f(a b)", 1, 5, "SyntaxError"),
     ] {

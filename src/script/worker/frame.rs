@@ -213,7 +213,7 @@ impl Frame<Reply> {
                 },
                 _,
             ) => Err(ScriptFault { code, message, details }),
-            (Reply::Done { .. } | Reply::Call { .. }, _) => Err(ScriptFault::limit("its process gave no answer")),
+            (Reply::Done { .. } | Reply::Call { .. }, _) => Err(ScriptFault::limit("its process returned no answer")),
         }
     }
 }

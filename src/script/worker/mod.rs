@@ -85,7 +85,7 @@ impl Worker {
         let refused = |why: String| ScriptFault {
             code: RunErrorCode::Overloaded,
             message: format!(
-                "no process for scripts could be started: {}: {why}",
+                "cannot start a script process: {}: {why}",
                 self.program.program.display()
             ),
             details: None,
@@ -159,7 +159,7 @@ fn converse(
 /// Returns the fault of a script with a worker that exited before its reply.
 fn lost(status: Option<std::process::ExitStatus>, error: &std::io::Error) -> ScriptFault {
     if error.kind() == std::io::ErrorKind::InvalidData {
-        return ScriptFault::limit(format!("its process gave an answer that can not be read: {error}"));
+        return ScriptFault::limit(format!("its process returned an invalid answer: {error}"));
     }
     #[cfg(unix)]
     if let Some(signal) = status.as_ref().and_then(std::os::unix::process::ExitStatusExt::signal) {

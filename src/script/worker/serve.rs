@@ -54,7 +54,7 @@ fn call(name: &Arc<str>, arguments: Vec<Value>) -> Result<Value, String> {
     match (returned.head, returned.parts.into_iter().next()) {
         (Request::Returned { error: None }, Some(value)) => Ok(value),
         (Request::Returned { error: Some(error) }, _) => Err(error),
-        _ => Err("the engine said something else".to_owned()),
+        _ => Err("unexpected message from the engine".to_owned()),
     }
 }
 
@@ -131,6 +131,6 @@ fn evaluated(result: Result<Value, Unevaluated>) -> Frame<Reply> {
     match result {
         Ok(value) => Frame::done(value, &Logs::default()),
         Err(Unevaluated::Fault(fault)) => Frame::fault(fault),
-        Err(Unevaluated::Later) => Frame::fault(ScriptFault::error("the text was not evaluated")),
+        Err(Unevaluated::Later) => Frame::fault(ScriptFault::error("the expression was not evaluated")),
     }
 }

@@ -191,7 +191,7 @@ impl<'a> Fields<'a> {
         if place.is_none() {
             let near = nearest(&text, words.iter().copied());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            self.fault(name, format!("`{text}` is none of {}{meant}", words.join(", ")));
+            self.fault(name, format!("`{text}` is not one of {}{meant}", words.join(", ")));
         }
         place
     }

@@ -196,7 +196,7 @@ fn url_of(fields: &mut Fields<'_>, name: &'static str) -> String {
         match reqwest::Url::parse(&url) {
             Ok(url) if ["http", "https"].contains(&url.scheme()) => {}
             Ok(_) => fields.fault(name, "must begin with http:// or https://"),
-            Err(error) => fields.fault(name, format!("is no URL: {error}")),
+            Err(error) => fields.fault(name, format!("is not a URL: {error}")),
         }
     }
     url

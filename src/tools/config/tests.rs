@@ -50,7 +50,7 @@ fn a_wrong_value_is_reported_with_its_location() {
         (
             json!({"inputSchema": {"type": "object", "required": 5}}),
             "/inputSchema",
-            "no JSON Schema",
+            "not a JSON Schema",
         ),
         (json!({"timeoutMs": 0}), "/timeoutMs", "from 1 to 86400000"),
         (json!({"maxOutputBytes": "many"}), "/maxOutputBytes", "whole number"),
@@ -94,11 +94,11 @@ fn an_argument_never_chooses_the_host() {
     for (url, part) in [
         ("{{input}}/x", "must begin with http"),
         ("https://{{input}}/x", "no host"),
-        ("https://api{{input}}/x", "stands in the host"),
-        ("https://user:{{input}}@api/x", "stands in the host"),
+        ("https://api{{input}}/x", "the host contains an argument"),
+        ("https://user:{{input}}@api/x", "the host contains an argument"),
         ("ftp://host/x", "must begin with http"),
         ("https:///x/{{input}}", "no host"),
-        ("https://a b/{{input}}", "no URL"),
+        ("https://a b/{{input}}", "not a URL"),
     ] {
         let found = faults(http(url));
         assert_eq!(found.len(), 1, "{url}: {found:?}");
@@ -228,7 +228,7 @@ fn a_fault_of_a_server_is_reported_with_its_location() {
         (
             json!({"id": "s", "url": "http://a", "headersEnv": {"a b": "X"}}),
             "/headersEnv/a b",
-            "name of a header",
+            "header name",
         ),
         (
             oauth(json!({"tokenURL": "x"})),

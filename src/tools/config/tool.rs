@@ -102,7 +102,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
         );
     }
     if BuiltInTool::of_name(&name).is_some() {
-        fields.fault("name", "is the name of a built-in tool: give this one another");
+        fields.fault("name", "is the name of a built-in tool: rename this tool");
     }
     let description = fields.required("description");
     let input_schema = schema(fields);
@@ -151,7 +151,7 @@ fn schema(fields: &mut Fields<'_>) -> Value {
         fields.fault("inputSchema/type", "must be \"object\": a call's arguments have names");
     }
     if let Err(error) = jsonschema::validator_for(&schema) {
-        fields.fault("inputSchema", format!("is no JSON Schema: {error}"));
+        fields.fault("inputSchema", format!("is not a JSON Schema: {error}"));
     }
     schema
 }
@@ -178,7 +178,7 @@ fn template(fields: &mut Fields<'_>, place: &str, source: &str, known: Option<&[
             let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             fields.fault(
                 place,
-                format!("`{{{{{name}}}}}` is none of the schema's properties{meant}"),
+                format!("`{{{{{name}}}}}` is not a property of the schema{meant}"),
             );
         }
     }
@@ -319,7 +319,7 @@ pub(super) fn header_tables(fields: &mut Fields<'_>) -> (BTreeMap<String, String
         let texts = fields.text_table(table);
         for name in texts.keys() {
             if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
-                fields.fault(&format!("{table}/{name}"), "is no name of a header");
+                fields.fault(&format!("{table}/{name}"), "is not a header name");
             }
         }
         if table == "headersEnv" {
@@ -346,11 +346,11 @@ fn check_host(fields: &mut Fields<'_>, url: &Template) {
         (None, _) => fields.fault("url", "must begin with http:// or https://, and no argument in it"),
         (Some(""), _) | (Some(_), Some(0)) => fields.fault("url", "has no host"),
         (Some(_), None) if !url.is_plain() => {
-            fields.fault("url", "an argument stands in the host; it can not choose one");
+            fields.fault("url", "the host contains an argument, which must not choose the host");
         }
         (Some(_), _) => {
             if let Err(error) = reqwest::Url::parse(beginning) {
-                fields.fault("url", format!("is no URL: {error}"));
+                fields.fault("url", format!("is not a URL: {error}"));
             }
         }
     }

@@ -31,9 +31,7 @@ use crate::tools::config::{McpServerConfig, Transport};
 fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
     match (is_refused, has_oauth) {
         (false, _) => error.to_owned(),
-        (true, true) => {
-            "it refuses the token that `oauth` gives (401): are `scope` and `resource` what it wants?".to_owned()
-        }
+        (true, true) => "it refuses the token of `oauth` (401): check `scope` and `resource`".to_owned(),
         (true, false) => {
             "it wants a key (401): give it one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }, or \
              `oauth`, which fetches tokens"
@@ -120,7 +118,7 @@ impl Connection {
                     // The headers contain secrets, which a redirect must not send to another server.
                     .redirect(reqwest::redirect::Policy::none())
                     .build()
-                    .map_err(|error| format!("no HTTP client: {error}"))?;
+                    .map_err(|error| format!("cannot create an HTTP client: {error}"))?;
                 let tokens = oauth.clone().map(|oauth| Arc::new(Tokens::new(oauth, client.clone())));
                 if let Some(tokens) = &tokens {
                     // Fetched before the first request to the server, so that a faulty `oauth` config is reported as such.
@@ -200,8 +198,8 @@ impl Connection {
             limit,
             secrets: &self.secrets,
         };
-        let is_task = "the tool runs as a task, which is not known here".to_owned();
-        let wants_more = "the server wants to go on in a way that is not known here".to_owned();
+        let is_task = "the tool runs as a task, which is not supported".to_owned();
+        let wants_more = "the server requests a continuation that is not supported".to_owned();
         let answered = match request {
             Request::Tool(tool, arguments) => {
                 let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
@@ -234,7 +232,7 @@ impl Connection {
             Ok(said) => said.map_err(CallError::Refused),
             Err(ServiceError::McpError(error)) => Err(CallError::Refused(shown.text(error.message.into_owned()))),
             Err(ServiceError::UnexpectedResponse) => Err(CallError::Refused(
-                "the server's answer is not what the protocol says".to_owned(),
+                "the server's answer does not follow the protocol".to_owned(),
             )),
             Err(error) => Err(CallError::Broken(match &self.child {
                 Some(child) => child.why(|| error.to_string()).await,

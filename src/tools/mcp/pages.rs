@@ -27,7 +27,7 @@ pub(super) async fn every_page<T: Serialize, P: Future<Output = Page<T>>>(
     for _ in 0..MOST_PAGES {
         let (entries, after) = page(next)
             .await
-            .map_err(|error| format!("it lists no {what}: {error}"))?;
+            .map_err(|error| format!("listing its {what} failed: {error}"))?;
         for entry in &entries {
             let size = serde_json::to_vec(entry).map_or(0, |text| text.len());
             bytes = bytes.saturating_add(size);

@@ -23,7 +23,7 @@ pub(super) async fn answer(
 ) -> Result<CreateMessageResult, ErrorData> {
     let Some(sampler) = sampler else {
         return Err(ErrorData::invalid_request(
-            "no run's call is under way that a model could answer for",
+            "no call of a run is in progress that a model could answer",
             None,
         ));
     };
@@ -36,7 +36,7 @@ pub(super) async fn answer(
 
 fn messages(request: CreateMessageRequestParams) -> Result<Vec<Message>, String> {
     if request.tools.is_some_and(|tools| !tools.is_empty()) {
-        return Err("the model is offered no tools here".to_owned());
+        return Err("requests with tools are not supported".to_owned());
     }
     let system = request.system_prompt.filter(|prompt| !prompt.is_empty());
     let system = system.map(|prompt| Ok(Message::new(Role::System, prompt)));
@@ -57,7 +57,7 @@ fn part(block: SamplingMessageContentBlock) -> Result<Part, String> {
         SamplingMessageContentBlock::Image(image) => {
             Ok(Part::image(format!("data:{};base64,{}", image.mime_type, image.data)))
         }
-        _other => Err("the model is given texts and images here, nothing else".to_owned()),
+        _other => Err("only text and images are supported".to_owned()),
     }
 }
 

@@ -128,9 +128,9 @@ impl Server {
             CallError::Broken(how) => {
                 tracing::warn!(server = self.id(), how, "an MCP server ended during a call");
                 let next = if self.state().restarts_left > 0 {
-                    "it is started again at the next call"
+                    "it is restarted at the next call"
                 } else {
-                    "it is not started again"
+                    "it is not restarted"
                 };
                 format!("the MCP server `{}` ended during the call: {how}; {next}", self.id())
             }
@@ -146,7 +146,7 @@ impl Server {
         let server = Arc::clone(self);
         let restarting = self.runtime.spawn(async move { server.restarted().await });
         let restarted = restarting.await.unwrap_or_else(|error| Err(error.to_string()));
-        restarted.map_err(|why| format!("the MCP server `{}` is not there: {why}", self.id()))
+        restarted.map_err(|why| format!("the MCP server `{}` is not available: {why}", self.id()))
     }
 
     async fn restarted(&self) -> Result<Arc<Connection>, String> {
@@ -157,11 +157,11 @@ impl Server {
         {
             let mut state = self.state();
             if state.restarts_left == 0 {
-                return Err("it has ended, and is not started again".to_owned());
+                return Err("it has ended and is not restarted".to_owned());
             }
             state.restarts_left -= 1;
         }
-        tracing::warn!(server = self.id(), "an MCP server is started again");
+        tracing::warn!(server = self.id(), "an MCP server is restarted");
         self.opened().await
     }
 

@@ -78,7 +78,7 @@ pub(super) fn of_resource(result: ReadResourceResult, shown: &Shown<'_>) -> Said
                     texts.push(left_out(&format!("resource {uri}"), &kind, blob.len()));
                 }
             }
-            _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
+            _ => texts.push("[a resource of an unsupported kind]".to_owned()),
         }
     }
     cut(&texts, media, shown)
@@ -167,13 +167,13 @@ fn part(content: ContentBlock) -> String {
                 let kind = mime_type.unwrap_or_else(|| "unknown kind".to_owned());
                 left_out(&format!("resource {uri}"), &kind, blob.len())
             }
-            _ => "[a resource of a kind that is not known here]".to_owned(),
+            _ => "[a resource of an unsupported kind]".to_owned(),
         },
         ContentBlock::ResourceLink(link) => {
             let about = link.description.map_or_else(String::new, |about| format!(": {about}"));
             format!("[resource {} at {}{about}]", link.name, link.uri)
         }
-        _ => "[content of a kind that is not known here]".to_owned(),
+        _ => "[content of an unsupported kind]".to_owned(),
     }
 }
 

@@ -99,9 +99,7 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
     }
     let tools = all.into_iter().map(|(_, does, spec)| {
         if spec.name.is_empty() {
-            return Err(
-                "one of its tools has no name; set a `prefix`, or list those that are wanted in `tools`".to_owned(),
-            );
+            return Err("one of its tools has no name; set a `prefix`, or list the tools to use in `tools`".to_owned());
         }
         if !is_name(&spec.name) {
             let name = &spec.name;
@@ -134,8 +132,8 @@ fn spec(name: String, description: String, parameters: Value) -> ToolSpec {
 
 fn read_resource(name: String, server: &str, resources: &[rmcp::model::Resource]) -> ToolSpec {
     let known = resources.iter().map(|one| format!("{} ({})", one.uri, one.name));
-    let description = format!("Reads a resource of `{server}` by its address. {}", there_are(known));
-    let uri = json!({"type": "string", "description": "The resource's address"});
+    let description = format!("Reads a resource of `{server}` by its URI. {}", there_are(known));
+    let uri = json!({"type": "string", "description": "The resource's URI"});
     let parameters = json!({"type": "object", "properties": {"uri": uri}, "required": ["uri"]});
     spec(name, description, parameters)
 }
@@ -148,8 +146,8 @@ fn get_prompt(name: String, server: &str, prompts: &[rmcp::model::Prompt]) -> To
         });
         format!("{}({})", one.name, arguments.collect::<Vec<_>>().join(", "))
     });
-    let description = format!("Gives a prompt of `{server}`. {}", there_are(known));
-    let arguments = json!({"type": "object", "description": "The prompt's arguments, texts by name"});
+    let description = format!("Returns a prompt of `{server}`. {}", there_are(known));
+    let arguments = json!({"type": "object", "description": "The prompt's arguments, strings by name"});
     let properties = json!({"name": {"type": "string"}, "arguments": arguments});
     let parameters = json!({"type": "object", "properties": properties, "required": ["name"]});
     spec(name, description, parameters)
@@ -166,10 +164,10 @@ fn there_are(known: impl Iterator<Item = String>) -> String {
     names.truncate(fitting);
     let is_more = fitting < all;
     match (names.is_empty(), is_more) {
-        (true, false) => "It lists none.".to_owned(),
-        (true, true) => "There are some, whose names are too long to be listed.".to_owned(),
-        (false, false) => format!("There are: {}.", names.join(", ")),
-        (false, true) => format!("There are: {}, and more.", names.join(", ")),
+        (true, false) => "None are listed.".to_owned(),
+        (true, true) => "Their names are too long to list.".to_owned(),
+        (false, false) => format!("Available: {}.", names.join(", ")),
+        (false, true) => format!("Available: {}, and more.", names.join(", ")),
     }
 }
 
@@ -236,11 +234,11 @@ mod tests {
     #[test]
     fn the_names_in_a_description_are_bounded_in_number_and_bytes() {
         let there = |name: &str, count: usize| there_are(vec![name.to_owned(); count].into_iter());
-        assert_eq!(there("a", 0), "It lists none.");
-        assert_eq!(there("a", 2), "There are: a, a.");
+        assert_eq!(there("a", 0), "None are listed.");
+        assert_eq!(there("a", 2), "Available: a, a.");
         assert!(there("a", MOST_NAMED + 1).ends_with(", and more."));
         let long = "x".repeat(MOST_NAMED_BYTES / 2);
-        assert_eq!(there(&long, 3), format!("There are: {long}, {long}, and more."));
+        assert_eq!(there(&long, 3), format!("Available: {long}, {long}, and more."));
         assert!(there(&long.repeat(3), 1).len() < 100);
     }
 }

@@ -171,7 +171,7 @@ fn mistakes() -> Vec<Mistake> {
             with_node("LLM", &json!({"prompt": "a\n{{#if x}}a"})),
             1,
             [
-                "the block `{{#if x}}` does not end: `{{/if}}` is missing",
+                "the block `{{#if x}}` is not closed: `{{/if}}` is missing",
                 "/nodes/1/config/prompt",
                 "line 2, column 1",
             ],
@@ -288,7 +288,7 @@ fn mistakes() -> Vec<Mistake> {
             [
                 "FORK_JOIN_MISMATCH",
                 "/nodes/4/config/forkPathIds",
-                "the FORK has [a, b]",
+                "in their order: [a, b]",
             ],
         ),
         (

@@ -38,7 +38,7 @@ fn every_mistake_in_a_run_is_reported_with_node_and_remedy() {
             "chance",
             with_node("CODE", &json!({"code": "return Math.random()"})),
             1,
-            &["SCRIPT_ERROR", "without a seed", "(node work)"],
+            &["SCRIPT_ERROR", "needs a seed", "(node work)"],
         ),
         (
             "a name that is made up as it runs",
