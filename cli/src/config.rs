@@ -14,7 +14,7 @@ use crate::{files, redact};
 /// The argument that names the config file.
 #[derive(clap::Args)]
 pub(crate) struct ConfigFile {
-    /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
+    /// Model profiles and tools, TOML or JSON (default: pirn.toml in the folder of the first workflow file)
     #[arg(long, visible_alias = "config", value_name = "FILE")]
     profiles: Option<String>,
 }

@@ -21,34 +21,34 @@ use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
-    /// An answer that the questions of a node may get: JSON, or a text (again for another that may come, and for more nodes)
+    /// A possible answer to the questions of a node: JSON or a string (repeatable)
     #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
     answer: Vec<(String, Value)>,
     /// Format of the outcomes
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Output,
-    /// Exit 1 where there is more than one outcome, or not every order was tried
+    /// Exit with 1 if there is more than one outcome, or not every order was tried
     #[arg(long)]
     expect_one: bool,
     /// Schedules to run in order
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SCHEDULES, value_parser = clap::value_parser!(u64).range(1..))]
     max_schedules: u64,
-    /// Schedules to draw at random past that
+    /// Number of random schedules after these
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLES)]
     samples: u64,
     /// Seeds the draw, and Math.random in CODE
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Let time limits pass while something else could still happen
+    /// Let time limits expire while another event is still possible
     #[arg(long)]
     timeouts: bool,
-    /// Let WAITs end in the order of their lengths only
+    /// Let WAITs end only in the order of their lengths
     #[arg(long)]
     keep_time: bool,
-    /// Tell outcomes apart by error message, variables and conversation too
+    /// Distinguish outcomes also by error message, variables and conversation
     #[arg(long)]
     strict: bool,
-    /// Run every order to its end, also where it reaches a state that was seen before
+    /// Run every order to its end, even if it reaches a known state
     #[arg(long)]
     no_reduction: bool,
     /// No progress on stderr
@@ -57,16 +57,16 @@ pub(crate) struct Args {
 }
 
 const WHAT_IS_A_CHOICE: &str = "\
-What counts as a choice: which of the things that are under way ends next. A model's answer, a tool's result, a script \
-(CODE), a person's answer, a function that takes its time, a WAIT and the pause before a retry all take any time at all; a branch that \
-waits for nobody takes its first step at any time. A time limit (JOIN timeout, timeoutMs) passes when nothing else can \
-happen, unless --timeouts. Orders that lead to the same state are run once. What a run does between two choices is what \
-the shipped engine does.
+A choice is which pending operation ends next. A model's answer, a tool's result, a script \
+(CODE), a person's answer, an async function, a WAIT and the pause before a retry take an arbitrary time; a branch that \
+does not wait takes its first step at any time. A time limit (JOIN timeout, timeoutMs) expires when nothing else can \
+happen, unless --timeouts. Orders that lead to one state are run once. Between two choices, a run behaves as in \
+the production engine.
 
-Models come from the profiles, as in `pirn run`; those that would ask a provider are answered by `echo`. An outcome is \
+Models come from the profiles, as in `pirn run`; those of a provider are replaced by `echo`. An outcome is \
 a status, an output and an error's code.
 
-Ctrl-C ends it with what was found so far, and exit 130.
+Ctrl-C ends the exploration with the outcomes found so far, and exit code 130.
 
 JSON: {outcomes: [{order, status, output, error?}], schedules, complete}.
 

@@ -92,7 +92,7 @@ fn read_one(path: &str) -> io::Result<String> {
 pub(crate) fn read_stdin(what: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
         say(&format!(
-            "reading {what} from the terminal; end it with Ctrl-D on a line of its own"
+            "reading {what} from the terminal; end it with Ctrl-D on an empty line"
         ));
     }
     read_text(io::stdin().lock(), MAX_BYTES)

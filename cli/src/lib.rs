@@ -60,7 +60,7 @@ Exit codes: 0 completed or valid, 1 failed or invalid, 2 wrong usage or an unrea
 `pirn COMMAND --help` has examples of each."
 )]
 struct Cli {
-    /// Colours in what is written
+    /// Colours of the output
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
     #[command(subcommand)]
@@ -69,30 +69,30 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write a folder with a workflow that runs
+    /// Create a folder with a runnable workflow
     Init(init::Args),
     /// Run a workflow: progress on stderr, the result on stdout
     Run(run::Args),
-    /// The runs of a store: list, show, resume, fork, compare, move, remove them
+    /// Manage the runs of a store: list, show, resume, fork, compare, move, remove
     Runs(runs::Args),
-    /// The sessions of a store: list, show, remove them
+    /// Manage the sessions of a store: list, show, remove
     Sessions(sessions::Args),
     /// Serve workflows over HTTP: runs, event streams, metrics
     Serve(serve::Args),
-    /// Carry runs of a server that several processes share
+    /// Execute runs of a server that several processes share
     #[cfg(feature = "cluster")]
     Worker(worker::Args),
     /// Offer workflows as tools of an MCP server, over stdio
     Mcp(mcp::Args),
-    /// Check workflow files: every error and warning, with its place
+    /// Check workflow files: every error and warning, with its location
     Validate(validate::Args),
     /// Try every order in which branches can end: is the outcome the same?
     Explore(explore::Args),
     /// Draw workflows: Mermaid, Graphviz or SVG
     Graph(graph::Args),
-    /// Show what the model would see: selection, layout, tool blocks, compression, batches, tokens, over JSON
+    /// Show the messages that a model receives: selection, layout, tool blocks, compression, batches, tokens, as JSON
     Context(context::Args),
-    /// Which model profiles work, and what they can do
+    /// Check which model profiles work, and their capabilities
     Models(models::Args),
     /// Print the JSON Schema of a workflow file
     Schema(schema::Args),

@@ -18,14 +18,14 @@ use crate::visible::visible;
 enum Format {
     /// For people
     Text,
-    /// An object a line
+    /// One JSON object per line
     Json,
 }
 
 /// The arguments of the log.
 #[derive(clap::Args)]
 pub(crate) struct LogArgs {
-    /// Log filter on stderr: error, warn, info, debug, trace, or as RUST_LOG has it (default: RUST_LOG, else info)
+    /// Log filter on stderr: error, warn, info, debug, trace, or a RUST_LOG filter (default: RUST_LOG, else info)
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
     /// Format of the log

@@ -45,7 +45,7 @@ impl StoreArgs {
 /// The server of a store that several processes share.
 #[derive(clap::Args)]
 pub(crate) struct SharedArgs {
-    /// Keep runs in a server that several processes share, in place of --store
+    /// Store runs in a server that several processes share, instead of --store
     #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_enum, value_name = "ENGINE")]
     engine: Option<EngineName>,
@@ -58,7 +58,7 @@ pub(crate) struct SharedArgs {
     #[cfg(feature = "restate")]
     #[arg(long, global = true, value_name = "URL")]
     admin: Option<String>,
-    /// A run of a process that is silent for so long is taken over by another
+    /// Seconds without a heartbeat after which another process takes over the runs of a process
     #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     claim: u32,
@@ -216,7 +216,7 @@ pub(crate) mod shared {
                 }
                 ConnectError::Url(_) => failure.with_help("such as postgres://user@localhost:5432/pirn"),
                 ConnectError::Version { .. } => failure.with_help(
-                    "every worker of a server is of one version: stop the others, and move the schema first",
+                    "all workers of a server must have one version: stop the others, and migrate the schema first",
                 ),
                 ConnectError::Unreachable { .. } | ConnectError::Refused { .. } => failure,
             }

@@ -10,7 +10,7 @@ use crate::terminal::answer;
 Example:
   pirn schema > pirn.schema.json
 
-A workflow file that says \"$schema\": \"./pirn.schema.json\" is completed and checked by editors.
+Editors complete and check a workflow file that contains \"$schema\": \"./pirn.schema.json\".
 
 Exit code: 0.")]
 pub(crate) struct Args {}

@@ -9,7 +9,7 @@ use pirn::script::{ScriptPort, ScriptSettings};
 /// The isolation of JavaScript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
-    /// In worker processes without files and network; killed where a script does not stop
+    /// In worker processes without files and network; killed if a script does not stop
     #[default]
     Process,
     /// On threads of this process
@@ -26,7 +26,7 @@ impl Level {
             Self::Process => match WorkerProgram::this_program() {
                 Ok(program) => ScriptLevel::Process(program),
                 Err(error) => {
-                    eprintln!("warning: scripts run in this process, because it can not be started again: {error}");
+                    eprintln!("warning: scripts run in this process, because a worker process cannot be started: {error}");
                     ScriptLevel::Thread
                 }
             },

@@ -30,44 +30,44 @@ Examples:
   curl http://127.0.0.1:7474/v1/runs?wait=10 -H 'Content-Type: application/json' -d '{\"workflow\": \"greet\"}'
 
 SIGHUP reads the workflows and tokens again; SIGTERM ends the service when the runs under way
-have; with --store, those that have not after the grace are left there, and go on at the next start.
+have; with --store, those that have not after the grace stay in the store, and are resumed at the next start.
 
-Exit codes: 0 told to stop and every run has ended, 1 a file is invalid or a run did not end, 2 wrong usage or an unreadable file.")]
+Exit codes: 0 stopped by a signal and every run has ended, 1 a file is invalid or a run did not end, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     #[command(flatten)]
     served: ServedFiles,
     /// Address to listen on; any but a loopback one needs a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474", value_parser = address)]
     listen: SocketAddr,
-    /// Keep runs and sessions in this store, a file or a folder: those that have not ended go on when it is served again
+    /// Store for runs and sessions, a file or a folder: runs that have not ended are resumed at the next start
     #[arg(long, value_name = "FILE")]
     store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
-    /// Carry no runs: those that clients start are put into the server of --engine, for workers to carry
+    /// Execute no runs: runs that clients start are queued in the server of --engine for its workers
     #[arg(long)]
     detach: bool,
-    /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
+    /// A file with one token per line; a request must have one of them: Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
-    /// A name that the service is asked by, beside localhost and the address it listens on
+    /// An accepted Host name, in addition to localhost and the listening address
     #[arg(long, value_name = "NAME", value_parser = host)]
     allow_host: Vec<String>,
-    /// An origin whose pages may ask, such as https://app.example.com
+    /// An origin whose pages may send requests, such as https://app.example.com
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
-    /// Seconds that runs may go on when the service is told to stop
+    /// Seconds that runs may continue after a stop signal
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
     /// Send spans to this OTLP collector, such as http://127.0.0.1:4318/v1/traces
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
-    /// Put replies, arguments and results of tools into the spans
+    /// Include replies, arguments and results of tools in the spans
     #[cfg(feature = "otel")]
     #[arg(long, requires = "otlp")]
     otlp_contents: bool,
-    /// Send the figures of /metrics to this OTLP collector, such as http://127.0.0.1:4318/v1/metrics
+    /// Send the metrics of /metrics to this OTLP collector, such as http://127.0.0.1:4318/v1/metrics
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
     otlp_metrics: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let tokens = args.tokens()?;
     if tokens.is_empty() && !args.listen.ip().is_loopback() {
-        let message = format!("whoever reaches {} could start runs", args.listen);
+        let message = format!("every client that reaches {} could start runs", args.listen);
         return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file"));
     }
     let place = args.shared.or(args.store.as_deref())?;
@@ -188,17 +188,17 @@ impl Args {
     /// Reloads workflows and tokens from their files; on an error the loaded ones stay in use.
     fn reload(&self, service: &Service, engine: &Engine) {
         match self.served.reload(engine).and_then(|ids| offered(service, &ids)) {
-            Ok(()) => tracing::info!("the workflows were loaded anew"),
+            Ok(()) => tracing::info!("the workflows were reloaded"),
             Err(failure) => {
                 failure.report(Output::Text);
-                tracing::error!("the workflows stay as they were");
+                tracing::error!("reloading failed: the workflows are unchanged");
             }
         }
         match self.tokens() {
             Ok(tokens) => service.set_tokens(tokens),
             Err(failure) => {
                 failure.report(Output::Text);
-                tracing::error!("the tokens stay as they were");
+                tracing::error!("reloading failed: the tokens are unchanged");
             }
         }
     }
@@ -226,7 +226,7 @@ async fn listen(
         service.recover().await.map_err(|error| not_resumed(&error))?
     };
     for (run_id, error) in left {
-        tracing::warn!(run_id, code = error.code(), %error, "the run does not go on; it stays as it is in the store");
+        tracing::warn!(run_id, code = error.code(), %error, "the run could not be resumed; its stored state is unchanged");
     }
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
@@ -260,7 +260,7 @@ async fn listen(
         while signals.next().await == Signal::Reload {
             tokio::task::block_in_place(|| args.reload(&service, engine));
         }
-        tracing::info!("no more runs are started; those under way have {} s", args.grace);
+        tracing::info!("no more runs are started; running ones may continue for {} s", args.grace);
         let left = tokio::select! {
             left = service.shut_down(Duration::from_secs(args.grace)) => left,
             () = signals.second_stop() => {
@@ -282,7 +282,7 @@ async fn listen(
     let working = async {
         let at_most = if args.detach { 0 } else { args.served.max_runs() };
         if let Err(error) = service.work(at_most).await {
-            tracing::error!(%error, "no runs are taken over any more");
+            tracing::error!(%error, "taking over runs from other processes failed and has stopped");
         }
         // Never resolve: only the signals end the `select` below.
         std::future::pending::<()>().await;

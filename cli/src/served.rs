@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::store::{SERVED_CONFIG, refused};
 use crate::{files, tools};
 
-/// The files, and the config beside them.
+/// The workflow files and their config.
 #[derive(clap::Args)]
 pub(crate) struct ServedFiles {
     /// Workflow files, loaded together
@@ -21,7 +21,7 @@ pub(crate) struct ServedFiles {
     files: Vec<String>,
     #[command(flatten)]
     config: ConfigFile,
-    /// Runs at once; one more is refused
+    /// Maximum number of runs at once; more are refused
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_runs: Option<u32>,
 }

@@ -21,7 +21,7 @@ Examples:
   pirn sessions show desk-7 --store runs.db --output json
   pirn sessions remove desk-7 --store runs.db
 
-Exit codes: 0 fine, 1 refused, 2 wrong usage, no such session, a store that is unreadable or held.")]
+Exit codes: 0 success, 1 refused, 2 wrong usage, no such session, a store that is unreadable or held.")]
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -34,17 +34,17 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// The sessions there are
+    /// List the sessions
     List,
-    /// One session: the conversation and the variables that its next run begins with
+    /// Show a session: the conversation and variables with which its next run starts
     Show {
         /// The session
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Remove sessions: their next runs begin as the first ones did. Runs stay
+    /// Remove sessions: a later run with such an id starts a new session. Runs stay
     Remove {
-        /// The session (again for more)
+        /// The session (repeatable)
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
@@ -158,6 +158,6 @@ fn remove(store: &StoreArgs, output: Output, ids: &[String]) -> Result<ExitCode,
 }
 
 fn none(id: &str) -> Failure {
-    let message = format!("no run has left anything in a session {id}");
-    Failure::usage("NO_SUCH_SESSION", message).with_help("`pirn sessions list` says which sessions there are")
+    let message = format!("there is no session {id}");
+    Failure::usage("NO_SUCH_SESSION", message).with_help("list the sessions: pirn sessions list")
 }

@@ -45,10 +45,10 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
     let (code, message) = (error.code(), error.to_string());
     match error {
         StoreError::Held { .. } => {
-            Failure::usage(code, message).with_help("a store belongs to one process at a time: wait for its end")
+            Failure::usage(code, message).with_help("a store is held by one process at a time: wait until that process ends")
         }
         StoreError::NoSuchRun { .. } => {
-            Failure::usage(code, message).with_help("`pirn runs list` says which runs there are")
+            Failure::usage(code, message).with_help("list the runs: pirn runs list")
         }
         StoreError::Unreadable { .. } => Failure::usage(code, message),
         _ => Failure::failed(code, message),
@@ -63,9 +63,9 @@ pub(crate) fn not_resumed(error: &ResumeError) -> Failure {
             Failure::usage(error.code(), error.to_string())
         }
         ResumeError::Missing { .. } => Failure::failed(error.code(), error.to_string())
-            .with_help("name the config that has them: --profiles FILE; the run stays as it is"),
+            .with_help("name the config that has them: --profiles FILE; the run is unchanged"),
         ResumeError::Undecided(_) => Failure::failed(error.code(), error.to_string())
-            .with_help("look whether it was done; then --in-doubt repeat or --in-doubt fail"),
+            .with_help("check whether the call took effect; then use --in-doubt repeat or --in-doubt fail"),
         _ => Failure::failed(error.code(), error.to_string()),
     }
 }

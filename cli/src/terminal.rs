@@ -26,7 +26,7 @@ pub(crate) enum Output {
     /// For people
     #[default]
     Text,
-    /// For programs: failures too are one JSON object on stdout
+    /// For programs: one JSON object on stdout, also for failures
     Json,
 }
 

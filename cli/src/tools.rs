@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Every tool that the config gives, with its source and schema; starts its MCP servers to ask them
+    /// List all tools of the config with source and schema; starts its MCP servers to query them
     List {
         /// Output format
         #[arg(long, value_enum, default_value_t)]
@@ -46,11 +46,11 @@ enum Command {
         #[command(flatten)]
         config: Config,
     },
-    /// Call one tool, without asking for consent
+    /// Call a tool; no consent is requested
     Call {
-        /// Its name
+        /// Name of the tool
         name: String,
-        /// Its arguments, JSON
+        /// Arguments, JSON
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
         /// Output format
@@ -186,7 +186,7 @@ fn as_json(tool: &ToolInfo) -> Value {
 fn as_text(tool: &ToolInfo) -> String {
     let asks = match tool.options.approval {
         Approval::Never => "",
-        Approval::Ask => ", asks for consent",
+        Approval::Ask => ", needs consent",
     };
     let schema = &tool.spec.parameters;
     let required = |name: &str| {
@@ -235,7 +235,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
         arbiters: 1,
         ..HostConfig::default()
     })
-    .map_err(|error| Failure::failed("NO_THREADS", format!("no threads: {error}")))?;
+    .map_err(|error| Failure::failed("NO_THREADS", format!("cannot start threads: {error}")))?;
     let (sender, receiver) = channel();
     let start = move |host: &Host| {
         let work = tools.call(&offered, call.into(), host.work_clock());
@@ -258,8 +258,8 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
 fn no_tool(tools: &ToolRegistry, name: &str) -> Failure {
     let list = tools.names().collect::<Vec<_>>().join(", ");
     if list.is_empty() {
-        let message = format!("there is no tool {name}: the config gives none");
-        let help = "tools stand in pirn.toml under [[tools]] and [[mcpServers]], or in the file that --config names";
+        let message = format!("there is no tool {name}: the config defines none");
+        let help = "define tools in pirn.toml under [[tools]] and [[mcpServers]], or in the file named by --config";
         return Failure::usage("UNKNOWN_TOOL", message).with_help(help);
     }
     let failure = Failure::usage("UNKNOWN_TOOL", format!("there is no tool {name}; there are: {list}"));

@@ -26,10 +26,10 @@ Examples:
   pirn worker --engine postgres --url postgres://localhost/pirn --profiles pirn.toml --carry 500
   pirn worker --engine restate --url http://localhost:8080 --profiles pirn.toml
 
-A run goes on by the definition it began with; the workflow files, or those of a folder, are for its functions, tools and schedules.
-SIGTERM hands the runs on that have not ended after the grace. SIGHUP reads the files again.
+A run is resumed with the definition that it started with; the workflow files, or those of a folder, supply functions, tools and schedules.
+SIGTERM releases the runs that have not ended after the grace to other workers. SIGHUP reads the files again.
 
-Exit codes: 0 told to stop, 1 a file is invalid, 2 wrong usage, an unreadable file, or a server that is not there or not set up.")]
+Exit codes: 0 stopped by a signal, 1 a file is invalid, 2 wrong usage, an unreadable file, or a server that is unreachable or not set up.")]
 pub(crate) struct Args {
     /// Workflow files, or folders of them
     #[arg(value_name = "FILE")]
@@ -41,18 +41,18 @@ pub(crate) struct Args {
     #[cfg(feature = "restate")]
     #[command(flatten)]
     endpoint: crate::place::restate::EndpointArgs,
-    /// Make the schemas in the database first, where they are not there
+    /// Create the schemas in the database first, if they do not exist
     #[cfg(feature = "postgres")]
     #[arg(long)]
     setup: bool,
-    /// The program that makes absurd's schema: PyPI's absurdctl 0.5.1
+    /// The program that creates absurd's schema: absurdctl 0.5.1 of PyPI
     #[cfg(feature = "postgres")]
     #[arg(long, value_name = "PROGRAM", default_value = "absurdctl", requires = "setup")]
     absurdctl: String,
-    /// Runs that are carried at once, at most
+    /// Maximum number of runs at once
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     carry: u32,
-    /// Seconds that runs may go on when the worker is told to stop
+    /// Seconds that runs may continue after a stop signal
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
     #[command(flatten)]
@@ -83,9 +83,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         tracing::info!(
             "{}",
             if made {
-                "the schemas were made"
+                "the schemas were created"
             } else {
-                "the schemas are there"
+                "the schemas exist already"
             }
         );
     }
@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let left = engine.shutdown_blocking(Duration::from_secs(args.grace));
     tracing::info!(
         left = left.runs_cancelled,
-        "the worker stops; what it leaves goes on elsewhere"
+        "the worker stops; other workers resume its runs"
     );
     pirn::tools::kill_all();
     carried.map(|()| ExitCode::SUCCESS)
@@ -111,12 +111,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
 async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize, interrupt: &Interrupt) -> Result<(), Failure> {
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
-    tracing::info!(at_most, "carries runs");
+    tracing::info!(at_most, "executes runs");
     let reload = || match served.reload(engine) {
-        Ok(_) => tracing::info!("the workflows were loaded anew"),
+        Ok(_) => tracing::info!("the workflows were reloaded"),
         Err(failure) => {
             failure.report(Output::Text);
-            tracing::error!("the workflows stay as they were");
+            tracing::error!("reloading failed: the workflows are unchanged");
         }
     };
     // The files were read before: what was changed since is read now.

@@ -137,7 +137,7 @@ fn inputs_to_a_run_without_an_owner_are_stored_until_it_resumes() {
     let answered = runs(&folder, &["answer", "r", &first, "red", "--by", "ada"]);
     assert_eq!(
         answered.stdout,
-        "r is told when it goes on: pirn runs resume r --store runs.db\n"
+        "r receives the input when it is resumed: pirn runs resume r --store runs.db\n"
     );
     let again = runs(&folder, &["answer", "r", &first, "blue", "--output", "json"]);
     assert_eq!(refused(&again), (Some(1), "INTERACTION_CLOSED".to_owned()));

@@ -96,7 +96,7 @@ fn marks_accept_every_possible_history_length_and_refuse_others() {
     for (text, part) in [
         (
             r#"{"length": 18446744073709551615, "operations": [{"append": 1}]}"#,
-            "no history is that long",
+            "the history is too long",
         ),
         (r#"{"length": -1, "operations": []}"#, "/length"),
         (r#"{"length": 1e12, "operations": []}"#, "/length"),
@@ -288,7 +288,7 @@ fn a_file_at_the_path_of_a_stores_socket_is_not_replaced() {
         &["run", "flow.json", "--input", "1", "--store", "app"],
         &[],
     );
-    assert_output(&ended, 0, "app.sock is there, and no socket");
+    assert_output(&ended, 0, "app.sock exists and is not a socket");
     assert_eq!(folder.read("app.sock"), "mine");
 }
 

@@ -78,7 +78,7 @@ fn with_stream_replies_are_shown_as_they_arrive() {
     assert_eq!(
         said,
         [
-            "           | no ... (asked again)",
+            "           | no ... (retried)",
             "           | one",
             "           | two three"
         ]

@@ -302,7 +302,7 @@ fn a_failed_run_under_virtual_time_prints_its_seed_and_is_reproducible() {
     let first = run();
     assert_eq!(first.code, Some(1));
     assert!(
-        first.stderr.contains("the same run again: --virtual-time --seed 5"),
+        first.stderr.contains("to repeat this run: --virtual-time --seed 5"),
         "{}",
         first.stderr
     );
@@ -477,8 +477,8 @@ fn without_a_terminal_a_run_names_its_open_question() {
         let refused = "--answer color: invalid answer: expected one of \"red\", \"blue\"";
         assert_eq!(ended.stderr.contains(refused), !answer.is_empty(), "{}", ended.stderr);
         for line in [
-            "pirn: node color waits for an answer, and there is no terminal to ask on: ",
-            "help: answer beforehand with --answer color=ANSWER, run on a terminal, or keep the run with --store FILE",
+            "pirn: node color waits for an answer (there is no terminal): ",
+            "help: answer beforehand with --answer color=ANSWER, run on a terminal, or store the run with --store FILE",
         ] {
             assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
         }

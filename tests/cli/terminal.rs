@@ -175,23 +175,23 @@ fn shown_completed(lines: &[String]) -> bool {
     lines.iter().any(|line| line.contains("  main completed in "))
 }
 
-const QUESTION: &str = "run it? [y]es, [e]dit, or say why not:";
+const QUESTION: &str = "run it? [y]es, [e]dit, or a reason to refuse:";
 
 #[test]
 fn a_call_runs_if_allowed_at_the_terminal_and_else_the_model_gets_the_reason() {
     for (name, typed, answer) in [
         ("yes", "y\n", "hello the\u{7} world"),
-        ("no", "\n", "the call of `greet` was refused: the user said no"),
+        ("no", "\n", "the call of `greet` was refused: the user refused"),
         (
             "why",
             "wrong person\n",
-            "the call of `greet` was refused: the user said: wrong person",
+            "the call of `greet` was refused: the user refused: wrong person",
         ),
         // The end of the input (Ctrl-D).
         (
             "end",
             "\u{4}",
-            "the call of `greet` was refused: nobody answered on the terminal",
+            "the call of `greet` was refused: no answer on the terminal",
         ),
     ] {
         let folder = asks_first(name);

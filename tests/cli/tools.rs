@@ -43,9 +43,9 @@ fn a_call_that_needs_consent_is_refused_without_a_terminal_unless_allowed_by_opt
     let config = COUNT.replace("name = \"count\"", "name = \"count\"\napproval = \"ask\"");
     let made = json!([{"id": "1", "name": "count", "arguments": {"text": "one two"}}]);
     let folder = Folder::calling("consent", &config, &["count"], &made);
-    assert!(answers(&folder, &[])[0].contains("no terminal to ask on"));
-    assert!(answers(&folder, &["--approve", "each"])[0].contains("no terminal to ask on"));
-    assert!(answers(&folder, &["--virtual-time"])[0].contains("nobody is asked under virtual time"));
+    assert!(answers(&folder, &[])[0].contains("there is no terminal"));
+    assert!(answers(&folder, &["--approve", "each"])[0].contains("there is no terminal"));
+    assert!(answers(&folder, &["--virtual-time"])[0].contains("questions are not shown under virtual time"));
     assert_eq!(answers(&folder, &["--approve", "none"])[0].trim(), "2");
     assert_eq!(answers(&folder, &["--answer", "ask=allow"])[0].trim(), "2");
     let edited = r#"ask={"decision": "allow", "arguments": {"text": "one two three"}}"#;
@@ -70,7 +70,7 @@ fn an_invalid_config_does_not_run_and_a_missing_tool_is_named() {
     assert!(
         ended
             .stderr
-            .contains("node ask names the tool coutn, and there is none of that name"),
+            .contains("node ask names the unknown tool coutn"),
         "{}",
         ended.stderr
     );

@@ -165,7 +165,7 @@ async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
     std::fs::write(folder.join("one.json"), ONE.replace("\"one\"", "\"two\"")).expect("a file");
     std::fs::write(folder.join("tokens"), "second\n").expect("a file");
     served.signal("HUP");
-    served.line("the workflows were loaded anew").expect("it says so");
+    served.line("the workflows were reloaded").expect("it says so");
     while ids("second").await.0 != 200 {
         tokio::task::yield_now().await;
     }
@@ -178,11 +178,11 @@ async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
     .expect("a file");
     served.signal("HUP");
     served
-        .line("the workflows were loaded anew")
+        .line("the workflows were reloaded")
         .expect("an edited one, too");
     std::fs::write(folder.join("one.json"), "{").expect("a file");
     served.signal("HUP");
-    served.line("the workflows stay as they were").expect("it says so");
+    served.line("reloading failed: the workflows are unchanged").expect("it says so");
     assert_eq!(ids("second").await, (200, Some("two".to_owned())));
 }
 

@@ -14,10 +14,10 @@ use super::input::{BadInput, conversation, json_of, of_format};
 pub(super) struct Args {
     /// The conversation; - for stdin
     pub(super) file: String,
-    /// The form it is in (default: the one that it seems to be in)
+    /// The format of the input (default: detected)
     #[arg(long, value_name = "FORM")]
     from: Option<Form>,
-    /// The form to write; of a conversation with archived messages the visible ones
+    /// The format to write; a conversation with archived messages is reduced to the visible ones
     #[arg(long, value_name = "FORM")]
     to: Form,
 }

@@ -16,7 +16,7 @@ const SHOWN: usize = 40;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// {originals, summary}: messages and a text; or a conversation, or the result of a run, with a summary in it; - for stdin
+    /// {originals, summary}: messages and a string; or a conversation or result of a run that contains a summary; - for stdin
     pub(super) file: String,
     /// Output format
     #[arg(long, value_enum, default_value_t)]

@@ -24,7 +24,7 @@ Examples:
   pirn run workflow.json --output json | pirn context show -
   pirn run workflow.json --output json | pirn context judge -
 
-All but `show`, `convert` and `judge` read one JSON object from stdin and write one to stdout; what is wrong with the input is
+All but `show`, `convert` and `judge` read one JSON object from stdin and write one to stdout; a fault of the input is
 {error: {code, message, pointer}}.
 
 Exit codes: 0, 1 wrong input, 2 wrong usage or an unreadable file.")]
@@ -38,24 +38,24 @@ pub(crate) struct Args {
 enum Command {
     /// {messages, markMap?, options}: the selected messages
     Select,
-    /// {history, pending?, pinned, agent, fromEnd?}: where the pinned context goes
+    /// {history, pending?, pinned, agent, fromEnd?}: the position of the pinned context
     Layout,
     /// {messages}: the tool blocks, first and last index each
     Blocks,
     /// A compression context: its compression result
     Compact,
-    /// {length, markMap?, operations}: the mark map after them, and what is visible
+    /// {length, markMap?, operations}: the mark map after the operations, and the visible messages
     Marks,
-    /// {messages, model?}: what they cost in tokens
+    /// {messages, model?}: the token count
     Count,
     /// Print a conversation: roles, batches, blocks, tokens
     Show {
         /// Messages, {messages, markMap?}, the result of a run, or OpenAI's, Anthropic's or Gemini's form; - for stdin
         file: String,
     },
-    /// A conversation in another form
+    /// Convert a conversation to another format
     Convert(convert::Args),
-    /// Which facts (numbers, dates, ids, names, negations) a summary kept
+    /// Facts (numbers, dates, ids, names, negations) that a summary retains
     Judge(judge::Args),
 }
 

@@ -151,7 +151,7 @@ pub(super) fn marks(text: &str) -> Result<Value, BadInput> {
             MarkOperation::Append(count) => {
                 length = length
                     .checked_add(count)
-                    .ok_or_else(|| BadInput::new("INVALID_INPUT", "no history is that long", pointer.clone()))?;
+                    .ok_or_else(|| BadInput::new("INVALID_INPUT", "the history is too long", pointer.clone()))?;
                 Ok(())
             }
         };

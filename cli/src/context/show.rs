@@ -68,7 +68,7 @@ impl Page {
             }
         }
         if marks.set_aside.iter().any(|(start, _)| *start == at) {
-            self.line("set aside by a rollback", "2");
+            self.line("excluded by a rollback", "2");
         }
     }
 

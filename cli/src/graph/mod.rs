@@ -68,13 +68,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 fn nothing_to_draw(args: &Args, loaded: &Loaded) -> Failure {
     let names = args.files.join(", ");
-    if let Some(wanted) = &args.workflow
+    if let Some(id) = &args.workflow
         && !loaded.workflows.is_empty()
     {
         let ids: Vec<&str> = loaded.workflows.iter().map(|workflow| &*workflow.value.id).collect();
-        let message = format!("there is no workflow {wanted}; {names} has {}", ids.join(", "));
+        let message = format!("there is no workflow {id}; {names} has {}", ids.join(", "));
         let failure = Failure::failed("WORKFLOW_NOT_FOUND", message);
-        return match nearest(wanted, ids.iter().copied()) {
+        return match nearest(id, ids.iter().copied()) {
             Some(near) => failure.with_help(format!("did you mean {near}?")),
             None => failure,
         };

@@ -40,10 +40,10 @@ fn listen_beside(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listen
     match socket::Socket::listen(store, engine) {
         Ok(socket) => Some(Listening::Beside { _socket: socket }),
         Err(error) => {
-            tracing::warn!(%error, "no socket beside the store");
+            tracing::warn!(%error, "cannot listen on the socket of the store");
             if !is_quiet {
                 say(&format!(
-                    "no socket beside the store ({error}): pirn runs answer, emit and cancel work when this process has ended"
+                    "cannot listen on the socket of the store ({error}): pirn runs answer, emit and cancel work only after this process has ended"
                 ));
             }
             None

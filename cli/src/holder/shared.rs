@@ -21,7 +21,7 @@ impl Listener {
         let listening = move || {
             let working = std::pin::pin!(engine.work(0));
             if let Either::Left((Err(error), _)) = block_on(select(working, stopped)) {
-                tracing::error!(%error, "what others tell the runs here is not heard any more");
+                tracing::error!(%error, "receiving inputs from other processes failed: the runs of this process receive no more of them");
             }
         };
         let started = Builder::new().name("pirn-listener".to_owned()).spawn(listening);

@@ -85,7 +85,7 @@ fn beside(store: &Path) -> PathBuf {
 /// Then renames the socket to its path, replacing a stale one. A file at that path that is not a socket is left alone.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
-        let why = format!("{} is there, and no socket", path.display());
+        let why = format!("{} exists and is not a socket", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     let folder = path.with_file_name(format!(".{}.sock", std::process::id()));
@@ -110,7 +110,7 @@ fn serve(listener: &UnixListener, engine: &Engine, is_over: &AtomicBool) {
         match stream.and_then(|stream| one(&stream, engine)) {
             Ok(()) => {}
             // The client has disconnected: no answer can be sent.
-            Err(error) => tracing::debug!(%error, "a connection to the socket beside the store"),
+            Err(error) => tracing::debug!(%error, "a connection to the socket of the store failed"),
         }
     }
 }
@@ -145,9 +145,9 @@ pub(super) fn say(store: &Path, request: &Request) -> Option<Result<Told, Failur
         Ok(Reply::Refused { exit, code, message }) => Err(Failure::told(exit, code, message)),
         Err(error) => Err(Failure::failed(
             "STORE_ERROR",
-            format!("the process that holds the store did not answer, and may have ended before what it was told was kept: {error}"),
+            format!("the process that holds the store did not answer, and may have ended before the input was stored: {error}"),
         )
-        .with_help("look at the run: pirn runs show ID")),
+        .with_help("check the run: pirn runs show ID")),
     })
 }
 

@@ -26,12 +26,12 @@ Examples:
   pirn init hello
   pirn run hello/workflow.json --input @hello/input.json
 
-Writes workflow.json, pirn.toml (models, offline ones to begin with), input.json, README.md and pirn.schema.json, which
-editors complete workflow files by. A file that is there already is never overwritten.
+Writes workflow.json, pirn.toml (with an offline model), input.json, README.md and pirn.schema.json, by which
+editors complete workflow files. An existing file is never overwritten.
 
-Exit codes: 0, 2 a file is there already or the folder cannot be written.")]
+Exit codes: 0, 2 a file exists already or the folder cannot be written.")]
 pub(crate) struct Args {
-    /// The folder, made where it is not there
+    /// The folder; created if it does not exist
     #[arg(default_value = ".", value_name = "DIR")]
     dir: PathBuf,
 }
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .collect();
     if !there.is_empty() {
         let message = format!(
-            "nothing is overwritten, and this is there already: {}",
+            "these files exist and are not overwritten: {}",
             there.join(", ")
         );
         return Err(Failure::usage("FILE_EXISTS", message).with_help("name another folder: pirn init DIR"));

@@ -24,7 +24,7 @@ Examples:
   pirn models check
   pirn models check assistant --profiles models.toml --output json
 
-Exit codes: 0 every profile that was asked answers, 1 one does not, 2 wrong usage or an unreadable file.")]
+Exit codes: 0 every checked profile answers, 1 one does not, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Ask each profile's model: is it reachable, is the key accepted, does it answer, stream and call tools?
+    /// Call each profile's model: is it reachable, is the key accepted, does it answer, stream and call tools?
     Check(CheckArgs),
 }
 
@@ -88,17 +88,17 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(answer(&text, code))
 }
 
-fn no_profile(wanted: Option<&str>, path: &Path, profiles: &[Profile]) -> Failure {
+fn no_profile(id: Option<&str>, path: &Path, profiles: &[Profile]) -> Failure {
     let ids = || profiles.iter().map(|profile| profile.id.as_str());
     let list = ids().collect::<Vec<_>>().join(", ");
-    let Some(wanted) = wanted else {
+    let Some(id) = id else {
         return Failure::usage("UNKNOWN_PROFILE", format!("{} has no profile", path.display()));
     };
     let failure = Failure::usage(
         "UNKNOWN_PROFILE",
-        format!("there is no profile {wanted}; {} has: {list}", path.display()),
+        format!("there is no profile {id}; {} has: {list}", path.display()),
     );
-    match nearest(wanted, ids()) {
+    match nearest(id, ids()) {
         Some(near) => failure.with_help(format!("did you mean {near}?")),
         None => failure,
     }

@@ -94,7 +94,7 @@ pub(super) fn check(profile: &Profile) -> Checked {
     let profile = alone(profile);
     let asked = ask(
         &profile,
-        &json!({"prompt": "Count from one to five in words, nothing else."}),
+        &json!({"prompt": "Count from one to five in words. Reply with the words only."}),
         None,
     );
     match asked {
@@ -118,7 +118,7 @@ pub(super) fn check(profile: &Profile) -> Checked {
     }
     let called = Arc::new(AtomicBool::new(false));
     let node = json!({
-        "prompt": format!("Call the tool {TOOL} with the word \"ready\", then say done."),
+        "prompt": format!("Call the tool {TOOL} with the word \"ready\", then reply with: done."),
         "tools": [TOOL],
     });
     let asked = ask(&profile, &node, Some(Arc::clone(&called)));
@@ -163,7 +163,7 @@ impl Checked {
 }
 
 /// The message for a script without a rule for the requests of a check.
-const NO_RULE: &str = "no rule of the script matches what the check asks";
+const NO_RULE: &str = "no rule of the script matches the request of the check";
 
 /// True if the profile is a script that has no rule for the request.
 fn has_no_rule(error: &RunError) -> bool {

@@ -10,13 +10,13 @@ use pirn_restate::{ConnectError, Endpoint, RestateOptions, RestateStore};
 use crate::failure::Failure;
 use crate::terminal::shell_quoted;
 
-/// The place where a worker waits for the server's calls.
+/// The address where a worker waits for the server's calls.
 #[derive(clap::Args)]
 pub(crate) struct EndpointArgs {
     /// The address where the worker waits for a Restate server's calls; workers of one machine may share it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9080")]
     listen: SocketAddr,
-    /// The URL by which a Restate server reaches this worker, or the balancer before several (default: http:// and --listen)
+    /// The URL by which a Restate server reaches this worker, or a load balancer of several (default: http:// and --listen)
     #[arg(long, value_name = "URL")]
     advertise: Option<String>,
 }
@@ -56,7 +56,7 @@ impl Restate {
             }
             ConnectError::Url(_) => failure.with_help("such as http://localhost:8080"),
             ConnectError::Version { .. } => {
-                failure.with_help("every worker of a server is of one version: stop the others first")
+                failure.with_help("all workers of a server must have one version: stop the others first")
             }
             ConnectError::Listen { .. } => failure.with_help("name another address by --listen"),
             ConnectError::Unreachable { .. } | ConnectError::Refused { .. } => failure,

@@ -10,18 +10,18 @@ pub(super) fn of_model(error: &RunError) -> Option<&'static str> {
     }
     Some(match ModelFailure::of(error).kind {
         FailureKind::Key => {
-            "is the variable that the profile names set where `pirn` is started (export NAME=...), and is the key in it good?"
+            "check that the variable named by the profile is set (export NAME=...) and contains a valid key"
         }
         FailureKind::Unreachable => {
-            "is the profile's `endpoint` right, and does anybody listen there? `pirn models check` tries it"
+            "check the profile's `endpoint`, and that a server listens there: `pirn models check`"
         }
         FailureKind::RateLimited => {
-            "`limits` of the profile keeps it below what the provider allows; `fallback` names another"
+            "set `limits` in the profile to stay below the provider's limits, or `fallback` to another profile"
         }
         FailureKind::Stalled | FailureKind::Late => {
-            "`timeouts` of the profile gives it longer; `fallback` names another"
+            "raise `timeouts` in the profile, or set `fallback` to another profile"
         }
-        FailureKind::BadFormat => "say in the prompt what the reply is to look like, or take `responseFormat` away",
+        FailureKind::BadFormat => "describe the format of the reply in the prompt, or remove `responseFormat`",
         FailureKind::Provider
         | FailureKind::Rejected
         | FailureKind::Dropped
@@ -34,47 +34,47 @@ pub(super) fn of_model(error: &RunError) -> Option<&'static str> {
 pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
     Some(match code {
         RunErrorCode::NodeTimeout => {
-            "give it more time (`timeoutMs`, `timeout`, --timeout), or say where to go instead: `onError`"
+            "raise the time limit (`timeoutMs`, `timeout`, --timeout), or handle the error with `onError`"
         }
         RunErrorCode::ScriptLimitExceeded => {
-            "an expression has 1 s, CODE 5 s; docs/reference/limits.md lists every limit"
+            "an expression may take 1 s, CODE 5 s; docs/reference/limits.md lists all limits"
         }
         RunErrorCode::TemplateError => {
-            "give the value in the input, or ask whether it is there: {{#if path}}...{{/if}}"
+            "provide the value in the input, or test for it: {{#if path}}...{{/if}}"
         }
         RunErrorCode::NoRouteMatched => "give the ROUTE a `defaultTargetNodeId`",
-        RunErrorCode::NoEdgeSatisfied => "give the node an edge without `condition`: it is taken when no other holds",
+        RunErrorCode::NoEdgeSatisfied => "give the node an edge without `condition`: it is taken if no condition is true",
         RunErrorCode::JoinConditionNotMet => {
-            "the causes below say why paths failed; `onError` of the JOIN goes on without them"
+            "the causes of the failed paths are below; `onError` of the JOIN handles the failure"
         }
-        RunErrorCode::JoinTimeout => "a longer `timeout` of the JOIN, a strategy that needs fewer paths, or `onError`",
-        RunErrorCode::MainThreadNotFound => "leave out `mainPathId`: then the first path that completed counts",
-        RunErrorCode::VariableMergeConflict => "`mergeVariables: \"main\"`, or a variable of its own for each path",
-        RunErrorCode::ReadonlyVariable => "assign another variable, or take `readonly` away",
+        RunErrorCode::JoinTimeout => "raise `timeout` of the JOIN, use a strategy that needs fewer paths, or add `onError`",
+        RunErrorCode::MainThreadNotFound => "remove `mainPathId`: the first completed path is then the main path",
+        RunErrorCode::VariableMergeConflict => "set `mergeVariables: \"main\"`, or assign a different variable in each path",
+        RunErrorCode::ReadonlyVariable => "assign another variable, or remove `readonly`",
         RunErrorCode::LoopLimitExceeded => {
-            "give LOOP_START a larger `maxIterations`, or `onLimit: \"finish\"` to go on with the items it has had"
+            "raise `maxIterations` of LOOP_START, or set `onLimit: \"finish\"` to continue after the limit"
         }
-        RunErrorCode::TooManyItems => "give MAP a larger `maxItems`, or hand it fewer",
+        RunErrorCode::TooManyItems => "raise `maxItems` of MAP, or pass fewer items",
         RunErrorCode::SessionBusy => "`pirn runs resume` or `pirn runs cancel` the run that comes first",
         RunErrorCode::StoreError => {
-            "what was durable stays: `pirn runs resume` goes on with the run once the store works again"
+            "the stored steps are safe: resume the run with `pirn runs resume` once the store works again"
         }
-        RunErrorCode::RunIdTaken => "give another --run-id, or none: then the run gets one",
+        RunErrorCode::RunIdTaken => "use another --run-id, or omit it: then an id is generated",
         RunErrorCode::EffectInDoubt => {
-            "look whether it was done; `inDoubt` of the node or tool says what happens with such a call"
+            "check whether the call took effect; `inDoubt` of the node or tool sets how such a call is handled"
         }
-        RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
+        RunErrorCode::MaxStepsExceeded => "add an exit to the loop; `config.maxSteps` is the limit (default 1000)",
         RunErrorCode::MemoryLimitExceeded => {
-            "keep less in variables, outputs and the conversation; `config.limits.runBytes` is the limit (default 256 MiB)"
+            "store less in variables, outputs and the conversation; `config.limits.runBytes` is the limit (default 256 MiB)"
         }
         RunErrorCode::TokenBudgetExceeded => {
-            "a larger `config.budget`, or calls that may use less: a smaller `maxTokens`"
+            "raise `config.budget`, or lower `maxTokens` of the calls"
         }
         RunErrorCode::ModelError => {
-            "`pirn models check` says which profiles work; a scripted one needs a response that fits"
+            "check the profiles with `pirn models check`; a scripted profile needs a matching response"
         }
         RunErrorCode::InvalidInput => {
-            "`inputSchema` of the workflow says what an input is; give it by --input JSON, @FILE or -"
+            "`inputSchema` of the workflow defines the input; pass it with --input JSON, @FILE or -"
         }
         RunErrorCode::SubAgentRoleMissing => "give the SUBGRAPH's `agent` a `role`",
         RunErrorCode::Overloaded => "`config.maxDepth` bounds how deep threads nest (default 10)",

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::asking::{line_after, say};
 
-/// Which calls are asked about.
+/// Calls that need a person's consent.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Approve {
-    /// Those of tools that say approval = "ask"
+    /// Calls of tools with approval = "ask"
     Ask,
-    /// All of them
+    /// All calls
     Each,
     /// None: every call runs
     None,
@@ -39,7 +39,7 @@ pub(super) fn refuse(tools: &mut ToolRegistry, which: Approve, reason: &'static 
     if which != Approve::None {
         tools.approve(move |request| {
             if request.is_marked || which == Approve::Each {
-                Verdict::Refuse(format!("it needs a person's consent, and {reason}"))
+                Verdict::Refuse(format!("the call needs a person's consent: {reason}"))
             } else {
                 Verdict::Allow
             }
@@ -57,22 +57,22 @@ pub(super) fn asked(call: &ToolConsent, of: &str) -> Value {
     say(&format!("? {} {}", call.name, call.arguments));
     say(&format!("  {of}"));
     loop {
-        let Some(line) = line_after("  run it? [y]es, [e]dit, or say why not: ") else {
-            return refusal("nobody answered on the terminal");
+        let Some(line) = line_after("  run it? [y]es, [e]dit, or a reason to refuse: ") else {
+            return refusal("no answer on the terminal");
         };
         match line.as_str() {
             "y" | "Y" | "yes" => return json!("allow"),
-            "" | "n" | "N" | "no" => return refusal("the user said no"),
+            "" | "n" | "N" | "no" => return refusal("the user refused"),
             "e" | "E" | "edit" => {
                 let Some(line) = line_after("  arguments, as JSON: ") else {
-                    return refusal("nobody answered on the terminal");
+                    return refusal("no answer on the terminal");
                 };
                 match json_from_str::<Value>(&line) {
                     Ok(arguments) => return json!({"decision": "allow", "arguments": arguments}),
                     Err(error) => say(&format!("    not JSON: {error}")),
                 }
             }
-            reason => return refusal(&format!("the user said: {reason}")),
+            reason => return refusal(&format!("the user refused: {reason}")),
         }
     }
 }

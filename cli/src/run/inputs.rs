@@ -20,7 +20,7 @@ pub(crate) struct Given {
     /// Workflow files, loaded together; - for stdin
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<String>,
-    /// The workflow to run (default: the first that is neither triggered nor called by another)
+    /// The workflow to run (default: the first one that is neither triggered nor called by another)
     #[arg(long, value_name = "ID")]
     pub(crate) workflow: Option<String>,
     /// The run's input: JSON, @FILE, or - for stdin
@@ -173,9 +173,9 @@ fn chosen(wanted: Option<&str>, checked: &Checked) -> Result<String, Failure> {
     first.map(|graph| graph.workflow_id.to_string()).ok_or_else(|| {
         Failure::usage(
             "WORKFLOW_NOT_FOUND",
-            "the files have no workflow that can be run by itself",
+            "the files contain no workflow that can be run directly",
         )
-        .with_help("a workflow that can has a START node; one with START_FROM_TRIGGER is started by a trigger")
+        .with_help("a workflow with a START node can be run; one with START_FROM_TRIGGER is started by a trigger")
     })
 }
 

@@ -21,7 +21,7 @@ impl MissingInput {
     pub(crate) fn hint(self, mut codes: impl Iterator<Item = RunErrorCode>) -> Option<&'static str> {
         let is_of_a_text = |code| matches!(code, RunErrorCode::ScriptError | RunErrorCode::TemplateError);
         (self.0 && codes.any(is_of_a_text))
-            .then_some("the workflow reads `input`, and was given none: --input JSON, @FILE or - for stdin")
+            .then_some("the workflow reads `input`, and there is none: pass --input JSON, @FILE or - for stdin")
     }
 }
 

@@ -141,7 +141,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-const NOBODY_UNDER_VIRTUAL_TIME: &str = "nobody is asked under virtual time";
+const NOBODY_UNDER_VIRTUAL_TIME: &str = "questions are not shown under virtual time";
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
@@ -162,10 +162,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } = inputs::open(&args.given)?;
     let place = args.shared.or(args.store.as_deref())?;
     if args.session.is_some() && place.is_none() {
-        return Err(Failure::usage("USAGE", "--session needs the --store that keeps it"));
+        return Err(Failure::usage("USAGE", "--session needs --store"));
     }
     if args.detach && place.is_none() {
-        return Err(Failure::usage("USAGE", "--detach needs the --store that keeps the run"));
+        return Err(Failure::usage("USAGE", "--detach needs --store"));
     }
     let run_id = args.run_id.clone().or_else(|| place.is_some().then(new_run_id));
     if let (Some(run_id), Some(_), false) = (&run_id, &place, args.quiet) {
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             let near = nearest(&name, tools.names());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             say(&format!(
-                "node {node} names the tool {name}, and there is none of that name{meant}"
+                "node {node} names the unknown tool {name}{meant}"
             ));
         }
     }
@@ -365,7 +365,7 @@ fn execute(
             _ if args.virtual_time => Ask::Nobody(NOBODY_UNDER_VIRTUAL_TIME),
             (Some((_, asking)), _) => Ask::Terminal(asking.clone()),
             (None, Some(place)) => Ask::Elsewhere(place.arguments()),
-            (None, None) => Ask::NobodyEver("there is no terminal to ask on"),
+            (None, None) => Ask::NobodyEver("there is no terminal"),
         };
         let (give, refused) = questions::answers(engine, given, ask, &unanswered);
         prepared = prepared.answers(give, refused);
@@ -407,11 +407,11 @@ fn execute(
     recorded.map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write the events: {error}")))?;
     if report.status != ThreadStatus::Completed && args.virtual_time && !args.quiet && !was_interrupted {
         let seed = args.seed.unwrap_or(0);
-        say(&format!("the same run again: --virtual-time --seed {seed}"));
+        say(&format!("to repeat this run: --virtual-time --seed {seed}"));
     }
     if was_interrupted && let Some(place) = place {
         say(&format!(
-            "run {} is kept: pirn runs resume {} {}",
+            "run {} is stored: pirn runs resume {} {}",
             run.run_id(),
             shell_quoted(run.run_id()),
             place.arguments()

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 pub(crate) fn named_value(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json_or_text(value)?)),
-        Some(_) => Err("there is no name before the `=`".to_owned()),
-        None => Err("there is no `=` in it".to_owned()),
+        Some(_) => Err("the name before the `=` is missing".to_owned()),
+        None => Err("the `=` is missing".to_owned()),
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn said_once(option: &str, given: &[(String, Value)]) -> Result<(), F
         Some((name, _)) => {
             let message = format!("{option} {name}= is given twice");
             let failure = Failure::usage("USAGE", message);
-            Err(failure.with_help("a name has one value; several go into one as JSON: NAME='[1, 2]'"))
+            Err(failure.with_help("a name has one value; pass several values as JSON: NAME='[1, 2]'"))
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         }
         let twice = named_value(r#"a={"x": 1, "x": 2}"#).unwrap_err();
         assert!(twice.starts_with("/x: the key `x` is given twice"), "{twice}");
-        assert_eq!(named_value("tenant"), Err("there is no `=` in it".to_owned()));
-        assert_eq!(named_value("=acme"), Err("there is no name before the `=`".to_owned()));
+        assert_eq!(named_value("tenant"), Err("the `=` is missing".to_owned()));
+        assert_eq!(named_value("=acme"), Err("the name before the `=` is missing".to_owned()));
     }
 }

@@ -47,10 +47,10 @@ impl Unanswered {
     /// Ends the run of a question.
     fn end(&self, question: &Interaction, why: &str, engine: &Engine) {
         let node = &question.node_id;
-        let asked = format!("node {node} waits for an answer, and {why}: {}", question.question);
+        let asked = format!("node {node} waits for an answer ({why}): {}", question.question);
         let word = format!("{node}=ANSWER");
         let help = format!(
-            "answer beforehand with --answer {}, run on a terminal, or keep the run with --store FILE and answer it with pirn \
+            "answer beforehand with --answer {}, run on a terminal, or store the run with --store FILE and answer it with pirn \
              runs answer",
             shell_quoted(&word)
         );
@@ -85,12 +85,12 @@ pub(super) fn answers(
     let waiting: Waiting = match ask {
         Ask::Nobody(why) => Arc::new(move |question: &Interaction| {
             if question.tool.is_some() {
-                return Some(consent::refusal(&format!("it needs a person's consent, and {why}")));
+                return Some(consent::refusal(&format!("the call needs a person's consent: {why}")));
             }
             let node = &question.node_id;
             let word = format!("{node}=ANSWER");
             super::say(&format!(
-                "node {node} waits for an answer, and {why}: --answer {}",
+                "node {node} waits for an answer ({why}): --answer {}",
                 shell_quoted(&word)
             ));
             None
@@ -99,7 +99,7 @@ pub(super) fn answers(
             let (engine, unanswered) = (engine.clone(), unanswered.clone());
             Arc::new(move |question: &Interaction| {
                 if question.tool.is_some() {
-                    return Some(consent::refusal(&format!("it needs a person's consent, and {why}")));
+                    return Some(consent::refusal(&format!("the call needs a person's consent: {why}")));
                 }
                 if question.timeout_ms.is_none() {
                     unanswered.end(question, why, &engine);

@@ -29,7 +29,7 @@ use crate::store::{all, config_key, config_of, new_run_id, not_resumed, refused,
 use crate::terminal::{FAILED, Output, answer, say_run};
 use crate::{files, tools};
 
-/// The arguments of a run that goes on.
+/// The arguments of a resumed run.
 #[derive(clap::Args)]
 struct Going {
     #[command(flatten)]
@@ -40,7 +40,7 @@ struct Going {
     /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
-    /// Decision on a call that was under way when the process ended, where its `inDoubt` is `ask`
+    /// Decision on a call that was in progress when the process ended, if its `inDoubt` is `ask`
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
     /// Answer the questions of a node, a USER_INTERACTION or one that calls tools: JSON, or a text (again for more nodes)
@@ -53,9 +53,9 @@ struct Going {
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Decided {
-    /// It is made again, with the same key
+    /// Repeat the call, with its idempotency key
     Repeat,
-    /// It counts as failed
+    /// The call counts as failed
     Fail,
 }
 
@@ -81,16 +81,16 @@ pub(crate) struct Fork {
     /// The last step that both share
     #[arg(long, value_name = "STEP")]
     at: u64,
-    /// Names the new run (default: the other's id and the time)
+    /// Id of the new run (default: the id of the original and the time)
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
-    /// A variable of the main thread to be assigned there
+    /// A variable of the main thread to assign at the fork
     #[arg(long = "set", value_name = "NAME=JSON", value_parser = assigned)]
     assigned: Vec<(String, Value)>,
     /// Another input, JSON
     #[arg(long, value_name = "JSON", value_parser = json_of)]
     input: Option<Value>,
-    /// Another definition: a workflow file that the shared steps fit
+    /// Another definition: a workflow file that is consistent with the shared steps
     #[arg(long, value_name = "FILE")]
     workflow: Option<String>,
     #[command(flatten)]
@@ -160,7 +160,7 @@ impl Going {
                 if is_known {
                     failure
                 } else {
-                    failure.with_help("the store knows no config of the run: name it with --profiles FILE")
+                    failure.with_help("the store has no config of the run: name it with --profiles FILE")
                 }
             })?;
         }

@@ -82,7 +82,7 @@ fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result
         Told::UnderWay => format!("{id} was told"),
         Told::Ended => format!("{id} has ended"),
         Told::Kept => format!(
-            "{id} is told when it goes on: pirn runs resume {} {}",
+            "{id} receives the input when it is resumed: pirn runs resume {} {}",
             shell_quoted(id),
             store.place()?.arguments()
         ),
@@ -124,16 +124,16 @@ impl Emit {
 /// Arguments of `pirn runs migrate`.
 #[derive(clap::Args)]
 pub(super) struct Migrate {
-    /// The run (again for more)
+    /// The run (repeatable)
     #[arg(value_name = "ID", required_unless_present = "all")]
     ids: Vec<String>,
     /// Every run that has not ended
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    /// A workflow file (again for more): what has the id of a workflow of the run takes its place
+    /// A workflow file (repeatable): its workflows replace those of the run with equal ids
     #[arg(long = "to", value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Only say whether the run fits
+    /// Only check whether the run fits
     #[arg(long)]
     check: bool,
 }
@@ -292,19 +292,19 @@ impl Import {
 /// Arguments of `pirn runs prune`.
 #[derive(clap::Args)]
 pub(super) struct Prune {
-    /// Only those whose last step is older: 90s, 30m, 12h, 7d
+    /// Only runs whose last step is older: 90s, 30m, 12h, 7d
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Option<Duration>,
-    /// Only those that ended so: COMPLETED, FAILED, CANCELLED, TIMEOUT
+    /// Only runs with this status: COMPLETED, FAILED, CANCELLED, TIMEOUT
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<String>,
-    /// Keep so many of them, the latest
+    /// Number of the newest of these runs to retain
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep: usize,
-    /// Only say what would be removed
+    /// Only report what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Write a file of more than 256 MiB anew too: no copy of what was removed is left in it
+    /// Also rewrite a file of more than 256 MiB, so that no copy of removed data is left in it
     #[arg(long)]
     rewrite: bool,
 }

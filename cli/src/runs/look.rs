@@ -16,16 +16,16 @@ use crate::terminal::{Output, answer, table};
 /// Arguments of `pirn runs list`.
 #[derive(clap::Args)]
 pub(super) struct List {
-    /// Only those that stand so: UNFINISHED, WAITING, COMPLETED, FAILED, CANCELLED, TIMEOUT
+    /// Only runs with this status: UNFINISHED, WAITING, COMPLETED, FAILED, CANCELLED, TIMEOUT
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<String>,
-    /// Only those of this session
+    /// Only runs of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only those of this workflow
+    /// Only runs of this workflow
     #[arg(long, value_name = "ID")]
     workflow: Option<String>,
-    /// Only so many, those that began last
+    /// Only the N runs that started last
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -72,10 +72,10 @@ pub(super) struct Show {
     /// The run
     #[arg(value_name = "ID")]
     id: String,
-    /// As it was after this step
+    /// Show the state after this step
     #[arg(long, value_name = "STEP")]
     at: Option<u64>,
-    /// Its steps
+    /// List the steps
     #[arg(long)]
     history: bool,
 }
@@ -188,7 +188,7 @@ pub(super) struct Events {
     /// The run
     #[arg(value_name = "ID")]
     id: String,
-    /// Only those after the one with this sequence
+    /// Only events after this sequence number
     #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
     after: u64,
 }
@@ -237,7 +237,7 @@ impl Diff {
                     )
                 };
                 let same = if diff.outcome.equal {
-                    "the same outcome"
+                    "equal outcomes"
                 } else {
                     "another outcome"
                 };

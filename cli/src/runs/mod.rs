@@ -21,7 +21,7 @@ Examples:
   pirn runs show RUN --at 7 --store runs.db --output json
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
 
-Exit codes: 0 fine, 1 the run failed or was refused, 2 wrong usage, no such run, a store that is unreadable or held.")]
+Exit codes: 0 success, 1 the run failed or was refused, 2 wrong usage, no such run, a store that is unreadable or held.")]
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -34,17 +34,17 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// The runs there are
+    /// List the runs
     List(look::List),
-    /// One run: its report so far, its steps, or how it was after one of them
+    /// Show a run: its report so far, its steps, or its state after a step
     Show(look::Show),
-    /// The events of a run
+    /// List the events of a run
     Events(look::Events),
     /// Show the first step in which two runs differ
     Diff(look::Diff),
-    /// Move a run to another definition, where what it went through fits that
+    /// Move a run to another definition, if its steps are consistent with that
     Migrate(change::Migrate),
-    /// Go on with a run, or with all that have not ended
+    /// Resume a run, or all that have not ended
     Resume(resumed::Resume),
     /// Cancel a run
     Cancel(change::Cancel),
@@ -52,11 +52,11 @@ enum Command {
     Answer(change::AnswerArgs),
     /// Raise a CUSTOM event in a run
     Emit(change::Emit),
-    /// A new run that goes on from a step of another
+    /// Start a new run that continues from a step of another
     Fork(resumed::Fork),
-    /// Write everything of a run into one file
+    /// Write all data of a run into one file
     Export(change::Export),
-    /// Take a run in that was exported
+    /// Import an exported run
     Import(change::Import),
     /// Remove runs that have ended
     Prune(change::Prune),

@@ -82,7 +82,7 @@ fn every_command_line_mistake_is_reported_with_a_remedy() {
             "metadata without a value",
             &["run", "flow.json", "--metadata", "tenant"],
             2,
-            &["'tenant' for '--metadata <NAME=VALUE>'", "there is no `=` in it"],
+            &["'tenant' for '--metadata <NAME=VALUE>'", "the `=` is missing"],
         ),
         (
             "metadata that is said twice",

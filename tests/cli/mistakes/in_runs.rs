@@ -162,7 +162,7 @@ fn every_mistake_in_a_run_is_reported_with_node_and_remedy() {
             "a tool that nobody gives",
             with_node("LLM", &json!({"prompt": "hi", "tools": ["serch"]})),
             0,
-            &["node work names the tool serch"],
+            &["node work names the unknown tool serch"],
         ),
     ] {
         let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);

@@ -69,7 +69,7 @@ impl Reply {
         *self = Self::new(self.manner);
         let void = begun
             .filter(|_| is_live)
-            .map(|line| format!("{line} ... (asked again)"));
+            .map(|line| format!("{line} ... (retried)"));
         void.into_iter().collect()
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn a_restarted_reply_discards_its_earlier_text() {
         let mut live = Reply::new(Manner::Live);
         live.push("half");
-        assert_eq!(live.restart(), ["half ... (asked again)"]);
+        assert_eq!(live.restart(), ["half ... (retried)"]);
         let mut folded = Reply::new(Manner::Folded);
         folded.push("old\n");
         assert_eq!(folded.restart(), [""; 0]);

@@ -178,18 +178,18 @@ impl View {
             }
             EventType::ArtifactDropped => {
                 let text = format!(
-                    "artifact {} is no longer kept: there are too many",
+                    "artifact {} was dropped: the run has too many",
                     facts.text("artifactId")
                 );
                 vec![self.line(event, Tone::Bad, text)]
             }
             EventType::BudgetWarning => {
-                let whose = match &*facts.text("budgetOfPath") {
+                let scope = match &*facts.text("budgetOfPath") {
                     "" => facts.text("budgetOf"),
                     path => format!("path {path}"),
                 };
                 let [kind, used, limit] = ["kind", "used", "limit"].map(|name| facts.text(name));
-                let text = format!("the budget of {whose}: {used} of {limit} {kind} used");
+                let text = format!("the budget of {scope}: {used} of {limit} {kind} used");
                 vec![self.line(event, Tone::Turn, text)]
             }
             EventType::BudgetOverrun => {
@@ -242,8 +242,8 @@ impl View {
                 let text = format!("{by}answered: {}", clipped(&facts.text("answer"), 200));
                 vec![self.line(event, Tone::Turn, text)]
             }
-            EventType::InteractionWithdrawn => vec![self.line(event, Tone::Turn, "no longer asks")],
-            EventType::InteractionTimedOut => vec![self.line(event, Tone::Turn, "nobody answered in time")],
+            EventType::InteractionWithdrawn => vec![self.line(event, Tone::Turn, "the question was withdrawn")],
+            EventType::InteractionTimedOut => vec![self.line(event, Tone::Turn, "no answer in time")],
             EventType::EffectInDoubt => {
                 let (node, kind) = (facts.text("nodeId"), facts.text("kind"));
                 let text = format!(
@@ -254,7 +254,7 @@ impl View {
             }
             EventType::EventDropped => {
                 let (name, count) = (facts.text("name"), facts.text("dropped"));
-                let text = format!("too many events {name}: the {count} oldest are no longer kept for a WAIT");
+                let text = format!("too many events {name}: the {count} oldest were dropped and cannot end a WAIT");
                 vec![self.line(event, Tone::Bad, text)]
             }
             EventType::ThreadForkCompleted
