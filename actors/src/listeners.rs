@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(world.listeners.visits, 10_000, "one subscriber an event");
         assert!(heard.iter().all(|heard| heard.try_iter().count() == 1));
         world.listeners.close(&ended("r7", &own[7]));
-        assert!(heard[7].recv().is_err(), "its end says that nothing more comes");
+        assert!(heard[7].recv().is_err(), "an ended run closes its subscriptions");
         assert!(
             heard[8]
                 .try_recv()

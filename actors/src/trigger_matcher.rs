@@ -496,7 +496,7 @@ impl TriggerMatcherActor {
             Fire::Exhausted { most } => Err(RunError::new(
                 RunErrorCode::TriggeredEventsExceeded,
                 format!(
-                    "triggers have fired {most} times for what triggers caused in this run (`config.maxTriggeredEvents`): its \
+                    "triggers have fired {most} times for events caused by triggers in this run (`config.maxTriggeredEvents`): its \
                      chains end here"
                 ),
             )),

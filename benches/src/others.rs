@@ -145,7 +145,7 @@ mod tests {
         ];
         let text = lines.map(|line| line.to_string()).join("\n");
         let rows: Vec<String> = table(&text)
-            .expect("all are known")
+            .expect("every line is valid")
             .lines()
             .skip(2)
             .map(str::to_owned)

@@ -26,7 +26,9 @@ impl Level {
             Self::Process => match WorkerProgram::this_program() {
                 Ok(program) => ScriptLevel::Process(program),
                 Err(error) => {
-                    eprintln!("warning: scripts run in this process, because a worker process cannot be started: {error}");
+                    eprintln!(
+                        "warning: scripts run in this process, because a worker process cannot be started: {error}"
+                    );
                     ScriptLevel::Thread
                 }
             },

@@ -260,7 +260,10 @@ async fn listen(
         while signals.next().await == Signal::Reload {
             tokio::task::block_in_place(|| args.reload(&service, engine));
         }
-        tracing::info!("no more runs are started; running ones may continue for {} s", args.grace);
+        tracing::info!(
+            "no more runs are started; running ones may continue for {} s",
+            args.grace
+        );
         let left = tokio::select! {
             left = service.shut_down(Duration::from_secs(args.grace)) => left,
             () = signals.second_stop() => {

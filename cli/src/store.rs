@@ -44,12 +44,9 @@ pub(crate) fn spare(store: Option<&Path>, written: &str) -> Result<(), Failure> 
 pub(crate) fn refused(error: &StoreError) -> Failure {
     let (code, message) = (error.code(), error.to_string());
     match error {
-        StoreError::Held { .. } => {
-            Failure::usage(code, message).with_help("a store is held by one process at a time: wait until that process ends")
-        }
-        StoreError::NoSuchRun { .. } => {
-            Failure::usage(code, message).with_help("list the runs: pirn runs list")
-        }
+        StoreError::Held { .. } => Failure::usage(code, message)
+            .with_help("a store is held by one process at a time: wait until that process ends"),
+        StoreError::NoSuchRun { .. } => Failure::usage(code, message).with_help("list the runs: pirn runs list"),
         StoreError::Unreadable { .. } => Failure::usage(code, message),
         _ => Failure::failed(code, message),
     }

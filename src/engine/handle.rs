@@ -223,8 +223,8 @@ impl RunHandle {
     }
 
     fn would_wait_for_itself(&self) -> Arc<RunReport> {
-        let message = "this thread carries actors of the run's engine and would wait for itself: await `outcome`; a function \
-                       that waits for a run is to be an async one";
+        let message = "this thread executes actors of the run's engine and would wait for itself: await `outcome`; a function \
+                       that waits for a run must be async";
         self.unknown(ThreadStatus::Running, RunError::new(RunErrorCode::Overloaded, message))
     }
 

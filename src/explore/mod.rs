@@ -89,8 +89,8 @@ impl std::fmt::Display for ExploreError {
             Self::Refused(error) => error.fmt(f),
             Self::NotRepeatable { order } => write!(
                 f,
-                "the same order led somewhere else the second time, after: {}; a function, tool or model answers \
-                 differently from call to call, so its orders cannot be told apart",
+                "one order had two different results, after: {}; a function, tool or model returns different results for equal \
+                 calls, so the orders cannot be explored",
                 order.join(", ")
             ),
         }

@@ -60,16 +60,16 @@ impl Access {
         let is_v6 = name.starts_with('[') && name.ends_with(']');
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (is_v6 && "[]:%".contains(c));
         if name.contains("://") || name.contains('/') {
-            return Err("a host has neither a scheme nor a path: write `pirn.example.com`".to_owned());
+            return Err("a host must not have a scheme or a path: write `pirn.example.com`".to_owned());
         }
         if !is_v6 && name.parse::<std::net::Ipv6Addr>().is_ok() {
-            return Err(format!("an IPv6 address has brackets: write `[{name}]`"));
+            return Err(format!("an IPv6 address needs brackets: write `[{name}]`"));
         }
         if name.contains('*') {
-            return Err("there are no patterns: give each host".to_owned());
+            return Err("patterns are not supported: list each host".to_owned());
         }
         if !is_v6 && name.contains(':') {
-            return Err("a host has no port here: it is allowed at every port".to_owned());
+            return Err("a host must not have a port: it is allowed at every port".to_owned());
         }
         if name.is_empty() || !name.chars().all(is_plain) {
             return Err("a host is a name in ASCII or an address, such as `pirn.example.com`".to_owned());
@@ -84,10 +84,10 @@ impl Access {
     pub fn check_origin(origin: &str) -> Result<(), String> {
         let example = "write `https://app.example.com`, or with its port `http://localhost:3000`";
         if origin.contains('*') {
-            return Err(format!("there are no patterns: give each origin, {example}"));
+            return Err(format!("patterns are not supported: list each origin, {example}"));
         }
         let Some((scheme, rest)) = origin.split_once("://") else {
-            return Err(format!("an origin begins with a scheme: {example}"));
+            return Err(format!("an origin starts with a scheme: {example}"));
         };
         let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
         let starts_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_scheme);
@@ -110,11 +110,11 @@ impl Access {
         };
         if port.is_some() && port == default {
             return Err(format!(
-                "browsers leave the port out where it is the scheme's own: write `{scheme}://{host}`"
+                "browsers omit the default port of a scheme: write `{scheme}://{host}`"
             ));
         }
         if !starts_well || Self::check_host(host).is_err() {
-            return Err(format!("no page has this origin: {example}"));
+            return Err(format!("not a valid origin: {example}"));
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Access {
             && !asked.as_deref().is_some_and(|asked| is_one_of(hosts, asked))
         {
             let name = asked.as_deref().unwrap_or("no host");
-            let detail = format!("the request is for {name}, which this service is not told to answer for");
+            let detail = format!("the request is for {name}, which is not an allowed host of this service");
             return Err(Problem::new(ProblemCode::WrongHost, detail));
         }
         // Check every `Origin` header: a proxy may have read any of them.

@@ -81,6 +81,6 @@ fn check_none(waiting: &[(Interaction, Position)]) -> Result<(), Problem> {
     if let Some(more) = waiting.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
         named.push(format!("{more} more"));
     }
-    let detail = format!("`resume` has to answer every open interrupt: {}", named.join(", "));
+    let detail = format!("`resume` must answer every open interrupt: {}", named.join(", "));
     Err(Problem::new(ProblemCode::InterruptsOpen, detail))
 }

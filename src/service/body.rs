@@ -43,7 +43,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> 
         let inputs = service.inputs().clone();
         // Parse on a blocking thread: a large body would delay other requests of this worker thread.
         let parsed = tokio::task::spawn_blocking(move || Self::parse(bytes, memory, &inputs)).await;
-        parsed.map_err(|error| Problem::new(ProblemCode::Internal, format!("the body was not read: {error}")))?
+        parsed.map_err(|error| Problem::new(ProblemCode::Internal, format!("reading the body failed: {error}")))?
     }
 }
 
@@ -93,14 +93,14 @@ pub(super) async fn received(body: Body, service: &Service) -> Result<(Vec<u8>, 
 fn no_room(needed: usize, inputs: &Budget) -> Problem {
     if needed > inputs.limit() {
         let detail = format!(
-            "the body's values need {} MiB of memory, more than the {} MiB that all inputs may take",
+            "the body's values need {} MiB of memory, more than the {} MiB for all inputs",
             needed.div_ceil(1 << 20),
             inputs.limit() >> 20
         );
         return Problem::new(ProblemCode::BodyTooLarge, detail);
     }
     let detail = format!(
-        "the bodies that are read and the inputs of runs under way take all of {} MiB",
+        "the bodies and inputs in memory use all of {} MiB",
         inputs.limit() >> 20
     );
     Problem::new(ProblemCode::TooManyBytes, detail).retry_after(1)
@@ -181,8 +181,8 @@ async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Res
     let mut bytes = Vec::new();
     let mut memory = inputs.reserve(0).ok_or_else(|| no_room(0, inputs))?;
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("the body broke off: {error}")))?;
+        let frame = frame
+            .map_err(|error| Problem::new(ProblemCode::InvalidRequest, format!("the body ended early: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = bytes.len() + data.len();
         if length > limit {

@@ -83,7 +83,7 @@ impl Recorded {
                 serde_json::from_slice(&parts.concat())
             }
         };
-        let read = read.inspect_err(|error| tracing::error!(%error, "an event can not be read again"));
+        let read = read.inspect_err(|error| tracing::error!(%error, "a stored event cannot be parsed"));
         Some(ReadEvent {
             position: self.0.position,
             event: read.ok()?,
@@ -406,7 +406,7 @@ mod tests {
         let budget = Budget::new(first.len() * 3 / 2);
         let within = Duration::from_secs(30);
         let one = hold(std::slice::from_ref(first), &budget).expect("there is room");
-        let same = hold(std::slice::from_ref(first), &budget).expect("it is the same");
+        let same = hold(std::slice::from_ref(first), &budget).expect("it is shared");
         assert!(Arc::ptr_eq(&one, &same));
         assert!(hold(std::slice::from_ref(second), &budget).is_none());
         assert!(hold_within(&events, &budget, within).await.is_none(), "never so much");

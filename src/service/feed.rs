@@ -158,7 +158,7 @@ impl Feed {
                 tracing::warn!(
                     run_id = self.run.id(),
                     why = problem.detail(),
-                    "the archive gives no events"
+                    "reading archived events failed"
                 );
                 return;
             }

@@ -144,8 +144,8 @@ impl Handle {
         };
         let report = serde_json::from_slice(&outcome.report);
         Arc::new(report.unwrap_or_else(|error| {
-            tracing::error!(run_id = self.run_id(), %error, "a report can not be read again");
-            unreadable(outcome.status, format!("the report can not be read again: {error}"))
+            tracing::error!(run_id = self.run_id(), %error, "a stored report cannot be parsed");
+            unreadable(outcome.status, format!("the stored report cannot be parsed: {error}"))
         }))
     }
 

@@ -279,12 +279,12 @@ fn own_name(key: &str) -> String {
 }
 
 fn in_use() -> Problem {
-    let detail = "the first request with this Idempotency-Key is still being handled";
+    let detail = "the first request with this Idempotency-Key is still in progress";
     Problem::new(ProblemCode::IdempotencyKeyInUse, detail).retry_after(1)
 }
 
 fn reused() -> Problem {
-    let detail = "this Idempotency-Key came with another body before";
+    let detail = "an earlier request had this Idempotency-Key and another body";
     Problem::new(ProblemCode::IdempotencyKeyReused, detail)
 }
 

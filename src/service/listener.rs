@@ -51,27 +51,27 @@ pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits,
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection is not accepted");
+                tracing::warn!(%error, "accepting a connection failed");
                 tokio::time::sleep(AFTER_REFUSAL).await;
                 continue;
             }
         };
         // Events are small writes, which Nagle's algorithm would delay.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY is not set");
+            tracing::debug!(%error, "setting TCP_NODELAY failed");
         }
         let connection = builder.serve_connection(TokioIo::new(Taken::new(stream, limits.write_time)), service.clone());
         let connection = graceful.watch(connection);
         connections.spawn(async move {
             let _place = place;
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke off");
+                tracing::debug!(%error, "a connection failed");
             }
         });
     }
     // Refuse new connections at once, while unfinished answers are completed.
     drop(listener);
     if tokio::time::timeout(LAST_ANSWERS, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some answers were cut off");
+        tracing::warn!("some answers were not sent completely");
     }
 }

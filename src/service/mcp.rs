@@ -95,7 +95,7 @@ impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("pirn", env!("CARGO_PKG_VERSION")))
-            .with_instructions("Each tool runs a workflow and answers with its output.")
+            .with_instructions("Each tool runs a workflow and returns its output.")
     }
 
     async fn list_tools(
@@ -245,7 +245,7 @@ impl McpServer {
         state: &str,
         responses: InputResponses,
     ) -> Result<(Arc<Run>, Position), ErrorData> {
-        let unknown = || ErrorData::invalid_params("the request's state is not one of this server's", None);
+        let unknown = || ErrorData::invalid_params("the request's state was not issued by this server", None);
         let id = InterruptId::read(state).ok_or_else(unknown)?;
         let run = self.service.runs().find(id.interaction);
         let run = run
@@ -304,7 +304,7 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
             },
             Err(error) => {
                 // The question stays open: other interfaces may still answer it.
-                tracing::debug!(id = question.id, %error, "the MCP client was not asked");
+                tracing::debug!(id = question.id, %error, "sending a question to the MCP client failed");
                 return;
             }
         }
@@ -320,7 +320,7 @@ async fn answer(run: &Run, question: &Interaction, sent: ElicitResult) -> Result
             Ok(()) | Err(_) => Ok(()),
         },
         Elicited::GivenUp => {
-            run.handle.cancel("the person who was asked gave up");
+            run.handle.cancel("the person cancelled the question");
             Ok(())
         }
     }
@@ -348,7 +348,7 @@ async fn tell(peer: &Peer<RoleServer>, token: &ProgressToken, ended: u32, event:
     let mut told = ProgressNotificationParam::new(token.clone(), f64::from(ended));
     told.message = Some(format!("{node} has ended"));
     if let Err(error) = peer.notify_progress(told).await {
-        tracing::debug!(%error, "progress is not told");
+        tracing::debug!(%error, "sending a progress notification failed");
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn bounded(State(sessions): State<Sessions>, request: Request, 
         && sessions.are_too_many(limit).await
     {
         if let Err(error) = sessions.manager.close_session(&id.into()).await {
-            tracing::debug!(%error, "an MCP session was closed already");
+            tracing::debug!(%error, "the MCP session was closed before");
         }
         return sessions.full().into_response();
     }

@@ -21,7 +21,7 @@
 //! - Everything that grows has a limit ([`Limits`]).
 #![allow(
     clippy::disallowed_methods,
-    reason = "requests live on the server's tokio runtime and by the real clock, not on the engine's host"
+    reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
 )]
 
 mod access;

@@ -59,9 +59,9 @@ problem_codes! {
     /// The service has no store: it cannot fork, park or resume runs.
     NoStore = "NO_STORE", CONFLICT, "The service has no store";
     /// The run cannot be resumed from its stored state.
-    NotResumed = "NOT_RESUMED", CONFLICT, "The run can not go on";
+    NotResumed = "NOT_RESUMED", CONFLICT, "The run cannot be resumed";
     /// The run is in the store, and this service does not execute it.
-    NotCarried = "NOT_CARRIED", CONFLICT, "The service does not carry the run";
+    NotCarried = "NOT_CARRIED", CONFLICT, "The service does not execute the run";
     /// The queue of the session is full, or an earlier run of the session has no owner.
     SessionBusy = "SESSION_BUSY", CONFLICT, "The session is busy";
     /// The store cannot be read or written.
@@ -69,13 +69,13 @@ problem_codes! {
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered or withdrawn, or has never existed.
-    InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question waits no longer";
+    InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question is closed";
     /// An AG-UI thread has open interrupts that its next input does not answer.
     InterruptsOpen = "INTERRUPTS_OPEN", CONFLICT, "Interrupts wait for answers";
     /// Another run has this id.
     RunIdTaken = "RUN_ID_TAKEN", CONFLICT, "The run's id is taken";
     /// A request with this idempotency key is being handled.
-    IdempotencyKeyInUse = "IDEMPOTENCY_KEY_IN_USE", CONFLICT, "A request with this key is being handled";
+    IdempotencyKeyInUse = "IDEMPOTENCY_KEY_IN_USE", CONFLICT, "A request with this key is in progress";
     /// The body exceeds the limit of the service.
     BodyTooLarge = "BODY_TOO_LARGE", PAYLOAD_TOO_LARGE, "The body is too large";
     /// The request's line and headers exceed the limit of the service.
@@ -83,23 +83,23 @@ problem_codes! {
     /// The body is not declared as JSON.
     UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", UNSUPPORTED_MEDIA_TYPE, "The body must be JSON";
     /// The request names a host that this service is not.
-    WrongHost = "WRONG_HOST", MISDIRECTED_REQUEST, "The host is not this service";
+    WrongHost = "WRONG_HOST", MISDIRECTED_REQUEST, "The host is not allowed";
     /// A field that the format does not define.
-    UnknownField = "UNKNOWN_FIELD", UNPROCESSABLE_ENTITY, "A field is not known";
+    UnknownField = "UNKNOWN_FIELD", UNPROCESSABLE_ENTITY, "A field is unknown";
     /// A required field is missing.
     MissingField = "MISSING_FIELD", UNPROCESSABLE_ENTITY, "A field is missing";
     /// A value has the wrong type, or is out of range.
     InvalidValue = "INVALID_VALUE", UNPROCESSABLE_ENTITY, "A value is invalid";
-    /// The input does not fit the workflow's `inputSchema`.
-    InvalidInput = "INVALID_INPUT", UNPROCESSABLE_ENTITY, "The input does not fit the workflow";
+    /// The input does not match the workflow's `inputSchema`.
+    InvalidInput = "INVALID_INPUT", UNPROCESSABLE_ENTITY, "The input does not match the workflow";
     /// The answer does not match the question's schema.
-    InvalidAnswer = "INVALID_ANSWER", UNPROCESSABLE_ENTITY, "The answer does not fit the question";
+    InvalidAnswer = "INVALID_ANSWER", UNPROCESSABLE_ENTITY, "The answer does not match the question";
     /// An earlier request had this idempotency key and a different body.
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", UNPROCESSABLE_ENTITY, "The key belongs to another request";
     /// An internal error of the service.
-    Internal = "INTERNAL", INTERNAL_SERVER_ERROR, "Something went wrong here";
+    Internal = "INTERNAL", INTERNAL_SERVER_ERROR, "Internal error";
     /// The engine's maximum number of runs is reached.
-    Overloaded = "OVERLOADED", SERVICE_UNAVAILABLE, "Too many runs are under way";
+    Overloaded = "OVERLOADED", SERVICE_UNAVAILABLE, "Too many runs are in progress";
     /// The service's maximum number of streams is reached.
     TooManyStreams = "TOO_MANY_STREAMS", SERVICE_UNAVAILABLE, "Too many streams are open";
     /// The maximum numbers of concurrent replays and of waiting requests are reached.

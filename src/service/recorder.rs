@@ -65,7 +65,7 @@ async fn push(run: &Arc<Run>, event: Arc<Event>) {
     let pushed = tokio::task::spawn_blocking(move || run.log.push(&event));
     pushed
         .await
-        .unwrap_or_else(|error| tracing::error!(%error, "an event is not recorded"));
+        .unwrap_or_else(|error| tracing::error!(%error, "recording an event failed"));
 }
 
 /// Returns the run's status in the store if the run has ended in this process only, and can be resumed.

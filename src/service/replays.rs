@@ -47,7 +47,7 @@ impl Replays {
             runtime.block_on(work())
         });
         done.await
-            .map_err(|error| Problem::new(ProblemCode::Internal, format!("a replay broke off: {error}")))
+            .map_err(|error| Problem::new(ProblemCode::Internal, format!("a replay failed: {error}")))
     }
 }
 

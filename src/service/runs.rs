@@ -200,7 +200,7 @@ impl Run {
         });
         freed
             .await
-            .unwrap_or_else(|error| tracing::error!(%error, "a run is not released"));
+            .unwrap_or_else(|error| tracing::error!(%error, "releasing a run failed"));
     }
 
     /// Returns the memory of a run that has ended.
@@ -320,7 +320,7 @@ impl Runs {
         {
             let mut state = self.state();
             if state.by_id.contains_key(id) || !state.starting.insert(id.to_owned()) {
-                let detail = format!("there is a run {id} already");
+                let detail = format!("run {id} exists already");
                 return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
             }
         }

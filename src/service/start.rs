@@ -120,7 +120,8 @@ impl Service {
             return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
         }
         if start.keep_on_failure && start.session.is_none() {
-            let detail = "keepOnFailure keeps what a run leaves in its session, and the run has none: name a `session`";
+            let detail =
+                "keepOnFailure stores a failed run's conversation and variables in its session: name a `session`";
             return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/keepOnFailure"));
         }
         Ok(())
@@ -303,12 +304,12 @@ fn prepare(service: &Service, start: Start) -> crate::RunBuilder {
 }
 
 pub(super) fn unknown(id: &str) -> Problem {
-    let detail = format!("there is no run {id}, or it ended so long ago that it is forgotten");
+    let detail = format!("there is no run {id}, or it ended long ago and was removed");
     Problem::new(ProblemCode::UnknownRun, detail)
 }
 
 fn taken(id: &str) -> Problem {
-    Problem::new(ProblemCode::RunIdTaken, format!("there is a run {id} already")).at("/runId")
+    Problem::new(ProblemCode::RunIdTaken, format!("run {id} exists already")).at("/runId")
 }
 
 /// Converts the error of resuming, steering or forking a stored run.

@@ -81,7 +81,7 @@ impl Service {
         Err(if stored.status.is_final() {
             ended(id)
         } else {
-            let detail = format!("run {id} is in the store, and this service does not carry it: resume has it go on");
+            let detail = format!("run {id} is in the store, and this service does not execute it: resume it first");
             Problem::new(ProblemCode::NotCarried, detail)
         })
     }

@@ -222,10 +222,7 @@ impl StoredRuns {
     }
 
     fn full(&self) -> Problem {
-        let detail = format!(
-            "the stored runs that are read now take all of {} MiB",
-            self.memory.limit() >> 20
-        );
+        let detail = format!("the stored runs in memory use all of {} MiB", self.memory.limit() >> 20);
         Problem::new(ProblemCode::TooManyReplays, detail).retry_after(1)
     }
 

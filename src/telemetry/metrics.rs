@@ -1,7 +1,7 @@
 //! Periodic export of metrics to a collector, on a dedicated thread.
 #![allow(
     clippy::disallowed_methods,
-    reason = "metrics are sent by the real clock, on a runtime of their own"
+    reason = "metrics are sent by the real clock, on a private runtime"
 )]
 
 use std::str::FromStr;
@@ -136,7 +136,7 @@ impl Exporter {
         if answer.status().is_success() {
             Ok(())
         } else {
-            Err(format!("the collector answers {}", answer.status()))
+            Err(format!("the collector returned {}", answer.status()))
         }
     }
 }
@@ -168,11 +168,11 @@ fn endpoint(given: Option<&str>, variable: impl Fn(&str) -> Option<String>) -> R
     };
     let text = given.map(str::to_owned).or_else(own).or_else(of_all);
     let text = text.unwrap_or_else(|| "http://localhost:4318/v1/metrics".to_owned());
-    let url = Url::parse(&text).map_err(|error| format!("the collector's address is no URL: {error}"))?;
+    let url = Url::parse(&text).map_err(|error| format!("the collector's address is not a URL: {error}"))?;
     if matches!(url.scheme(), "http" | "https") {
         Ok(url)
     } else {
-        Err("the collector's address begins with http:// or https://".to_owned())
+        Err("the collector's address must start with http:// or https://".to_owned())
     }
 }
 
@@ -183,7 +183,7 @@ fn interval(variable: impl Fn(&str) -> Option<String>) -> Result<Duration, Strin
     let milliseconds = text.trim().parse().ok().filter(|milliseconds| *milliseconds > 0);
     milliseconds
         .map(Duration::from_millis)
-        .ok_or_else(|| "OTEL_METRIC_EXPORT_INTERVAL is a number of milliseconds, 1 or more".to_owned())
+        .ok_or_else(|| "OTEL_METRIC_EXPORT_INTERVAL must be a number of milliseconds, 1 or more".to_owned())
 }
 
 /// Parses headers from `NAME=VALUE,NAME=VALUE`, with percent-encoded values.

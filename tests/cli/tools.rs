@@ -68,9 +68,7 @@ fn an_invalid_config_does_not_run_and_a_missing_tool_is_named() {
     let missing = Folder::calling("missing", COUNT, &["coutn"], &made);
     let ended = pirn(&["run", &missing.file("main.json")]);
     assert!(
-        ended
-            .stderr
-            .contains("node ask names the unknown tool coutn"),
+        ended.stderr.contains("node ask names the unknown tool coutn"),
         "{}",
         ended.stderr
     );

@@ -132,7 +132,7 @@ fn a_compression_without_a_trigger_is_a_warning_with_a_suggestion() {
     let shown = pirn_with(text.as_bytes(), &["validate", "-"]).stdout;
     for part in [
         "/config/compression",
-        "compresses nothing",
+        "`config.compression` has no effect",
         "TOKEN_LIMIT_EXCEEDED",
         "\"keep_recent\"",
     ] {

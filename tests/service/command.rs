@@ -177,12 +177,12 @@ async fn sighup_reloads_workflows_and_tokens_unless_the_files_are_invalid() {
     )
     .expect("a file");
     served.signal("HUP");
-    served
-        .line("the workflows were reloaded")
-        .expect("an edited one, too");
+    served.line("the workflows were reloaded").expect("an edited one, too");
     std::fs::write(folder.join("one.json"), "{").expect("a file");
     served.signal("HUP");
-    served.line("reloading failed: the workflows are unchanged").expect("it says so");
+    served
+        .line("reloading failed: the workflows are unchanged")
+        .expect("it says so");
     assert_eq!(ids("second").await, (200, Some("two".to_owned())));
 }
 

@@ -250,7 +250,7 @@ async fn the_error_of_a_server_that_requires_a_key_names_the_config_fields() {
     let world = guarded(&["t1"]).await;
     let told = started(&world, None).await.expect_err("it is not let in");
     assert!(
-        told.contains("it wants a key (401)") && told.contains("headersEnv") && told.contains("oauth"),
+        told.contains("it requires a key (401)") && told.contains("headersEnv") && told.contains("oauth"),
         "{told}"
     );
 }

@@ -282,7 +282,7 @@ async fn opened(folder: &Path) -> Result<Line> {
         let (us, recovered) = timed(engine.recover()).await;
         let recovered = recovered.map_err(Error::other)?;
         if recovered.len() != LIVE || recovered.iter().any(|(_, run)| run.is_err()) {
-            return Err(Error::other("not all that was live goes on"));
+            return Err(Error::other("not every live run continues"));
         }
         opens.push(open_us);
         times.push(open_us + us);

@@ -36,7 +36,7 @@ pub(crate) async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<
     for run in handles.iter().step_by((runs / WOKEN).max(1)) {
         let (us, questions) = timed(run.interactions()).await;
         if questions.len() != 1 {
-            return Err(std::io::Error::other("it asks one question"));
+            return Err(std::io::Error::other("it has one question"));
         }
         times.push(us);
     }

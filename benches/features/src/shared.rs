@@ -216,7 +216,7 @@ impl Worker {
     async fn expect(&mut self, word: &str) -> Result<()> {
         match self.hear.next_line().await? {
             Some(line) if line == word => Ok(()),
-            other => Err(Error::other(format!("a worker said {other:?} in place of {word}"))),
+            other => Err(Error::other(format!("a worker printed {other:?} instead of {word}"))),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Bench {
             .function("stamp", move |_| {
                 stamp
                     .send(Instant::now())
-                    .map_err(|_| "nobody looks at the clock".to_owned())?;
+                    .map_err(|_| "the clock is not read".to_owned())?;
                 Ok(Value::Null)
             })
             .function("hit", move |_| {

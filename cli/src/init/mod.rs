@@ -52,10 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .map(|(path, _)| path.display().to_string())
         .collect();
     if !there.is_empty() {
-        let message = format!(
-            "these files exist and are not overwritten: {}",
-            there.join(", ")
-        );
+        let message = format!("these files exist and are not overwritten: {}", there.join(", "));
         return Err(Failure::usage("FILE_EXISTS", message).with_help("name another folder: pirn init DIR"));
     }
     fs::create_dir_all(dir).map_err(|error| unwritable(dir, &error))?;

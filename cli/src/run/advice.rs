@@ -39,17 +39,21 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::ScriptLimitExceeded => {
             "an expression may take 1 s, CODE 5 s; docs/reference/limits.md lists all limits"
         }
-        RunErrorCode::TemplateError => {
-            "provide the value in the input, or test for it: {{#if path}}...{{/if}}"
-        }
+        RunErrorCode::TemplateError => "provide the value in the input, or test for it: {{#if path}}...{{/if}}",
         RunErrorCode::NoRouteMatched => "give the ROUTE a `defaultTargetNodeId`",
-        RunErrorCode::NoEdgeSatisfied => "give the node an edge without `condition`: it is taken if no condition is true",
+        RunErrorCode::NoEdgeSatisfied => {
+            "give the node an edge without `condition`: it is taken if no condition is true"
+        }
         RunErrorCode::JoinConditionNotMet => {
             "the causes of the failed paths are below; `onError` of the JOIN handles the failure"
         }
-        RunErrorCode::JoinTimeout => "raise `timeout` of the JOIN, use a strategy that needs fewer paths, or add `onError`",
+        RunErrorCode::JoinTimeout => {
+            "raise `timeout` of the JOIN, use a strategy that needs fewer paths, or add `onError`"
+        }
         RunErrorCode::MainThreadNotFound => "remove `mainPathId`: the first completed path is then the main path",
-        RunErrorCode::VariableMergeConflict => "set `mergeVariables: \"main\"`, or assign a different variable in each path",
+        RunErrorCode::VariableMergeConflict => {
+            "set `mergeVariables: \"main\"`, or assign a different variable in each path"
+        }
         RunErrorCode::ReadonlyVariable => "assign another variable, or remove `readonly`",
         RunErrorCode::LoopLimitExceeded => {
             "raise `maxIterations` of LOOP_START, or set `onLimit: \"finish\"` to continue after the limit"
@@ -67,9 +71,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::MemoryLimitExceeded => {
             "store less in variables, outputs and the conversation; `config.limits.runBytes` is the limit (default 256 MiB)"
         }
-        RunErrorCode::TokenBudgetExceeded => {
-            "raise `config.budget`, or lower `maxTokens` of the calls"
-        }
+        RunErrorCode::TokenBudgetExceeded => "raise `config.budget`, or lower `maxTokens` of the calls",
         RunErrorCode::ModelError => {
             "check the profiles with `pirn models check`; a scripted profile needs a matching response"
         }

@@ -181,9 +181,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         for (node, name) in unknown_tools(&checked, &tools) {
             let near = nearest(&name, tools.names());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            say(&format!(
-                "node {node} names the unknown tool {name}{meant}"
-            ));
+            say(&format!("node {node} names the unknown tool {name}{meant}"));
         }
     }
     let gate = PromptGate::default();

@@ -59,6 +59,9 @@ mod tests {
         let twice = named_value(r#"a={"x": 1, "x": 2}"#).unwrap_err();
         assert!(twice.starts_with("/x: the key `x` is given twice"), "{twice}");
         assert_eq!(named_value("tenant"), Err("the `=` is missing".to_owned()));
-        assert_eq!(named_value("=acme"), Err("the name before the `=` is missing".to_owned()));
+        assert_eq!(
+            named_value("=acme"),
+            Err("the name before the `=` is missing".to_owned())
+        );
     }
 }

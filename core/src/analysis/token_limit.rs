@@ -37,13 +37,12 @@ pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysi
     let (pointer, message) = match (compression, limit) {
         (Some(_), Some(_)) => (
             pointer!["config", "compression"],
-            "`config.compression` says how to compress, but it compresses nothing: no trigger waits for \
-             TOKEN_LIMIT_EXCEEDED at `config.tokenLimit`",
+            "`config.compression` has no effect: no trigger waits for TOKEN_LIMIT_EXCEEDED at `config.tokenLimit`",
         ),
         (Some(_), None) => (
             pointer!["config", "compression"],
-            "`config.compression` says how to compress, but it compresses nothing: no trigger waits for \
-             TOKEN_LIMIT_EXCEEDED, nor is there a `config.tokenLimit` (a profile may have one)",
+            "`config.compression` has no effect: no trigger waits for TOKEN_LIMIT_EXCEEDED, and there is no \
+             `config.tokenLimit` (a profile may have one)",
         ),
         (None, Some(_)) if !is_shortened => (
             pointer!["config", "tokenLimit"],
@@ -77,8 +76,8 @@ fn what_to_write(compression: Option<&CompressionConfig>) -> String {
             {"id": "continue", "type": "CONTINUE_FROM_TRIGGER"}],
         "edges": [{"from": "start", "to": "compress"}, {"from": "compress", "to": "continue"}]});
     format!(
-        "write into the workflow's `triggers`: {trigger} and beside the workflow, in a file of its own or in `workflows`: \
-         {workflow} or have the program that embeds Pirn call EngineBuilder::compression"
+        "add to the workflow's `triggers`: {trigger} and add this workflow, in a separate file or in `workflows`: {workflow} \
+         or let the program that embeds Pirn call EngineBuilder::compression"
     )
 }
 

@@ -248,7 +248,7 @@ impl RunMachine {
         let (bytes, holder) = measure.largest.unwrap_or((0, Holder::Results));
         let largest = self.name_of(holder);
         let message = format!(
-            "the run holds {}, more than its limit of {}; the largest part is {largest} with {}: keep less, or raise \
+            "the run holds {}, more than its limit of {}; the largest part is {largest} with {}: store less, or raise \
              `config.limits.runBytes`",
             in_words(total),
             in_words(limit),

@@ -297,6 +297,6 @@ fn failed(kind: DoubtKind, effect_id: &str) -> Outcome {
 }
 
 fn not_again(effect_id: &str) -> RunError {
-    let message = format!("{effect_id} had begun when the process ended, and is not done again");
+    let message = format!("{effect_id} was in progress when the process ended, and is not repeated");
     RunError::new(RunErrorCode::EffectInDoubt, message)
 }

@@ -57,13 +57,13 @@ impl Keys {
         if let Some(key) = chosen.as_deref().and_then(Key::read) {
             return Ok(key);
         }
-        let whose = self.by.as_ref().map(|by| (by, call.context.metadata.get(&by.by)));
-        let own = whose.and_then(|(by, whose)| by.names.get(&name_of(whose?)));
+        let chooser = self.by.as_ref().map(|by| (by, call.context.metadata.get(&by.by)));
+        let own = chooser.and_then(|(by, value)| by.names.get(&name_of(value?)));
         let Some(variable) = own.or(self.variable.as_ref()) else {
-            return match whose {
+            return match chooser {
                 None => Ok(Key::none()),
-                Some((by, Some(whose))) => failed(format!(
-                    "there is no key for {} {whose}: `apiKeyEnvs` does not name it, and there is no `apiKeyEnv`",
+                Some((by, Some(value))) => failed(format!(
+                    "there is no key for {} {value}: `apiKeyEnvs` does not name it, and there is no `apiKeyEnv`",
                     by.by
                 )),
                 Some((by, None)) => failed(format!(

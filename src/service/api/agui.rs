@@ -116,7 +116,7 @@ pub(crate) struct AgUiParameters {
     params(("workflow" = String, Path, description = "The workflow"), AgUiParameters),
     responses(
         (status = 200, description = "AG-UI events", body = String, content_type = "text/event-stream"),
-        (status = 204, description = "No run is under way, or everything of it was read"),
+        (status = 204, description = "No run is in progress, or all its events were read"),
     )
 )]
 pub(crate) async fn again_for(
@@ -174,7 +174,7 @@ async fn resumed(
         let id = InterruptId::read(&entry.interrupt_id).ok_or_else(unknown)?;
         let run = run_of(service, id.interaction)?;
         if !thread.has(&run) {
-            let detail = format!("interrupt {} is not one of this thread", entry.interrupt_id);
+            let detail = format!("interrupt {} does not belong to this thread", entry.interrupt_id);
             return Err(invalid(detail));
         }
         if found.as_ref().is_some_and(|other| other.id() != run.id()) {
@@ -215,7 +215,7 @@ async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), P
         let taken = run.handle.answer(&asked.id, given).await;
         return taken.map_err(|refused| not_taken(&refused));
     }
-    run.handle.cancel("the person who was asked gave up");
+    run.handle.cancel("the person cancelled the question");
     Ok(())
 }
 

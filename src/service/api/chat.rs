@@ -80,7 +80,7 @@ fn stream(feed: Feed, wire: impl Wire) -> Response {
     params(("workflow" = String, Path, description = "The workflow"), ("chat" = String, Path, description = "The chat")),
     responses(
         (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),
-        (status = 204, description = "No turn is under way, or everything of it was read"),
+        (status = 204, description = "No turn is in progress, or all its events were read"),
     )
 )]
 pub(crate) async fn resume(
@@ -129,7 +129,7 @@ pub(super) fn turn(messages: &[Value]) -> Result<Turn, Problem> {
     let mut before = Vec::with_capacity(messages.len());
     for (place, message) in messages.iter().enumerate() {
         let Some(role) = message["role"].as_str() else {
-            let detail = "a message has a role";
+            let detail = "a message needs a role";
             return Err(Problem::new(ProblemCode::MissingField, detail).at(format!("/messages/{place}/role")));
         };
         let text = text_of(message);
@@ -147,7 +147,7 @@ pub(super) fn turn(messages: &[Value]) -> Result<Turn, Problem> {
             before,
         }),
         _other => {
-            let detail = "the last message that has a text is the user's";
+            let detail = "the last message with text must be the user's";
             Err(Problem::new(ProblemCode::InvalidValue, detail).at("/messages"))
         }
     }

@@ -53,7 +53,7 @@ pub(crate) struct Nothing {}
     post, operation_id = "cancelRun", path = "/v1/runs/{id}/cancel", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Cancel,
     responses(
-        (status = 200, description = "The run was told", body = Told),
+        (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
     )
@@ -72,9 +72,9 @@ pub(crate) async fn cancel(
 #[utoipa::path(
     post, operation_id = "pauseRun", path = "/v1/runs/{id}/pause", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
-        (status = 200, description = "The run was told", body = Told),
+        (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The run has ended, or the service does not carry it", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or the service does not execute it", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn pause(
@@ -89,7 +89,7 @@ pub(crate) async fn pause(
 #[utoipa::path(
     post, operation_id = "resumeRun", path = "/v1/runs/{id}/resume", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
-        (status = 200, description = "The run was told", body = Told),
+        (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
     )
@@ -107,7 +107,7 @@ pub(crate) async fn resume(
 #[utoipa::path(
     post, operation_id = "parkRun", path = "/v1/runs/{id}/park", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
-        (status = 200, description = "The run was told", body = Told),
+        (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The run has ended, or the service has no store", body = Problem, content_type = "application/problem+json"),
     )
@@ -122,7 +122,7 @@ pub(crate) async fn park(
 }
 
 fn needs_store(service: &Service) -> Result<(), Problem> {
-    let detail = "the service keeps no runs: start it with --store FILE";
+    let detail = "the service has no store: start it with --store FILE";
     let store = service.engine().store();
     store
         .map(drop)
@@ -199,7 +199,7 @@ pub(crate) struct Emit {
     post, operation_id = "emitEvent", path = "/v1/runs/{id}/emit", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Emit,
     responses(
-        (status = 200, description = "The run was told", body = Told),
+        (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
     )
@@ -230,9 +230,9 @@ pub(crate) struct Pin {
     post, operation_id = "pinContext", path = "/v1/runs/{id}/pin", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Pin,
     responses(
-        (status = 200, description = "The run was told", body = Told),
+        (status = 200, description = "The run received the input", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The run has ended, or the service does not carry it", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or the service does not execute it", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn pin(

@@ -36,7 +36,7 @@ fn operations(path: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 fn problem() -> Response {
     let schema = Ref::from_schema_name("Problem");
     ResponseBuilder::new()
-        .description("Any other error, by its code")
+        .description("Any other error, identified by its code")
         .content(
             "application/problem+json",
             ContentBuilder::new().schema(Some(schema)).build(),

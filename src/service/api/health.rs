@@ -19,7 +19,7 @@ pub(crate) async fn healthz() -> &'static str {
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
-        (status = 200, description = "New runs are taken", body = String),
+        (status = 200, description = "New runs are accepted", body = String),
         (status = 503, description = "The service is shutting down", body = Problem, content_type = "application/problem+json"),
     )
 )]

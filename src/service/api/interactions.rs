@@ -144,10 +144,10 @@ pub(crate) struct GivenAnswer {
     params(("id" = String, Path, description = "The question")),
     request_body = GivenAnswer,
     responses(
-        (status = 200, description = "The answer was taken", body = Told),
+        (status = 200, description = "The answer was accepted", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The question was answered or withdrawn", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "The answer is not what the question asks for", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The answer does not match the question", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn answer(
@@ -158,7 +158,7 @@ pub(crate) async fn answer(
     let GivenAnswer { answer, by } = body.value;
     let run = run_id_of(&id).to_owned();
     if run.is_empty() {
-        let detail = format!("no run asks a question {id}: a question is called RUN.THREAD.NUMBER");
+        let detail = format!("there is no question {id}: the id of a question is RUN.THREAD.NUMBER");
         return Err(Problem::new(ProblemCode::UnknownRun, detail));
     }
     let told = Steering::Answer {

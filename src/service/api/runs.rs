@@ -36,7 +36,7 @@ const PAGE: usize = 100;
 const MAX_PAGE: usize = 1_000;
 
 /// Reason in the report of a run that is cancelled because its client disconnected.
-const CLIENT_GONE: &str = "the client that started the run went away";
+const CLIENT_GONE: &str = "the client that started the run disconnected";
 
 /// Request to start a run.
 #[derive(Deserialize, ToSchema)]
@@ -87,11 +87,11 @@ pub(crate) struct StartParameters {
 #[utoipa::path(
     post, operation_id = "startRun", path = "/v1/runs", tag = "runs", params(StartParameters), request_body = StartRun,
     responses(
-        (status = 201, description = "The run; its report with `wait`; its events where they are accepted", body = RunSummary),
+        (status = 201, description = "The run; with `wait` its report; with Accept: text/event-stream its events", body = RunSummary),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The run's id is taken", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "Too many runs are under way, or the service is shutting down", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many runs are in progress, or the service is shutting down", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn start(
@@ -107,7 +107,7 @@ pub(crate) async fn start(
     let is_stream = accepts_events(&headers);
     let cancels = body.value.cancel_on_disconnect;
     if cancels && wait.is_none() && !is_stream {
-        let detail = "nothing can disconnect: ask for the events (Accept: text/event-stream), or for ?wait=SECONDS";
+        let detail = "the request does not wait for the run: request its events (Accept: text/event-stream), or use ?wait=SECONDS";
         return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/cancelOnDisconnect"));
     }
     let key = headers
@@ -127,8 +127,7 @@ pub(crate) async fn start(
         None => None,
     };
     if is_stream && service.starts_elsewhere() {
-        let detail =
-            "the runs of this service are carried elsewhere: start one without a stream, then ask for its events";
+        let detail = "the runs of this service are executed by other processes: start the run without a stream, then request its events";
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     let starting = {
@@ -236,8 +235,12 @@ impl From<StartRun> for Start {
 fn checked_wait(service: &Service, seconds: f64) -> Result<Duration, Problem> {
     let longest = service.limits().wait;
     let wait = Duration::try_from_secs_f64(seconds).ok();
-    wait.map(|wait| wait.min(longest))
-        .ok_or_else(|| Problem::new(ProblemCode::InvalidRequest, "wait is a number of seconds, 0 or more"))
+    wait.map(|wait| wait.min(longest)).ok_or_else(|| {
+        Problem::new(
+            ProblemCode::InvalidRequest,
+            "wait must be a number of seconds, 0 or more",
+        )
+    })
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {
@@ -306,7 +309,7 @@ pub(crate) async fn list(
 ) -> Result<Json<RunList>, Problem> {
     let limit = parameters.limit.unwrap_or(PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
-        let detail = format!("limit is a number from 1 to {MAX_PAGE}");
+        let detail = format!("limit must be a number from 1 to {MAX_PAGE}");
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
     let mut query = RunQuery {
@@ -347,7 +350,12 @@ fn place(cursor: &str) -> Result<(u64, String), Problem> {
     let parts = cursor
         .split_once('~')
         .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
-    parts.ok_or_else(|| Problem::new(ProblemCode::InvalidRequest, "after is the `next` of the list before"))
+    parts.ok_or_else(|| {
+        Problem::new(
+            ProblemCode::InvalidRequest,
+            "after must be the `next` of the previous list",
+        )
+    })
 }
 
 /// Returns the report of a run; for an unfinished run, the report so far.
@@ -370,7 +378,7 @@ pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String
 fn json_response(service: &Service, json: &Bytes) -> Result<Response, Problem> {
     let Some(sends) = service.stream_bytes().reserve(json.len()) else {
         let detail = format!(
-            "the answers that are being sent take all of {} MiB",
+            "the answers in progress use all of {} MiB",
             service.stream_bytes().limit() >> 20
         );
         return Err(Problem::new(ProblemCode::TooManyBytes, detail).retry_after(1));
@@ -404,7 +412,7 @@ pub(crate) struct EventParameters {
     params(("id" = String, Path, description = "The run"), EventParameters),
     responses(
         (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
-        (status = 204, description = "The run has ended and everything was read"),
+        (status = 204, description = "The run has ended and all its events were read"),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "Too many streams are open", body = Problem, content_type = "application/problem+json"),
     )

@@ -13,13 +13,13 @@ use crate::engine::check_name;
 #[utoipa::path(
     get, operation_id = "getSession", path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path, description = "The session")),
     responses(
-        (status = 200, description = "`{id, version, conversation: {messages, markMap}, variables}`; `version`: how many runs have left something in it", body = Object),
+        (status = 200, description = "`{id, version, conversation: {messages, markMap}, variables}`; `version`: number of runs that have written it", body = Object),
         (status = 404, description = "There is no such session", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
     let unknown = || {
-        let detail = format!("no run has left anything in a session {id}");
+        let detail = format!("there is no session {id}");
         Problem::new(ProblemCode::UnknownSession, detail)
     };
     check_name("session", &id).map_err(|_| unknown())?;

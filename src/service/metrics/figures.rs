@@ -52,7 +52,7 @@ use Kind::{Counter, Gauge, Histogram};
 figures! {
     RunsStarted = Counter, "pirn.runs.started", "{run}", "Runs started, by workflow";
     RunsEnded = Counter, "pirn.runs.ended", "{run}", "Runs ended, by workflow and status";
-    RunsLive = Gauge, "pirn.runs.live", "{run}", "Runs under way in the engine";
+    RunsLive = Gauge, "pirn.runs.live", "{run}", "Runs in progress in the engine";
     RunDuration = Histogram(SECONDS), "pirn.run.duration", "s", "Time from a run's start to its end";
     Steps = Counter, "pirn.steps", "{node}", "Nodes ended (each attempt), by type and result";
     Joins = Counter, "pirn.joins", "{join}", "Joins decided, by result";
@@ -65,12 +65,12 @@ figures! {
     ModelTokens = Counter, "pirn.model.tokens", "{token}", "Tokens that providers reported, by profile and kind; the kinds add up";
     ModelCost = Counter, "pirn.model.cost", "{currency}", "Cost of what providers reported, by profile, in the currency of its prices";
     InDoubt = Counter, "pirn.effects_in_doubt", "{call}",
-        "Calls of which a run that goes on did not know whether they had been made, by kind and resolution";
-    EventsLost = Counter, "pirn.events_lost", "{event}", "Events that came too fast to be recorded";
-    MailboxDepth = Gauge, "pirn.mailbox.depth", "{message}", "Messages that wait in mailboxes, by kind of actor";
-    StoreWrites = Counter, "pirn.store.commits", "{commit}", "Commits that the store has made durable";
-    StoreBatch = Histogram(&BATCH_BOUNDS), "pirn.store.batch_size", "{commit}", "Commits that one sync of the store made durable together";
-    OpenStreams = Gauge, "pirn.streams.open", "{stream}", "Event streams that are open";
+        "Calls in doubt after a resume, by kind and resolution";
+    EventsLost = Counter, "pirn.events_lost", "{event}", "Events dropped because the recorder was too slow";
+    MailboxDepth = Gauge, "pirn.mailbox.depth", "{message}", "Messages waiting in mailboxes, by kind of actor";
+    StoreWrites = Counter, "pirn.store.commits", "{commit}", "Commits made durable by the store";
+    StoreBatch = Histogram(&BATCH_BOUNDS), "pirn.store.batch_size", "{commit}", "Commits made durable by one sync of the store";
+    OpenStreams = Gauge, "pirn.streams.open", "{stream}", "Open event streams";
     Requests = Counter, "pirn.http.requests", "{request}", "HTTP requests answered, by method, route and status";
     Refusals = Counter, "pirn.http.refusals", "{request}", "HTTP requests refused, by code";
 }

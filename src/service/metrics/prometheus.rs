@@ -110,7 +110,7 @@ mod tests {
              # HELP pirn_run_duration_seconds Time from a run's start to its end\n\
              # TYPE pirn_run_duration_seconds histogram\n{buckets}\
              pirn_run_duration_seconds_sum{{{label}}} 0.0625\npirn_run_duration_seconds_count{{{label}}} 1\n\
-             # HELP pirn_streams_open Event streams that are open\n# TYPE pirn_streams_open gauge\npirn_streams_open 3\n"
+             # HELP pirn_streams_open Open event streams\n# TYPE pirn_streams_open gauge\npirn_streams_open 3\n"
         );
         assert_eq!(text(&series), expected);
     }

@@ -33,7 +33,7 @@ fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
         (false, _) => error.to_owned(),
         (true, true) => "it refuses the token of `oauth` (401): check `scope` and `resource`".to_owned(),
         (true, false) => {
-            "it wants a key (401): give it one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }, or \
+            "it requires a key (401): set one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }, or set \
              `oauth`, which fetches tokens"
                 .to_owned()
         }

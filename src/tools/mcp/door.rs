@@ -72,7 +72,7 @@ impl Door {
         if under_way.any(|other| other.run != last.run) {
             tracing::warn!(
                 calls = calls.under_way.len(),
-                "a request of an MCP server is declined: several runs call the server, and the request names none of them"
+                "a request of an MCP server is declined: several runs call the server, and the request does not name one"
             );
             return Help::default();
         }

@@ -67,9 +67,7 @@ impl Reply {
         let begun = self.lines.take();
         let is_live = self.manner == Manner::Live;
         *self = Self::new(self.manner);
-        let void = begun
-            .filter(|_| is_live)
-            .map(|line| format!("{line} ... (retried)"));
+        let void = begun.filter(|_| is_live).map(|line| format!("{line} ... (retried)"));
         void.into_iter().collect()
     }
 

@@ -291,7 +291,7 @@ impl de::Error for Misfit {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         let message = if message.contains("did not match any variant") {
-            "matches none of the accepted forms".to_owned()
+            "does not match an accepted form".to_owned()
         } else {
             // Messages of a nested deserialiser, which a custom `Deserialize` implementation has forwarded.
             let foreign = ["invalid type: ", "invalid value: "];
