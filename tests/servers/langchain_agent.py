@@ -1,6 +1,6 @@
-"""The questions of stdin (a JSON object), asked of an agent of LangChain with its summarization middleware.
+"""Sends the questions of stdin (a JSON object) to an agent of LangChain with its summarization middleware.
 
-Arguments: the address of a provider that speaks OpenAI's protocol. What the requests cost is the provider's to say."""
+Argument: the address of a provider with OpenAI's protocol. The provider counts the tokens of the requests."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
-# The MCP project's Python client against a service: over HTTP in both manners of the protocol, and over stdio. Prints what it has
-# understood, as JSON.
+# Runs the MCP project's Python client against a service: over HTTP with both variants of the protocol, and over stdio. Prints the
+# results as JSON.
 #
 # python mcp_client.py http URL | stdio PIRN FILE
 import asyncio

@@ -1,4 +1,4 @@
-"""The graph that the load is put on: a node that gives a number back."""
+"""Graph for the load test: one node that returns a number."""
 
 from typing import TypedDict
 
