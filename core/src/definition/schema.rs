@@ -29,7 +29,7 @@ pub fn schema() -> Value {
     for name in ["WorkflowDefinition", "TriggerDefinition", "Profile", "Bundle"] {
         let properties = defs.get_mut(name).and_then(|def| def.get_mut("properties"));
         if let Some(properties) = properties.and_then(Value::as_object_mut) {
-            let about = "The JSON Schema that editors complete the file by; only at the top of a file.";
+            let about = "Path or URL of the JSON Schema, for editors. Only at the top of a file.";
             properties.insert(SCHEMA_FIELD.to_owned(), json!({"type": "string", "description": about}));
         }
     }
@@ -154,12 +154,12 @@ fn widen(def: &mut Map<String, Value>, type_name: &str) {
 
 /// Returns fields that the canonical types do not have: other forms of canonical fields.
 fn other_forms(type_name: &str) -> Vec<(&'static str, Value)> {
-    let older = || json!({"type": "string", "deprecated": true, "description": "The form before `forkPathIds`."});
+    let older = || json!({"type": "string", "deprecated": true, "description": "Deprecated: use `forkPathIds`."});
     match type_name {
         "ForkConfig" => {
             let paths = json!({
                 "type": "array",
-                "description": "Another form of `forkPathIds` and `childNodeIds`.",
+                "description": "Replaces `forkPathIds` and `childNodeIds`: a list of pairs.",
                 "items": {
                     "type": "object",
                     "properties": {"pathId": {"type": "string"}, "childNodeId": {"type": "string"}},
@@ -173,13 +173,13 @@ fn other_forms(type_name: &str) -> Vec<(&'static str, Value)> {
         "TriggerDefinition" => vec![
             (
                 "type",
-                json!({"enum": ([cases("EVENT"), cases("SCHEDULE")].concat()), "description": "By an event, or by the clock."}),
+                json!({"enum": ([cases("EVENT"), cases("SCHEDULE")].concat()), "description": "Fires on an event, or at the times of a schedule."}),
             ),
             (
                 "status",
                 json!({
                     "enum": ["ENABLED", "enabled", "DISABLED", "disabled"],
-                    "description": "Another form of `enabled`.",
+                    "description": "Another name of `enabled`, as a word.",
                 }),
             ),
         ],

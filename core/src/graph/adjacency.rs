@@ -244,10 +244,14 @@ fn allowed(
     report: &mut Diagnostics<'_>,
 ) -> bool {
     let message = if matches!(source.config, NodeConfig::End(_) | NodeConfig::ContinueFromTrigger(_)) {
-        format!("`{}` is a {}: nothing follows it", source.id, source.config.type_name())
+        format!(
+            "`{}` is a {}: it cannot have outgoing edges",
+            source.id,
+            source.config.type_name()
+        )
     } else if is_start(&target.config) {
         format!(
-            "`{}` is a {}: nothing leads to it",
+            "`{}` is a {}: it cannot have incoming edges",
             target.id,
             target.config.type_name()
         )
