@@ -1,10 +1,10 @@
-# Short names for what the README spells out with cargo.
+# Short names for the commands of the README.
 
 # List the recipes.
 default:
     @just --list
 
-# Everything a change must pass, or one step of it: fmt, clippy, test, doc, loom, deny, count.
+# Run all checks of a change, or one step: fmt, clippy, test, doc, loom, deny, count.
 ci *steps:
     ./.ci/run {{steps}}
 
@@ -13,27 +13,27 @@ check crate="pirn-core":
     cargo clippy -p {{crate}} --all-targets -- -D warnings
     cargo test -p {{crate}}
 
-# The models of the shared-memory primitives, with their mutants.
+# Run the models of the shared-memory primitives, with their mutants.
 loom:
     cargo test -p pirn-loom-tests
 
-# Random tests for longer: just fuzz 100000
+# Run random tests with more cases: just fuzz 100000
 fuzz cases="20000":
     PROPTEST_CASES={{cases}} cargo test --release -p pirn-core
 
-# Real engines under load from many threads, with conservation checks: just stress 600
+# Run engines under load from many threads, and check that every run is accounted for: just stress 600
 stress seconds="600":
     cargo run --release -p pirn-tests --bin stress -- --seconds {{seconds}}
 
-# Workers that share a PostgreSQL server, killed, paused and cut off: just cluster 100
+# Run workers that share a PostgreSQL server, and kill, pause and disconnect them: just cluster 100
 cluster rounds="5":
     PIRN_CLUSTER_ROUNDS={{rounds}} cargo test -p pirn-cli --test cluster every_run_ends_once -- --nocapture
 
-# Every workload beside raw tokio and graph-flow; writes docs/performance.svg and docs/performance-table.md.
+# Measure every workload, with raw tokio and graph-flow for comparison; writes docs/performance.svg and docs/performance-table.md.
 bench:
     benches/run
 
-# Instructions of the core workloads; `just count --check` against what is kept.
+# Count instructions of the core workloads; `just count --check` compares them with the stored counts.
 count *words:
     benches/count {{words}}
 
@@ -45,6 +45,6 @@ fmt:
 doc:
     cargo doc --workspace --exclude pirn-loom-tests --no-deps --open
 
-# The shipped actors in a million random and PCT orders.
+# Run the actors in a million random and PCT schedules.
 schedules count="1000000":
     cargo run --release -p pirn-tests --bin schedules -- {{count}}

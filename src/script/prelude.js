@@ -1,7 +1,7 @@
-// Runs once in every new realm, before any text of a user; its result is what the host calls.
+// Runs once in every new realm, before any snippet of a user. Returns the functions that the host calls.
 //
-// It takes away what a text must not have (compilers of text, clocks, chance, everything not on the host's list),
-// bounds the built-in loops that QuickJS runs without asking whether time is up, and resolves names.
+// Removes what a snippet must not use: compilation of strings, clocks, random numbers, and globals that are not on the host's list.
+// Bounds the loops of built-in functions, in which QuickJS does not check the time limit. Resolves names.
 (function (host) {
   "use strict";
 
@@ -22,20 +22,20 @@
   const replace = (object, name, value) =>
     defineProperty(object, name, { value, writable: true, enumerable: false, configurable: true });
 
-  // --- what is taken away -------------------------------------------------------------------------------------
+  // --- removed globals ----------------------------------------------------------------------------------------
 
   for (const name of ownKeys(globalThis)) {
     if (!allowed.includes(name)) delete globalThis[name];
   }
   const noCompiler = function () {
-    refuse("text cannot be compiled to code here");
+    refuse("strings cannot be compiled to code here");
   };
   for (const f of [function () {}, async function () {}, function* () {}, async function* () {}]) {
     defineProperty(getPrototypeOf(f), "constructor", { value: noCompiler, writable: false, configurable: false });
   }
   for (const name of ["captureStackTrace", "stackTraceLimit", "prepareStackTrace"]) delete Error[name];
 
-  const noClock = "there is no clock here, so that a run can be repeated: pass the time in as input";
+  const noClock = "there is no clock here, so that a run can be repeated: pass the time as input";
   const date = function Date(...parts) {
     if (!new.target || parts.length === 0) refuse(noClock);
     return Reflect.construct(BuiltinDate, parts, new.target);
@@ -50,9 +50,9 @@
     random ? random() : refuse("Math.random needs a seed, so that a run can be repeated"),
   );
 
-  // --- built-ins that QuickJS runs without asking whether time is up ----------------------------------------------
+  // --- built-in functions without a check of the time limit -------------------------------------------------------
 
-  // What built-ins look at counts, so that a loop of built-ins alone asks for the time as well.
+  // Counts the elements that built-in functions visit, so that a loop of built-in functions also checks the time limit.
   let looked = 0;
   const spend = (amount) => {
     looked += amount;
@@ -64,7 +64,7 @@
     throw new RangeError(message);
   };
 
-  // A list longer than this does not fit into the memory limit; only one full of holes gets there.
+  // A longer list does not fit into the memory limit. Only a sparse array has a greater length.
   const measure = (list) => {
     const length = isArray(list) ? list.length : getOwnPropertyDescriptor(Object(list), "length")?.value;
     if (typeof length !== "number") refuse("this needs a list");
@@ -82,7 +82,7 @@
     }[name];
     replace(object, name, method);
   };
-  // The same for what is also a constructor.
+  // As `guard`, for functions that are also constructors.
   const guardBuilder = (name, check) => {
     const builder = globalThis[name];
     if (typeof builder !== "function") return;
@@ -135,7 +135,7 @@
   replace(Array.prototype, "flat", flatteners.flat);
   replace(Array.prototype, "flatMap", flatteners.flatMap);
 
-  // Texts that are compared from their beginnings.
+  // A comparison visits the common prefix of two strings, so the total length is limited.
   for (const name of ["sort", "toSorted"]) {
     guard(Array.prototype, name, (list, [compare]) => {
       if (compare !== undefined || !isArray(list)) return;
@@ -163,7 +163,7 @@
       if (name === "set") numbers(args[0]);
     });
   }
-  // Texts that a built-in would read as numbers: each takes as long as it is.
+  // Strings that a built-in function converts to numbers: the cost is their length.
   const numbers = (list) => {
     if (!isArray(list)) return;
     const length = measure(list);
@@ -191,9 +191,9 @@
     guard(Math, name, (_, args) => void numbers(args));
   }
 
-  // A product has the digits of both factors, and takes as long as one times the other.
+  // The conversion takes quadratic time in the number of digits.
   guard(BigInt.prototype, "toString", (value) => {
-    if (typeof value === "bigint" && value >> 200_000n !== 0n && value >> 200_000n !== -1n) limit("a BigInt of so many digits is too long to be written");
+    if (typeof value === "bigint" && value >> 200_000n !== 0n && value >> 200_000n !== -1n) limit("the BigInt has too many digits to be converted to a string");
   });
 
   const textOf = (text) => {
@@ -209,7 +209,7 @@
   ]) {
     guard(String.prototype, name, textOf);
   }
-  // What these make counts too.
+  // The length of the result counts too.
   for (const [name, made] of [
     ["repeat", (text, count) => text.length * count],
     ["padStart", (_, length) => length],
@@ -221,15 +221,15 @@
       return text;
     });
   }
-  // The marks upon one letter are put in order by comparing each with each.
+  // Normalization sorts the combining marks of a letter in quadratic time.
   const marks = /\p{M}{1000}/u;
   const testMarks = marks.test;
   guard(String.prototype, "normalize", (text) => {
     text = textOf(text);
-    if (text.length > 1000 && apply(testMarks, marks, [text])) limit("there are too many marks upon one letter");
+    if (text.length > 1000 && apply(testMarks, marks, [text])) limit("a letter has too many combining marks");
     return text;
   });
-  // The built-in search compares needle and text at every place.
+  // The built-in search compares the needle at every position of the string.
   for (const name of ["indexOf", "lastIndexOf", "includes", "split", "replace", "replaceAll"]) {
     guard(String.prototype, name, (text, args) => {
       text = textOf(text);
@@ -254,7 +254,7 @@
     guard(globalThis, name, (_, [text]) => void (typeof text === "string" && spend(text.length)));
   }
 
-  // A pattern is read into a tree, and a back reference compares as much as its group has found.
+  // A pattern is parsed into a tree, and a back reference compares the whole match of its group.
   const short = (pattern) => {
     if (typeof pattern === "string" && pattern.length > 10_000) limit(`a pattern of ${pattern.length} is too long`);
   };
@@ -288,10 +288,10 @@
   });
   guard(JSON, "parse", (_, [text]) => void (typeof text === "string" && spend(text.length)));
 
-  // Every member is looked for along all prototypes.
+  // Every access to a missing member visits the whole prototype chain.
   const chained = (prototype) => {
     for (let depth = 0, object = prototype; object !== null && typeof object === "object"; depth++) {
-      if (depth > 1000) limit("there are more than 1000 prototypes behind each other");
+      if (depth > 1000) limit("the prototype chain has more than 1000 objects");
       object = getPrototypeOf(object);
     }
   };
@@ -320,7 +320,7 @@
     replace(Iterator.prototype, "drop", wrapper.drop);
   }
 
-  // A name that nobody has must be none of those that every object has.
+  // Without this, an unknown name could resolve to a member of Object.prototype.
   Object.setPrototypeOf(globalThis, null);
 
   // --- names --------------------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@
   for (const level of ["debug", "info", "log", "warn", "error"]) console[level] = speak(level);
   replace(globalThis, "console", console);
 
-  // What was handed over, once for each evaluation: a value is converted when it is first read. The host says when the
-  // evaluation is over: not before its result is plain data, which getters in it may have a part in.
+  // Values of the current evaluation. A value is converted when it is first read. The host calls `forget` at the end of the
+  // evaluation, after the result was converted to plain data, because getters in the result may read values.
   const found = new Map();
   const foundMembers = [new Map(), new Map()];
   const forget = () => {
@@ -353,7 +353,7 @@
     hidden = null;
   };
 
-  // Names that mean nothing in this evaluation: they are left to JavaScript, where `typeof` may ask for them and all else throws.
+  // Names that are unknown in this evaluation are left to JavaScript: `typeof` of them works, and any other use throws.
   const none = freeze(create(null));
   let hidden = null;
   const hiddenNames = () => {
@@ -399,7 +399,7 @@
   const variables = collection(0, "variables");
   const nodes = collection(1, "nodes");
 
-  // A variable, a fixed name, a function of the host or of JavaScript, a node's output.
+  // Resolves a name, in this order: variable, fixed name, function of the host or of JavaScript, output of a node.
   const fixedNames = { __proto__: null, input: "input", output: "output", result: "output", event: "event" };
   const meaning = (name, fallback) => {
     const variable = memberOf(0, name);
@@ -415,7 +415,7 @@
     __proto__: null,
   };
 
-  // An object whose members are the names a text can use; a text is compiled inside `with` of it.
+  // Returns an object whose members are the names of a snippet. The snippet is compiled inside of `with (object)`.
   const bind = (names) => {
     const scope = create(null);
     defineProperty(scope, unscopables, { get: hiddenNames, enumerable: false, configurable: false });
@@ -435,7 +435,7 @@
   const { toWellFormed } = String.prototype;
   const wellFormed = (text) => apply(toWellFormed, text, []);
 
-  // --- a realm that many texts share cannot be changed by any of them -----------------------------------------
+  // --- a shared realm cannot be changed by a snippet ----------------------------------------------------------
 
   const harden = () => {
     const hidden = [
