@@ -78,7 +78,7 @@ fn an_invalid_part_is_a_fault_of_the_file_or_an_error_of_its_node() {
     }
     let server = Server::answering([]);
     for (input, words) in [
-        (json!({"parts": 7}), "7 is no part of a message"),
+        (json!({"parts": 7}), "7 is not a part of a message"),
         (json!({"parts": [{"type": "image"}]}), "missing field `url`"),
         (json!({"parts": [[]]}), "holds no lists"),
     ] {

@@ -368,7 +368,7 @@ fn refused(refused: Refused) -> RunError {
     match refused {
         Refused::Full { limit } => RunError::new(
             RunErrorCode::Overloaded,
-            format!("{limit} runs are under way, no more are admitted"),
+            format!("the limit of {limit} runs in progress is reached"),
         ),
         Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
     }

@@ -53,7 +53,7 @@ impl CompileContext<'_> {
         }
         let near = nearest(name, known.iter().map(String::as_str));
         let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        let message = format!("unknown tool `{name}`: it can not be called{meant}");
+        let message = format!("unknown tool `{name}`: it cannot be called{meant}");
         report.warn(FaultCode::UnknownTool, pointer, message);
     }
 

@@ -134,7 +134,7 @@ impl fmt::Display for ResumeError {
             Self::NoStore => f.write_str("the engine has no store"),
             Self::Store(error) => error.fmt(f),
             Self::HasEnded { run_id, status } => write!(f, "run {run_id} has ended {}", status.as_str()),
-            Self::UnderWay { run_id } => write!(f, "run {run_id} is under way"),
+            Self::UnderWay { run_id } => write!(f, "run {run_id} is in progress"),
             Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
             Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its start record: {why}"),
             Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),

@@ -247,7 +247,7 @@ impl View {
             EventType::EffectInDoubt => {
                 let (node, kind) = (facts.text("nodeId"), facts.text("kind"));
                 let text = format!(
-                    "{node}: the {kind} call was under way when the process ended: {}",
+                    "{node}: the {kind} call was in progress when the process ended: {}",
                     facts.text("resolution")
                 );
                 vec![self.line(event, Tone::Bad, text)]

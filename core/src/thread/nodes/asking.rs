@@ -70,7 +70,7 @@ fn pieces(value: &Value) -> Result<Vec<Part>, String> {
         Value::Object(_) => Part::deserialize(value)
             .map(|part| vec![part])
             .map_err(|error| format!("not a part of a message: {error}")),
-        Value::Bool(_) | Value::Number(_) => Err(format!("{value} is no part of a message")),
+        Value::Bool(_) | Value::Number(_) => Err(format!("{value} is not a part of a message")),
     }
 }
 
