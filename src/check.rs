@@ -16,9 +16,9 @@ use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use serde_json::Value;
 
 use crate::config::ConfigText;
-use crate::models::{ModelRegistry, ProfileFault};
 use crate::profiles::ProfilesError;
 use crate::script::TextSyntax;
+use pirn_models::{ModelRegistry, ProfileFault};
 
 /// Names and config against which files are checked.
 ///
@@ -180,7 +180,7 @@ pub fn unknown_tokenizers(loaded: &Loaded, registered: Option<&BTreeSet<String>>
         .filter_map(|workflow| Some((workflow, workflow.value.config.tokenizer.as_ref()?)));
     let unknown = named.filter(|(_, name)| !is_tokenizer(name, registered));
     let fault = unknown.map(|(workflow, name)| {
-        let (message, help) = crate::tokens::unknown(name);
+        let (message, help) = pirn_models::tokens::unknown(name);
         let code = FaultCode::UnknownTokenizer;
         workflow
             .origin
@@ -191,7 +191,7 @@ pub fn unknown_tokenizers(loaded: &Loaded, registered: Option<&BTreeSet<String>>
 }
 
 fn is_tokenizer(name: &str, registered: Option<&BTreeSet<String>>) -> bool {
-    crate::tokens::is_known(name) || registered.is_some_and(|names| names.contains(name))
+    pirn_models::tokens::is_known(name) || registered.is_some_and(|names| names.contains(name))
 }
 
 /// Returns unknown tokenizers in the profiles of these files and of the config.
@@ -209,7 +209,7 @@ fn unknown_tokenizers_of_profiles(
             .as_ref()
             .filter(|name| !is_tokenizer(name, registered))
         {
-            let (message, help) = crate::tokens::unknown(name);
+            let (message, help) = pirn_models::tokens::unknown(name);
             let fault = ProfileFault::new(profile.id.as_str(), "/tokenizer", message);
             let code = FaultCode::UnknownTokenizer;
             found.push(
@@ -229,7 +229,7 @@ pub fn schema_faults(loaded: &Loaded) -> Vec<Fault> {
     let mut found = Vec::new();
     for workflow in &loaded.workflows {
         let mut check = |pointer: String, schema: &Value| {
-            if let Some(message) = crate::json_schema::schema_fault(schema) {
+            if let Some(message) = pirn_models::json_schema::schema_fault(schema) {
                 found.push(workflow.origin.fault_at(FaultCode::InvalidSchema, &pointer, message));
             }
         };
@@ -239,7 +239,7 @@ pub fn schema_faults(loaded: &Loaded) -> Vec<Fault> {
         for (place, node) in workflow.value.nodes.iter().enumerate() {
             match &node.config {
                 NodeConfig::Llm(llm) => {
-                    let schema = llm.response_format.as_ref().and_then(crate::models::reply_schema);
+                    let schema = llm.response_format.as_ref().and_then(pirn_models::reply_schema);
                     if let Some(schema) = schema {
                         check(format!("/nodes/{place}/config/responseFormat"), &schema);
                     }
@@ -292,7 +292,7 @@ fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
                 parameters: llm.parameters.clone(),
                 ..profile.clone()
             };
-            found.extend(crate::models::warnings(&asked).into_iter().map(|warning| {
+            found.extend(pirn_models::warnings(&asked).into_iter().map(|warning| {
                 let pointer = format!("/nodes/{place}/config{}", warning.pointer);
                 let code = FaultCode::InvalidProfile;
                 workflow.origin.fault_at(code, &pointer, warning.message)
@@ -422,7 +422,7 @@ pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fau
     let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
     let mut found = Vec::new();
     for profile in configured.into_iter().chain(in_files) {
-        let warnings = crate::models::warnings(&profile);
+        let warnings = pirn_models::warnings(&profile);
         found.extend(warnings.iter().map(|warning| located(warning, loaded, config)));
     }
     found

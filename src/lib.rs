@@ -3,19 +3,11 @@
 // A code block of the README names the file that it shows; a test compares both.
 #![allow(rustdoc::invalid_codeblock_attributes)]
 
-#[cfg(any(feature = "otel", feature = "tools"))]
-mod causes;
 pub mod check;
 pub mod config;
 mod engine;
 pub mod explore;
 pub mod faults;
-pub mod formats;
-#[cfg(any(feature = "providers", feature = "tools"))]
-mod headers;
-mod json_schema;
-mod limiter;
-pub mod models;
 pub mod profiles;
 pub mod scene;
 pub mod script;
@@ -24,7 +16,6 @@ pub mod service;
 pub mod simulate;
 #[cfg(feature = "otel")]
 pub mod telemetry;
-pub mod tokens;
 pub mod tools;
 pub mod workflow;
 
@@ -61,6 +52,9 @@ pub use pirn_core::run::{
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent};
 pub use pirn_core::trigger::TriggerState;
+/// Language models: providers, and the registry that finds the model of a profile.
+pub use pirn_models as models;
+pub use pirn_models::{formats, tokens};
 /// The store of durable runs.
 pub use pirn_store as store;
 /// The JSON library in the version that this crate's signatures use, for inputs, outputs and tool arguments.

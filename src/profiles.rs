@@ -7,7 +7,7 @@ use pirn_core::definition::{Profile, json_from_value, nearest};
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, ConfigText};
-use crate::models::ProfileFault;
+use pirn_models::ProfileFault;
 
 /// Name of the file looked up in a workflow's folder.
 pub const FILE_NAME: &str = "pirn.toml";

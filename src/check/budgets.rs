@@ -6,7 +6,7 @@ use pirn_core::definition::{Budget, ContextOperation, Fault, FaultCode, Loaded, 
 use pirn_core::model_call::CallBound;
 use serde_json::{Map, Value};
 
-use crate::models::ModelRegistry;
+use pirn_models::ModelRegistry;
 
 /// Returns faults for model calls without an upper bound, in workflows with a budget and in the workflows that these call.
 pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Fault> {

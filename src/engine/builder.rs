@@ -23,9 +23,9 @@ use super::Compression;
 use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
 use crate::check::Checked;
 use crate::faults::Faults;
-use crate::models::ChooseKey;
 use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
+use pirn_models::ChooseKey;
 
 pub(crate) use build::Plan;
 pub use error::BuildError;

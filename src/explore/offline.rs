@@ -10,7 +10,7 @@ use pirn_actors::ports::{AskedCall, Called, Model, Models, ToolSpec, Tools};
 use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::thread::ToolResult;
 
-use crate::models::Echo;
+use pirn_models::Echo;
 
 /// Models, with `echo` for those that need the outside world.
 pub(super) struct OfflineModels(pub(super) Arc<dyn Models>);

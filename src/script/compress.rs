@@ -5,7 +5,7 @@ use pirn_core::conversation::compression::{Compression, CompressionContext, comp
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::models::extractive::{Budget, summary};
+use pirn_core::conversation::extractive::{Budget, summary};
 
 /// Name of the function in CODE.
 pub(super) const NAME: &str = "compressMessages";

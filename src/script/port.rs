@@ -38,7 +38,7 @@ impl ScriptPort {
             pool: ScriptPool::new(settings.clone()),
             settings,
             functions: Arc::default(),
-            tokenizer: Arc::new(crate::tokens::tokenizer),
+            tokenizer: Arc::new(pirn_models::tokens::tokenizer),
         }
     }
 

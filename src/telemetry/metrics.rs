@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use pirn_models::causes::with_causes;
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
@@ -19,7 +20,6 @@ use tokio::sync::oneshot;
 
 use super::names::SCOPE;
 use super::resource::resource;
-use crate::causes::with_causes;
 
 /// Default time between two messages.
 const INTERVAL: Duration = Duration::from_mins(1);

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use super::config::{Body, HttpConfig};
 use super::output::Head;
 use super::template::Template;
-use crate::causes::with_causes;
-use crate::headers::Secrets;
+use pirn_models::causes::with_causes;
+use pirn_models::headers::Secrets;
 
 /// Maximum number of redirects, each to the original host only.
 const MOST_REDIRECTS: usize = 5;
@@ -107,12 +107,13 @@ fn client() -> Result<Client, String> {
 /// The request, and the secrets from the environment that it has: servers that show requests give them back.
 fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets), String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
-    let headers = crate::headers::of_request(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?;
+    let headers =
+        pirn_models::headers::of_request(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?;
     let secrets = Secrets::of(headers.iter().skip(config.headers.len()).map(|(_, value)| value));
     for (name, value) in headers {
         request.headers_mut().insert(name, value);
     }
-    crate::headers::add_idempotency_key(request.headers_mut(), idempotency_key());
+    pirn_models::headers::add_idempotency_key(request.headers_mut(), idempotency_key());
     if let Some((kind, bytes)) = body(config, arguments) {
         let kind = HeaderValue::from_static(kind);
         request.headers_mut().entry(CONTENT_TYPE).or_insert(kind);

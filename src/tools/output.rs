@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::headers::Secrets;
+use pirn_models::headers::Secrets;
 
 /// Number of bytes per read.
 const CHUNK: usize = 16 * 1024;

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::approval::{Approval, ApprovalRequest, Approver, Elicitation, Elicitations, Verdict};
 use super::arguments::Checker;
 use super::lane::Lane;
-use crate::limiter::Limiter;
+use pirn_models::limiter::Limiter;
 
 /// Default timeout of a tool call, in milliseconds.
 pub const DEFAULT_TIMEOUT: Millis = 60_000;

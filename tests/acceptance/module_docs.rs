@@ -12,6 +12,7 @@ const ROOTS: &[&str] = &[
     "store/src",
     "engines/postgres/src",
     "engines/restate/src",
+    "adapters/models/src",
 ];
 
 #[test]
@@ -43,6 +44,7 @@ fn the_diagram_of_a_crate_has_every_module_above_those_that_it_imports() {
             let line = line.strip_prefix("pub ").unwrap_or(line);
             line.strip_prefix("mod ")?.strip_suffix(';')
         });
+        let declared = declared.filter(|module| *module != "tests");
         let declared: BTreeSet<&str> = declared.collect();
         assert_eq!(levels.keys().copied().collect::<BTreeSet<_>>(), declared, "in {root}");
         for (module, imported) in imports(root) {

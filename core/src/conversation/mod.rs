@@ -4,7 +4,7 @@
 //! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`repair_tool_pairs`] the one pair rule.
 //! - [`build_request`] builds the request for a model: a projection, never stored. An [`Outline`] prepares it without its messages.
 //! - [`shown_result`] decides which tool results become previews; [`read_artifact`] and [`recall`] return the hidden text.
-//! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
+//! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies, [`extractive`] a summary without a model.
 //! - [`ConversationMachine`] wraps it all for an actor.
 //!
 //! Not here: the format of a provider's messages, which is in the embedding layer.
@@ -13,6 +13,7 @@ mod blocks;
 pub mod compression;
 mod entries;
 mod error;
+pub mod extractive;
 mod large_results;
 mod log;
 mod machine;

@@ -16,7 +16,7 @@ use crate::check::Checked;
 use crate::engine::durable::{Durable, Resources, StoreJournal, StoredSessions};
 use crate::engine::place::{Placement, process_seed};
 use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
-use crate::models::ModelsOfRuns;
+use pirn_models::ModelsOfRuns;
 
 /// Default maximum number of concurrent runs.
 const DEFAULT_MAX_RUNS: usize = 100_000;
@@ -191,8 +191,8 @@ impl EngineBuilder {
                 let name = choice.name.or(of_profile);
                 let own = name.and_then(|name| tokenizers.get(name)).cloned();
                 own.unwrap_or_else(|| match (name, choice.profile) {
-                    (None, Some(profile)) => crate::tokens::of_provider(profile),
-                    (name, _) => crate::tokens::tokenizer(name),
+                    (None, Some(profile)) => pirn_models::tokens::of_provider(profile),
+                    (name, _) => pirn_models::tokens::tokenizer(name),
                 })
             }),
             speculative_at: self.speculative_at,
@@ -202,7 +202,7 @@ impl EngineBuilder {
                 .notify
                 .take()
                 .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
-            fits: crate::json_schema::fits,
+            fits: pirn_models::json_schema::fits,
         };
         Ok((ports, names))
     }

@@ -6,7 +6,7 @@ use pirn_actors::host::NotLocalContext;
 use pirn_core::definition::Fault;
 use pirn_core::error::RunError;
 
-use crate::models::ProfileFault;
+use pirn_models::ProfileFault;
 
 /// Reasons why an engine could not be built.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ use super::tasks::{NeedTasks, Overheard};
 use super::text::{self, Said, Shown};
 use super::token::Tokens;
 use super::within;
-use crate::headers::{self, Secrets};
 use crate::tools::config::{McpServerConfig, Transport};
+use pirn_models::headers::{self, Secrets};
 
 /// Adds advice to an error if the server answered 401 (`is_refused`).
 fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {

@@ -6,8 +6,8 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use crate::headers::Secrets;
 use crate::tools::output::Head;
+use pirn_models::headers::Secrets;
 
 /// Text of an empty result. Providers refuse empty results.
 const EMPTY: &str = "(no content)";

@@ -1,0 +1,50 @@
+//! Validation by JSON Schema.
+
+use serde_json::Value;
+
+/// Checks a value against a schema; the error describes the mismatch.
+#[cfg(feature = "schema")]
+pub fn fits(schema: &Value, value: &Value) -> Result<(), String> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| format!("its schema {}", no_schema(&error)))?;
+    validator
+        .validate(value)
+        .map_err(|fault| match fault.instance_path().to_string() {
+            place if place.is_empty() => shown(&fault),
+            place => format!("at {place}: {}", shown(&fault)),
+        })
+}
+
+/// Returns the fault of an invalid schema, or `None` if it is valid.
+#[cfg(feature = "schema")]
+pub fn schema_fault(schema: &Value) -> Option<String> {
+    let error = jsonschema::validator_for(schema).err()?;
+    Some(no_schema(&error))
+}
+
+#[cfg(feature = "schema")]
+fn no_schema(error: &jsonschema::ValidationError<'_>) -> String {
+    match error.instance_path().to_string() {
+        place if place.is_empty() => format!("is not a JSON Schema: {}", shown(error)),
+        place => format!("is not a JSON Schema: at {place}: {}", shown(error)),
+    }
+}
+
+/// Returns the beginning of an error message, which quotes the value.
+#[cfg(feature = "schema")]
+fn shown(error: &jsonschema::ValidationError<'_>) -> String {
+    const SHOWN: usize = 400;
+    error.to_string().chars().take(SHOWN).collect()
+}
+
+/// Accepts every value in builds without the library.
+#[cfg(not(feature = "schema"))]
+#[allow(clippy::unnecessary_wraps)] // the other one's signature
+pub fn fits(_: &Value, _: &Value) -> Result<(), String> {
+    Ok(())
+}
+
+/// Accepts every schema in builds without the library.
+#[cfg(not(feature = "schema"))]
+pub fn schema_fault(_: &Value) -> Option<String> {
+    None
+}

@@ -1,0 +1,220 @@
+//! Protocols: their names, their endpoints, and the modules that implement them.
+
+use std::sync::Arc;
+
+use pirn_actors::ports::ToolSpec;
+use pirn_core::conversation::MessageRules;
+use pirn_core::message::{Message, Role};
+use reqwest::Url;
+use serde_json::Value;
+
+use super::cache::CacheHints;
+use super::failure::Failure;
+use super::frames::{Frame, Framing};
+use super::key::Key;
+use super::parameters::Parameters;
+use super::said::Said;
+use super::{anthropic, gemini, ollama, openai, responses};
+use crate::formats::FormatError;
+use crate::formats::reasoning::{Recalled, for_model};
+use crate::structured::ResponseFormat;
+
+/// An HTTP protocol of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// OpenAI's chat completions.
+    OpenAi,
+    /// OpenAI's Responses: `api = "responses"`.
+    Responses,
+    Anthropic,
+    Gemini,
+    Ollama,
+}
+
+/// One request, independent of the protocol.
+pub(super) struct Asked<'a> {
+    pub(super) model: &'a str,
+    pub(super) messages: &'a [Arc<Message>],
+    pub(super) tools: &'a [ToolSpec],
+    pub(super) parameters: &'a Parameters,
+    pub(super) format: Option<&'a ResponseFormat>,
+    pub(super) streams: bool,
+    /// Hints for the provider's cache, or `None` if it gets no hints.
+    pub(super) cache: Option<CacheHints<'a>>,
+}
+
+impl<'a> Asked<'a> {
+    /// Returns a function that yields the reasoning to send back with a message: the reasoning of this model in the current turn,
+    /// which starts after the last assistant message without tool calls.
+    pub(super) fn recall(&self, provider: &'static str) -> impl Fn(&'a Message) -> Recalled + use<'a> {
+        let said = |message: &Arc<Message>| message.role == Role::Assistant && !message.asks_for_tools();
+        let turn = self.messages.iter().rposition(said).map_or(0, |last| last + 1);
+        let (turn, model) = (&self.messages[turn..], self.model);
+        move |message| {
+            let is_now = turn.iter().any(|one| std::ptr::eq(Arc::as_ptr(one), message));
+            if is_now {
+                for_model(message, provider, model)
+            } else {
+                Recalled::default()
+            }
+        }
+    }
+}
+
+impl Protocol {
+    pub(super) const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
+
+    pub(super) fn of(provider: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name() == provider)
+    }
+
+    /// Returns the name in a profile's `provider`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::Responses => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// Returns the URL of the provider itself.
+    pub(super) fn endpoint(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::Responses => "https://api.openai.com/v1/",
+            Self::Anthropic => "https://api.anthropic.com/v1/",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
+            Self::Ollama => "http://localhost:11434/",
+        }
+    }
+
+    /// Returns the environment variable with the key of the provider. It is not used for an endpoint set in the profile: a key is
+    /// sent only to the server for which it was issued.
+    pub(super) fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi | Self::Responses => Some("OPENAI_API_KEY"),
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Ollama => None,
+        }
+    }
+
+    /// Returns the order of messages that the provider requires.
+    pub(super) fn message_rules(self) -> MessageRules {
+        match self {
+            Self::Anthropic | Self::Gemini => MessageRules::STRICT,
+            Self::OpenAi | Self::Responses | Self::Ollama => MessageRules::default(),
+        }
+    }
+
+    /// Returns the URL of a request.
+    pub(super) fn url(self, endpoint: &Url, asked: &Asked<'_>) -> Url {
+        let mut url = endpoint.clone();
+        let path = match self {
+            Self::OpenAi => "chat/completions".to_owned(),
+            Self::Responses => "responses".to_owned(),
+            Self::Anthropic => "messages".to_owned(),
+            Self::Ollama => "api/chat".to_owned(),
+            Self::Gemini if asked.streams => format!("models/{}:streamGenerateContent", asked.model),
+            Self::Gemini => format!("models/{}:generateContent", asked.model),
+        };
+        url.set_path(&format!("{}{path}", endpoint.path()));
+        if self == Self::Gemini && asked.streams {
+            url.query_pairs_mut().append_pair("alt", "sse");
+        }
+        url
+    }
+
+    /// Returns the protocol's headers, to which those of the profile are added.
+    pub(super) fn headers(self, key: &Key) -> Vec<(&'static str, String)> {
+        let key = key.expose();
+        match self {
+            Self::OpenAi | Self::Responses | Self::Ollama => {
+                let bearer = key.map(|key| ("authorization", format!("Bearer {key}")));
+                bearer.into_iter().collect()
+            }
+            Self::Anthropic => {
+                let key = key.map(|key| ("x-api-key", key.to_owned()));
+                let version = ("anthropic-version", "2023-06-01".to_owned());
+                key.into_iter().chain([version]).collect()
+            }
+            Self::Gemini => key.map(|key| ("x-goog-api-key", key.to_owned())).into_iter().collect(),
+        }
+    }
+
+    pub(super) fn body(self, asked: &Asked<'_>) -> Result<Value, FormatError> {
+        match self {
+            Self::OpenAi => openai::body(asked),
+            Self::Responses => Ok(responses::body(asked)),
+            Self::Anthropic => anthropic::body(asked),
+            Self::Gemini => gemini::body(asked),
+            Self::Ollama => ollama::body(asked),
+        }
+    }
+
+    /// Returns the first invalid parameter for this provider, with the reason.
+    pub(super) fn check(self, parameters: &Parameters) -> Result<(), (String, String)> {
+        match self {
+            Self::Anthropic => anthropic::check(parameters),
+            Self::Ollama => ollama::check(parameters),
+            Self::OpenAi | Self::Responses | Self::Gemini => Ok(()),
+        }
+    }
+
+    pub(super) fn framing(self) -> Framing {
+        match self {
+            Self::OpenAi | Self::Responses | Self::Anthropic | Self::Gemini => Framing::Events,
+            Self::Ollama => Framing::Lines,
+        }
+    }
+
+    /// Reads a frame of a stream.
+    pub(super) fn hear(self, frame: &Frame, said: &mut Said) -> Result<(), Failure> {
+        if matches!(self, Self::OpenAi | Self::Responses) && frame.data.trim() == "[DONE]" {
+            openai::done(said);
+            return Ok(());
+        }
+        let value: Value = serde_json::from_str(&frame.data)
+            .map_err(|error| Failure::malformed(format!("the reply does not follow the protocol: {error}")))?;
+        if !value.is_object() {
+            return Err(Failure::malformed(
+                "the reply does not follow the protocol: a frame is not a JSON object",
+            ));
+        }
+        self.check_error(&value)?;
+        match self {
+            Self::OpenAi => openai::hear(&value, said),
+            Self::Responses => responses::hear(frame.event.as_deref(), &value, said),
+            Self::Anthropic => anthropic::hear(frame.event.as_deref(), &value, said),
+            Self::Gemini => gemini::hear(&value, said),
+            Self::Ollama => {
+                ollama::hear(&value, said);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a reply without streaming.
+    pub(super) fn whole(self, body: &Value, said: &mut Said) -> Result<(), Failure> {
+        self.check_error(body)?;
+        match self {
+            Self::OpenAi => openai::whole(body, said),
+            Self::Responses => responses::whole(body, said),
+            Self::Anthropic => anthropic::whole(body, said),
+            Self::Gemini => gemini::hear(body, said),
+            Self::Ollama => {
+                ollama::hear(body, said);
+                Ok(())
+            }
+        }
+    }
+
+    fn check_error(self, value: &Value) -> Result<(), Failure> {
+        let checked = super::said::check_error(value);
+        if self == Self::Ollama {
+            checked.map_err(ollama::said_error)
+        } else {
+            checked
+        }
+    }
+}
