@@ -244,7 +244,7 @@ fn first_names(group: &str) -> Vec<&str> {
 }
 
 /// Returns the sets of modules that import each other, directly or indirectly. The sets and their contents are sorted.
-fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+pub(super) fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         imports.keys().map(|from| (from, reach(imports, from))).collect();
     let mut circles = BTreeSet::new();
@@ -271,7 +271,7 @@ fn reach<'a>(imports: &'a BTreeMap<String, BTreeSet<String>>, from: &'a String) 
 }
 
 /// Returns a file without its comments and its unit tests.
-fn code(file: &Path) -> String {
+pub(super) fn code(file: &Path) -> String {
     let text = std::fs::read_to_string(file).expect("a source file");
     let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));

@@ -5,6 +5,7 @@ mod consent;
 mod contributing;
 mod crates_picture;
 mod docs;
+mod file_cycles;
 mod first_output;
 mod forks;
 mod guarantees;

@@ -1,0 +1,250 @@
+//! Imports between the files of a crate have no cycles, except for the listed ones.
+//!
+//! An import is a path that starts with `crate::` or `super::`. Imports between a folder's `mod.rs` and the files below it are not
+//! counted, because a `mod.rs` exports what its files define.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::house::{circles, code, sources, workspace};
+
+/// A cycle that is accepted for now. Do not add to this list; remove an entry, or files from it, when the imports allow it.
+struct Exception {
+    /// Names of the files without their folders, sorted. A folder may move to another crate.
+    files: &'static [&'static str],
+    reason: &'static str,
+}
+
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        files: &[
+            "branches",
+            "budget",
+            "conversation",
+            "doubt",
+            "effect",
+            "fired",
+            "firing",
+            "globals",
+            "graphs",
+            "mailbox",
+            "memory",
+            "message",
+            "panics",
+            "record",
+            "report",
+            "session",
+            "slots",
+            "start",
+            "step",
+            "thread",
+            "thread_list",
+            "tree",
+            "trigger_calls",
+            "world",
+        ],
+        reason: "a message contains the data of firings, sessions and calls, which are defined next to the functions that process them",
+    },
+    Exception {
+        files: &[
+            "consent",
+            "history",
+            "llm",
+            "machine",
+            "nodes",
+            "question",
+            "retry",
+            "safe_point",
+            "seed",
+            "state",
+            "step",
+        ],
+        reason: "the machine contains the stage of its node, and a node's functions receive the machine",
+    },
+    Exception {
+        files: &[
+            "access",
+            "api",
+            "archive",
+            "body",
+            "feed",
+            "idempotency",
+            "mcp",
+            "mcp_limits",
+            "recorder",
+            "runs",
+            "start",
+            "state",
+            "stored",
+        ],
+        reason: "the state of the service contains the router, the records and the started runs, which receive the service",
+    },
+    Exception {
+        files: &["anthropic", "gemini", "ollama", "openai", "protocol", "responses"],
+        reason: "the table of protocols defines the request that each protocol formats",
+    },
+    Exception {
+        files: &["evaluator", "expressions"],
+        reason: "the trait of an engine for expressions is defined next to its caller",
+    },
+    Exception {
+        files: &["task", "worker"],
+        reason: "a job and its interpreter, which may use a worker, are in one file",
+    },
+];
+
+#[test]
+fn files_import_each_other_in_no_cycles_but_the_listed_ones() {
+    let mut found: BTreeMap<Vec<String>, String> = BTreeMap::new();
+    for root in roots() {
+        for cycle in circles(&imports(&root)) {
+            let names = cycle
+                .iter()
+                .map(|file| file.rsplit("::").next().unwrap_or(file).to_owned());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            found.insert(names, format!("{root}: {}", cycle.join(", ")));
+        }
+    }
+    let owned = |exception: &Exception| exception.files.iter().map(|file| (*file).to_owned()).collect();
+    let listed: BTreeSet<Vec<String>> = EXCEPTIONS.iter().map(owned).collect();
+    let new = found.iter().filter(|(names, _)| !listed.contains(*names));
+    let mut problems: Vec<String> = new.map(|(_, cycle)| format!("new cycle in {cycle}")).collect();
+    let gone = listed.iter().filter(|names| !found.contains_key(*names));
+    problems.extend(gone.map(|names| format!("listed, and there is no such cycle: {}", names.join(", "))));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn each_exception_has_a_reason() {
+    for exception in EXCEPTIONS {
+        assert!(!exception.reason.is_empty(), "{:?}", exception.files);
+        assert!(exception.files.is_sorted(), "{:?}", exception.files);
+    }
+}
+
+#[test]
+fn paths_lead_to_the_modules_that_they_name() {
+    let text =
+        "use crate::a::{self, b::{C, d}, e::f as g};\nuse super::{H, i::*};\nlet x = super::super::j::k(crate::L);";
+    let here = ["m", "n"].map(str::to_owned);
+    let named: Vec<String> = references(text, &here).iter().map(|path| path.join("::")).collect();
+    assert_eq!(named, ["a", "a::b", "a::b::d", "a::e::f", "m", "m::i", "j::k", ""]);
+}
+
+/// Returns the source folders of the crates of the workspace that are shipped.
+fn roots() -> Vec<String> {
+    let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).expect("the manifest");
+    let members = manifest
+        .split("members = [")
+        .nth(1)
+        .and_then(|rest| rest.split(']').next());
+    let members = members.expect("a list of members").split('"').skip(1).step_by(2);
+    let is_shipped = |member: &&str| {
+        !["tests", "loom-tests", "benches", "examples"].contains(&member.split('/').next().unwrap_or_default())
+    };
+    let mut roots: Vec<String> = members
+        .filter(is_shipped)
+        .map(|member| {
+            if member == "." {
+                "src".to_owned()
+            } else {
+                format!("{member}/src")
+            }
+        })
+        .collect();
+    let command = "src/bin/pirn";
+    roots.extend(workspace().join(command).is_dir().then(|| command.to_owned()));
+    roots
+}
+
+/// Returns each file of a crate, as a module path, with the files that it imports.
+fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let files = sources(root);
+    let folder = workspace().join(root);
+    let module = |file: &Path| -> Vec<String> {
+        let path = file.strip_prefix(&folder).expect("below it").with_extension("");
+        let parts = path
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy().into_owned());
+        parts
+            .filter(|part| !["mod", "lib", "main"].contains(&part.as_str()))
+            .collect()
+    };
+    let modules: BTreeSet<Vec<String>> = files.iter().map(|file| module(file)).collect();
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in &files {
+        let here = module(file);
+        if here.is_empty() {
+            continue;
+        }
+        let imported = imports.entry(here.join("::")).or_default();
+        for mut target in references(&code(file), &here) {
+            // The last parts of a path may be items of a module.
+            while !target.is_empty() && !modules.contains(&target) {
+                target.pop();
+            }
+            if !target.is_empty() && !target.starts_with(&here) && !here.starts_with(&target) {
+                imported.insert(target.join("::"));
+            }
+        }
+    }
+    imports
+}
+
+/// Returns the paths that start with `crate::` or `super::`, from the root of the crate, with groups in braces expanded.
+fn references(text: &str, here: &[String]) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = ["crate::", "super::"].iter().filter_map(|start| rest.find(start)).min() {
+        let is_start = !rest[..at].ends_with(|letter: char| letter.is_alphanumeric() || "_:".contains(letter));
+        rest = &rest[at..];
+        if is_start {
+            let base = if rest.starts_with("crate") { &[] } else { here };
+            rest = path(rest, base.to_vec(), &mut found);
+        } else {
+            rest = &rest["crate::".len()..];
+        }
+    }
+    found
+}
+
+/// Reads one path after `base`, adds it to `found`, and returns the text behind it.
+fn path<'t>(mut text: &'t str, mut base: Vec<String>, found: &mut Vec<Vec<String>>) -> &'t str {
+    loop {
+        text = text.trim_start();
+        if let Some(group) = text.strip_prefix('{') {
+            text = group;
+            text = text.trim_start();
+            while !text.is_empty() && !text.starts_with('}') {
+                text = path(text, base.clone(), found);
+                // Skips `as name` and `*`.
+                text = text.trim_start_matches(|letter: char| !",}".contains(letter));
+                text = text.strip_prefix(',').unwrap_or(text).trim_start();
+            }
+            return text.strip_prefix('}').unwrap_or(text);
+        }
+        let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let (name, rest) = text.split_at(end.unwrap_or(text.len()));
+        match name {
+            "crate" | "self" => {}
+            "super" => {
+                base.pop();
+            }
+            name if name.starts_with(|letter: char| letter.is_lowercase() || letter == '_') => {
+                base.push(name.to_owned());
+            }
+            _item => {}
+        }
+        text = rest;
+        match rest.strip_prefix("::") {
+            Some(next) if next.starts_with(|letter: char| letter.is_alphanumeric() || "_{ \n".contains(letter)) => {
+                text = next;
+            }
+            _end => {
+                found.push(base);
+                return text;
+            }
+        }
+    }
+}
