@@ -13,6 +13,7 @@ const ROOTS: &[&str] = &[
     "engines/postgres/src",
     "engines/restate/src",
     "adapters/models/src",
+    "adapters/tools/src",
 ];
 
 #[test]

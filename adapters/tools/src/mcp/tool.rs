@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::connection::Request;
 use super::door::Help;
 use super::server::{Listed, Server};
-use crate::tools::config::is_name;
-use crate::tools::lane::Lane;
+use crate::config::is_name;
+use crate::lane::Lane;
 
 /// Tool of a server, under a name that all providers accept.
 pub(super) struct McpTool {

@@ -167,7 +167,7 @@ fn a_file_without_a_tools_section_has_no_tools() {
 
 #[test]
 fn every_documentation_example_is_valid() {
-    let text = include_str!("../../../docs/tools.md");
+    let text = include_str!("../../../../docs/tools.md");
     let blocks = text
         .split("```toml\n")
         .skip(1)

@@ -7,6 +7,9 @@
 //! 3. On shutdown, a server that is a program is first asked to exit: its stdin is closed, then it receives SIGTERM. If it does
 //!    not exit in time, its process group is killed. If [`McpServers`] is dropped without a shutdown, the group is killed at
 //!    once.
+//!
+//! Not here: the entries of servers in a config file (`config/server.rs`), and the MCP server that offers workflows as tools
+//! (the HTTP service).
 
 mod authorized;
 mod child;
@@ -30,7 +33,8 @@ use pirn_actors::ports::Tool;
 use tokio::runtime::Runtime;
 
 use super::config::{ConfigFault, McpServerConfig};
-use super::{ToolOptions, ToolRegistry};
+use super::lane::Lane;
+use super::options::ToolOptions;
 use server::{Listed, Server};
 use tool::McpTool;
 
@@ -136,12 +140,10 @@ impl McpServers {
         &self.inner.has.prompts
     }
 
-    /// Adds the tools to a registry, which then owns this handle.
-    pub(super) fn add_to(self, registry: &mut ToolRegistry) {
-        for (tool, options) in self.inner.has.tools.values() {
-            registry.register_in(Some(tool.lane()), Arc::clone(tool) as Arc<dyn Tool>, options.clone());
-        }
-        registry.own(self);
+    /// Returns the tools of all servers, each with the lane for its calls.
+    pub(super) fn tools(&self) -> impl Iterator<Item = (Arc<dyn Tool>, Lane, ToolOptions)> {
+        let tools = self.inner.has.tools.values();
+        tools.map(|(tool, options)| (Arc::clone(tool) as Arc<dyn Tool>, tool.lane(), options.clone()))
     }
 }
 

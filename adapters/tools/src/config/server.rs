@@ -37,11 +37,11 @@ pub struct McpServerConfig {
     pub roots: Vec<PathBuf>,
     /// Profile that serves the server's sampling requests; `None`: such requests are refused.
     pub sampling: Option<String>,
-    pub(in crate::tools) transport: Transport,
+    pub(crate) transport: Transport,
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::tools) enum Transport {
+pub(crate) enum Transport {
     Stdio(StdioConfig),
     Http {
         url: String,
@@ -53,25 +53,25 @@ pub(in crate::tools) enum Transport {
 
 /// Settings to obtain access tokens by OAuth's client credentials flow.
 #[derive(Clone, Debug)]
-pub(in crate::tools) struct OauthConfig {
-    pub(in crate::tools) token_url: String,
-    pub(in crate::tools) client_id: String,
+pub(crate) struct OauthConfig {
+    pub(crate) token_url: String,
+    pub(crate) client_id: String,
     /// Environment variable of the client's secret.
-    pub(in crate::tools) secret_env: String,
-    pub(in crate::tools) is_in_body: bool,
-    pub(in crate::tools) scope: Option<String>,
+    pub(crate) secret_env: String,
+    pub(crate) is_in_body: bool,
+    pub(crate) scope: Option<String>,
     /// The resource indicator for the tokens; empty: none.
-    pub(in crate::tools) resource: String,
+    pub(crate) resource: String,
 }
 
 /// A server that is a local program.
 #[derive(Clone, Debug)]
-pub(in crate::tools) struct StdioConfig {
-    pub(in crate::tools) program: PathBuf,
-    pub(in crate::tools) args: Vec<String>,
-    pub(in crate::tools) env: BTreeMap<String, String>,
-    pub(in crate::tools) env_from: Vec<String>,
-    pub(in crate::tools) cwd: Option<PathBuf>,
+pub(crate) struct StdioConfig {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) env_from: Vec<String>,
+    pub(crate) cwd: Option<PathBuf>,
 }
 
 pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
@@ -217,7 +217,7 @@ impl McpServerConfig {
     }
 
     /// Returns the registered name of a server's tool: `_` replaces characters that are invalid here (MCP allows dots and slashes).
-    pub(in crate::tools) fn name_of(&self, theirs: &str) -> String {
+    pub(crate) fn name_of(&self, theirs: &str) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = theirs.chars().map(|c| if is_plain(c) { c } else { '_' });
         self.prefix.chars().chain(plain).collect()

@@ -24,7 +24,7 @@ use super::tasks::{NeedTasks, Overheard};
 use super::text::{self, Said, Shown};
 use super::token::Tokens;
 use super::within;
-use crate::tools::config::{McpServerConfig, Transport};
+use crate::config::{McpServerConfig, Transport};
 use pirn_models::headers::{self, Secrets};
 
 /// Adds advice to an error if the server answered 401 (`is_refused`).

@@ -10,7 +10,6 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{AskedCall, CallContext, Called, Models, Sampler, Tool, ToolContext, ToolSpec, Tools};
-use pirn_core::Millis;
 use pirn_core::definition::{BuiltInTool, InDoubt};
 use pirn_core::message::Part;
 use pirn_core::thread::{ConsentRequest, ToolResult};
@@ -19,43 +18,11 @@ use serde_json::Value;
 use super::approval::{Approval, ApprovalRequest, Approver, Elicitation, Elicitations, Verdict};
 use super::arguments::Checker;
 use super::lane::Lane;
+use super::options::ToolOptions;
 use pirn_models::limiter::Limiter;
-
-/// Default timeout of a tool call, in milliseconds.
-pub const DEFAULT_TIMEOUT: Millis = 60_000;
 
 /// Default maximum number of concurrent tool calls of one engine; further calls wait.
 pub const DEFAULT_MAX_CALLS: usize = 256;
-
-/// Options of a tool's calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolOptions {
-    /// Timeout in milliseconds, without the time that a call waits for approval or for the concurrency limit.
-    pub timeout: Millis,
-    /// Maximum number of concurrent calls; further ones wait. `None`: the limit of the registry.
-    pub max_parallel: Option<usize>,
-    /// Approval policy.
-    pub approval: Approval,
-    /// Milliseconds that a call waits for a person's approval; `None`: without limit. A call without an answer in time is refused.
-    pub approval_timeout: Option<Millis>,
-    /// Rule for a call that was in progress when its run's process ended; `None`: the node's rule.
-    pub in_doubt: Option<InDoubt>,
-    /// The tool's source, for display.
-    pub source: String,
-}
-
-impl Default for ToolOptions {
-    fn default() -> Self {
-        Self {
-            timeout: DEFAULT_TIMEOUT,
-            max_parallel: None,
-            approval: Approval::Never,
-            approval_timeout: None,
-            in_doubt: None,
-            source: "code".to_owned(),
-        }
-    }
-}
 
 /// Description of a tool, for display.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +86,7 @@ impl ToolRegistry {
     }
 
     /// Adds a tool whose calls pass through a lane.
-    pub(super) fn register_in(&mut self, lane: Option<Lane>, tool: Arc<dyn Tool>, options: ToolOptions) {
+    fn register_in(&mut self, lane: Option<Lane>, tool: Arc<dyn Tool>, options: ToolOptions) {
         let spec = tool.spec();
         let registered = Registered {
             checker: Arc::new(Checker::new(spec.parameters.clone())),
@@ -151,9 +118,12 @@ impl ToolRegistry {
         self.servers.extend(other.servers);
     }
 
-    /// Takes ownership of servers, which stop with the registry.
+    /// Adds the tools of MCP servers. The servers are stopped when the engine that owns this registry shuts down.
     #[cfg(feature = "mcp")]
-    pub(super) fn own(&mut self, servers: super::McpServers) {
+    pub fn add_servers(&mut self, servers: super::McpServers) {
+        for (tool, lane, options) in servers.tools() {
+            self.register_in(Some(lane), tool, options);
+        }
         self.servers.push(servers);
     }
 

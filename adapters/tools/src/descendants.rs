@@ -92,7 +92,7 @@ mod linux {
     }
 
     /// Returns the living descendants of a program. Call it before the kill: afterwards they have another parent.
-    pub(in crate::tools) fn family_of(program: u32) -> BTreeSet<u32> {
+    pub(crate) fn family_of(program: u32) -> BTreeSet<u32> {
         let table = table(&listed());
         let mut family = BTreeSet::new();
         let mut generation = BTreeSet::from([program]);
@@ -113,7 +113,7 @@ mod linux {
     }
 
     /// Kills a family, the programs that it has started since, and every program with this mark.
-    pub(in crate::tools) fn kill_family(mut family: BTreeSet<u32>, mark: &str) {
+    pub(crate) fn kill_family(mut family: BTreeSet<u32>, mark: &str) {
         let mut marked = Marked {
             entry: format!("{MARK}={mark}").into_bytes(),
             bare: BTreeSet::new(),
@@ -193,7 +193,7 @@ mod linux {
     }
 
     /// Kills every child of this process and the orphans that these leave behind, if this process adopts orphans.
-    pub(in crate::tools) fn kill_every_child() {
+    pub(crate) fn kill_every_child() {
         let has_started = super::NEXT.load(Ordering::Relaxed) > 0;
         if has_started && ADOPTS.load(Ordering::Relaxed) {
             let own = std::process::id();

@@ -5,10 +5,10 @@ use pirn_core::definition::InDoubt;
 use serde::Deserialize;
 
 use super::fields::Fields;
-use crate::tools::Approval;
+use crate::approval::Approval;
 
 /// Default timeout of a call, in milliseconds.
-const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
+const DEFAULT_TIMEOUT: Millis = crate::options::DEFAULT_TIMEOUT;
 /// Maximum timeout of a call, in milliseconds: one day.
 const MOST_TIMEOUT: Millis = 86_400_000;
 /// Maximum configurable time to wait for approval, in milliseconds: 30 days.

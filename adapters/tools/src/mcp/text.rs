@@ -6,7 +6,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use crate::tools::output::Head;
+use crate::output::Head;
 use pirn_models::headers::Secrets;
 
 /// Text of an empty result. Providers refuse empty results.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixtures::{call, calling, registry, runtime};
-use crate::tools::ToolRegistry;
+use crate::ToolRegistry;
 
 fn command(properties: &Value, command: Value) -> ToolRegistry {
     registry(properties, json!({ "command": command }))

@@ -10,9 +10,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::within;
-use crate::tools::config::StdioConfig;
-use crate::tools::environment;
-use crate::tools::process::{Group, Process};
+use crate::config::StdioConfig;
+use crate::environment;
+use crate::process::{Group, Process};
 
 /// Time that a server has to exit after its stdin is closed, and again after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
 use serde_json::{Value, json};
 
-use crate::tools::{ToolRegistry, tools_of};
+use crate::{ToolRegistry, tools_of};
 
 /// Real time, on the runtime of the caller.
 struct RealTime(Instant);

@@ -1,7 +1,7 @@
 //! Requests from a server to Pirn: elicitations, sampling requests and the list of roots.
 //!
 //! Such a request belongs to a tool call, and only the run of that call may answer it, but the request does not identify the
-//! call. If requests can be answered, a [lane](crate::tools::lane) therefore admits the calls of one run at a time. A request
+//! call. If requests can be answered, a [lane](crate::lane) therefore admits the calls of one run at a time. A request
 //! that arrives during calls of several runs is declined.
 
 use std::collections::BTreeMap;

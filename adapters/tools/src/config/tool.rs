@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::limits::CallLimits;
-use crate::tools::template::Template;
+use crate::template::Template;
 
 /// Maximum length of a tool's name that every provider accepts.
 const LONGEST_NAME: usize = 64;
@@ -25,31 +25,31 @@ pub struct ToolConfig {
     pub input_schema: Value,
     /// Limits on the calls.
     pub limits: CallLimits,
-    pub(in crate::tools) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::tools) enum Kind {
+pub(crate) enum Kind {
     Command(CommandConfig),
     Http(HttpConfig),
 }
 
 /// A program, and the templates of its arguments.
 #[derive(Clone, Debug)]
-pub(in crate::tools) struct CommandConfig {
-    pub(in crate::tools) program: PathBuf,
-    pub(in crate::tools) args: Vec<Argument>,
-    pub(in crate::tools) stdin: Option<Template>,
-    pub(in crate::tools) env: BTreeMap<String, String>,
-    pub(in crate::tools) env_from: Vec<String>,
-    pub(in crate::tools) cwd: Option<PathBuf>,
-    pub(in crate::tools) ok_exit_codes: Vec<i32>,
+pub(crate) struct CommandConfig {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<Argument>,
+    pub(crate) stdin: Option<Template>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) env_from: Vec<String>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) ok_exit_codes: Vec<i32>,
     /// True if values may start with `-`.
-    pub(in crate::tools) allow_dashes: bool,
+    pub(crate) allow_dashes: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::tools) enum Argument {
+pub(crate) enum Argument {
     One(Template),
     /// Omitted together if an argument is absent.
     Together(Vec<Template>),
@@ -57,26 +57,26 @@ pub(in crate::tools) enum Argument {
 
 /// An HTTP request, and the positions of a call's arguments in it.
 #[derive(Clone, Debug)]
-pub(in crate::tools) struct HttpConfig {
-    pub(in crate::tools) method: Method,
-    pub(in crate::tools) url: Template,
+pub(crate) struct HttpConfig {
+    pub(crate) method: Method,
+    pub(crate) url: Template,
     /// The URL as configured, for display.
-    pub(in crate::tools) source: String,
-    pub(in crate::tools) query: BTreeMap<String, Template>,
-    pub(in crate::tools) headers: BTreeMap<String, String>,
-    pub(in crate::tools) headers_env: BTreeMap<String, String>,
-    pub(in crate::tools) body: Option<Body>,
+    pub(crate) source: String,
+    pub(crate) query: BTreeMap<String, Template>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) headers_env: BTreeMap<String, String>,
+    pub(crate) body: Option<Body>,
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::tools) enum Body {
+pub(crate) enum Body {
     Text(Template),
     Json(Shape),
 }
 
 /// JSON with templates in place of strings.
 #[derive(Clone, Debug)]
-pub(in crate::tools) enum Shape {
+pub(crate) enum Shape {
     Text(Template),
     List(Vec<Shape>),
     Table(BTreeMap<String, Shape>),
@@ -132,7 +132,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
 }
 
 /// Returns whether every provider accepts this name for a tool.
-pub(in crate::tools) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain)
 }

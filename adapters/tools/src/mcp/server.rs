@@ -7,9 +7,9 @@ use tokio::runtime::Handle;
 use super::connection::{CallError, Connection, Request};
 use super::door::{Door, Help};
 use super::text::Said;
-use crate::tools::ToolOptions;
-use crate::tools::config::McpServerConfig;
-use crate::tools::lane::Lane;
+use crate::config::McpServerConfig;
+use crate::lane::Lane;
+use crate::options::ToolOptions;
 
 /// An MCP server of the config.
 pub(super) struct Server {

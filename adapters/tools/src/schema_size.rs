@@ -76,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::arguments::Checker;
+    use crate::arguments::Checker;
 
     /// Creates definitions that each refer twice to the next.
     fn doubling(levels: usize) -> Value {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::tools::config::OauthConfig;
+use crate::config::OauthConfig;
 
 /// Time limit of a token request.
 const LIMIT: Duration = Duration::from_secs(30);

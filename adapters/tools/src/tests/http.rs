@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 
 use super::fixtures::{call, calling, registry, runtime};
-use crate::tools::tools_of;
+use crate::tools_of;
 
 /// A received request.
 #[derive(Debug)]

@@ -1,0 +1,97 @@
+//! The tools of a config file: `[[tools]]` and `[[mcpServers]]`.
+
+#[cfg(feature = "mcp")]
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+#[cfg(feature = "mcp")]
+use pirn_core::definition::nearest;
+use pirn_core::definition::{Fault, FaultCode};
+use pirn_tools::{ConfigFault, ToolsConfig, tools_of};
+
+use crate::config::{ConfigError, ConfigText};
+
+/// Reasons why tools cannot be read.
+#[derive(Debug)]
+pub enum ToolsError {
+    /// The file cannot be read, or is neither TOML nor JSON.
+    File(ConfigError),
+    /// Entries in the file are invalid.
+    Entries {
+        /// The file.
+        path: std::path::PathBuf,
+        /// All faults.
+        faults: Vec<ConfigFault>,
+    },
+}
+
+impl fmt::Display for ToolsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Entries { path, faults } => {
+                write!(f, "{}:", path.display())?;
+                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ToolsError {}
+
+impl ConfigText {
+    /// Returns the file's tools, as [`load_tools`] does.
+    ///
+    /// # Errors
+    /// Like [`load_tools`].
+    pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
+        let folder = self.path().parent().unwrap_or_else(|| Path::new(""));
+        tools_of(self.written().clone(), folder).map_err(|mut faults| {
+            for fault in &mut faults {
+                let pointer = format!("{}{}", fault.place, fault.pointer);
+                fault.line = self.line_of(&pointer);
+            }
+            let path = self.path().to_owned();
+            ToolsError::Entries { path, faults }
+        })
+    }
+
+    /// Returns faults for undefined profiles that MCP servers may call.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn unknown_sampling(&self, known: &BTreeSet<String>) -> Vec<Fault> {
+        let servers = self.tools().map(|tools| tools.mcp_servers).unwrap_or_default();
+        let named = servers.into_iter().enumerate();
+        let unknown =
+            named.filter_map(|(place, server)| Some((place, server.sampling.filter(|id| !known.contains(id))?)));
+        let faults = unknown.map(|(place, id)| {
+            let pointer = format!("/mcpServers/{place}/sampling");
+            let message = format!("unknown profile `{id}`: no profile has this id");
+            let fault = self.fault(FaultCode::UnknownProfile, &pointer, &message);
+            match nearest(&id, known.iter().map(String::as_str)) {
+                Some(near) => fault.with_help(format!("did you mean `{near}`?")),
+                None => fault,
+            }
+        });
+        faults.collect()
+    }
+
+    /// Returns warnings about programs of tools and MCP servers that are not found on this machine, each with its location.
+    pub(crate) fn missing_programs(&self) -> Vec<Fault> {
+        let missing = self.tools().map(|tools| tools.missing_programs()).unwrap_or_default();
+        let faults = missing.into_iter().map(|fault| {
+            let pointer = format!("{}{}", fault.place, fault.pointer);
+            self.fault(FaultCode::ProgramNotFound, &pointer, &fault.message)
+        });
+        faults.collect()
+    }
+}
+
+/// Reads the tools of a file: `[[tools]]` in TOML, `{"tools": [...]}` in JSON. A file that contains only a list has profiles and no
+/// tools. Relative `cwd` and `program` paths are resolved from the file's folder.
+///
+/// # Errors
+/// [`ToolsError`].
+pub fn load_tools(path: impl AsRef<Path>) -> Result<ToolsConfig, ToolsError> {
+    ConfigText::read(path).map_err(ToolsError::File)?.tools()
+}
