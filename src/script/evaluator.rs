@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::ExpressionLimits;
 use super::deadline::now;
 #[cfg(feature = "javascript")]
-use super::expressions::{Expressions, Script};
+use super::expressions::{Expressions, JavaScript, Script};
 use super::template::Template;
 
 /// Evaluates expressions and templates. Each operating system thread creates its own evaluator, which is not `Send` and caches
@@ -37,15 +37,6 @@ enum Place {
     Whole(Box<dyn JavaScript>),
     #[cfg(not(feature = "javascript"))]
     Whole,
-}
-
-/// Evaluator of expressions that need JavaScript.
-#[cfg(feature = "javascript")]
-pub(super) trait JavaScript {
-    /// The value.
-    fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault>;
-    /// Returns whether the value is truthy.
-    fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault>;
 }
 
 /// Cache by graph and snippet, and by source text.

@@ -8,11 +8,18 @@ use std::time::Duration;
 use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
-use super::evaluator::JavaScript;
 use super::placeholder::Shifts;
 use super::realm::{Compiled, Form, Realm, Run, out_of_memory, placeholder_call};
 use super::realm_options::RealmOptions;
 use super::{ExpressionLimits, HostFunctions, place, placeholder};
+
+/// Evaluator of expressions that need JavaScript.
+pub(super) trait JavaScript {
+    /// The value.
+    fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault>;
+    /// Returns whether the value is truthy.
+    fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault>;
+}
 
 /// An expression in the form that JavaScript evaluates.
 pub(super) struct Script {

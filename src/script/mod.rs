@@ -20,6 +20,7 @@ mod expressions;
 mod functions;
 #[cfg(feature = "javascript")]
 mod host;
+mod interpreter;
 #[cfg(feature = "javascript")]
 mod interrupt;
 mod limits;

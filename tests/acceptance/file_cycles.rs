@@ -79,18 +79,6 @@ const EXCEPTIONS: &[Exception] = &[
         ],
         reason: "the state of the service contains the router, the records and the started runs, which receive the service",
     },
-    Exception {
-        files: &["anthropic", "gemini", "ollama", "openai", "protocol", "responses"],
-        reason: "the table of protocols defines the request that each protocol formats",
-    },
-    Exception {
-        files: &["evaluator", "expressions"],
-        reason: "the trait of an engine for expressions is defined next to its caller",
-    },
-    Exception {
-        files: &["task", "worker"],
-        reason: "a job and its interpreter, which may use a worker, are in one file",
-    },
 ];
 
 #[test]

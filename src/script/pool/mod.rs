@@ -23,7 +23,8 @@ use pirn_core::script::ScriptFault;
 use pirn_core::thread::Outcome;
 
 use super::deadline::now;
-use super::task::{Done, Interpreter, Reins, Task};
+use super::interpreter::Interpreter;
+use super::task::{Done, Reins, Task};
 use super::{Logs, ScriptSettings};
 
 /// Time after its limit until the warden answers a job.

@@ -21,8 +21,7 @@ use serde_json::Value;
 
 use self::frame::{Frame, Reply, Request, SeenBy};
 pub use self::serve::serve_worker;
-use super::evaluator::JavaScript;
-use super::expressions::Script;
+use super::expressions::{JavaScript, Script};
 use super::task::Reins;
 use super::{CodeJob, CodeOutcome, HostFunctions, Logs, ScriptSettings, WorkerProgram};
 

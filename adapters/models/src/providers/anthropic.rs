@@ -4,11 +4,11 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::FinishReason;
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::cache::CacheHints;
 use super::failure::{Failure, of_body};
 use super::openai::merge;
 use super::parameters::{Effort, Names, Parameters, ToolChoice};
-use super::protocol::Asked;
 use super::said::{CallPiece, Reported, Said};
 use super::schema::unbounded;
 use crate::formats::{FormatError, anthropic};

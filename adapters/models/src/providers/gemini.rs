@@ -4,10 +4,10 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::failure::Failure;
 use super::openai::merge;
 use super::parameters::{Effort, Names, ToolChoice};
-use super::protocol::Asked;
 use super::said::{CallPiece, Reported, Said};
 use crate::formats::{FormatError, gemini};
 

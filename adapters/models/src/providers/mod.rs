@@ -9,6 +9,7 @@
 //! Not here: the JSON of messages, which is in `formats`.
 
 mod anthropic;
+mod asked;
 mod cache;
 mod exchange;
 mod failure;
@@ -39,10 +40,11 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use self::asked::Asked;
 use self::cache::CacheHints;
 use self::key::{KeySource, Keys, KeysBy};
 use self::parameters::Parameters;
-use self::protocol::{Asked, Protocol};
+use self::protocol::Protocol;
 use crate::headers;
 use crate::policy::{self, CallPolicy, Timeouts};
 use crate::structured::ResponseFormat;

@@ -7,10 +7,10 @@ use pirn_core::message::{Message, Part, Role};
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::failure::Failure;
 use super::openai::{function, merge};
 use super::parameters::{Effort, Names, Parameters};
-use super::protocol::Asked;
 use super::said::{CallPiece, Reported, Said};
 use crate::formats::{FormatError, arguments, data_of};
 

@@ -4,9 +4,9 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::failure::{Failure, of_body};
 use super::parameters::{Names, ToolChoice};
-use super::protocol::Asked;
 use super::said::{CallPiece, Reported, Said};
 use super::schema::strict;
 use crate::formats::{FormatError, openai};

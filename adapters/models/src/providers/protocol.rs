@@ -1,14 +1,10 @@
 //! Protocols: their names, their endpoints, and the modules that implement them.
 
-use std::sync::Arc;
-
-use pirn_actors::ports::ToolSpec;
 use pirn_core::conversation::MessageRules;
-use pirn_core::message::{Message, Role};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::cache::CacheHints;
+use super::asked::Asked;
 use super::failure::Failure;
 use super::frames::{Frame, Framing};
 use super::key::Key;
@@ -16,8 +12,6 @@ use super::parameters::Parameters;
 use super::said::Said;
 use super::{anthropic, gemini, ollama, openai, responses};
 use crate::formats::FormatError;
-use crate::formats::reasoning::{Recalled, for_model};
-use crate::structured::ResponseFormat;
 
 /// An HTTP protocol of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,36 +23,6 @@ pub(super) enum Protocol {
     Anthropic,
     Gemini,
     Ollama,
-}
-
-/// One request, independent of the protocol.
-pub(super) struct Asked<'a> {
-    pub(super) model: &'a str,
-    pub(super) messages: &'a [Arc<Message>],
-    pub(super) tools: &'a [ToolSpec],
-    pub(super) parameters: &'a Parameters,
-    pub(super) format: Option<&'a ResponseFormat>,
-    pub(super) streams: bool,
-    /// Hints for the provider's cache, or `None` if it gets no hints.
-    pub(super) cache: Option<CacheHints<'a>>,
-}
-
-impl<'a> Asked<'a> {
-    /// Returns a function that yields the reasoning to send back with a message: the reasoning of this model in the current turn,
-    /// which starts after the last assistant message without tool calls.
-    pub(super) fn recall(&self, provider: &'static str) -> impl Fn(&'a Message) -> Recalled + use<'a> {
-        let said = |message: &Arc<Message>| message.role == Role::Assistant && !message.asks_for_tools();
-        let turn = self.messages.iter().rposition(said).map_or(0, |last| last + 1);
-        let (turn, model) = (&self.messages[turn..], self.model);
-        move |message| {
-            let is_now = turn.iter().any(|one| std::ptr::eq(Arc::as_ptr(one), message));
-            if is_now {
-                for_model(message, provider, model)
-            } else {
-                Recalled::default()
-            }
-        }
-    }
 }
 
 impl Protocol {

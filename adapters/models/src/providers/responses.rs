@@ -5,10 +5,10 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::failure::{Failure, of_body};
 use super::openai::{function, json_schema, merge, tool_choice};
 use super::parameters::Names;
-use super::protocol::Asked;
 use super::said::{CallPiece, Reported, Said};
 use crate::formats::responses;
 
