@@ -13,9 +13,10 @@ mod postgres;
 mod restate;
 mod services;
 
-/// Generates the tests of every engine with the cluster that `$start` returns; they pass without a check if it returns `None`.
+/// Generates the tests of every engine with the cluster that `$start` returns, or `$alone` if the test kills the server; they pass
+/// without a check if it returns `None`.
 macro_rules! with_each_engine {
-    ($start:path) => {
+    ($start:path, $alone:path) => {
         crate::with_each_engine!($start =>
             commands::a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once,
             commands::a_question_is_answered_with_and_without_an_owner_of_the_run,
@@ -24,9 +25,9 @@ macro_rules! with_each_engine {
             commands::a_terminated_worker_releases_its_runs_at_once,
             services::a_service_that_owns_no_run_starts_shows_and_controls_runs_of_workers,
             services::an_idempotency_key_starts_one_run_across_all_services,
-            faults::every_run_ends_once_under_faults_of_workers_and_the_server,
             faults::a_suspended_worker_writes_nothing_for_a_run_that_another_took_over,
         );
+        crate::with_each_engine!($alone => faults::every_run_ends_once_under_faults_of_workers_and_the_server);
     };
     ($start:path => $($module:ident::$name:ident),* $(,)?) => {
         $(

@@ -9,8 +9,15 @@ use crate::cluster::{self, Cluster};
 use server::Server;
 
 struct Database {
-    server: Server,
     url: String,
+    /// The server, if no other test uses it.
+    server: Option<Server>,
+}
+
+impl Database {
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("a server of its own")
+    }
 }
 
 impl cluster::Server for Database {
@@ -23,27 +30,35 @@ impl cluster::Server for Database {
     }
 
     fn kill(&self) {
-        self.server.kill();
+        self.server().kill();
     }
 
     fn go(&self) {
-        self.server.go();
+        self.server().go();
     }
 }
 
-/// Returns `None` if PostgreSQL is not installed.
+/// Returns a cluster that shares the server of this process; `None` if PostgreSQL is not installed.
 fn start() -> Option<Cluster> {
-    let server = Server::start()?;
-    let url = server.database();
-    server.set_up(&url);
-    Some(Cluster::of(Database { server, url }))
+    let url = Server::shared()?.prepared();
+    Some(Cluster::of(Database { url, server: None }))
 }
 
-crate::with_each_engine!(start);
+/// Returns a cluster with a server that can be killed.
+fn start_alone() -> Option<Cluster> {
+    let server = Server::start_unsynced()?;
+    let url = server.prepared();
+    Some(Cluster::of(Database {
+        url,
+        server: Some(server),
+    }))
+}
+
+crate::with_each_engine!(start, start_alone);
 
 #[test]
 fn an_unreachable_or_unprepared_postgresql_server_is_reported_with_the_command_to_run() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Server::shared() else { return };
     let url = server.database();
     let binary = env!("CARGO_BIN_EXE_pirn");
     let list = |url: &str| {

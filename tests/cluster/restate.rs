@@ -50,7 +50,7 @@ fn start() -> Option<Cluster> {
     }))
 }
 
-crate::with_each_engine!(start);
+crate::with_each_engine!(start, start);
 
 #[test]
 fn an_unreachable_or_workerless_restate_server_is_reported_with_the_command_to_run() {

@@ -13,12 +13,10 @@ fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")
 }
 
-/// Starts a server with a migrated database. Returns `None` if PostgreSQL is not installed.
-fn start() -> Option<(Server, String)> {
-    let server = Server::start_unsynced()?;
-    let url = server.database();
-    server.set_up(&url);
-    Some((server, url))
+/// Returns a server and the URL of a migrated database; `None` if PostgreSQL is not installed.
+fn start() -> Option<(&'static Server, String)> {
+    let server = Server::shared()?;
+    Some((server, server.prepared()))
 }
 
 #[test]

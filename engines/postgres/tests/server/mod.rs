@@ -1,7 +1,8 @@
-//! Starts a PostgreSQL server for one test, from the installed programs.
+//! Starts a PostgreSQL server for the tests of a process or for one test, from the installed programs.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Server with data and socket in a temporary folder. Dropping it ends it.
@@ -9,9 +10,19 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
     absurdctl: PathBuf,
-    databases: AtomicU32,
+    /// Number of databases and of executed programs, for unique names.
+    count: AtomicU32,
     /// Additional settings, as arguments.
     settings: &'static str,
+    /// Name of the database that `prepared` copies.
+    template: OnceLock<String>,
+}
+
+/// The server of `Server::shared`.
+struct Shared {
+    server: Server,
+    /// Stops the server when this process ends, because statics are not dropped: it waits for the end of its input.
+    _stopper: Child,
 }
 
 /// Returns the folder of the newest Debian package; none if there is no package.
@@ -52,10 +63,45 @@ impl Server {
         Self::with("")
     }
 
-    /// Starts a server without fsync, for tests that simulate no power cut.
+    /// Starts a server without fsync, for a test that stops it but simulates no power cut.
     #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn start_unsynced() -> Option<Self> {
         Self::with("-c fsync=off")
+    }
+
+    /// Returns the server of this process, without fsync; each test uses its own database. The first call starts it. None, with a
+    /// message on stderr, if PostgreSQL is not installed.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| {
+            let server = Self::start_unsynced()?;
+            let stopper = server.stopper();
+            Some(Shared {
+                server,
+                _stopper: stopper,
+            })
+        });
+        shared.as_ref().map(|shared| &shared.server)
+    }
+
+    /// Starts the program that stops the server and deletes its folder when this process has ended.
+    fn stopper(&self) -> Child {
+        use std::os::unix::process::CommandExt as _;
+        let stop = self.command("pg_ctl");
+        Command::new("sh")
+            .args(["-c", r#"read -r _; cd /; "$@"; rm -rf "$0""#])
+            .arg(self.folder.path())
+            .arg(stop.get_program())
+            .args(stop.get_args())
+            .args(["-D", &self.data(), "-m", "immediate", "-w", "stop"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // An interrupt from the terminal does not end it.
+            .process_group(0)
+            .spawn()
+            .expect("sh runs")
     }
 
     fn with(settings: &'static str) -> Option<Self> {
@@ -72,8 +118,9 @@ impl Server {
             folder,
             programs,
             absurdctl,
-            databases: AtomicU32::new(0),
+            count: AtomicU32::new(0),
             settings,
+            template: OnceLock::new(),
         };
         if is_root() {
             let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
@@ -97,18 +144,24 @@ impl Server {
         self.folder.path()
     }
 
-    /// Runs a program of PostgreSQL, as an unprivileged user.
-    fn program(&self, name: &str, arguments: &[&str]) -> Output {
+    /// Returns the command of a program of PostgreSQL, as an unprivileged user.
+    fn command(&self, name: &str) -> Command {
         let program = self.programs.join(name);
-        let mut command = if is_root() {
+        if is_root() {
             let mut command = Command::new("runuser");
             command.args(["-u", "postgres", "--"]).arg(program);
             command
         } else {
             Command::new(program)
-        };
+        }
+    }
+
+    /// Runs a program of PostgreSQL.
+    fn program(&self, name: &str, arguments: &[&str]) -> Output {
+        let mut command = self.command(name);
         // Output goes to a file: the started server inherits it and would hold a pipe open.
-        let log = self.folder.path().join(format!("{name}.out"));
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.path().join(format!("{name}-{number}.out"));
         let out = std::fs::File::create(&log).expect("a log");
         let status = command
             .args(arguments)
@@ -154,6 +207,7 @@ impl Server {
     }
 
     /// Executes SQL, or returns the server's error.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn try_sql(&self, url: &str, command: &str) -> Result<(), String> {
         let done = self.program("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-c", command, url]);
         if done.status.success() {
@@ -174,17 +228,37 @@ impl Server {
     }
 
     /// Creates the schemas, or returns the error.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn try_set_up(&self, url: &str) -> Result<bool, pirn_postgres::ConnectError> {
         pirn_postgres::setup(url, &self.absurdctl)
     }
 
     /// Creates an empty database and returns its URL.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn database(&self) -> String {
-        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.url(&self.created(&[]))
+    }
+
+    /// Creates a database with the schemas and returns its URL. Copies a database in which they were created once, because
+    /// `absurdctl` takes a second for each.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn prepared(&self) -> String {
+        let template = self.template.get_or_init(|| {
+            let name = self.created(&[]);
+            self.set_up(&self.url(&name));
+            name
+        });
+        self.url(&self.created(&["-T", template]))
+    }
+
+    /// Creates a database and returns its name.
+    fn created(&self, options: &[&str]) -> String {
+        let name = format!("test{}", self.count.fetch_add(1, Ordering::Relaxed));
         let socket = self.socket().display().to_string();
-        let made = self.program("createdb", &["-h", &socket, "-U", "postgres", &name]);
+        let arguments = ["-h", &socket, "-U", "postgres", &name];
+        let made = self.program("createdb", &[options, &arguments].concat());
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        self.url(&name)
+        name
     }
 }
 

@@ -8,9 +8,8 @@ use crate::{begin, open};
 
 #[test]
 fn a_run_without_progress_is_offered_with_growing_delay_and_can_be_claimed_at_once() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
+    let Some(server) = Server::shared() else { return };
+    let url = server.prepared();
     let store = open(&url);
     begin(&store, "stuck");
     let is_offered_after = |seconds: u32| {

@@ -11,8 +11,7 @@ use crate::{begin, open, step};
 
 /// Creates a database of layout 1 with an orphaned run of two steps.
 fn first_layout(server: &Server) -> String {
-    let url = server.database();
-    server.set_up(&url);
+    let url = server.prepared();
     server.sql(&url, "DROP SCHEMA pirn CASCADE");
     server.sql(&url, include_str!("layout-1.sql"));
     server.sql(
@@ -27,8 +26,8 @@ fn first_layout(server: &Server) -> String {
 
 #[test]
 fn a_database_with_the_first_layout_is_refused_until_migrated_without_data_loss() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = first_layout(&server);
+    let Some(server) = Server::shared() else { return };
+    let url = first_layout(server);
     let refused = PostgresStore::connect(&url, PostgresOptions::default()).expect_err("is of an earlier layout");
     assert_eq!(refused.code(), "NOT_SET_UP", "{refused}");
     assert!(server.set_up(&url), "something was made");
@@ -51,9 +50,8 @@ fn a_database_with_the_first_layout_is_refused_until_migrated_without_data_loss(
 
 #[test]
 fn a_database_in_use_is_not_migrated() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
+    let Some(server) = Server::shared() else { return };
+    let url = server.prepared();
     let options = PostgresOptions::default().patience(Duration::ZERO);
     let store = PostgresStore::connect(&url, options).expect("connects");
     begin(&store, "run");

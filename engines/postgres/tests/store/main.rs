@@ -48,10 +48,9 @@ impl Server {
 
 #[test]
 fn the_store_contract_holds_in_postgresql() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Server::shared() else { return };
     conformance::check(|name| {
-        let url = server.database();
-        server.set_up(&url);
+        let url = server.prepared();
         eprintln!("{name}");
         Box::new(move || Box::new(open(&url)) as Box<dyn Store>)
     });
@@ -59,9 +58,8 @@ fn the_store_contract_holds_in_postgresql() {
 
 #[test]
 fn a_settled_name_has_one_value_for_all_processes_until_evicted() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
+    let Some(server) = Server::shared() else { return };
+    let url = server.prepared();
     let stores: Vec<PostgresStore> = (0..4).map(|_| open(&url)).collect();
     let claims = |of: usize| stores[of].claims().expect("several share it");
     let settle = |of: usize, name: &str, value: &str| claims(of).settle(name, value.to_owned(), 3);

@@ -11,9 +11,8 @@ use crate::server::Server;
 
 #[test]
 fn an_idle_process_is_notified_that_another_process_claimed_its_run() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
+    let Some(server) = Server::shared() else { return };
+    let url = server.prepared();
     let open = || {
         let options = PostgresOptions::default().claim(Duration::from_secs(1));
         PostgresStore::connect(&url, options).expect("connects")

@@ -11,9 +11,8 @@ use crate::{begin, open};
 fn reading_a_run_reads_no_journal_rows_of_other_runs() {
     const RUNS: u64 = 60;
     const STEPS: u64 = 100;
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
+    let Some(server) = Server::shared() else { return };
+    let url = server.prepared();
     let store = open(&url);
     let run = |number: u64| format!("run {number}");
     for number in 0..RUNS {
