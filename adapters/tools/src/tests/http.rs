@@ -125,7 +125,7 @@ fn headers_are_sent_and_values_from_the_environment_are_never_shown() {
     let http = |url: &str| json!({"url": url, "headers": {"x-plain": "yes"}, "headersEnv": {"x-name": "CARGO_PKG_NAME", "x-text": "Bearer ${CARGO_PKG_NAME}"}});
     let (said, seen) = once(http, json!({}), vec![answer("204 No Content", "")]);
     assert_eq!(said, Ok("(no content)".to_owned()));
-    for header in ["x-plain: yes", "x-name: pirn", "x-text: Bearer pirn"] {
+    for header in ["x-plain: yes", "x-name: pirn-tools", "x-text: Bearer pirn-tools"] {
         assert!(seen[0].has(header), "{header}: {seen:?}");
     }
     let open = json!({"tools": [{
