@@ -11,8 +11,6 @@ pub mod faults;
 pub mod profiles;
 pub mod scene;
 pub mod script;
-#[cfg(feature = "service")]
-pub mod service;
 pub mod simulate;
 #[cfg(feature = "otel")]
 pub mod telemetry;

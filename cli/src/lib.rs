@@ -1,4 +1,34 @@
-//! The `pirn` command: one file per subcommand.
+//! The `pirn` command: a file or a folder for each subcommand. [`main`] is its whole interface; `main.rs` calls it.
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! explore  mcp  runs  serve  worker
+//!   ↓
+//! run  served
+//!   ↓
+//! holder  models  sessions  tools  validate
+//!   ↓
+//! config  context  graph  place
+//!   ↓
+//! files  init  log  man  store
+//!   ↓
+//! failure
+//!   ↓
+//! completions  faults  interrupt  schema
+//!   ↓
+//! terminal
+//!   ↓
+//! redact  scripts  signals  visible
+//! ```
+//!
+//! Reading order:
+//! 1. This file: the subcommands, with the exit code and the output format of each.
+//! 2. `run`: a run in this process, with its progress, questions and report. `runs` and `sessions`: those of a store.
+//! 3. `serve`, `worker` and `mcp`: processes that stay. `place`: the stores that they use.
+//! 4. `failure` and `faults`: errors as people and as programs read them.
 
 mod completions;
 mod config;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pirn::service::{Options, Service};
+use pirn_service::{Options, Service};
 
 use crate::failure::Failure;
 use crate::interrupt;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pirn::Engine;
-use pirn::service::{Access, Limits, Options, Service, serve};
+use pirn_service::{Access, Limits, Options, Service, serve};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -151,11 +151,11 @@ impl Args {
     }
 
     #[cfg(feature = "otel")]
-    fn metrics(&self, service: &Service) -> Result<Option<pirn::service::MetricsExport>, Failure> {
+    fn metrics(&self, service: &Service) -> Result<Option<pirn_service::MetricsExport>, Failure> {
         let Some(endpoint) = &self.otlp_metrics else {
             return Ok(None);
         };
-        let options = pirn::service::MetricsOptions {
+        let options = pirn_service::MetricsOptions {
             endpoint: Some(endpoint.clone()),
             ..Default::default()
         };

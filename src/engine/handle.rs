@@ -174,7 +174,10 @@ impl RunHandle {
     }
 
     /// Like [`RunHandle::answer`], with an optional name of the person who answers.
-    pub(crate) async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
+    ///
+    /// # Errors
+    /// As [`RunHandle::answer`].
+    pub async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
         let (setter, taken) = completion();
         self.started
             .answer(id, Arc::new(answer), by, move |result| setter.set(result));

@@ -15,11 +15,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub use pirn_actors::engine::MailboxDepths;
-#[cfg(feature = "service")]
-use pirn_actors::engine::Watch;
-#[cfg(feature = "service")]
-pub(crate) use pirn_actors::engine::check_name;
-use pirn_actors::engine::{EngineShared, StartedRun};
+use pirn_actors::engine::{EngineShared, StartedRun, Watch};
+use pirn_actors::events::Subscription;
 use pirn_actors::host::ThreadTag;
 use pirn_core::conversation::Spent;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -246,11 +243,34 @@ impl Engine {
         self.shared.history(workflow_id, messages)
     }
 
-    /// Passes each run that a trigger or a schedule starts from now on to `watch`, before its first step. When `watch` returns
-    /// `None`, no further runs are passed.
-    #[cfg(feature = "service")]
-    pub(crate) fn watch_started(&self, watch: impl Fn() -> Option<Watch> + Send + Sync + 'static) {
-        self.shared.watch_started(Box::new(watch));
+    /// Calls `watch` for each run that a trigger or a schedule starts from now on, before its first step. The function that it
+    /// returns receives the run, its workflow id, and its events from the first one on with a buffer of `capacity`; it runs on the
+    /// engine's thread and must not block. When `watch` returns `None`, it is not called again.
+    pub fn watch_started<T>(&self, capacity: usize, watch: impl Fn() -> Option<T> + Send + Sync + 'static)
+    where
+        T: FnOnce(RunHandle, &str, Events) + Send + 'static,
+    {
+        // The engine holds this function: a strong handle in it would never be dropped.
+        let engine = self.downgrade();
+        self.shared.watch_started(Box::new(move || {
+            let (engine, take) = (engine.upgrade()?, watch()?);
+            let (deliver, events) = stream(capacity);
+            let subscription = Subscription {
+                types: Vec::new(),
+                after: 0,
+                deliver,
+            };
+            let take = move |started: StartedRun, workflow_id: &str| take(engine.handle(started), workflow_id, events);
+            Some(Watch {
+                subscription,
+                take: Box::new(take),
+            })
+        }));
+    }
+
+    /// Returns a run id that no run of this engine has, for [`RunBuilder::run_id`] or [`ForkBuilder::make`].
+    pub fn new_run_id(&self) -> String {
+        self.shared.next_run_id().to_string()
     }
 
     /// Returns events of every run as an async stream with a buffer of `capacity`.
@@ -388,12 +408,15 @@ impl Engine {
         &self,
         prepare: impl Fn(ResumeBuilder) -> ResumeBuilder,
     ) -> Result<Vec<(String, Result<RunHandle, ResumeError>)>, ResumeError> {
-        self.recover_by(async |run| prepare(self.resume(run.id)).start().await)
+        self.recover_with(async |run| prepare(self.resume(run.id)).start().await)
             .await
     }
 
-    /// Like [`Engine::recover_each`], with a function that resumes each run.
-    pub(crate) async fn recover_by<T>(
+    /// Like [`Engine::recover_each`], with a function that resumes each run. Returns the result of this function for each run.
+    ///
+    /// # Errors
+    /// Fails if the engine has no store, or the store cannot be read.
+    pub async fn recover_with<T>(
         &self,
         resume: impl AsyncFn(Run) -> Result<T, ResumeError>,
     ) -> Result<Vec<(String, Result<T, ResumeError>)>, ResumeError> {

@@ -32,6 +32,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn_tools",
         ],
     ),
+    ("service/src", &["pirn", "pirn_core", "pirn_actors"]),
     (
         "cli/src",
         &[
@@ -43,6 +44,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn_store",
             "pirn_postgres",
             "pirn_restate",
+            "pirn_service",
         ],
     ),
 ];
@@ -66,9 +68,10 @@ fn actors_do_not_import_each_other_and_messages_name_no_actor() {
 
 #[test]
 fn no_crate_imports_a_crate_of_a_higher_layer() {
-    const OURS: [&str; 11] = [
+    const OURS: [&str; 12] = [
         "pirn",
         "pirn_cli",
+        "pirn_service",
         "pirn_core",
         "pirn_sync",
         "pirn_actors",

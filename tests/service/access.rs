@@ -1,6 +1,6 @@
 //! Tokens, hosts and origins, over the wire.
 
-use pirn::service::{Access, Options};
+use pirn_service::{Access, Options};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 

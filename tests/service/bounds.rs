@@ -338,9 +338,9 @@ async fn the_service_survives_a_random_mixture_of_all_load_cases() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_reads_is_disconnected() {
-    let world = crate::world::World::limited(pirn::service::Limits {
+    let world = crate::world::World::limited(pirn_service::Limits {
         write_time: Duration::from_millis(300),
-        ..pirn::service::Limits::default()
+        ..pirn_service::Limits::default()
     })
     .await;
     let input = json!({"text": "x".repeat(3_000_000)});
@@ -362,14 +362,14 @@ async fn a_client_that_never_reads_is_disconnected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_of_a_stored_run_gets_every_event_while_others_never_read() {
-    let limits = pirn::service::Limits {
+    let limits = pirn_service::Limits {
         body_bytes: 16 << 20,
         stream_bytes: 15 << 20,
-        ..pirn::service::Limits::default()
+        ..pirn_service::Limits::default()
     };
-    let options = pirn::service::Options {
+    let options = pirn_service::Options {
         limits,
-        ..pirn::service::Options::default()
+        ..pirn_service::Options::default()
     };
     let engine = pirn::Engine::builder().store(pirn::store::MemoryStore::new());
     let world = crate::world::World::of(engine, options).await;
@@ -403,9 +403,9 @@ async fn a_reader_of_a_stored_run_gets_every_event_while_others_never_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_receives_the_number_of_events_missed_for_the_memory_limit() {
-    let world = crate::world::World::limited(pirn::service::Limits {
+    let world = crate::world::World::limited(pirn_service::Limits {
         stream_bytes: 50_000,
-        ..pirn::service::Limits::default()
+        ..pirn_service::Limits::default()
     })
     .await;
     let id = world.start("echo", json!({"text": "x".repeat(100_000)})).await;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use pirn::service::ProblemCode;
+use pirn_service::ProblemCode;
 use serde_json::Value;
 
 use crate::command::{Served, root};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn::service::Limits;
+use pirn_service::Limits;
 use reqwest::StatusCode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

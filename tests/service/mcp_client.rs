@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt;
 use futures::future::join_all;
 use pirn::Engine;
-use pirn::service::Options;
 use pirn::tools::{McpServers, ToolRegistry, tools_of};
+use pirn_service::Options;
 use serde_json::{Value, json};
 
 use crate::command::folder;

@@ -136,7 +136,7 @@ async fn consent_to_a_tool_is_given_refused_or_the_run_is_cancelled_by_the_clien
 
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_of_a_client_without_elicitation_are_answered_by_others() {
-    let world = World::of(Engine::builder(), pirn::service::Options::default()).await;
+    let world = World::of(Engine::builder(), pirn_service::Options::default()).await;
     for mode in modes() {
         let person = Person {
             acts: Arc::default(),

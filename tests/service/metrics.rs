@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use pirn::Engine;
-use pirn::service::Options;
 use pirn::store::SqliteStore;
+use pirn_service::Options;
 use serde_json::json;
 
 use crate::command::{Served, folder};
@@ -165,7 +165,7 @@ mod otlp {
     use opentelemetry_proto::tonic::metrics::v1::metric::Data;
     use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
     use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, NumberDataPoint};
-    use pirn::service::MetricsOptions;
+    use pirn_service::MetricsOptions;
     use prost::Message;
     use tokio::sync::mpsc;
 

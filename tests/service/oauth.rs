@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pirn::service::{Access, Options};
 use pirn::tools::{McpServers, ToolRegistry, tools_of};
 use pirn::{Engine, RunReport};
+use pirn_service::{Access, Options};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::service::Options;
 use pirn::store::MemoryStore;
 use pirn::{Engine, EngineBuilder, Model, ModelCall, ModelReply, RunError, Spent};
+use pirn_service::Options;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use pirn::Engine;
-use pirn::service::{Limits, Options};
 use pirn::store::MemoryStore;
+use pirn_service::{Limits, Options};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -735,7 +735,7 @@ async fn a_section_is_pinned_and_an_unknown_section_is_refused() {
 
 #[tokio::test]
 async fn a_full_engine_refuses_with_503_and_retry_after() {
-    let world = World::of(pirn::Engine::builder().max_runs(1), pirn::service::Options::default()).await;
+    let world = World::of(pirn::Engine::builder().max_runs(1), pirn_service::Options::default()).await;
     let id = world.start("gated", Value::Null).await;
     world.until(&id, "NODE_STARTED").await;
     let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}}))).await;

@@ -1,8 +1,8 @@
 //! Runs started by a trigger or a schedule: a service lists them like those of its clients.
 
-use pirn::service::Options;
 use pirn::store::MemoryStore;
 use pirn::{Engine, EngineBuilder};
+use pirn_service::Options;
 use serde_json::{Value, json};
 
 use crate::world::{Events, World, answer, refusal};
@@ -125,7 +125,7 @@ fn a_service_created_before_its_runtime_lists_runs_started_in_between() {
     let asks = json!({"id": "asks", "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}],
         "edges": [{"from": "start", "to": "end"}]});
     let engine = engine.workflows(asks.to_string()).build().expect("an engine");
-    let service = pirn::service::Service::new(engine.clone(), Options::default());
+    let service = pirn_service::Service::new(engine.clone(), Options::default());
     let run = engine.start("first", Value::Null).expect("it starts");
     run.settled_blocking();
     while engine.live_runs() > 0 {
@@ -136,10 +136,10 @@ fn a_service_created_before_its_runtime_lists_runs_started_in_between() {
         let address = listener.local_addr().expect("an address");
         let router = service.router();
         tokio::spawn(async move {
-            pirn::service::serve(
+            pirn_service::serve(
                 listener,
                 router,
-                &pirn::service::Limits::default(),
+                &pirn_service::Limits::default(),
                 std::future::pending(),
             )
             .await;

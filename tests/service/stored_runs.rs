@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
-use pirn::service::Options;
 use pirn::store::{
     Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
     SqliteStore, Store, Timer,
 };
 use pirn::{Engine, EngineBuilder, ResumeError, Steered, Steering};
+use pirn_service::Options;
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pirn::service::{Limits, Options, Service, serve};
 use pirn::tools::{Approval, ToolOptions, ToolRegistry, tool_fn};
 use pirn::{Engine, EngineBuilder};
+use pirn_service::{Limits, Options, Service, serve};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;

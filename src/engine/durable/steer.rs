@@ -75,7 +75,7 @@ pub enum Steered {
 
 impl Steering {
     /// Returns the error if no run may receive this input.
-    pub(crate) fn refusal(&self) -> Option<RunError> {
+    pub fn refusal(&self) -> Option<RunError> {
         let Self::Emit { name, data } = self else { return None };
         let is_too_deep = RaisedEvent::custom(name.as_str(), data.clone()).is_too_deep();
         is_too_deep.then(|| RunError::new(RunErrorCode::InvalidInput, format!("the event `{name}`: {TOO_DEEP}")))

@@ -31,15 +31,18 @@ impl Engine {
     /// Fails if the engine has no store.
     pub async fn work(&self, at_most: usize) -> Result<(), ResumeError> {
         let engine = self.clone();
-        self.work_by(at_most, move |run_id| {
+        self.work_with(at_most, move |run_id| {
             let resumed = engine.resume(run_id);
             async move { resumed.start().await.map(drop) }.boxed()
         })
         .await
     }
 
-    /// Like [`Self::work`], with a function that resumes each run.
-    pub(crate) async fn work_by(
+    /// Like [`Self::work`], with a function that resumes each run. If the function fails, the store may assign the run again.
+    ///
+    /// # Errors
+    /// As [`Self::work`].
+    pub async fn work_with(
         &self,
         at_most: usize,
         resume: impl Fn(String) -> BoxFuture<'static, Result<(), ResumeError>>,

@@ -1,0 +1,239 @@
+//! AG-UI: workflows as agents for AG-UI clients.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::agui_thread::{AgUiThread, check_all_answered};
+use super::super::body::JsonBody;
+use super::super::event_log::Recorded;
+use super::super::feed::Feed;
+use super::super::position::Position;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::runs::Run;
+use super::super::sse;
+use super::super::start::{Start, not_taken};
+use super::super::state::Service;
+use super::super::wire::agui::AgUi;
+use super::super::wire::interrupts::{InterruptId, Resume};
+use super::chat::{Turn, again, turn};
+use super::interactions::run_of;
+use super::query::{Parameters, Path, last_event_id};
+use pirn::{AnswerRefused, EventType};
+
+/// The fields of AG-UI's `RunAgentInput` that the service reads.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunAgentInput {
+    thread_id: String,
+    run_id: String,
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<Value>,
+    #[serde(default)]
+    state: Value,
+    #[serde(default)]
+    context: Value,
+    #[serde(default)]
+    forwarded_props: Value,
+    /// The answers to the interrupts with which the previous stream ended: that workflow run continues.
+    #[serde(default)]
+    resume: Vec<Resume>,
+}
+
+/// Runs a workflow for an AG-UI client.
+///
+/// The run's input is `{message, threadId, state, context, forwardedProps}`, where `message` is the text of the last user message;
+/// the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each question;
+/// the next input's `resume` must answer all of them, and its stream continues after the last event of the previous one. An input
+/// that does not answer them is refused with a RUN_ERROR.
+#[utoipa::path(
+    post, operation_id = "runForAgUi", path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
+    request_body = RunAgentInput,
+    responses(
+        (status = 200, description = "AG-UI events", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn run(
+    State(service): State<Service>,
+    Path(workflow): Path<String>,
+    body: JsonBody<RunAgentInput>,
+) -> Result<Response, Problem> {
+    let asked = body.value;
+    let thread = AgUiThread::new(&workflow, &asked.thread_id);
+    if !asked.resume.is_empty() {
+        return Ok(resume(&service, &thread, asked).await);
+    }
+    if let Err(problem) = thread.check_none_waits(&service).await {
+        return Ok(refusal(&problem));
+    }
+    let Turn { message, before } = turn(&asked.messages)?;
+    let input = json!({
+        "message": message,
+        "threadId": asked.thread_id,
+        "state": asked.state,
+        "context": asked.context,
+        "forwardedProps": asked.forwarded_props,
+    });
+    let start = Start {
+        workflow,
+        input,
+        conversation: before,
+        run_id: Some(thread.new_run_id(&service)),
+        memory: Some(body.memory),
+        ..Start::default()
+    };
+    let run = service.start(start).await?;
+    let feed = Feed::open(&service, &run, Position::START)?.rewritten();
+    let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
+    Ok(sse::response(feed, wire, ()))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AgUiParameters {
+    /// The client's thread.
+    thread_id: String,
+    /// The client's id of the run with the interrupted stream.
+    run_id: String,
+}
+
+/// Streams a thread's last run again, for a client that lost its connection.
+///
+/// Without `Last-Event-ID`, the stream of an unfinished run starts at its first event; with the last `id` that was read, it
+/// contains the rest of the last run.
+#[utoipa::path(
+    get, operation_id = "resumeForAgUi", path = "/v1/agui/{workflow}", tag = "front ends",
+    params(("workflow" = String, Path, description = "The workflow"), AgUiParameters),
+    responses(
+        (status = 200, description = "AG-UI events", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "No run is in progress, or all its events were read"),
+    )
+)]
+pub(crate) async fn again_for(
+    State(service): State<Service>,
+    Path(workflow): Path<String>,
+    Parameters(asked): Parameters<AgUiParameters>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let read_to = last_event_id(&headers)?;
+    let thread = AgUiThread::new(&workflow, &asked.thread_id);
+    let Some(run) = service.runs().youngest(|run| thread.has(run)) else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let wire = |run: &Run| AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
+    again(&service, &run, read_to, wire, |feed, wire| {
+        sse::response(feed, wire, ())
+    })
+}
+
+/// Streams a run after the client's answers to its questions. AG-UI requires that refused answers are reported in the stream.
+async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) -> Response {
+    match resumed(service, thread, &asked.resume).await {
+        Ok((feed, sent, run)) => {
+            let mut wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), true);
+            let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
+            let sent = log.iter().take_while(|recorded| recorded.position() <= sent);
+            for read in sent.filter_map(Recorded::read) {
+                wire.was_sent(&read.event);
+            }
+            sse::response(feed, wire, ())
+        }
+        Err(problem) => refusal(&problem),
+    }
+}
+
+/// Returns a stream with one RUN_ERROR, which contains the reason of a refusal.
+fn refusal(problem: &Problem) -> Response {
+    let mut out = sse::Frames::default();
+    let error = json!({"type": "RUN_ERROR", "code": problem.code(), "message": problem.detail()});
+    sse::data(&mut out, &error);
+    sse::whole(out)
+}
+
+/// Answers the questions of a run; returns a feed that starts at the end of the previous stream.
+async fn resumed(
+    service: &Service,
+    thread: &AgUiThread,
+    resume: &[Resume],
+) -> Result<(Feed, Position, Arc<Run>), Problem> {
+    let invalid = |detail: String| Problem::new(ProblemCode::InvalidValue, detail);
+    let mut found: Option<Arc<Run>> = None;
+    let mut entries = Vec::with_capacity(resume.len());
+    for entry in resume {
+        let unknown = || invalid(format!("there is no interrupt {}", entry.interrupt_id));
+        let id = InterruptId::read(&entry.interrupt_id).ok_or_else(unknown)?;
+        let run = run_of(service, id.interaction)?;
+        if !thread.has(&run) {
+            let detail = format!("interrupt {} does not belong to this thread", entry.interrupt_id);
+            return Err(invalid(detail));
+        }
+        if found.as_ref().is_some_and(|other| other.id() != run.id()) {
+            return Err(invalid("these are interrupts of several runs".to_owned()));
+        }
+        entries.push((id, entry));
+        found = Some(run);
+    }
+    let run = found.ok_or_else(|| invalid("there is no interrupt".to_owned()))?;
+    let told = |id: &InterruptId<'_>| id.after;
+    let first = entries.iter().map(|(id, _)| told(id)).min().unwrap_or_default();
+    let last = entries.iter().map(|(id, _)| told(id)).max().unwrap_or_default();
+    let answered: BTreeSet<&str> = entries.iter().map(|(id, _)| id.interaction).collect();
+    // Check first: if an answer is missing, the others must not take effect.
+    check_all_answered(&run, &answered, last).await?;
+    for (id, entry) in &entries {
+        answer(&run, id, entry).await?;
+    }
+    let feed = Feed::open(service, &run, first)?.rewritten();
+    Ok((feed, first, run))
+}
+
+/// Answers a question. Repeating an answer that was accepted has no effect.
+async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), Problem> {
+    let open = run.handle.interactions().await;
+    let asked = open.iter().find(|asked| asked.id == id.interaction);
+    let about_tool = asked.is_some_and(|asked| asked.tool.is_some());
+    let given = entry.answer(about_tool);
+    let Some(asked) = asked else {
+        let again = [given, entry.answer(true)];
+        return if was_answered(run, id, &again) {
+            Ok(())
+        } else {
+            Err(not_taken(&AnswerRefused::NotOpen))
+        };
+    };
+    if let Some(given) = given {
+        let taken = run.handle.answer(&asked.id, given).await;
+        return taken.map_err(|refused| not_taken(&refused));
+    }
+    run.handle.cancel("the person cancelled the question");
+    Ok(())
+}
+
+/// True if one of these answers was given to the question.
+fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> bool {
+    let later = run.log.after(id.after, usize::MAX, usize::MAX).events;
+    let answers_given = later
+        .iter()
+        .filter(|recorded| recorded.event_type() == EventType::InteractionAnswered);
+    answers_given.filter_map(Recorded::read).any(|read| {
+        let raised = read.event.raised;
+        raised
+            .fields
+            .get("interactionId")
+            .is_some_and(|of| of == id.interaction)
+            && answers
+                .iter()
+                .flatten()
+                .any(|answer| raised.fields.get("answer") == Some(answer))
+    })
+}

@@ -1,0 +1,92 @@
+//! Query parameters; unknown parameters are refused.
+
+use axum::extract::{self, FromRequestParts, Query};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use pirn_core::definition::nearest;
+use serde::de::DeserializeOwned;
+
+use super::super::position::Position;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::state::Service;
+use pirn::store::RunStatus;
+use pirn::{EventType, ThreadStatus};
+
+/// Parameters of the path.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Service> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {
+        match extract::Path::from_request_parts(parts, service).await {
+            Ok(extract::Path(parameters)) => Ok(Self(parameters)),
+            Err(error) => Err(Problem::new(ProblemCode::InvalidRequest, error.body_text())),
+        }
+    }
+}
+
+/// Parses the header `Last-Event-ID`: the last event that the client has read.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Problem> {
+    let value = headers.get("last-event-id");
+    let read = value.map(|value| position(value.to_str().unwrap_or_default(), "Last-Event-ID"));
+    read.transpose()
+}
+
+/// Parses a position in a run's events.
+pub(super) fn position(text: &str, name: &str) -> Result<Position, Problem> {
+    text.parse().map_err(|_| {
+        let detail =
+            format!("{name} must be the id of an event: its sequence, such as 6, or 6.2 for a piece of a reply");
+        Problem::new(ProblemCode::InvalidRequest, detail)
+    })
+}
+
+/// Parsed query parameters.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Service> for Parameters<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Service) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(parameters)) => Ok(Self(parameters)),
+            Err(error) => Err(Problem::new(ProblemCode::InvalidRequest, error.body_text())),
+        }
+    }
+}
+
+/// Parses a list of event types, separated by commas.
+pub(super) fn event_types(list: Option<&str>) -> Result<Vec<EventType>, Problem> {
+    let words = list.into_iter().flat_map(|list| list.split(',')).map(str::trim);
+    words.filter(|word| !word.is_empty()).map(event_type).collect()
+}
+
+fn event_type(word: &str) -> Result<EventType, Problem> {
+    let mut all = EventType::ALL.iter().copied();
+    all.find(|event_type| event_type.as_str().eq_ignore_ascii_case(word))
+        .ok_or_else(|| {
+            none_is(
+                "event type",
+                word,
+                EventType::ALL.iter().map(|event_type| event_type.as_str()),
+            )
+        })
+}
+
+/// Parses the status of a run, for a list.
+pub(super) fn run_status(word: &str) -> Result<String, Problem> {
+    // Statuses of live runs, and statuses of stored runs.
+    let carried = [ThreadStatus::Running, ThreadStatus::Paused].map(ThreadStatus::as_str);
+    let all = || carried.into_iter().chain(RunStatus::ALL.map(RunStatus::as_str));
+    let known = all().find(|status| status.eq_ignore_ascii_case(word));
+    known
+        .map(str::to_owned)
+        .ok_or_else(|| none_is("status of a run", word, all()))
+}
+
+fn none_is<'a>(what: &str, word: &str, all: impl Iterator<Item = &'a str>) -> Problem {
+    let near = nearest(word, all);
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    Problem::new(ProblemCode::InvalidRequest, format!("there is no {what} {word}{hint}"))
+}

@@ -1,0 +1,144 @@
+//! Access to runs that are not in memory: the only module that connects the service to a store of runs.
+
+use std::io;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::event_log::{EventLog, Recorded};
+use super::position::Position;
+use super::problem::{Problem, ProblemCode};
+use super::stored::{StoredReport, StoredRuns};
+use pirn::Event;
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSummary {
+    /// Id of the run.
+    pub run_id: String,
+    /// Id of its workflow.
+    pub workflow_id: String,
+    /// The session that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Its status: how it ended, or its present state.
+    pub status: String,
+    /// Milliseconds since the Unix epoch.
+    pub started_at: u64,
+    /// Time of its last change, milliseconds since the Unix epoch.
+    pub updated_at: u64,
+    /// The sequence of its last event; 0 if it has none.
+    pub last_sequence: u64,
+}
+
+/// Filter and page of a list of runs.
+#[derive(Clone, Debug, Default)]
+pub struct RunQuery {
+    /// Only runs of this status.
+    pub status: Option<String>,
+    /// Only runs of this workflow.
+    pub workflow: Option<String>,
+    /// Only runs of this session.
+    pub session: Option<String>,
+    /// Only runs before this one, as (`started_at`, `run_id`): lists are ordered from the youngest to the oldest.
+    pub before: Option<(u64, String)>,
+    /// Maximum number of runs.
+    pub limit: usize,
+}
+
+/// Read access to runs that this process does not execute: earlier runs, and runs of other processes. The service queries it only
+/// for runs that are not in memory.
+pub trait RunArchive: Send + Sync + 'static {
+    /// Returns a run's events after a sequence number, oldest first, at most `limit`; empty if no event follows.
+    fn events<'a>(&'a self, run_id: &'a str, after: u64, limit: usize) -> BoxFuture<'a, io::Result<Vec<Event>>>;
+
+    /// Returns runs, youngest first.
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> BoxFuture<'a, io::Result<Vec<RunSummary>>>;
+
+    /// Returns a run's report so far; `None` if the archive has no such run.
+    fn report<'a>(&'a self, run_id: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>>;
+}
+
+/// An archive without runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoArchive;
+
+impl RunArchive for NoArchive {
+    fn events<'a>(&'a self, _: &'a str, _: u64, _: usize) -> BoxFuture<'a, io::Result<Vec<Event>>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn runs<'a>(&'a self, _: &'a RunQuery) -> BoxFuture<'a, io::Result<Vec<RunSummary>>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn report<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+}
+
+/// Source of the runs that are not in the memory of the service.
+pub(super) enum Archive {
+    /// The engine's store.
+    Stored(StoredRuns),
+    /// An archive of the embedding program.
+    Other(Arc<dyn RunArchive>),
+}
+
+impl Archive {
+    /// Returns the next events of a run, oldest first: at most `limit`, and at most `bytes` unless the first event is larger.
+    pub(super) async fn page(
+        &self,
+        run_id: &str,
+        after: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Recorded>, Problem> {
+        match self {
+            Self::Stored(stored) => stored.page(run_id, after, limit, bytes).await,
+            Self::Other(archive) => {
+                let events = archive
+                    .events(run_id, after, limit)
+                    .await
+                    .map_err(|error| failed(&error))?;
+                let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
+                for event in &events {
+                    log.push(event);
+                }
+                Ok(log.after(Position::of(after), limit, bytes).events)
+            }
+        }
+    }
+
+    pub(super) async fn runs(&self, query: &RunQuery) -> Result<Vec<RunSummary>, Problem> {
+        let runs = match self {
+            Self::Stored(stored) => stored.list(query).await,
+            Self::Other(archive) => archive.runs(query).await,
+        };
+        runs.map_err(|error| failed(&error))
+    }
+
+    /// Returns the report of a run; `None` if the archive has no such run.
+    pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
+        match self {
+            Self::Stored(stored) => stored.report(run_id).await,
+            Self::Other(archive) => {
+                let report = archive.report(run_id).await.map_err(|error| failed(&error))?;
+                Ok(report.map(|report| StoredReport {
+                    status: report["status"].as_str().unwrap_or_default().to_owned(),
+                    error: report.get("error").filter(|error| !error.is_null()).cloned(),
+                    json: report.to_string().into(),
+                }))
+            }
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> Problem {
+    Problem::new(ProblemCode::Internal, error.to_string())
+}

@@ -1,0 +1,76 @@
+//! The workflows that can be started: their metadata, and validators of their inputs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+
+use super::problem::{Problem, ProblemCode};
+use pirn::{Engine, WorkflowInfo};
+
+/// Workflows by id, as registered with the engine when the catalogue was built.
+#[derive(Default)]
+pub(super) struct Catalogue {
+    offers: BTreeMap<String, Arc<Offer>>,
+}
+
+pub(super) struct Offer {
+    pub(super) info: WorkflowInfo,
+    input: Option<Result<Validator, String>>,
+}
+
+impl Catalogue {
+    /// Builds a catalogue of the engine's workflows that can be started and that `is_offered` accepts.
+    pub(super) fn of(engine: &Engine, is_offered: impl Fn(&str) -> bool) -> Self {
+        let workflows = engine.workflows().into_iter();
+        let workflows = workflows.filter(|info| !info.is_triggered && is_offered(&info.id));
+        Self {
+            offers: workflows
+                .map(|info| (info.id.clone(), Arc::new(Offer::of(info))))
+                .collect(),
+        }
+    }
+
+    pub(super) fn find(&self, id: &str) -> Result<Arc<Offer>, Problem> {
+        self.offers.get(id).cloned().ok_or_else(|| {
+            let near = pirn_core::definition::nearest(id, self.offers.keys().map(String::as_str));
+            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            Problem::new(ProblemCode::UnknownWorkflow, format!("there is no workflow {id}{hint}"))
+        })
+    }
+
+    pub(super) fn offers(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        self.offers.values()
+    }
+
+    /// Returns a message for each workflow with an `inputSchema` that is not a valid JSON Schema.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let faults = self.offers.values().filter_map(|offer| match &offer.input {
+            Some(Err(error)) => Some(format!("workflow {}: {error}", offer.info.id)),
+            Some(Ok(_)) | None => None,
+        });
+        faults.collect()
+    }
+}
+
+impl Offer {
+    fn of(info: WorkflowInfo) -> Self {
+        let schema = info.input_schema.clone().map(serde_json::Value::Object);
+        let input = schema.map(|schema| {
+            jsonschema::validator_for(&schema).map_err(|error| format!("inputSchema is not a JSON Schema: {error}"))
+        });
+        Self { info, input }
+    }
+
+    /// Validates an input; the problem contains the first location that is invalid.
+    pub(super) fn check(&self, input: &serde_json::Value) -> Result<(), Problem> {
+        match &self.input {
+            None => Ok(()),
+            Some(Err(error)) => Err(Problem::new(ProblemCode::Internal, error.clone())),
+            Some(Ok(validator)) => validator.validate(input).map_err(|error| {
+                let pointer = format!("/input{}", error.instance_path());
+                Problem::new(ProblemCode::InvalidInput, error.to_string()).at(pointer)
+            }),
+        }
+    }
+}

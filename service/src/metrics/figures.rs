@@ -1,0 +1,90 @@
+//! The metrics of a service: one list for all export formats.
+
+/// A metric's OpenTelemetry name; its unit, where `s` is seconds and braces contain the counted thing; its kind, and a description.
+/// The Prometheus name is derived from the name, the unit and the kind.
+pub(super) struct About {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) text: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// The type of a metric.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    /// Only increases.
+    Counter,
+    /// Increases and decreases.
+    Gauge,
+    /// Counts values in buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+impl About {
+    /// Returns the Prometheus name, translated by OpenTelemetry's conventions.
+    pub(super) fn prometheus(&self) -> String {
+        let unit = if self.unit == "s" { "_seconds" } else { "" };
+        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{unit}{total}", self.name.replace('.', "_"))
+    }
+}
+
+macro_rules! figures {
+    ($($figure:ident = $kind:expr, $name:literal, $unit:literal, $text:literal;)*) => {
+        /// A metric.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Figure {
+            $($figure,)*
+        }
+
+        impl Figure {
+            pub(super) fn about(self) -> About {
+                match self {
+                    $(Self::$figure => About { name: $name, unit: $unit, text: $text, kind: $kind },)*
+                }
+            }
+        }
+    };
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+figures! {
+    RunsStarted = Counter, "pirn.runs.started", "{run}", "Runs started, by workflow";
+    RunsEnded = Counter, "pirn.runs.ended", "{run}", "Runs ended, by workflow and status";
+    RunsLive = Gauge, "pirn.runs.live", "{run}", "Runs in progress in the engine";
+    RunDuration = Histogram(SECONDS), "pirn.run.duration", "s", "Time from a run's start to its end";
+    Steps = Counter, "pirn.steps", "{node}", "Nodes ended (each attempt), by type and result";
+    Joins = Counter, "pirn.joins", "{join}", "Joins decided, by result";
+    JoinDecision = Histogram(SECONDS), "pirn.join.decision", "s", "Time that a JOIN waited until it was decided";
+    Triggered = Counter, "pirn.triggered_subgraphs", "{run}", "Triggered sub-workflows ended, by result";
+    ToolCalls = Counter, "pirn.tool_calls", "{call}", "Tool calls ended, by tool and result";
+    Compressions = Counter, "pirn.compressions", "{compression}", "Compressions, by result";
+    TokensSaved = Counter, "pirn.compression.tokens_saved", "{token}", "Tokens that compressions saved";
+    Tokens = Counter, "pirn.tokens", "{token}", "Tokens that providers reported, by workflow and kind";
+    ModelTokens = Counter, "pirn.model.tokens", "{token}", "Tokens that providers reported, by profile and kind; the kinds add up";
+    ModelCost = Counter, "pirn.model.cost", "{currency}", "Cost of what providers reported, by profile, in the currency of its prices";
+    InDoubt = Counter, "pirn.effects_in_doubt", "{call}",
+        "Calls in doubt after a resume, by kind and resolution";
+    EventsLost = Counter, "pirn.events_lost", "{event}", "Events dropped because the recorder was too slow";
+    MailboxDepth = Gauge, "pirn.mailbox.depth", "{message}", "Messages waiting in mailboxes, by kind of actor";
+    StoreWrites = Counter, "pirn.store.commits", "{commit}", "Commits made durable by the store";
+    StoreBatch = Histogram(&BATCH_BOUNDS), "pirn.store.batch_size", "{commit}", "Commits made durable by one sync of the store";
+    OpenStreams = Gauge, "pirn.streams.open", "{stream}", "Open event streams";
+    Requests = Counter, "pirn.http.requests", "{request}", "HTTP requests answered, by method, route and status";
+    Refusals = Counter, "pirn.http.refusals", "{request}", "HTTP requests refused, by code";
+}
+
+/// Bucket bounds of durations, in seconds.
+const SECONDS: &[f64] = &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 3_600.0];
+
+/// Bucket bounds of batch sizes, as stores count them.
+const BATCH_BOUNDS: [f64; pirn::store::BATCH_BOUNDS.len()] = {
+    let mut bounds = [0.0; pirn::store::BATCH_BOUNDS.len()];
+    let mut place = 0;
+    while place < bounds.len() {
+        bounds[place] = pirn::store::BATCH_BOUNDS[place] as f64;
+        place += 1;
+    }
+    bounds
+};

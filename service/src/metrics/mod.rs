@@ -1,0 +1,155 @@
+//! The metrics of a service, and their export formats. They belong to one service: nothing is registered globally.
+
+mod figures;
+#[cfg(feature = "otel")]
+mod otlp;
+pub(super) mod prometheus;
+mod series;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pirn_core::event::{Event, EventType};
+use serde_json::{Value, json};
+
+pub(super) use figures::Figure;
+use pirn::RunReport;
+pub(super) use series::Series;
+
+/// Maximum number of pending JOINs in a run that are timed.
+const MAX_OPEN_JOINS: usize = 10_000;
+
+/// Metrics that the service counts when events happen.
+#[derive(Default)]
+pub(super) struct Metrics {
+    series: Mutex<Series>,
+}
+
+impl Metrics {
+    pub(super) fn started(&self, workflow: &str) {
+        self.count(Figure::RunsStarted, [("workflow", workflow)], 1);
+    }
+
+    pub(super) fn answered(&self, method: &str, route: &str, status: u16, refusal: Option<&'static str>) {
+        let status = status.to_string();
+        let labels = [("method", method), ("route", route), ("status", status.as_str())];
+        self.count(Figure::Requests, labels, 1);
+        if let Some(code) = refusal {
+            self.count(Figure::Refusals, [("code", code)], 1);
+        }
+    }
+
+    /// Returns a meter for one run.
+    pub(super) fn of_run<'a>(&'a self, workflow: &'a str) -> RunMeter<'a> {
+        RunMeter {
+            metrics: self,
+            workflow,
+            joins: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the present values.
+    pub(super) fn series(&self) -> Series {
+        self.lock().clone()
+    }
+
+    fn count<const N: usize>(&self, figure: Figure, labels: [(&'static str, &str); N], amount: u64) {
+        self.lock().add(figure, owned(labels), amount as f64);
+    }
+
+    fn time(&self, figure: Figure, workflow: &str, milliseconds: u64) {
+        let seconds = milliseconds as f64 / 1_000.0;
+        self.lock().record(figure, owned([("workflow", workflow)]), seconds);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Series> {
+        // Ignore poisoning: every critical section preserves the invariants.
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns labels with owned values, for storage in a series.
+pub(super) fn owned<const N: usize>(labels: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
+    labels.map(|(name, value)| (name, value.to_owned())).to_vec()
+}
+
+/// The metrics of one run.
+pub(super) struct RunMeter<'a> {
+    metrics: &'a Metrics,
+    workflow: &'a str,
+    /// Start times of JOINs that wait, by thread: a thread waits for one JOIN at a time.
+    joins: BTreeMap<Arc<str>, u64>,
+}
+
+impl RunMeter<'_> {
+    pub(super) fn observe(&mut self, event: &Event) {
+        let field = |name: &str| event.raised.fields.text(name).unwrap_or_default();
+        let event_type = event.raised.event_type;
+        match event_type {
+            EventType::NodeCompleted | EventType::NodeFailed => {
+                let node_type = field("nodeType");
+                let result = result(event_type == EventType::NodeCompleted);
+                self.metrics
+                    .count(Figure::Steps, [("type", node_type), ("result", result)], 1);
+                if node_type == "JOIN" {
+                    self.metrics.count(Figure::Joins, [("result", result)], 1);
+                    if let Some(began) = self.joins.remove(&event.thread_id) {
+                        let waited = event.timestamp.saturating_sub(began);
+                        self.metrics.time(Figure::JoinDecision, self.workflow, waited);
+                    }
+                }
+            }
+            EventType::EffectInDoubt => {
+                let labels = [("kind", field("kind")), ("resolution", field("resolution"))];
+                self.metrics.count(Figure::InDoubt, labels, 1);
+            }
+            EventType::ThreadJoinStarted if self.joins.len() < MAX_OPEN_JOINS => {
+                self.joins.insert(Arc::clone(&event.thread_id), event.timestamp);
+            }
+            EventType::ToolCallCompleted | EventType::ToolCallFailed => {
+                let labels = [
+                    ("tool", field("name")),
+                    ("result", result(event_type == EventType::ToolCallCompleted)),
+                ];
+                self.metrics.count(Figure::ToolCalls, labels, 1);
+            }
+            EventType::CompressionCompleted | EventType::CompressionFailed => {
+                let is_done = event_type == EventType::CompressionCompleted;
+                self.metrics
+                    .count(Figure::Compressions, [("result", result(is_done))], 1);
+                let stats = event.raised.fields.get("result").and_then(|result| result.get("stats"));
+                if let Some(saved) = stats.and_then(|stats| stats["tokensSaved"].as_u64()) {
+                    self.metrics.count(Figure::TokensSaved, [], saved);
+                }
+            }
+            EventType::TriggeredSubgraphCompleted | EventType::TriggeredSubgraphFailed => {
+                let is_done = event_type == EventType::TriggeredSubgraphCompleted;
+                self.metrics.count(Figure::Triggered, [("result", result(is_done))], 1);
+            }
+            _other => {}
+        }
+    }
+
+    pub(super) fn lost(&self, events: u64) {
+        self.metrics.count(Figure::EventsLost, [], events);
+    }
+
+    pub(super) fn ended(&self, report: &RunReport) {
+        let labels = [("workflow", self.workflow), ("status", report.status.as_str())];
+        self.metrics.count(Figure::RunsEnded, labels, 1);
+        self.metrics.time(Figure::RunDuration, self.workflow, report.elapsed_ms);
+        // Count all token kinds of the report by their field names; fields that are no integers, such as the cost, are skipped.
+        if let Value::Object(kinds) = json!(report.tokens.spent) {
+            for (kind, tokens) in &kinds {
+                if let Some(tokens) = tokens.as_u64().filter(|tokens| *tokens > 0) {
+                    let labels = [("workflow", self.workflow), ("kind", kind)];
+                    self.metrics.count(Figure::Tokens, labels, tokens);
+                }
+            }
+        }
+    }
+}
+
+fn result(is_good: bool) -> &'static str {
+    if is_good { "completed" } else { "failed" }
+}

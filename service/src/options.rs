@@ -1,0 +1,20 @@
+//! A service's settings.
+
+use std::sync::Arc;
+
+use super::{Access, Limits, RunArchive};
+
+/// Settings of a service. Every field has a default.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Access rules: tokens, hosts, origins.
+    pub access: Access,
+    /// Limits on everything that grows.
+    pub limits: Limits,
+    /// Runs in addition to those in memory; `None` uses the engine's store, if it has one.
+    pub archive: Option<Arc<dyn RunArchive>>,
+    /// Puts the runs of `POST /v1/runs` into the engine's store for another process to execute, as
+    /// [`RunBuilder::start_elsewhere`](pirn::RunBuilder::start_elsewhere) does. The other interfaces stream a run's events live,
+    /// so this process executes their runs.
+    pub starts_elsewhere: bool,
+}

@@ -1,0 +1,81 @@
+//! Records the events of a run in its log, until the event stream ends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::runs::Run;
+use super::state::Service;
+use pirn::store::RunStatus;
+use pirn::{Event, EventType, Events, Heard};
+
+/// Capacity of the channel of events that wait to be recorded.
+pub(super) const BUFFER: usize = 65_536;
+
+pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) {
+    let main_thread = run.main_thread();
+    let mut meter = service.metrics().of_run(&run.about.workflow_id);
+    // A resumed run requests an interrupted reply again, so pieces from before the restart are void: mark the first new piece.
+    let is_resumed = run.log.first_piece() > 1;
+    let mut speaking = BTreeSet::new();
+    while let Some(heard) = events.next().await {
+        match heard {
+            Heard::Event(mut event) => {
+                let is_piece = event.raised.event_type == EventType::LlmToken;
+                if is_resumed && is_piece && speaking.insert(Arc::clone(&event.thread_id)) {
+                    Arc::make_mut(&mut event).raised.fields.set("restart", json!(true));
+                }
+                if *event.thread_id == *main_thread {
+                    run.progress.observe(&event);
+                }
+                run.questions.observe(&event);
+                meter.observe(&event);
+                push(&run, event).await;
+                service.runs().make_room(&run);
+            }
+            Heard::Lagged(count) => {
+                meter.lost(count);
+                run.log.skip(count);
+            }
+        }
+    }
+    // No event follows, so the report is final.
+    let report = run.handle.outcome().await;
+    let left = left(&service, &run).await;
+    if let Some(status) = left {
+        service.runs().leave(&run, status);
+    } else {
+        meter.ended(&report);
+        run.release(report).await;
+    }
+    run.log.close();
+    if left.is_none() {
+        service.runs().ended(&run);
+    }
+    run.decided();
+}
+
+/// Appends an event to the log. Long JSON is written on a blocking thread, so that it does not delay requests.
+async fn push(run: &Arc<Run>, event: Arc<Event>) {
+    if run.log.push_short(&event) {
+        return;
+    }
+    let run = Arc::clone(run);
+    let pushed = tokio::task::spawn_blocking(move || run.log.push(&event));
+    pushed
+        .await
+        .unwrap_or_else(|error| tracing::error!(%error, "recording an event failed"));
+}
+
+/// Returns the run's status in the store if the run has ended in this process only, and can be resumed.
+async fn left(service: &Service, run: &Run) -> Option<&'static str> {
+    match service.in_store(run.id()).await {
+        Ok(Some(stored)) => Some(stored.status)
+            .filter(|status| !status.is_final())
+            .map(RunStatus::as_str),
+        Ok(None) => None,
+        // The store failed: treat the run as unfinished, since clients have received only events that the store has.
+        Err(_) => Some(RunStatus::Unfinished.as_str()),
+    }
+}

@@ -1,0 +1,437 @@
+//! The runs in memory: unfinished ones, and the last that ended.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use axum::body::Bytes;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::archive::{RunQuery, RunSummary};
+use super::event_log::EventLog;
+use super::handle::Handle;
+use super::json_text::{SHORT, json_of};
+use super::limits::{Limits, StreamGate};
+use super::memory::Reserved;
+use super::problem::{Problem, ProblemCode};
+use super::progress::Progress;
+use super::questions::Questions;
+use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
+
+/// A run that was started or resumed by this service.
+pub(super) struct Run {
+    pub(super) handle: Handle,
+    pub(super) about: About,
+    /// Status in the store of a run that continues in another process, or later in this one.
+    left: OnceLock<&'static str>,
+    /// True once the run's termination is final here, or the run continues in another process. The log is closed at that time.
+    decided: watch::Sender<bool>,
+    pub(super) log: EventLog,
+    pub(super) progress: Progress,
+    pub(super) questions: Questions,
+    pub(super) streams: StreamGate,
+    /// Memory reserved for its input, until the run ends.
+    input: Mutex<Option<Reserved>>,
+}
+
+/// Immutable facts about a run.
+pub(super) struct About {
+    pub(super) workflow_id: String,
+    pub(super) session: Option<String>,
+    /// Milliseconds since the Unix epoch.
+    pub(super) started_at: u64,
+}
+
+impl Run {
+    /// Creates a run; for `first_piece`, see [`EventLog::new`].
+    pub(super) fn new(
+        handle: RunHandle,
+        about: About,
+        limits: &Limits,
+        first_piece: u64,
+        event_bytes: Arc<AtomicUsize>,
+    ) -> Self {
+        let log_limits = (limits.events_per_run, limits.event_bytes_per_run);
+        Self {
+            handle: Handle::new(handle),
+            about,
+            left: OnceLock::new(),
+            decided: watch::Sender::new(false),
+            log: EventLog::new(log_limits, first_piece, event_bytes),
+            progress: Progress::default(),
+            questions: Questions::default(),
+            streams: StreamGate::new(limits.streams_per_run),
+            input: Mutex::default(),
+        }
+    }
+
+    /// Adds the memory reservation of the run's input.
+    pub(super) fn holding(mut self, input: Option<Reserved>) -> Self {
+        self.input = Mutex::new(input);
+        self
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.handle.run_id()
+    }
+
+    /// Returns the id of the main thread.
+    pub(super) fn main_thread(&self) -> String {
+        format!("{}.0", self.id())
+    }
+
+    /// Returns the report of a run that has ended.
+    pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
+        self.told()?;
+        self.handle.try_outcome()
+    }
+
+    /// Returns how the run has ended, unless it continues elsewhere.
+    fn told(&self) -> Option<(ThreadStatus, Option<RunError>)> {
+        let (status, error) = self.handle.ended()?;
+        let is_told =
+            self.left.get().is_none() && (*self.decided.borrow() || !may_go_on_elsewhere(status, error.as_ref()));
+        is_told.then_some((status, error))
+    }
+
+    /// Marks the run as decided: its recorder has read every event, and the service has checked whether the run continues
+    /// elsewhere.
+    pub(super) fn decided(&self) {
+        self.decided.send_replace(true);
+    }
+
+    /// True if the run continues in another process, or later in this one.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.get().is_some()
+    }
+
+    /// Waits until the service has decided whether a run that ended in this process continues elsewhere.
+    pub(super) async fn until_decided(&self) {
+        if self.handle.ended().is_some() {
+            // The wait cannot fail: `self` owns the sender.
+            let _: Result<_, _> = self.decided.subscribe().wait_for(|decided| *decided).await;
+        }
+    }
+
+    pub(super) fn status(&self) -> &'static str {
+        if let Some(left) = self.left.get() {
+            return left;
+        }
+        let told = self.told();
+        told.map_or_else(|| self.progress.status(), |(status, _)| status.as_str())
+    }
+
+    /// True if the final report is available.
+    pub(super) fn has_ended(&self) -> bool {
+        self.told().is_some()
+    }
+
+    /// Returns the reason why a run that has ended did not complete.
+    pub(super) fn error(&self) -> Option<RunError> {
+        self.told().and_then(|(_, error)| error)
+    }
+
+    pub(super) fn summary(&self) -> RunSummary {
+        let (last, last_at) = self.log.last();
+        RunSummary {
+            run_id: self.id().to_owned(),
+            workflow_id: self.about.workflow_id.clone(),
+            session: self.about.session.clone(),
+            status: self.status().to_owned(),
+            started_at: self.about.started_at,
+            updated_at: last_at.unwrap_or(self.about.started_at),
+            last_sequence: last.sequence,
+        }
+    }
+
+    /// Returns the final report as JSON if the run has ended, otherwise the report so far.
+    pub(super) async fn report(&self) -> Bytes {
+        if self.has_ended() {
+            return self.last_report().await;
+        }
+        let status = match self.handle.active() {
+            Some(handle) => handle.status().await,
+            None => None,
+        };
+        let threads = status.map_or_else(Vec::new, |status| status.threads);
+        // Check again: the run may have ended during the `await`.
+        if self.has_ended() {
+            return self.last_report().await;
+        }
+        let summary = self.summary();
+        let report = json!({
+            "runId": summary.run_id,
+            "threadId": self.main_thread(),
+            "workflowId": summary.workflow_id,
+            "status": summary.status,
+            "output": null,
+            "nodes": self.progress.nodes(),
+            "threads": threads,
+            "elapsedMs": summary.updated_at.saturating_sub(summary.started_at),
+            "startedAt": summary.started_at,
+            "lastSequence": summary.last_sequence,
+        });
+        report.to_string().into()
+    }
+
+    async fn last_report(&self) -> Bytes {
+        match self.handle.report() {
+            Some(report) => report,
+            None => json_of(self.handle.outcome().await).await,
+        }
+    }
+
+    /// Releases the values of a run that has ended; its report is retained as JSON.
+    pub(super) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
+        self.progress.forget();
+        let json = json_of(Arc::clone(&report)).await;
+        let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if json.len() <= SHORT {
+            drop(input);
+            return self.handle.release(&report, json);
+        }
+        let run = Arc::clone(self);
+        // Dropping large values takes time, so it happens on a blocking thread.
+        let freed = tokio::task::spawn_blocking(move || {
+            run.handle.release(&report, json);
+            drop((report, input));
+        });
+        freed
+            .await
+            .unwrap_or_else(|error| tracing::error!(%error, "releasing a run failed"));
+    }
+
+    /// Returns the memory of a run that has ended.
+    fn bytes(&self) -> usize {
+        self.log.bytes() + self.handle.report().map_or(0, |report| report.len()) + OVERHEAD
+    }
+
+    /// Returns the handle of an active run, for steering.
+    pub(super) fn live(&self) -> Result<RunHandle, Problem> {
+        let active = self.handle.active().filter(|_| !self.has_ended());
+        active.ok_or_else(|| ended(self.id()))
+    }
+}
+
+/// True if this outcome may be local to this process: the engine was shut down, the run was parked, or its store failed.
+fn may_go_on_elsewhere(status: ThreadStatus, error: Option<&RunError>) -> bool {
+    let code = error.map(|error| error.code);
+    status == ThreadStatus::Failed && matches!(code, Some(RunErrorCode::Cancelled | RunErrorCode::StoreError))
+}
+
+/// Estimated memory of a run in addition to its events and its report.
+const OVERHEAD: usize = 4 << 10;
+
+pub(super) fn ended(id: &str) -> Problem {
+    Problem::new(ProblemCode::RunEnded, format!("run {id} has ended"))
+}
+
+/// Sort key of lists: (start, id).
+type Place = (u64, Arc<str>);
+
+pub(super) struct Runs {
+    state: Mutex<State>,
+    max_ended: usize,
+    max_ended_bytes: usize,
+    max_event_bytes: usize,
+    /// Memory of the events of all runs.
+    event_bytes: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    by_id: BTreeMap<Arc<str>, Arc<Run>>,
+    by_place: BTreeMap<Place, Arc<Run>>,
+    /// Ids of runs that are being started.
+    starting: BTreeSet<String>,
+    /// Ended runs with their memory, in the order of their ends.
+    ended: VecDeque<(Place, usize)>,
+    ended_bytes: usize,
+}
+
+/// Reservation of a run id, until the run is registered: no other run can take the id.
+struct Starting<'a> {
+    runs: &'a Runs,
+    id: &'a str,
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.runs.state().starting.remove(self.id);
+    }
+}
+
+impl State {
+    /// Removes the run that ended first. `Some(None)` if that run was removed before; `None` if no run has ended.
+    #[allow(clippy::option_option)] // none is another answer than a run that is gone
+    fn forget(&mut self) -> Option<Option<Arc<Run>>> {
+        let (place, bytes) = self.ended.pop_front()?;
+        self.ended_bytes -= bytes;
+        // A newer run may have the id now: compare the start times.
+        if self
+            .by_id
+            .get(&place.1)
+            .is_some_and(|run| run.about.started_at == place.0)
+        {
+            self.by_id.remove(&place.1);
+        }
+        Some(self.by_place.remove(&place))
+    }
+
+    fn put(&mut self, run: Run) -> Arc<Run> {
+        let run = Arc::new(run);
+        let id: Arc<str> = run.id().into();
+        // Its recorder may still hold an earlier run of this id: remove that one from the list.
+        if let Some(before) = self.by_id.insert(Arc::clone(&id), Arc::clone(&run)) {
+            self.by_place.remove(&(before.about.started_at, Arc::clone(&id)));
+        }
+        self.by_place.insert((run.about.started_at, id), Arc::clone(&run));
+        run
+    }
+}
+
+impl Runs {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            state: Mutex::default(),
+            max_ended: limits.ended_runs,
+            max_ended_bytes: limits.ended_bytes,
+            max_event_bytes: limits.event_bytes,
+            event_bytes: Arc::default(),
+        }
+    }
+
+    /// Returns the counter of the memory of all runs' events.
+    pub(super) fn event_bytes(&self) -> &Arc<AtomicUsize> {
+        &self.event_bytes
+    }
+
+    /// Starts a run, unless its id is taken.
+    pub(super) fn start(
+        &self,
+        run_id: Option<&str>,
+        start: impl FnOnce() -> Result<Run, Problem>,
+    ) -> Result<Arc<Run>, Problem> {
+        let Some(id) = run_id else {
+            return Ok(self.adopt(start()?));
+        };
+        {
+            let mut state = self.state();
+            if state.by_id.contains_key(id) || !state.starting.insert(id.to_owned()) {
+                let detail = format!("run {id} exists already");
+                return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
+            }
+        }
+        // Start outside of the lock, which every request takes.
+        let _starting = Starting { runs: self, id };
+        Ok(self.adopt(start()?))
+    }
+
+    /// Registers a run that is resumed.
+    pub(super) fn adopt(&self, run: Run) -> Arc<Run> {
+        self.state().put(run)
+    }
+
+    /// Removes a run that has ended in this process but has `status` in the store, since it continues elsewhere. Another run of
+    /// this id may be registered already, and is not removed.
+    pub(super) fn leave(&self, run: &Arc<Run>, status: &'static str) {
+        // Only the first status is recorded.
+        run.left.get_or_init(|| status);
+        let mut state = self.state();
+        if state.by_id.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, run)) {
+            state.by_id.remove(run.id());
+            state.by_place.remove(&(run.about.started_at, run.id().into()));
+        }
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Run>> {
+        self.state().by_id.get(id).cloned()
+    }
+
+    /// Returns the unfinished runs with ids that start with `prefix`.
+    pub(super) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Run>> {
+        let state = self.state();
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let runs = state.by_id.range::<str, _>(from).map(|(_, run)| run);
+        runs.take_while(|run| run.id().starts_with(prefix))
+            .filter(|run| !run.has_ended())
+            .cloned()
+            .collect()
+    }
+
+    /// Returns the youngest run for which `is_asked` is true.
+    pub(super) fn youngest(&self, is_asked: impl Fn(&Run) -> bool) -> Option<Arc<Run>> {
+        let state = self.state();
+        state.by_place.values().rev().find(|run| is_asked(run)).cloned()
+    }
+
+    /// Records that a run has ended and its log is closed. The run is retained until the limits on ended runs are exceeded.
+    pub(super) fn ended(&self, run: &Run) {
+        let mut forgotten = Vec::new();
+        let mut state = self.state();
+        // A run that was removed by `leave`, and then resumed to its end before the recorder looked, is not the registered run of
+        // its id.
+        if !state
+            .by_id
+            .get(run.id())
+            .is_some_and(|known| std::ptr::eq(&raw const **known, run))
+        {
+            return;
+        }
+        let bytes = run.bytes();
+        state.ended_bytes += bytes;
+        state.ended.push_back(((run.about.started_at, run.id().into()), bytes));
+        while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
+            let Some(oldest) = state.forget() else { break };
+            forgotten.extend(oldest);
+        }
+        drop(state);
+        // Dropping many events takes time, so it happens outside of the lock.
+        drop(forgotten);
+    }
+
+    /// Makes room for an event of this run if the events of all runs exceed their limit: drops those of ended runs first, then the
+    /// oldest of this run.
+    pub(super) fn make_room(&self, run: &Run) {
+        let excess = || {
+            self.event_bytes
+                .load(Ordering::Relaxed)
+                .saturating_sub(self.max_event_bytes)
+        };
+        while excess() > 0 {
+            let oldest = self.state().forget();
+            match oldest {
+                Some(oldest) => drop(oldest),
+                None => return run.log.free(excess()),
+            }
+        }
+    }
+
+    /// Lists runs, youngest first.
+    pub(super) fn list(&self, query: &RunQuery) -> Vec<RunSummary> {
+        let state = self.state();
+        let runs: Box<dyn Iterator<Item = &Arc<Run>>> = match &query.before {
+            Some((started_at, id)) => {
+                let before: Place = (*started_at, id.as_str().into());
+                Box::new(state.by_place.range(..before).rev().map(|(_, run)| run))
+            }
+            None => Box::new(state.by_place.values().rev()),
+        };
+        let is_asked = |run: &&Arc<Run>| {
+            query.workflow.as_ref().is_none_or(|id| *id == run.about.workflow_id)
+                && (query.session.is_none() || query.session == run.about.session)
+                && query.status.as_ref().is_none_or(|status| status == run.status())
+        };
+        runs.filter(is_asked)
+            .take(query.limit)
+            .map(|run| run.summary())
+            .collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Ignore poisoning: every critical section preserves the invariants.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

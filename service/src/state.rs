@@ -1,0 +1,272 @@
+//! A service: the state that its requests share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::archive::Archive;
+use super::catalogue::Catalogue;
+use super::idempotency::IdempotencyKeys;
+use super::limits::{Limits, StreamGate};
+use super::memory::Budget;
+use super::metrics::Metrics;
+use super::problem::{Problem, ProblemCode};
+use super::recorder;
+use super::replays::Replays;
+use super::runs::{Run, Runs};
+use super::stored::StoredRuns;
+use super::{Access, NoArchive, Options, api};
+use pirn::{Engine, Events, ShutdownReport};
+
+/// A service over an engine. Cheap to clone: clones share the state.
+///
+/// ```
+/// # use pirn::Engine;
+/// use pirn_service::{Options, Service};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let engine = Engine::builder().build()?;
+/// let service = Service::new(engine, Options::default());
+/// let app = service.router();
+/// // ... serve it; then, when the process is told to end:
+/// let left = service.shut_down(std::time::Duration::from_secs(10)).await;
+/// assert_eq!(left.runs_cancelled, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    limits: Limits,
+    archive: Archive,
+    replays: Replays,
+    inputs: Budget,
+    stream_bytes: Budget,
+    starts_elsewhere: bool,
+    access: RwLock<Arc<Access>>,
+    catalogue: RwLock<Arc<Catalogue>>,
+    runs: Runs,
+    keys: IdempotencyKeys,
+    streams: StreamGate,
+    metrics: Metrics,
+    tasks: TaskTracker,
+    /// The runtime that serves requests. Needed for runs that the engine starts itself: they are announced on engine threads.
+    runtime: OnceLock<Handle>,
+    /// Runs that started before the runtime was set, with their events. Their recorders are spawned when it is set.
+    early: Mutex<Vec<(Arc<Run>, Events)>>,
+    is_draining: AtomicBool,
+}
+
+impl Service {
+    /// Creates a service for every workflow that the engine has at present.
+    pub fn new(engine: Engine, options: Options) -> Self {
+        let catalogue = Catalogue::of(&engine, |_| true);
+        let replays = Replays::new(&options.limits);
+        let archive = match (options.archive, engine.store()) {
+            (Some(archive), _) => Archive::Other(archive),
+            (None, Some(_)) => Archive::Stored(StoredRuns::new(engine.clone(), &options.limits, replays.clone())),
+            (None, None) => Archive::Other(Arc::new(NoArchive)),
+        };
+        let service = Self {
+            shared: Arc::new(Shared {
+                limits: options.limits.clone(),
+                archive,
+                replays,
+                inputs: Budget::new(options.limits.input_bytes),
+                stream_bytes: Budget::new(options.limits.stream_bytes),
+                starts_elsewhere: options.starts_elsewhere,
+                access: RwLock::new(Arc::new(options.access)),
+                catalogue: RwLock::new(Arc::new(catalogue)),
+                runs: Runs::new(&options.limits),
+                keys: IdempotencyKeys::new(options.limits.idempotency_keys, engine.store().cloned()),
+                streams: StreamGate::new(options.limits.streams),
+                metrics: Metrics::default(),
+                tasks: TaskTracker::new(),
+                runtime: OnceLock::new(),
+                early: Mutex::default(),
+                is_draining: AtomicBool::new(false),
+                engine,
+            }),
+        };
+        service.enter_runtime();
+        service.watch_started();
+        service
+    }
+
+    /// Sets the runtime on which requests are served to the caller's, unless it is set or the caller is on none.
+    pub(super) fn enter_runtime(&self) {
+        if self.shared.runtime.get().is_some() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let runtime = self.shared.runtime.get_or_init(|| runtime);
+        let early = std::mem::take(&mut *self.early());
+        for (run, events) in early {
+            self.record_on(runtime, run, events);
+        }
+    }
+
+    /// Spawns the recorder of a run's events.
+    pub(super) fn record(&self, run: &Arc<Run>, events: Events) {
+        let run = Arc::clone(run);
+        let mut early = self.early();
+        match self.shared.runtime.get() {
+            Some(runtime) => {
+                drop(early);
+                self.record_on(runtime, run, events);
+            }
+            // Push while the lock is held, so that `enter_runtime` cannot miss the entry.
+            None => early.push((run, events)),
+        }
+    }
+
+    fn record_on(&self, runtime: &Handle, run: Arc<Run>, events: Events) {
+        let recording = recorder::record(self.clone(), run, events);
+        self.shared.tasks.spawn_on(recording, runtime);
+    }
+
+    fn early(&self) -> MutexGuard<'_, Vec<(Arc<Run>, Events)>> {
+        // Ignore poisoning: every critical section preserves the invariants.
+        self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a function that upgrades a weak reference to the service. The engine stores it and must not own the service: that
+    /// would be a reference cycle.
+    pub(super) fn weak(&self) -> impl Fn() -> Option<Self> + Send + Sync + use<> {
+        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
+        move || {
+            Some(Self {
+                shared: shared.upgrade()?,
+            })
+        }
+    }
+
+    /// Returns the routes.
+    pub fn router(&self) -> axum::Router {
+        api::router(self)
+    }
+
+    /// Replaces the offered workflows by these, as registered with the engine at present. Running runs are not affected.
+    ///
+    /// # Errors
+    /// Returns one message for each workflow with an `inputSchema` that is not a JSON Schema; the offer is unchanged then.
+    pub fn offer(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
+        let catalogue = Catalogue::of(&self.shared.engine, |id| ids.contains(id));
+        let faults = catalogue.faults();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        *self.shared.catalogue.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+        Ok(())
+    }
+
+    /// Replaces the accepted tokens; if empty, no token is needed.
+    pub fn set_tokens(&self, tokens: Vec<String>) {
+        let mut access = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut access).tokens = tokens;
+    }
+
+    /// Stops starting runs; `/readyz` answers 503 from now on.
+    pub fn drain(&self) {
+        self.shared.is_draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Drains the service, waits `grace` for unfinished runs, cancels the rest (durable ones remain in their store, unfinished), and
+    /// stops the engine. Then waits until every stream can be read to its end.
+    pub async fn shut_down(&self, grace: Duration) -> ShutdownReport {
+        self.drain();
+        let report = self.shared.engine.shutdown(grace).await;
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        report
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.shared.is_draining.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    pub(super) fn starts_elsewhere(&self) -> bool {
+        self.shared.starts_elsewhere
+    }
+
+    pub(super) fn archive(&self) -> &Archive {
+        &self.shared.archive
+    }
+
+    pub(super) fn replays(&self) -> &Replays {
+        &self.shared.replays
+    }
+
+    /// Returns the memory budget of request bodies and of the inputs of unfinished runs.
+    pub(super) fn inputs(&self) -> &Budget {
+        &self.shared.inputs
+    }
+
+    /// Returns the memory budget of events that streams are sending.
+    pub(super) fn stream_bytes(&self) -> &Budget {
+        &self.shared.stream_bytes
+    }
+
+    pub(super) fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.shared.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.shared.catalogue.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn runs(&self) -> &Runs {
+        &self.shared.runs
+    }
+
+    pub(super) fn keys(&self) -> &IdempotencyKeys {
+        &self.shared.keys
+    }
+
+    pub(super) fn streams(&self) -> &StreamGate {
+        &self.shared.streams
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// Runs `work` to completion even if the client disconnects: axum drops a handler's future with its connection, so the work is
+    /// spawned as a task.
+    pub(super) async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let done = self.tasks().spawn(work).await;
+        done.unwrap_or_else(|error| Err(Problem::new(ProblemCode::Internal, error.to_string())))
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.shared.tasks
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("engine", &self.shared.engine)
+            .finish_non_exhaustive()
+    }
+}

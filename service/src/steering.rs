@@ -1,0 +1,105 @@
+//! Steering of runs: those of this process, and those of the engine's store, whichever process owns them.
+
+use std::sync::Arc;
+
+use super::problem::{Problem, ProblemCode};
+use super::runs::{Run, ended};
+use super::start::{not_resumed, not_taken, unknown};
+use super::state::Service;
+use pirn::{Interaction, ResumeError, Steering};
+
+impl Service {
+    /// Sends an input to a run. With a store, the run may be anywhere, and the input is durable when this returns. Without a store,
+    /// the run must belong to this process.
+    pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
+        if let Some(refusal) = told.refusal() {
+            return Err(Problem::new(ProblemCode::InvalidValue, refusal.message.clone()).at("/data"));
+        }
+        if self.engine().store().is_some() {
+            let engine = self.engine().clone();
+            let told = if engine.find(id).is_some() {
+                engine.tell(id, &told).await
+            } else {
+                let id = id.to_owned();
+                let tell = move || async move { engine.tell(&id, &told).await };
+                self.replays().run(tell).await?
+            };
+            return told.map(drop).map_err(|error| not_resumed(&error));
+        }
+        let run = self.runs().find(id).ok_or_else(|| unknown(id))?;
+        match told {
+            Steering::Answer {
+                interaction_id,
+                answer,
+                by,
+            } => {
+                let taken = run.handle.answer_as(by.map(Into::into), &interaction_id, answer);
+                taken.await.map_err(|refused| not_taken(&refused))
+            }
+            Steering::Emit { name, data } => {
+                run.live()?.emit(name, data);
+                Ok(())
+            }
+            Steering::Cancel { reason } => {
+                run.live()?.cancel(reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the run if this process has it in memory. Waits first until a run that has ended here is either final or, if it
+    /// continues elsewhere, removed.
+    pub(super) async fn known(&self, id: &str) -> Option<Arc<Run>> {
+        let run = self.runs().find(id)?;
+        run.until_decided().await;
+        self.runs().find(id)
+    }
+
+    /// Resumes the threads of a paused run. A run of the store that has no owner is resumed in this process.
+    pub(super) async fn resume(&self, id: &str) -> Result<(), Problem> {
+        while let Some(run) = self.known(id).await {
+            run.live()?.resume();
+            if self.engine().store().is_none() || run.handle.kept().await.is_ok() {
+                return Ok(());
+            }
+            // The run has ended, or was parked before the resume took effect.
+            run.until_decided().await;
+            if !run.has_left() {
+                return Ok(());
+            }
+        }
+        self.go_on(id).await.map(drop)
+    }
+
+    /// Returns a run that this process executes, for operations that the store cannot deliver to other processes.
+    pub(super) async fn carried(&self, id: &str) -> Result<Arc<Run>, Problem> {
+        if let Some(run) = self.known(id).await {
+            run.live()?;
+            return Ok(run);
+        }
+        let stored = self.in_store(id).await?.ok_or_else(|| unknown(id))?;
+        Err(if stored.status.is_final() {
+            ended(id)
+        } else {
+            let detail = format!("run {id} is in the store, and this service does not execute it: resume it first");
+            Problem::new(ProblemCode::NotCarried, detail)
+        })
+    }
+
+    /// Returns the open questions of a run.
+    pub(super) async fn questions(&self, id: &str) -> Result<Vec<Interaction>, Problem> {
+        if let Some(run) = self.engine().find(id) {
+            return Ok(run.interactions().await);
+        }
+        if self.engine().store().is_none() {
+            // A run that has ended has no open question.
+            return self.runs().find(id).map(|_| Vec::new()).ok_or_else(|| unknown(id));
+        }
+        let stored = self.engine().resume(id);
+        match self.replays().run(move || stored.interactions()).await? {
+            Ok(questions) => Ok(questions),
+            Err(ResumeError::HasEnded { .. }) => Ok(Vec::new()),
+            Err(error) => Err(not_resumed(&error)),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Runs of the engine's store that this process does not execute.
+//!
+//! Reports and events of such runs come from a replay. Their bytes are cached within a memory budget for later requests. If a run's
+//! events are too large, only a part of them is cached.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Bytes;
+use serde_json::{Value, json};
+
+use super::archive::{RunQuery, RunSummary};
+use super::event_log::{EventLog, Recorded};
+use super::limits::Limits;
+use super::memory::{Budget, Reserved};
+use super::position::Position;
+use super::problem::{Problem, ProblemCode};
+use super::replays::Replays;
+use super::start::not_resumed;
+use pirn::store::{Run, RunFilter, RunPlace, Store};
+use pirn::{Engine, RunView};
+
+/// Number of runs that one query of the store returns.
+const PAGE: usize = 1_000;
+
+/// Minimum budget for the cached events of a run, in bytes.
+const LEAST: usize = 1 << 20;
+
+/// Number of locks for replays: requests for one run share a lock, so they wait for one replay.
+const LOCKS: usize = 16;
+
+/// Cache of replayed runs; see the module.
+#[derive(Clone)]
+pub(super) struct StoredRuns {
+    engine: Engine,
+    replays: Replays,
+    memory: Budget,
+    /// Cached parts, the most recently used last.
+    parts: Arc<Mutex<VecDeque<Arc<Part>>>>,
+    locks: Arc<[tokio::sync::Mutex<()>; LOCKS]>,
+}
+
+/// State of a run after a step, and a part of its events.
+struct Part {
+    /// The run's entry in the store at that time.
+    run: Run,
+    report: StoredReport,
+    /// The part contains the events after this one.
+    after: u64,
+    events: EventLog,
+    /// The run's last event at the time of the replay.
+    last: u64,
+    _memory: Reserved,
+}
+
+/// The report of a run that this process does not execute.
+#[derive(Clone)]
+pub(super) struct StoredReport {
+    pub(super) json: Bytes,
+    pub(super) status: String,
+    pub(super) error: Option<Value>,
+}
+
+impl Part {
+    fn is_of(&self, run: &Run) -> bool {
+        (&self.run.id, self.run.steps, self.run.status) == (&run.id, run.steps, run.status)
+    }
+
+    /// True if the part contains the event after this one, or the run has none.
+    fn reads_on(&self, after: u64) -> bool {
+        self.after <= after && (after < self.events.last().0.sequence || after >= self.last)
+    }
+}
+
+impl StoredRuns {
+    pub(super) fn new(engine: Engine, limits: &Limits, replays: Replays) -> Self {
+        Self {
+            engine,
+            replays,
+            memory: Budget::new(limits.stored_bytes),
+            parts: Arc::default(),
+            locks: Arc::default(),
+        }
+    }
+
+    /// Returns the next events of a run; empty if no event follows.
+    pub(super) async fn page(
+        &self,
+        run_id: &str,
+        after: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Recorded>, Problem> {
+        // Events never change, so a cached part of an older state of the run is still valid.
+        let known = self.known(|part| part.run.id == run_id && part.reads_on(after) && after < part.last);
+        let part = match known {
+            Some(part) => Some(part),
+            None => self.part(run_id, after).await?,
+        };
+        Ok(part.map_or_else(Vec::new, |part| {
+            part.events.after(Position::of(after), limit, bytes).events
+        }))
+    }
+
+    /// Returns the report of a run; `None` if the store has no such run.
+    pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
+        let Some(run) = self.run(run_id).await? else {
+            return Ok(None);
+        };
+        if let Some(known) = self.known(|part| part.is_of(&run)) {
+            return Ok(Some(known.report.clone()));
+        }
+        Ok(self.part(run_id, 0).await?.map(|part| part.report.clone()))
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<Run>, Problem> {
+        let run = self.store()?.run(run_id).await;
+        run.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))
+    }
+
+    /// Replays the run, and caches the part that contains the event after this one.
+    async fn part(&self, run_id: &str, after: u64) -> Result<Option<Arc<Part>>, Problem> {
+        let mut hasher = DefaultHasher::new();
+        run_id.hash(&mut hasher);
+        // Sharded by run id: concurrent requests for one run wait for one replay instead of repeating it.
+        let _one = self.locks[(hasher.finish() % LOCKS as u64) as usize].lock().await;
+        let Some(run) = self.run(run_id).await? else {
+            return Ok(None);
+        };
+        // Check again under the lock: the request that held it before may have cached this part.
+        if let Some(known) = self.known(|part| part.is_of(&run) && part.reads_on(after)) {
+            return Ok(Some(known));
+        }
+        let stored = self.clone();
+        let made = self.replays.run(move || async move {
+            let view = stored.engine.view(&run.id, None).await;
+            stored.make(view.map_err(|error| not_resumed(&error))?, after)
+        });
+        made.await?.map(Some)
+    }
+
+    fn make(&self, view: RunView, after: u64) -> Result<Arc<Part>, Problem> {
+        let RunView {
+            run,
+            step,
+            report,
+            events,
+            ..
+        } = view;
+        let last = events.last().map_or(0, |event| event.sequence);
+        // The sequence may be beyond the run's last event, which no event follows.
+        let after = after.min(last);
+        let mut shown = json!(report);
+        drop(report);
+        shown["steps"] = json!(step);
+        // The store's status is more precise for a run without an owner: UNFINISHED or WAITING.
+        if !run.status.is_final() {
+            shown["status"] = json!(run.status.as_str());
+        }
+        let status = shown["status"].as_str().unwrap_or_default().to_owned();
+        let error = shown.get("error").filter(|error| !error.is_null()).cloned();
+        let json = Bytes::from(shown.to_string());
+        drop(shown);
+        let mut memory = self.reserve(json.len() + LEAST)?;
+        let most = (self.memory.limit() / 4).max(LEAST);
+        let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
+        for event in events {
+            if event.sequence <= after {
+                continue;
+            }
+            let is_first = log.bytes() == 0;
+            log.push(&event);
+            let bytes = json.len() + log.bytes();
+            if !is_first && log.bytes() > most || bytes > memory.bytes() && !self.grow(&mut memory, bytes + LEAST) {
+                if is_first {
+                    return Err(self.full());
+                }
+                break;
+            }
+        }
+        memory.shrink_to(json.len() + log.bytes());
+        let part = Arc::new(Part {
+            run,
+            report: StoredReport { json, status, error },
+            after,
+            events: log,
+            last,
+            _memory: memory,
+        });
+        let mut parts = self.parts();
+        parts.retain(|known| known.run.id != part.run.id || known.after != part.after);
+        parts.push_back(Arc::clone(&part));
+        Ok(part)
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<Reserved, Problem> {
+        loop {
+            if let Some(reserved) = self.memory.reserve(bytes) {
+                return Ok(reserved);
+            }
+            if !self.forget() {
+                return Err(self.full());
+            }
+        }
+    }
+
+    fn grow(&self, reserved: &mut Reserved, bytes: usize) -> bool {
+        while !reserved.grow_to(bytes) {
+            if !self.forget() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Evicts the least recently used part. False if the cache is empty.
+    fn forget(&self) -> bool {
+        let oldest = self.parts().pop_front();
+        oldest.is_some()
+    }
+
+    fn full(&self) -> Problem {
+        let detail = format!("the stored runs in memory use all of {} MiB", self.memory.limit() >> 20);
+        Problem::new(ProblemCode::TooManyReplays, detail).retry_after(1)
+    }
+
+    fn known(&self, fits: impl Fn(&Part) -> bool) -> Option<Arc<Part>> {
+        let mut parts = self.parts();
+        let place = parts.iter().rposition(|part| fits(part))?;
+        let part = parts.remove(place)?;
+        parts.push_back(Arc::clone(&part));
+        Some(part)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, VecDeque<Arc<Part>>> {
+        // Ignore poisoning: every critical section preserves the invariants.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self) -> Result<&Arc<dyn Store>, Problem> {
+        let store = self.engine.store();
+        store.ok_or_else(|| Problem::new(ProblemCode::NoStore, "the engine has no store"))
+    }
+
+    pub(super) async fn list(&self, query: &RunQuery) -> io::Result<Vec<RunSummary>> {
+        let filter = RunFilter {
+            status: query.status.clone(),
+            session: query.session.clone(),
+            workflow: query.workflow.clone(),
+            youngest_first: true,
+            ..RunFilter::default()
+        };
+        let store = self.engine.store();
+        let store = store.ok_or_else(|| io::Error::other("the engine has no store"))?;
+        let mut before = query.before.clone().map(|(started_at, id)| RunPlace { started_at, id });
+        let mut found = Vec::new();
+        while found.len() < query.limit {
+            let wanted = (query.limit - found.len()).min(PAGE);
+            let page = store.runs(filter.clone(), before, wanted).await;
+            let page = page.map_err(io::Error::other)?;
+            let is_last = page.len() < wanted;
+            before = page.last().map(Run::place);
+            found.extend(page.into_iter().map(summary));
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(super) fn summary(run: Run) -> RunSummary {
+    RunSummary {
+        run_id: run.id,
+        workflow_id: run.workflow,
+        session: run.session,
+        status: run.status.as_str().to_owned(),
+        started_at: run.started_at,
+        updated_at: run.updated_at,
+        last_sequence: 0,
+    }
+}

@@ -1,0 +1,133 @@
+//! Conversion of events to chunks of the AI SDK's UI message stream (version 1), which `useChat` pages read.
+//!
+//! | event | chunk |
+//! |---|---|
+//! | the first | `start`, `start-step` |
+//! | LLM_TOKEN, MESSAGE_ADDED of the assistant | `text-start`, `text-delta`, `text-end` |
+//! | TOOL_CALL_STARTED | `tool-input-available`, dynamic |
+//! | TOOL_CALL_COMPLETED; TOOL_CALL_FAILED | `tool-output-available`; `tool-output-error` |
+//! | NODE_STARTED, NODE_COMPLETED, NODE_FAILED | `data-node`, transient |
+//! | CUSTOM, NOTIFICATION | `data-event`, transient |
+//! | the run's end | `finish-step`, then `finish`, `abort` if it was cancelled, `error` if it failed; `[DONE]` |
+
+use pirn_core::event::EventType;
+use serde_json::{Value, json};
+
+use super::super::event_log::ReadEvent;
+use super::super::feed::{Fed, Feed};
+use super::super::sse::{Frames, Wire, all, data, frame};
+use super::speech::{Said, Speech, output_text};
+use pirn::{RunReport, ThreadStatus};
+
+/// State of the conversion of one run to a UI message.
+#[derive(Default)]
+pub(in super::super) struct UiMessages {
+    has_begun: bool,
+    speech: Speech,
+}
+
+impl UiMessages {
+    fn begin(&mut self, run_id: &str, out: &mut Vec<Value>) {
+        if !self.has_begun {
+            self.has_begun = true;
+            out.push(json!({"type": "start", "messageId": run_id, "messageMetadata": {"runId": run_id}}));
+            out.push(json!({"type": "start-step"}));
+        }
+    }
+
+    fn event(&mut self, read: &ReadEvent) -> Vec<Value> {
+        let event = &read.event;
+        let mut out = Vec::new();
+        self.begin(&event.run_id, &mut out);
+        out.extend(self.speech.observe(read).into_iter().map(text_part));
+        let fields = &event.raised.fields;
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let node = |status: &str| {
+            let node = json!({"nodeId": text("nodeId"), "threadId": event.thread_id, "status": status});
+            json!({"type": "data-node", "data": node, "transient": true})
+        };
+        match event.raised.event_type {
+            EventType::NodeStarted => out.push(node("RUNNING")),
+            EventType::NodeCompleted => out.push(node("COMPLETED")),
+            EventType::NodeFailed => out.push(node("FAILED")),
+            EventType::ToolCallStarted => out.push(json!({
+                "type": "tool-input-available", "toolCallId": text("toolCallId"), "toolName": text("name"),
+                "input": fields.get("arguments"), "dynamic": true, "providerExecuted": true,
+            })),
+            EventType::ToolCallCompleted => out.push(json!({
+                "type": "tool-output-available", "toolCallId": text("toolCallId"), "output": text("result"),
+                "dynamic": true, "providerExecuted": true,
+            })),
+            EventType::ToolCallFailed => out.push(json!({
+                "type": "tool-output-error", "toolCallId": text("toolCallId"), "errorText": text("result"),
+                "dynamic": true, "providerExecuted": true,
+            })),
+            EventType::Custom | EventType::Notification => {
+                out.push(json!({"type": "data-event", "data": event.to_json(), "transient": true}));
+            }
+            _other => {}
+        }
+        out
+    }
+
+    fn end(&mut self, run_id: &str, report: Option<&RunReport>) -> Vec<Value> {
+        let mut out = Vec::new();
+        self.begin(run_id, &mut out);
+        out.extend(self.speech.end_all().into_iter().map(text_part));
+        let said = report
+            .and_then(|report| output_text(&report.output))
+            .filter(|_| !self.speech.has_spoken());
+        if let Some(text) = said {
+            let id = format!("{run_id}-output");
+            let all = [
+                Said::Begin { id: id.clone() },
+                Said::Piece { id: id.clone(), text },
+                Said::End { id },
+            ];
+            out.extend(all.into_iter().map(text_part));
+        }
+        out.push(json!({"type": "finish-step"}));
+        let why = report
+            .and_then(|report| report.error.as_ref())
+            .map_or("the run was lost", |error| &error.message);
+        out.push(match report.map(|report| report.status) {
+            Some(ThreadStatus::Completed) => json!({"type": "finish"}),
+            Some(ThreadStatus::Cancelled) => json!({"type": "abort", "reason": why}),
+            _failed => json!({"type": "error", "errorText": why}),
+        });
+        out
+    }
+}
+
+impl Wire for UiMessages {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
+        match item {
+            Fed::Event(recorded) => {
+                if let Some(read) = recorded.read() {
+                    all(out, &self.event(&read), read.position);
+                }
+            }
+            Fed::Missed { count, .. } => {
+                let missed = json!({"type": "data-missed", "data": count, "transient": true});
+                data(out, &missed);
+            }
+            Fed::Idle => {}
+            Fed::End => {
+                let run = feed.run();
+                let chunks = self.end(run.id(), run.outcome().as_deref());
+                for chunk in &chunks {
+                    data(out, chunk);
+                }
+                frame(out, None, None, b"[DONE]");
+            }
+        }
+    }
+}
+
+fn text_part(said: Said) -> Value {
+    match said {
+        Said::Begin { id } => json!({"type": "text-start", "id": id}),
+        Said::Piece { id, text } => json!({"type": "text-delta", "id": id, "delta": text}),
+        Said::End { id } => json!({"type": "text-end", "id": id}),
+    }
+}
