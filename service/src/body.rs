@@ -9,10 +9,10 @@ use pirn_core::definition::{JsonError, JsonErrorKind, json_from_slice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::json_text::SHORT;
-use super::memory::{Budget, Reserved};
-use super::problem::{Problem, ProblemCode};
-use super::state::Service;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::memory::{Budget, Reserved};
+use crate::runs::json_text::SHORT;
+use crate::state::Service;
 use pirn::store::ContentHash;
 
 /// Maximum nesting of lists and objects.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jsonschema::Validator;
 
-use super::problem::{Problem, ProblemCode};
+use crate::http::problem::{Problem, ProblemCode};
 use pirn::{Engine, WorkflowInfo};
 
 /// Workflows by id, as registered with the engine when the catalogue was built.

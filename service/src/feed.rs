@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::event_log::{Recorded, hold};
-use super::memory::Reserved;
-use super::position::Position;
-use super::problem::Problem;
-use super::runs::Run;
-use super::state::Service;
+use crate::http::problem::Problem;
+use crate::memory::Reserved;
+use crate::runs::Run;
+use crate::runs::event_log::{Recorded, hold};
+use crate::runs::position::Position;
+use crate::state::Service;
 
 /// Maximum number of events per read.
 pub(super) const PAGE: usize = 64;

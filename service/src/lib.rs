@@ -19,55 +19,72 @@
 //! - Clients cannot delay a run: each run has a bounded log of its events, and every stream reads that log independently. A
 //!   reader that falls behind the log receives the number of events that it missed.
 //! - Everything that grows has a limit ([`Limits`]).
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! api
+//!   ↓
+//! mcp
+//!   ↓
+//! wire
+//!   ↓
+//! sse  start
+//!   ↓
+//! body  feed  observed  recorder  steering
+//!   ↓
+//! state
+//!   ↓
+//! options
+//!   ↓
+//! runs
+//!   ↓
+//! catalogue  limits  listener
+//!   ↓
+//! http  memory  metrics  taken
+//! ```
+//!
+//! Reading order:
+//! 1. `state`: what the requests of a service share. `api`: the routes, with a file for each group of handlers.
+//! 2. `start` and `steering`: runs are started, resumed and steered. `runs`: those in memory, and in `runs::stored` all others.
+//! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
+//!    protocol.
+//! 4. `mcp`: workflows as MCP tools. `metrics` and `observed`: what `/metrics` shows.
 #![allow(
     clippy::disallowed_methods,
     reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
 )]
 
-mod access;
-mod agui_thread;
 mod api;
-mod archive;
 mod body;
 mod catalogue;
-mod event_log;
 mod feed;
-mod handle;
-mod idempotency;
-mod json;
-mod json_text;
+mod http;
 mod limits;
 mod listener;
 #[cfg(feature = "mcp")]
 mod mcp;
-#[cfg(feature = "mcp")]
-mod mcp_limits;
 mod memory;
 mod metrics;
 mod observed;
 mod options;
-mod pieces;
-mod position;
-mod problem;
-mod progress;
-mod questions;
 mod recorder;
-mod replays;
 mod runs;
 mod sse;
 mod start;
 mod state;
 mod steering;
-mod stored;
 mod taken;
 mod wire;
 
-pub use access::Access;
-pub use archive::{NoArchive, RunArchive, RunQuery, RunSummary};
+pub use http::access::Access;
+pub use http::problem::{Problem, ProblemCode};
 pub use limits::Limits;
 pub use listener::serve;
 pub use options::Options;
-pub use problem::{Problem, ProblemCode};
+pub use runs::archive::{NoArchive, RunArchive, RunQuery, RunSummary};
 pub use state::Service;
 
 #[cfg(feature = "otel")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::problem::{Problem, ProblemCode};
+use crate::http::problem::{Problem, ProblemCode};
 
 /// Limits on everything that a client can make grow.
 #[derive(Clone, Debug)]

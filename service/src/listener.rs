@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::Limits;
-use super::taken::Taken;
+use crate::taken::Taken;
 
 /// Minimum size of hyper's header buffer.
 const MIN_HEADER_BYTES: usize = 8 << 10;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::metrics::{Figure, Series, owned};
-use super::state::Service;
+#[cfg(feature = "otel")]
+use crate::metrics::otlp;
+use crate::metrics::{Figure, Series, owned};
+use crate::state::Service;
 
 /// Time limit for the engine's threads to report their mailbox depths; after it, the depths are left out.
 const ASKED_FOR: Duration = Duration::from_secs(1);
@@ -31,6 +33,25 @@ impl Service {
             }
         }
         series
+    }
+}
+
+#[cfg(feature = "otel")]
+impl Service {
+    /// Sends the metrics of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time in
+    /// [`MetricsExport::finish`](crate::MetricsExport::finish). A message that fails is logged; the next one contains its values, since sums are cumulative.
+    ///
+    /// # Errors
+    /// Returns a message if the options are invalid.
+    pub fn export_metrics(
+        &self,
+        options: &pirn::telemetry::MetricsOptions,
+    ) -> Result<pirn::telemetry::MetricsExport, String> {
+        let service = self.clone();
+        pirn::telemetry::MetricsExport::start(options, move |since| {
+            let service = service.clone();
+            async move { otlp::metrics(&service.figures().await, since, std::time::SystemTime::now()) }
+        })
     }
 }
 

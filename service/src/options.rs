@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Access, Limits, RunArchive};
+use crate::http::access::Access;
+use crate::limits::Limits;
+use crate::runs::archive::RunArchive;
 
 /// Settings of a service. Every field has a default.
 #[derive(Clone, Default)]

@@ -4,16 +4,51 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio::runtime::Handle;
 
-use super::runs::Run;
-use super::state::Service;
+use crate::runs::Run;
+use crate::state::Service;
 use pirn::store::RunStatus;
 use pirn::{Event, EventType, Events, Heard};
 
 /// Capacity of the channel of events that wait to be recorded.
 pub(super) const BUFFER: usize = 65_536;
 
-pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) {
+impl Service {
+    /// Sets the runtime on which requests are served to the caller's, unless it is set or the caller is on none.
+    pub(super) fn enter_runtime(&self) {
+        if self.runtime().get().is_some() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let runtime = self.runtime().get_or_init(|| runtime);
+        let early = std::mem::take(&mut *self.early());
+        for (run, events) in early {
+            self.record_on(runtime, run, events);
+        }
+    }
+
+    /// Spawns the recorder of a run's events.
+    pub(super) fn record(&self, run: &Arc<Run>, events: Events) {
+        let run = Arc::clone(run);
+        let mut early = self.early();
+        match self.runtime().get() {
+            Some(runtime) => {
+                drop(early);
+                self.record_on(runtime, run, events);
+            }
+            // Push while the lock is held, so that `enter_runtime` cannot miss the entry.
+            None => early.push((run, events)),
+        }
+    }
+
+    fn record_on(&self, runtime: &Handle, run: Arc<Run>, events: Events) {
+        let recording = record(self.clone(), run, events);
+        self.tasks().spawn_on(recording, runtime);
+    }
+}
+
+async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let main_thread = run.main_thread();
     let mut meter = service.metrics().of_run(&run.about.workflow_id);
     // A resumed run requests an interrupted reply again, so pieces from before the restart are void: mark the first new piece.

@@ -11,12 +11,12 @@ use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 
-use super::event_log::Recorded;
-use super::feed::{Fed, Feed};
-use super::memory::Reserved;
-use super::pieces::MOST;
-use super::position::Position;
-use super::problem::Problem;
+use crate::feed::{Fed, Feed};
+use crate::http::problem::Problem;
+use crate::memory::Reserved;
+use crate::runs::event_log::Recorded;
+use crate::runs::pieces::MOST;
+use crate::runs::position::Position;
 
 /// A comment, as a keep-alive: clients ignore it.
 const COMMENT: &[u8] = b":\n\n";

@@ -1,20 +1,17 @@
 //! Start, resume and fork of runs, shared by all interfaces.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::FutureExt;
 use serde_json::{Map, Value};
 
-use super::memory::Reserved;
-use super::problem::{Problem, ProblemCode};
-use super::recorder::BUFFER;
-use super::runs::{About, Run};
-use super::state::Service;
-use pirn::store::StoreError;
-use pirn::{
-    AnswerRefused, Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode, RunHandle,
-};
+use crate::http::problem::{Problem, ProblemCode, draining, not_resumed, refused, taken, unknown};
+use crate::memory::Reserved;
+use crate::recorder::BUFFER;
+use crate::runs::{About, Run, now};
+use crate::state::Service;
+use pirn::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunErrorCode, RunHandle};
 use pirn_actors::engine::check_name;
 
 /// Maximum length of a run's id.
@@ -292,58 +289,6 @@ fn prepare(service: &Service, start: Start) -> pirn::RunBuilder {
     prepared.conversation(start.conversation)
 }
 
-pub(super) fn unknown(id: &str) -> Problem {
-    let detail = format!("there is no run {id}, or it ended long ago and was removed");
-    Problem::new(ProblemCode::UnknownRun, detail)
-}
-
-fn taken(id: &str) -> Problem {
-    Problem::new(ProblemCode::RunIdTaken, format!("run {id} exists already")).at("/runId")
-}
-
-/// Converts the error of resuming, steering or forking a stored run.
-pub(super) fn not_resumed(error: &ResumeError) -> Problem {
-    let code = match error {
-        ResumeError::NoStore => ProblemCode::NoStore,
-        ResumeError::HasEnded { .. } => ProblemCode::RunEnded,
-        ResumeError::SessionBusy { .. } => ProblemCode::SessionBusy,
-        ResumeError::Store(StoreError::NoSuchRun { run }) => return unknown(run),
-        ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
-        ResumeError::Store(_) => ProblemCode::StoreFailed,
-        ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
-        ResumeError::Refused(error) => return refused(error),
-        ResumeError::Answer(error) => return not_taken(error),
-        _cannot_go_on => ProblemCode::NotResumed,
-    };
-    Problem::new(code, error.to_string())
-}
-
-/// Converts the refusal of an answer.
-pub(super) fn not_taken(refused: &AnswerRefused) -> Problem {
-    match refused {
-        AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason.clone()).at("/answer"),
-        other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
-    }
-}
-
-pub(super) fn draining() -> Problem {
-    Problem::new(
-        ProblemCode::Draining,
-        "the service is shutting down and starts no more runs",
-    )
-    .retry_after(5)
-}
-
-fn refused(error: &RunError) -> Problem {
-    match error.code {
-        RunErrorCode::Overloaded => Problem::new(ProblemCode::Overloaded, error.message.clone()).retry_after(1),
-        RunErrorCode::SessionBusy => Problem::new(ProblemCode::SessionBusy, error.message.clone()).retry_after(1),
-        RunErrorCode::Cancelled => draining(),
-        RunErrorCode::RunIdTaken => Problem::new(ProblemCode::RunIdTaken, error.message.clone()).at("/runId"),
-        _other => Problem::new(ProblemCode::Internal, error.to_string()),
-    }
-}
-
 fn check_id(id: &str) -> Result<(), Problem> {
     let is_plain = id
         .bytes()
@@ -355,10 +300,4 @@ fn check_id(id: &str) -> Result<(), Problem> {
     let detail =
         format!("a run's id has 1 to {MAX_ID} letters, digits, hyphens, dots and underscores, and is not `.` or `..`");
     Err(Problem::new(ProblemCode::InvalidValue, detail).at("/runId"))
-}
-
-/// Returns milliseconds since the Unix epoch.
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,18 +8,18 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::archive::Archive;
-use super::catalogue::Catalogue;
-use super::idempotency::IdempotencyKeys;
-use super::limits::{Limits, StreamGate};
-use super::memory::Budget;
-use super::metrics::Metrics;
-use super::problem::{Problem, ProblemCode};
-use super::recorder;
-use super::replays::Replays;
-use super::runs::{Run, Runs};
-use super::stored::StoredRuns;
-use super::{Access, NoArchive, Options, api};
+use crate::catalogue::Catalogue;
+use crate::http::access::Access;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::limits::{Limits, StreamGate};
+use crate::memory::Budget;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::runs::archive::NoArchive;
+use crate::runs::idempotency::IdempotencyKeys;
+use crate::runs::replays::Replays;
+use crate::runs::stored::{Archive, StoredRuns};
+use crate::runs::{Run, Runs};
 use pirn::{Engine, Events, ShutdownReport};
 
 /// A service over an engine. Cheap to clone: clones share the state.
@@ -102,39 +102,12 @@ impl Service {
         service
     }
 
-    /// Sets the runtime on which requests are served to the caller's, unless it is set or the caller is on none.
-    pub(super) fn enter_runtime(&self) {
-        if self.shared.runtime.get().is_some() {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let runtime = self.shared.runtime.get_or_init(|| runtime);
-        let early = std::mem::take(&mut *self.early());
-        for (run, events) in early {
-            self.record_on(runtime, run, events);
-        }
+    pub(super) fn runtime(&self) -> &OnceLock<Handle> {
+        &self.shared.runtime
     }
 
-    /// Spawns the recorder of a run's events.
-    pub(super) fn record(&self, run: &Arc<Run>, events: Events) {
-        let run = Arc::clone(run);
-        let mut early = self.early();
-        match self.shared.runtime.get() {
-            Some(runtime) => {
-                drop(early);
-                self.record_on(runtime, run, events);
-            }
-            // Push while the lock is held, so that `enter_runtime` cannot miss the entry.
-            None => early.push((run, events)),
-        }
-    }
-
-    fn record_on(&self, runtime: &Handle, run: Arc<Run>, events: Events) {
-        let recording = recorder::record(self.clone(), run, events);
-        self.shared.tasks.spawn_on(recording, runtime);
-    }
-
-    fn early(&self) -> MutexGuard<'_, Vec<(Arc<Run>, Events)>> {
+    /// Returns the runs that wait for the runtime, with their events.
+    pub(super) fn early(&self) -> MutexGuard<'_, Vec<(Arc<Run>, Events)>> {
         // Ignore poisoning: every critical section preserves the invariants.
         self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,11 +121,6 @@ impl Service {
                 shared: shared.upgrade()?,
             })
         }
-    }
-
-    /// Returns the routes.
-    pub fn router(&self) -> axum::Router {
-        api::router(self)
     }
 
     /// Replaces the offered workflows by these, as registered with the engine at present. Running runs are not affected.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::problem::{Problem, ProblemCode};
-use super::runs::{Run, ended};
-use super::start::{not_resumed, not_taken, unknown};
-use super::state::Service;
+use crate::http::problem::{Problem, ProblemCode, not_resumed, not_taken, unknown};
+use crate::runs::{Run, ended};
+use crate::state::Service;
 use pirn::{Interaction, ResumeError, Steering};
 
 impl Service {

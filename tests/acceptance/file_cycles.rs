@@ -61,24 +61,6 @@ const EXCEPTIONS: &[Exception] = &[
         ],
         reason: "the machine contains the stage of its node, and a node's functions receive the machine",
     },
-    Exception {
-        files: &[
-            "access",
-            "api",
-            "archive",
-            "body",
-            "feed",
-            "idempotency",
-            "mcp",
-            "mcp_limits",
-            "recorder",
-            "runs",
-            "start",
-            "state",
-            "stored",
-        ],
-        reason: "the state of the service contains the router, the records and the started runs, which receive the service",
-    },
 ];
 
 #[test]

@@ -10,21 +10,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::agui_thread::{AgUiThread, check_all_answered};
-use super::super::body::JsonBody;
-use super::super::event_log::Recorded;
-use super::super::feed::Feed;
-use super::super::position::Position;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::runs::Run;
-use super::super::sse;
-use super::super::start::{Start, not_taken};
-use super::super::state::Service;
-use super::super::wire::agui::AgUi;
-use super::super::wire::interrupts::{InterruptId, Resume};
 use super::chat::{Turn, again, turn};
 use super::interactions::run_of;
 use super::query::{Parameters, Path, last_event_id};
+use crate::api::agui_thread::{AgUiThread, check_all_answered};
+use crate::body::JsonBody;
+use crate::feed::Feed;
+use crate::http::problem::{Problem, ProblemCode, not_taken};
+use crate::runs::Run;
+use crate::runs::event_log::Recorded;
+use crate::runs::position::Position;
+use crate::sse;
+use crate::start::Start;
+use crate::state::Service;
+use crate::wire::agui::AgUi;
+use crate::wire::interrupts::{InterruptId, Resume};
 use pirn::{AnswerRefused, EventType};
 
 /// The fields of AG-UI's `RunAgentInput` that the service reads.

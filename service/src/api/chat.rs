@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::super::body::JsonBody;
-use super::super::feed::Feed;
-use super::super::position::Position;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::runs::Run;
-use super::super::sse::{self, After, Wire};
-use super::super::start::Start;
-use super::super::state::Service;
-use super::super::wire::ui_messages::UiMessages;
 use super::query::{Path, last_event_id};
+use crate::body::JsonBody;
+use crate::feed::Feed;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::runs::Run;
+use crate::runs::position::Position;
+use crate::sse::{self, After, Wire};
+use crate::start::Start;
+use crate::state::Service;
+use crate::wire::ui_messages::UiMessages;
 use pirn::{Message, Role};
 
 /// The fields of `DefaultChatTransport`'s body that the service reads.

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::super::archive::RunSummary;
-use super::super::body::JsonBody;
+use crate::body::JsonBody;
+use crate::runs::archive::RunSummary;
 use pirn_core::value::{TOO_DEEP, is_too_deep};
 
-use super::super::json::Json;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::state::Service;
 use super::query::Path;
+use crate::http::json::Json;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::state::Service;
 use pirn::{RunHandle, Steering};
 
 /// The request was accepted.

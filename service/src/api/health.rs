@@ -4,10 +4,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use super::super::metrics::prometheus;
-use super::super::problem::Problem;
-use super::super::start::draining;
-use super::super::state::Service;
+use crate::http::problem::{Problem, draining};
+use crate::metrics::prometheus;
+use crate::state::Service;
 
 /// Answers while the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It answers", body = String)))]

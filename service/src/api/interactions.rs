@@ -7,15 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::super::body::JsonBody;
-use super::super::json::Json;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::runs::Run;
-use super::super::start::not_taken;
-use super::super::state::Service;
 use super::control::Told;
 use super::query::Path;
 use super::runs::find;
+use crate::body::JsonBody;
+use crate::http::json::Json;
+use crate::http::problem::{Problem, ProblemCode, not_taken};
+use crate::runs::Run;
+use crate::state::Service;
 use pirn::{AnswerRefused, Interaction, Steering, ToolConsent};
 
 /// A question that waits for a person.

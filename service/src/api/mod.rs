@@ -2,9 +2,11 @@
 #![allow(clippy::unused_async, reason = "axum's handlers are async functions")]
 
 mod agui;
+mod agui_thread;
 mod chat;
 mod control;
 mod document;
+mod guard;
 mod health;
 mod interactions;
 mod query;
@@ -21,9 +23,8 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access;
-use super::problem::{Problem, ProblemCode, Refusal};
-use super::state::Service;
+use crate::http::problem::{Problem, ProblemCode, Refusal};
+use crate::state::Service;
 
 /// The document served at `/openapi.json`; the routes register themselves.
 #[derive(OpenApi)]
@@ -33,7 +34,14 @@ use super::state::Service;
 ))]
 struct Document;
 
-pub(super) fn router(service: &Service) -> axum::Router {
+impl Service {
+    /// Returns the routes.
+    pub fn router(&self) -> axum::Router {
+        router(self)
+    }
+}
+
+fn router(service: &Service) -> axum::Router {
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(runs::start, runs::list))
         .routes(routes!(runs::report))
@@ -58,14 +66,14 @@ pub(super) fn router(service: &Service) -> axum::Router {
         .routes(routes!(health::metrics))
         .split_for_parts();
     document::complete(&mut document);
-    let openapi = super::json::Json(document);
+    let openapi = crate::http::json::Json(document);
     #[cfg(feature = "mcp")]
-    let router = router.merge(super::mcp::route(service));
+    let router = router.merge(crate::mcp::route(service));
     router
         .route("/openapi.json", axum::routing::get(async move || openapi))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(service.clone(), access::check))
+        .layer(from_fn_with_state(service.clone(), guard::check))
         .layer(service.access().cors())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(service.clone(), count))

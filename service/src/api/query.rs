@@ -6,9 +6,9 @@ use axum::http::request::Parts;
 use pirn_core::definition::nearest;
 use serde::de::DeserializeOwned;
 
-use super::super::position::Position;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::state::Service;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::runs::position::Position;
+use crate::state::Service;
 use pirn::store::RunStatus;
 use pirn::{EventType, ThreadStatus};
 

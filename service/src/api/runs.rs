@@ -12,21 +12,21 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::archive::{RunQuery, RunSummary};
-use super::super::body::JsonBody;
-use super::super::event_log::{Recorded, hold_within};
-use super::super::feed::{Fed, Feed, PAGE as PAGE_EVENTS, PAGE_BYTES};
-use super::super::idempotency::{Claim, Claimed};
-use super::super::json::Json;
-use super::super::memory::Reserved;
-use super::super::position::Position;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::runs::Run;
-use super::super::sse::{self, Frames, Guard, Wire, frame};
-use super::super::start::{Begun, Start, unknown};
-use super::super::state::Service;
-use super::super::stored::summary;
 use super::query::{Parameters, Path, event_types, last_event_id, position, run_status};
+use crate::body::JsonBody;
+use crate::feed::{Fed, Feed, PAGE as PAGE_EVENTS, PAGE_BYTES};
+use crate::http::json::Json;
+use crate::http::problem::{Problem, ProblemCode, unknown};
+use crate::memory::Reserved;
+use crate::runs::Run;
+use crate::runs::archive::{RunQuery, RunSummary};
+use crate::runs::event_log::{Recorded, hold_within};
+use crate::runs::idempotency::{Claim, Claimed};
+use crate::runs::position::Position;
+use crate::runs::stored::summary;
+use crate::sse::{self, Frames, Guard, Wire, frame};
+use crate::start::{Begun, Start};
+use crate::state::Service;
 use pirn::{EventType, Message};
 
 /// Default number of runs per page of a list.

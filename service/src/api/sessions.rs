@@ -3,10 +3,10 @@
 use axum::extract::State;
 use serde_json::Value;
 
-use super::super::json::Json;
-use super::super::problem::{Problem, ProblemCode};
-use super::super::state::Service;
 use super::query::Path;
+use crate::http::json::Json;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::state::Service;
 use pirn_actors::engine::check_name;
 
 /// Returns the state of a session, including its conversation as `pirn run --conversation` reads it.

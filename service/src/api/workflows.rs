@@ -3,10 +3,10 @@
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::super::json::Json;
-use super::super::problem::Problem;
-use super::super::state::Service;
 use super::query::Path;
+use crate::http::json::Json;
+use crate::http::problem::Problem;
+use crate::state::Service;
 
 /// Lists the workflows that can be started.
 #[utoipa::path(

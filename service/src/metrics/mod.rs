@@ -2,7 +2,7 @@
 
 mod figures;
 #[cfg(feature = "otel")]
-mod otlp;
+pub(super) mod otlp;
 pub(super) mod prometheus;
 mod series;
 

@@ -1,4 +1,4 @@
-//! Conversion of metrics to OTLP, and their export.
+//! Conversion of metrics to OTLP.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,8 +12,6 @@ use opentelemetry_proto::tonic::metrics::v1::{
 
 use super::figures::{Figure, Kind};
 use super::series::{Labels, Sample, Series};
-use crate::state::Service;
-use pirn::telemetry::{MetricsExport, MetricsOptions};
 
 /// Sums are cumulative: the next message makes up for one that was lost.
 const WHOLE: i32 = AggregationTemporality::Cumulative as i32;
@@ -21,23 +19,8 @@ const WHOLE: i32 = AggregationTemporality::Cumulative as i32;
 /// Nanoseconds since the Unix epoch.
 type Nanos = u64;
 
-impl Service {
-    /// Sends the metrics of `/metrics` to a collector by OTLP over HTTP: at every interval, and a last time in
-    /// [`MetricsExport::finish`]. A message that fails is logged; the next one contains its values, since sums are cumulative.
-    ///
-    /// # Errors
-    /// Returns a message if the options are invalid.
-    pub fn export_metrics(&self, options: &MetricsOptions) -> Result<MetricsExport, String> {
-        let service = self.clone();
-        MetricsExport::start(options, move |since| {
-            let service = service.clone();
-            async move { metrics(&service.figures().await, since, SystemTime::now()) }
-        })
-    }
-}
-
 /// Converts the values that were counted since `since`, at `now`.
-fn metrics(series: &Series, since: SystemTime, now: SystemTime) -> Vec<Metric> {
+pub(crate) fn metrics(series: &Series, since: SystemTime, now: SystemTime) -> Vec<Metric> {
     let times = (nanos(since), nanos(now));
     let series = series.iter();
     series.map(|(figure, series)| metric(figure, series, times)).collect()

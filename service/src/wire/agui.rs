@@ -19,11 +19,11 @@ use futures::future::BoxFuture;
 use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
-use super::super::event_log::ReadEvent;
-use super::super::feed::{Fed, Feed};
-use super::super::sse::{Frames, Wire, all, data};
 use super::interrupts::interrupt;
 use super::speech::{Said, Speech, output_text};
+use crate::feed::{Fed, Feed};
+use crate::runs::event_log::ReadEvent;
+use crate::sse::{Frames, Wire, all, data};
 use pirn::{Interaction, RunReport, ThreadStatus};
 
 /// State of the conversion of one run to AG-UI.

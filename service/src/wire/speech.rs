@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pirn_core::event::{Event, EventType};
 use serde_json::Value;
 
-use super::super::event_log::ReadEvent;
-use super::super::position::Position;
+use crate::runs::event_log::ReadEvent;
+use crate::runs::position::Position;
 
 /// An update of a message.
 #[derive(Debug, PartialEq)]

@@ -13,10 +13,10 @@
 use pirn_core::event::EventType;
 use serde_json::{Value, json};
 
-use super::super::event_log::ReadEvent;
-use super::super::feed::{Fed, Feed};
-use super::super::sse::{Frames, Wire, all, data, frame};
 use super::speech::{Said, Speech, output_text};
+use crate::feed::{Fed, Feed};
+use crate::runs::event_log::ReadEvent;
+use crate::sse::{Frames, Wire, all, data, frame};
 use pirn::{RunReport, ThreadStatus};
 
 /// State of the conversion of one run to a UI message.

@@ -7,20 +7,20 @@ use pirn_core::event::{Event, EventType};
 
 /// Position and time of a question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Put {
-    pub(super) sequence: u64,
+pub(crate) struct Put {
+    pub(crate) sequence: u64,
     /// Milliseconds since the Unix epoch.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Questions {
+pub(crate) struct Questions {
     /// Open questions by id.
     put: Mutex<BTreeMap<String, Put>>,
 }
 
 impl Questions {
-    pub(super) fn observe(&self, event: &Event) {
+    pub(crate) fn observe(&self, event: &Event) {
         let id = || event.raised.fields.text("interactionId");
         match event.raised.event_type {
             EventType::InteractionRequested => {
@@ -40,7 +40,7 @@ impl Questions {
     }
 
     /// Returns the position and time of an open question; `None` if its event has not arrived.
-    pub(super) fn put(&self, id: &str) -> Option<Put> {
+    pub(crate) fn put(&self, id: &str) -> Option<Put> {
         self.state().get(id).copied()
     }
 

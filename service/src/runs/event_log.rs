@@ -15,10 +15,10 @@ use pirn_core::event::{Event, EventType};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::json_text::short_json;
-use super::memory::{Budget, Reserved};
-use super::pieces::{Piece, Pieces, cut};
-use super::position::Position;
+use crate::memory::{Budget, Reserved};
+use crate::runs::json_text::short_json;
+use crate::runs::pieces::{Piece, Pieces, cut};
+use crate::runs::position::Position;
 
 /// Estimated memory of an event in addition to its JSON.
 const OVERHEAD: usize = 200;
@@ -28,7 +28,7 @@ const LOOKS: Duration = Duration::from_millis(100);
 
 /// An event as JSON, which is serialized once for all readers.
 #[derive(Clone, Debug)]
-pub(super) struct Recorded(Arc<Record>);
+pub(crate) struct Recorded(Arc<Record>);
 
 #[derive(Debug)]
 struct Record {
@@ -40,21 +40,21 @@ struct Record {
 }
 
 impl Recorded {
-    pub(super) fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         self.0.position
     }
 
-    pub(super) fn event_type(&self) -> EventType {
+    pub(crate) fn event_type(&self) -> EventType {
         self.0.event_type
     }
 
-    /// Returns its JSON, in pieces of at most [`MOST`](super::pieces::MOST) bytes.
-    pub(super) fn pieces(&self) -> &[Piece] {
+    /// Returns its JSON, in pieces of at most [`MOST`](crate::runs::pieces::MOST) bytes.
+    pub(crate) fn pieces(&self) -> &[Piece] {
         &self.0.pieces
     }
 
     /// Returns the length of its JSON in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.pieces.iter().map(|piece| piece.bytes().len()).sum()
     }
 
@@ -75,7 +75,7 @@ impl Recorded {
     }
 
     /// Parses the event from its JSON.
-    pub(super) fn read(&self) -> Option<ReadEvent> {
+    pub(crate) fn read(&self) -> Option<ReadEvent> {
         let read = match &*self.0.pieces {
             [whole] => serde_json::from_slice(whole.bytes()),
             pieces => {
@@ -93,7 +93,7 @@ impl Recorded {
 
 /// Reserves the memory of events while a stream sends them; `None` if the budget is exhausted. Streams that send one event, which
 /// may be large, share one reservation.
-pub(super) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>> {
+pub(crate) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>> {
     if let [one] = events {
         return one.held().or_else(|| Some(one.share(budget.reserve(one.len())?)));
     }
@@ -102,7 +102,7 @@ pub(super) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>
 
 /// Reserves memory like [`hold`], but waits up to `at_most` for other streams to release theirs. `None` at once if the events
 /// exceed the budget's limit.
-pub(super) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: Duration) -> Option<Arc<Reserved>> {
+pub(crate) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: Duration) -> Option<Arc<Reserved>> {
     if let Some(held) = hold(events, budget) {
         return Some(held);
     }
@@ -130,14 +130,14 @@ fn bytes_of(events: &[Recorded]) -> usize {
 
 /// An event parsed from its JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ReadEvent {
-    pub(super) position: Position,
-    pub(super) event: Event,
+pub(crate) struct ReadEvent {
+    pub(crate) position: Position,
+    pub(crate) event: Event,
 }
 
 /// The events of one run that streams can still read.
 #[derive(Debug)]
-pub(super) struct EventLog {
+pub(crate) struct EventLog {
     state: Mutex<State>,
     changed: watch::Sender<()>,
     max_events: usize,
@@ -175,22 +175,22 @@ impl State {
 
 /// A page of events.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(crate) struct Page {
     /// The next events, oldest first; empty if none has arrived yet.
-    pub(super) events: Vec<Recorded>,
+    pub(crate) events: Vec<Recorded>,
     /// The last sequence of the log.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// True if no event can follow the last.
-    pub(super) is_closed: bool,
+    pub(crate) is_closed: bool,
     /// True if the log has no event after these yet.
-    pub(super) is_all: bool,
+    pub(crate) is_all: bool,
 }
 
 impl EventLog {
     /// Creates an empty log. `first_piece` numbers the first piece of a reply after each event: 1 for a new run, and for a resumed
     /// run a number above those that earlier processes have used. So a client that reconnects with an older position receives every
     /// piece of the restarted reply. `total` counts the memory of all logs.
-    pub(super) fn new((max_events, max_bytes): (usize, usize), first_piece: u64, total: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new((max_events, max_bytes): (usize, usize), first_piece: u64, total: Arc<AtomicUsize>) -> Self {
         Self {
             state: Mutex::default(),
             changed: watch::Sender::new(()),
@@ -201,17 +201,17 @@ impl EventLog {
         }
     }
 
-    pub(super) fn first_piece(&self) -> u64 {
+    pub(crate) fn first_piece(&self) -> u64 {
         self.first_piece
     }
 
     /// Appends an event; drops the oldest events if a limit is exceeded.
-    pub(super) fn push(&self, event: &Event) {
+    pub(crate) fn push(&self, event: &Event) {
         self.take(event, &serde_json::to_vec(event).unwrap_or_default());
     }
 
     /// Appends an event if its JSON is short. Returns false, without appending it, if the JSON is long.
-    pub(super) fn push_short(&self, event: &Event) -> bool {
+    pub(crate) fn push_short(&self, event: &Event) -> bool {
         let json = short_json(event);
         if let Some(json) = &json {
             self.take(event, json);
@@ -252,7 +252,7 @@ impl EventLog {
     }
 
     /// Drops the oldest events until at least `bytes` are free.
-    pub(super) fn free(&self, bytes: usize) {
+    pub(crate) fn free(&self, bytes: usize) {
         let mut state = self.state();
         let before = state.bytes();
         while before - state.bytes() < bytes && state.drop_oldest() {}
@@ -265,19 +265,19 @@ impl EventLog {
     }
 
     /// Counts events after the last one as lost.
-    pub(super) fn skip(&self, lost: u64) {
+    pub(crate) fn skip(&self, lost: u64) {
         self.state().last += lost;
         self.changed.send_replace(());
     }
 
     /// Closes the log: no event follows.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.changed.send_replace(());
     }
 
     /// Returns at most `limit` events after a position, and at most `bytes` unless the first event is larger.
-    pub(super) fn after(&self, position: Position, limit: usize, bytes: usize) -> Page {
+    pub(crate) fn after(&self, position: Position, limit: usize, bytes: usize) -> Page {
         let state = self.state();
         let first = state.events.partition_point(|recorded| recorded.position() <= position);
         let mut events: Vec<Recorded> = Vec::new();
@@ -298,18 +298,18 @@ impl EventLog {
     }
 
     /// Returns the last position, and the time of the last event.
-    pub(super) fn last(&self) -> (Position, Option<u64>) {
+    pub(crate) fn last(&self) -> (Position, Option<u64>) {
         let state = self.state();
         (state.pushed.max(Position::of(state.last)), state.last_at)
     }
 
     /// Returns the memory of its events.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.state().bytes()
     }
 
     /// Returns a receiver that is notified of every change.
-    pub(super) fn watch(&self) -> watch::Receiver<()> {
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 

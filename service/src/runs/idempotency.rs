@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-use super::problem::{Problem, ProblemCode};
-use super::start::now;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::runs::now;
 use pirn::store::{ContentHash, Store, StoreError};
 
 /// Maximum length of a key in bytes.
 const MAX_KEY: usize = 255;
 
 #[derive(Clone)]
-pub(super) struct IdempotencyKeys(Arc<Shared>);
+pub(crate) struct IdempotencyKeys(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -55,7 +55,7 @@ struct Kept {
 }
 
 /// The result of a claim on a key.
-pub(super) enum Claim {
+pub(crate) enum Claim {
     /// The request is the first with this key.
     First(Claimed),
     /// An equal request has started this run.
@@ -63,7 +63,7 @@ pub(super) enum Claim {
 }
 
 /// A key with a request in progress. Dropping it without a run frees the key.
-pub(super) struct Claimed {
+pub(crate) struct Claimed {
     keys: IdempotencyKeys,
     key: String,
     fingerprint: String,
@@ -95,7 +95,7 @@ struct Settled {
 const STARTS_WITHIN_MS: u64 = 60_000;
 
 impl IdempotencyKeys {
-    pub(super) fn new(limit: usize, store: Option<Arc<dyn Store>>) -> Self {
+    pub(crate) fn new(limit: usize, store: Option<Arc<dyn Store>>) -> Self {
         Self(Arc::new(Shared {
             state: Mutex::default(),
             limit,
@@ -104,7 +104,7 @@ impl IdempotencyKeys {
         }))
     }
 
-    pub(super) async fn claim(&self, key: &str, fingerprint: ContentHash) -> Result<Claim, Problem> {
+    pub(crate) async fn claim(&self, key: &str, fingerprint: ContentHash) -> Result<Claim, Problem> {
         if key.is_empty() || key.len() > MAX_KEY {
             let detail = format!("Idempotency-Key must have 1 to {MAX_KEY} bytes");
             return Err(Problem::new(ProblemCode::InvalidRequest, detail));
@@ -182,7 +182,7 @@ impl IdempotencyKeys {
 impl Claimed {
     /// Persists the key with the id of the run to start, before the run starts. Returns the id to use: a different one if another
     /// process has handled an equal request.
-    pub(super) async fn starts(&mut self, run_id: &str) -> Result<String, Problem> {
+    pub(crate) async fn starts(&mut self, run_id: &str) -> Result<String, Problem> {
         let Some(store) = &self.keys.0.store else {
             return Ok(run_id.to_owned());
         };
@@ -232,12 +232,12 @@ impl Claimed {
     }
 
     /// True if another process has handled an equal request, or is about to.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
 
     /// Frees the key after its run was refused.
-    pub(super) async fn refused(self) {
+    pub(crate) async fn refused(self) {
         let Some(store) = &self.keys.0.store else { return };
         // Ignore errors of the store: no run has the id, unless it was taken before.
         match (&self.place, store.claims()) {
@@ -250,7 +250,7 @@ impl Claimed {
     }
 
     /// Records that the request has started this run.
-    pub(super) fn keep(mut self, run_id: &str) {
+    pub(crate) fn keep(mut self, run_id: &str) {
         self.is_kept = true;
         let limit = self.keys.0.limit;
         let mut state = self.keys.state();

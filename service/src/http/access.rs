@@ -4,22 +4,15 @@
 //! the answers: to the browser the service then is the page's own host. So a request must name one of the service's configured
 //! hosts, and a request with an `Origin` must come from that host or from an allowed origin.
 
-use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use subtle::{Choice, ConstantTimeEq};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::problem::{Problem, ProblemCode};
-use super::state::Service;
+use crate::http::problem::{Problem, ProblemCode};
 
 /// Names of the loopback interface.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-
-/// Paths without access checks, for health probes: their answers reveal nothing about the runs.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Access rules of a service.
 #[derive(Clone, Debug)]
@@ -119,7 +112,7 @@ impl Access {
         Ok(())
     }
 
-    fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let asked = asked_host(headers, uri);
         if let Some(hosts) = &self.hosts
             && !asked.as_deref().is_some_and(|asked| is_one_of(hosts, asked))
@@ -168,7 +161,7 @@ impl Access {
     }
 
     /// Returns the CORS layer, which allows pages of the configured origins to read answers.
-    pub(super) fn cors(&self) -> CorsLayer {
+    pub(crate) fn cors(&self) -> CorsLayer {
         // Filter first: the layer panics on a wildcard in the list. Other invalid values match no request.
         let origins = self.origins.iter().filter(|origin| Self::check_origin(origin).is_ok());
         let origins = origins.filter_map(|origin| HeaderValue::from_str(&origin.to_ascii_lowercase()).ok());
@@ -197,38 +190,6 @@ fn is_one_of(hosts: &[String], asked: &str) -> bool {
         _no_port => asked,
     };
     hosts.iter().any(|host| host == without_port)
-}
-
-/// Returns the bytes of a request's line and headers. The limit must be checked here: the server's read buffer may exceed it.
-fn header_bytes(request: &Request) -> usize {
-    /// Bytes of the spaces, the version and the line break in the request line.
-    const LINE: usize = " ".len() + " HTTP/1.1\r\n".len();
-    /// Bytes of the colon, the space and the line break in a header field.
-    const FIELD: usize = ": \r\n".len();
-    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    let fields = request.headers().iter();
-    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-    request.method().as_str().len() + target + LINE + fields.sum::<usize>()
-}
-
-/// Checks a request: forwards it to the next layer, or answers with a problem.
-pub(super) async fn check(State(service): State<Service>, request: Request, next: Next) -> Response {
-    service.enter_runtime();
-    if header_bytes(&request) > service.limits().header_bytes {
-        let detail = format!(
-            "the line and the headers of a request have at most {} bytes",
-            service.limits().header_bytes
-        );
-        return Problem::new(ProblemCode::HeadersTooLarge, detail).into_response();
-    }
-    if OPEN.contains(&request.uri().path()) {
-        return next.run(request).await;
-    }
-    let access = service.access();
-    match access.check(request.headers(), request.uri()) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
 }
 
 #[cfg(test)]

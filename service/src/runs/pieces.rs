@@ -15,7 +15,7 @@ const WHOLE: usize = 2 << 10;
 const LEAST: usize = 1 << 10;
 
 /// Maximum length of a piece, in bytes: a connection buffers one or two.
-pub(super) const MOST: usize = 16 << 10;
+pub(crate) const MOST: usize = 16 << 10;
 
 /// A piece ends where these bits of the rolling hash are 0: on average 4 KiB after `LEAST`.
 const END: u64 = 0xFFF << 52;
@@ -44,22 +44,22 @@ const fn gear() -> [u64; 256] {
 
 /// A part of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     hash: u64,
     bytes: Bytes,
 }
 
 impl Piece {
-    pub(super) fn bytes(&self) -> &Bytes {
+    pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 }
 
 /// A text that was cut and is not stored yet.
-pub(super) struct Cut<'a>(Vec<(u64, &'a [u8])>);
+pub(crate) struct Cut<'a>(Vec<(u64, &'a [u8])>);
 
 /// Cuts a text into pieces.
-pub(super) fn cut(text: &[u8]) -> Cut<'_> {
+pub(crate) fn cut(text: &[u8]) -> Cut<'_> {
     if text.len() <= WHOLE {
         return Cut(vec![(0, text)]);
     }
@@ -90,7 +90,7 @@ fn length(text: &[u8]) -> usize {
 
 /// The pieces of one run's texts.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     /// Shared pieces by hash, with their reference counts.
     shared: HashMap<u64, (Bytes, usize)>,
     bytes: usize,
@@ -98,7 +98,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Stores a text. Pieces that are stored already are shared.
-    pub(super) fn add(&mut self, cut: &Cut<'_>) -> Box<[Piece]> {
+    pub(crate) fn add(&mut self, cut: &Cut<'_>) -> Box<[Piece]> {
         let is_whole = cut.0.len() == 1;
         let pieces = cut.0.iter().map(|(hash, part)| {
             if !is_whole && let Some((known, places)) = self.shared.get_mut(hash)
@@ -123,7 +123,7 @@ impl Pieces {
     }
 
     /// Releases the pieces of a text.
-    pub(super) fn remove(&mut self, pieces: &[Piece]) {
+    pub(crate) fn remove(&mut self, pieces: &[Piece]) {
         for piece in pieces {
             let shared = self.shared.get_mut(&piece.hash);
             let shared = shared.filter(|(known, _)| known.as_ptr() == piece.bytes.as_ptr());
@@ -139,7 +139,7 @@ impl Pieces {
     }
 
     /// Returns the memory of all pieces.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }

@@ -13,14 +13,14 @@ const MAX_NODES: usize = 10_000;
 /// A node that the main thread has entered.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NodeProgress {
+pub(crate) struct NodeProgress {
     node_id: String,
     status: &'static str,
     attempts: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     state: Mutex<State>,
 }
 
@@ -32,7 +32,7 @@ struct State {
 
 impl Progress {
     /// Processes an event of the main thread.
-    pub(super) fn observe(&self, event: &Event) {
+    pub(crate) fn observe(&self, event: &Event) {
         let data = &event.raised.fields;
         match event.raised.event_type {
             EventType::ThreadPaused => self.state().is_paused = true,
@@ -68,16 +68,16 @@ impl Progress {
     }
 
     /// Returns the status of an unfinished run.
-    pub(super) fn status(&self) -> &'static str {
+    pub(crate) fn status(&self) -> &'static str {
         if self.state().is_paused { "PAUSED" } else { "RUNNING" }
     }
 
     /// Frees the nodes: the report of the ended run contains them.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.state().nodes = VecDeque::new();
     }
 
-    pub(super) fn nodes(&self) -> Vec<NodeProgress> {
+    pub(crate) fn nodes(&self) -> Vec<NodeProgress> {
         self.state().nodes.iter().cloned().collect()
     }
 

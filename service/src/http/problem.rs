@@ -2,6 +2,8 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use pirn::store::StoreError;
+use pirn::{AnswerRefused, ResumeError, RunError, RunErrorCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -205,4 +207,56 @@ impl IntoResponse for Problem {
 
 /// Extension of a response: the code of its problem, for logs and metrics.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal(pub(super) &'static str);
+pub(crate) struct Refusal(pub(crate) &'static str);
+
+pub(crate) fn unknown(id: &str) -> Problem {
+    let detail = format!("there is no run {id}, or it ended long ago and was removed");
+    Problem::new(ProblemCode::UnknownRun, detail)
+}
+
+pub(crate) fn taken(id: &str) -> Problem {
+    Problem::new(ProblemCode::RunIdTaken, format!("run {id} exists already")).at("/runId")
+}
+
+/// Converts the error of resuming, steering or forking a stored run.
+pub(crate) fn not_resumed(error: &ResumeError) -> Problem {
+    let code = match error {
+        ResumeError::NoStore => ProblemCode::NoStore,
+        ResumeError::HasEnded { .. } => ProblemCode::RunEnded,
+        ResumeError::SessionBusy { .. } => ProblemCode::SessionBusy,
+        ResumeError::Store(StoreError::NoSuchRun { run }) => return unknown(run),
+        ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
+        ResumeError::Store(_) => ProblemCode::StoreFailed,
+        ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
+        ResumeError::Refused(error) => return refused(error),
+        ResumeError::Answer(error) => return not_taken(error),
+        _cannot_go_on => ProblemCode::NotResumed,
+    };
+    Problem::new(code, error.to_string())
+}
+
+/// Converts the refusal of an answer.
+pub(crate) fn not_taken(refused: &AnswerRefused) -> Problem {
+    match refused {
+        AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason.clone()).at("/answer"),
+        other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
+    }
+}
+
+pub(crate) fn draining() -> Problem {
+    Problem::new(
+        ProblemCode::Draining,
+        "the service is shutting down and starts no more runs",
+    )
+    .retry_after(5)
+}
+
+pub(crate) fn refused(error: &RunError) -> Problem {
+    match error.code {
+        RunErrorCode::Overloaded => Problem::new(ProblemCode::Overloaded, error.message.clone()).retry_after(1),
+        RunErrorCode::SessionBusy => Problem::new(ProblemCode::SessionBusy, error.message.clone()).retry_after(1),
+        RunErrorCode::Cancelled => draining(),
+        RunErrorCode::RunIdTaken => Problem::new(ProblemCode::RunIdTaken, error.message.clone()).at("/runId"),
+        _other => Problem::new(ProblemCode::Internal, error.to_string()),
+    }
+}

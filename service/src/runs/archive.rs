@@ -1,7 +1,6 @@
-//! Access to runs that are not in memory: the only module that connects the service to a store of runs.
+//! The interface to runs that are not in memory, which an embedding program can implement.
 
 use std::io;
-use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,10 +8,6 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::event_log::{EventLog, Recorded};
-use super::position::Position;
-use super::problem::{Problem, ProblemCode};
-use super::stored::{StoredReport, StoredRuns};
 use pirn::Event;
 
 /// A run in a list.
@@ -80,65 +75,4 @@ impl RunArchive for NoArchive {
     fn report<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Option<Value>>> {
         std::future::ready(Ok(None)).boxed()
     }
-}
-
-/// Source of the runs that are not in the memory of the service.
-pub(super) enum Archive {
-    /// The engine's store.
-    Stored(StoredRuns),
-    /// An archive of the embedding program.
-    Other(Arc<dyn RunArchive>),
-}
-
-impl Archive {
-    /// Returns the next events of a run, oldest first: at most `limit`, and at most `bytes` unless the first event is larger.
-    pub(super) async fn page(
-        &self,
-        run_id: &str,
-        after: u64,
-        limit: usize,
-        bytes: usize,
-    ) -> Result<Vec<Recorded>, Problem> {
-        match self {
-            Self::Stored(stored) => stored.page(run_id, after, limit, bytes).await,
-            Self::Other(archive) => {
-                let events = archive
-                    .events(run_id, after, limit)
-                    .await
-                    .map_err(|error| failed(&error))?;
-                let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
-                for event in &events {
-                    log.push(event);
-                }
-                Ok(log.after(Position::of(after), limit, bytes).events)
-            }
-        }
-    }
-
-    pub(super) async fn runs(&self, query: &RunQuery) -> Result<Vec<RunSummary>, Problem> {
-        let runs = match self {
-            Self::Stored(stored) => stored.list(query).await,
-            Self::Other(archive) => archive.runs(query).await,
-        };
-        runs.map_err(|error| failed(&error))
-    }
-
-    /// Returns the report of a run; `None` if the archive has no such run.
-    pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
-        match self {
-            Self::Stored(stored) => stored.report(run_id).await,
-            Self::Other(archive) => {
-                let report = archive.report(run_id).await.map_err(|error| failed(&error))?;
-                Ok(report.map(|report| StoredReport {
-                    status: report["status"].as_str().unwrap_or_default().to_owned(),
-                    error: report.get("error").filter(|error| !error.is_null()).cloned(),
-                    json: report.to_string().into(),
-                }))
-            }
-        }
-    }
-}
-
-fn failed(error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Internal, error.to_string())
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::position::Position;
-use super::problem::{Problem, ProblemCode};
-use super::runs::Run;
-use super::state::Service;
-use super::wire::interrupts::InterruptId;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::runs::Run;
+use crate::runs::position::Position;
+use crate::state::Service;
+use crate::wire::interrupts::InterruptId;
 use pirn::Interaction;
 use pirn::store::ContentHash;
 
@@ -21,29 +21,29 @@ const MAX_NAMED: usize = 20;
 const DIGITS: usize = 32;
 
 /// An AG-UI client's thread with one workflow.
-pub(super) struct AgUiThread {
+pub(crate) struct AgUiThread {
     /// Prefix of the ids of the thread's runs; no other run has it.
     prefix: String,
 }
 
 impl AgUiThread {
-    pub(super) fn new(workflow: &str, thread_id: &str) -> Self {
+    pub(crate) fn new(workflow: &str, thread_id: &str) -> Self {
         let hash = ContentHash::of(&json!([workflow, thread_id]).to_string()).to_string();
         Self {
             prefix: format!("agui-{}-", &hash[..DIGITS]),
         }
     }
 
-    pub(super) fn new_run_id(&self, service: &Service) -> String {
+    pub(crate) fn new_run_id(&self, service: &Service) -> String {
         format!("{}{}", self.prefix, service.new_run_id())
     }
 
-    pub(super) fn has(&self, run: &Run) -> bool {
+    pub(crate) fn has(&self, run: &Run) -> bool {
         run.id().starts_with(&self.prefix)
     }
 
     /// Checks that no question of the thread's runs is open.
-    pub(super) async fn check_none_waits(&self, service: &Service) -> Result<(), Problem> {
+    pub(crate) async fn check_none_waits(&self, service: &Service) -> Result<(), Problem> {
         let mut waiting = Vec::new();
         for run in service.runs().with_prefix(&self.prefix) {
             let (after, _) = run.log.last();
@@ -55,7 +55,7 @@ impl AgUiThread {
 }
 
 /// Checks that the answers cover every question that the client has received: those raised up to this position.
-pub(super) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: Position) -> Result<(), Problem> {
+pub(crate) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: Position) -> Result<(), Problem> {
     let open = run.handle.interactions().await.into_iter();
     let is_told = |asked: &Interaction| {
         run.questions

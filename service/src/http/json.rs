@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// A value that is serialized as the body of a response.
 #[derive(Clone)]
-pub(super) struct Json<T>(pub(super) T);
+pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {

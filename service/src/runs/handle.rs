@@ -11,7 +11,7 @@ use serde_json::Value;
 use pirn::{AnswerRefused, Interaction, RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// See the module.
-pub(super) struct Handle {
+pub(crate) struct Handle {
     id: Arc<str>,
     stage: RwLock<Stage>,
 }
@@ -30,19 +30,19 @@ struct Outcome {
 }
 
 impl Handle {
-    pub(super) fn new(handle: RunHandle) -> Self {
+    pub(crate) fn new(handle: RunHandle) -> Self {
         Self {
             id: handle.run_id().into(),
             stage: RwLock::new(Stage::Active(handle)),
         }
     }
 
-    pub(super) fn run_id(&self) -> &str {
+    pub(crate) fn run_id(&self) -> &str {
         &self.id
     }
 
     /// Returns the engine's handle; `None` after the run's values were released.
-    pub(super) fn active(&self) -> Option<RunHandle> {
+    pub(crate) fn active(&self) -> Option<RunHandle> {
         match &*self.stage() {
             Stage::Active(handle) => Some(handle.clone()),
             Stage::Ended(_) => None,
@@ -50,7 +50,7 @@ impl Handle {
     }
 
     /// Retains a report as JSON, and releases the run's values.
-    pub(super) fn release(&self, report: &RunReport, json: Bytes) {
+    pub(crate) fn release(&self, report: &RunReport, json: Bytes) {
         let ended = Stage::Ended(Outcome {
             status: report.status,
             error: report.error.clone(),
@@ -63,7 +63,7 @@ impl Handle {
         drop(active);
     }
 
-    pub(super) async fn outcome(&self) -> Arc<RunReport> {
+    pub(crate) async fn outcome(&self) -> Arc<RunReport> {
         match self.active() {
             Some(handle) => handle.outcome().await,
             None => self.read_again(),
@@ -71,7 +71,7 @@ impl Handle {
     }
 
     /// Returns the report of a run that has ended.
-    pub(super) fn try_outcome(&self) -> Option<Arc<RunReport>> {
+    pub(crate) fn try_outcome(&self) -> Option<Arc<RunReport>> {
         match self.active() {
             Some(handle) => handle.try_outcome(),
             None => Some(self.read_again()),
@@ -79,7 +79,7 @@ impl Handle {
     }
 
     /// Returns the report as JSON, if the run's values were released.
-    pub(super) fn report(&self) -> Option<Bytes> {
+    pub(crate) fn report(&self) -> Option<Bytes> {
         match &*self.stage() {
             Stage::Active(_) => None,
             Stage::Ended(outcome) => Some(outcome.report.clone()),
@@ -87,25 +87,25 @@ impl Handle {
     }
 
     /// Returns how a run ended; `None` if it has not ended.
-    pub(super) fn ended(&self) -> Option<(ThreadStatus, Option<RunError>)> {
+    pub(crate) fn ended(&self) -> Option<(ThreadStatus, Option<RunError>)> {
         match &*self.stage() {
             Stage::Active(handle) => handle.try_outcome().map(|report| (report.status, report.error.clone())),
             Stage::Ended(outcome) => Some((outcome.status, outcome.error.clone())),
         }
     }
 
-    pub(super) async fn interactions(&self) -> Vec<Interaction> {
+    pub(crate) async fn interactions(&self) -> Vec<Interaction> {
         match self.active() {
             Some(handle) => handle.interactions().await,
             None => Vec::new(),
         }
     }
 
-    pub(super) async fn answer(&self, id: &str, answer: impl Into<Value>) -> Result<(), AnswerRefused> {
+    pub(crate) async fn answer(&self, id: &str, answer: impl Into<Value>) -> Result<(), AnswerRefused> {
         self.answer_as(None, id, answer).await
     }
 
-    pub(super) async fn answer_as(
+    pub(crate) async fn answer_as(
         &self,
         by: Option<Arc<str>>,
         id: &str,
@@ -117,14 +117,14 @@ impl Handle {
         }
     }
 
-    pub(super) fn cancel(&self, reason: impl Into<String>) {
+    pub(crate) fn cancel(&self, reason: impl Into<String>) {
         if let Some(handle) = self.active() {
             handle.cancel(reason);
         }
     }
 
     /// Waits until the run is durable.
-    pub(super) async fn kept(&self) -> Result<(), RunError> {
+    pub(crate) async fn kept(&self) -> Result<(), RunError> {
         match self.active() {
             Some(handle) => handle.kept().await,
             None => Err(RunError::new(RunErrorCode::Cancelled, "the run has ended")),

@@ -10,28 +10,28 @@ use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 
-use super::body::received;
-use super::memory::Reserved;
-use super::problem::{Problem, ProblemCode};
-use super::state::Service;
+use crate::body::received;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::memory::Reserved;
+use crate::state::Service;
 
 const SESSION: &str = "mcp-session-id";
 
 /// Memory reserved for a request's values, which passes to the run that the request starts.
 #[derive(Clone)]
-pub(super) struct InputMemory(Arc<Mutex<Option<Reserved>>>);
+pub(crate) struct InputMemory(Arc<Mutex<Option<Reserved>>>);
 
 impl InputMemory {
-    pub(super) fn take(&self) -> Option<Reserved> {
+    pub(crate) fn take(&self) -> Option<Reserved> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// The MCP sessions of a service.
 #[derive(Clone)]
-pub(super) struct Sessions {
-    pub(super) service: Service,
-    pub(super) manager: Arc<LocalSessionManager>,
+pub(crate) struct Sessions {
+    pub(crate) service: Service,
+    pub(crate) manager: Arc<LocalSessionManager>,
 }
 
 impl Sessions {
@@ -47,7 +47,7 @@ impl Sessions {
 }
 
 /// Answers a request within the limits.
-pub(super) async fn bounded(State(sessions): State<Sessions>, request: Request, next: Next) -> Response {
+pub(crate) async fn bounded(State(sessions): State<Sessions>, request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }

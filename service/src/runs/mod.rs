@@ -1,52 +1,69 @@
 //! The runs in memory: unfinished ones, and the last that ended.
+//!
+//! The other files of this folder are the parts of a run (its events, progress, questions, handle), the runs that are not in
+//! memory (`archive`, `stored`, `replays`) and the keys of requests that started runs (`idempotency`). They know no service:
+//! whatever starts, steers or records runs is above this folder.
+
+pub(crate) mod archive;
+pub(crate) mod event_log;
+pub(crate) mod handle;
+pub(crate) mod idempotency;
+pub(crate) mod json_text;
+pub(crate) mod pieces;
+pub(crate) mod position;
+pub(crate) mod progress;
+pub(crate) mod questions;
+pub(crate) mod replays;
+pub(crate) mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::archive::{RunQuery, RunSummary};
-use super::event_log::EventLog;
-use super::handle::Handle;
-use super::json_text::{SHORT, json_of};
-use super::limits::{Limits, StreamGate};
-use super::memory::Reserved;
-use super::problem::{Problem, ProblemCode};
-use super::progress::Progress;
-use super::questions::Questions;
+use crate::http::problem::{Problem, ProblemCode};
+use crate::limits::{Limits, StreamGate};
+use crate::memory::Reserved;
+use crate::runs::archive::{RunQuery, RunSummary};
+use crate::runs::event_log::EventLog;
+use crate::runs::handle::Handle;
+use crate::runs::json_text::{SHORT, json_of};
+use crate::runs::progress::Progress;
+use crate::runs::questions::Questions;
 use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 
 /// A run that was started or resumed by this service.
-pub(super) struct Run {
-    pub(super) handle: Handle,
-    pub(super) about: About,
+pub(crate) struct Run {
+    pub(crate) handle: Handle,
+    pub(crate) about: About,
     /// Status in the store of a run that continues in another process, or later in this one.
     left: OnceLock<&'static str>,
     /// True once the run's termination is final here, or the run continues in another process. The log is closed at that time.
     decided: watch::Sender<bool>,
-    pub(super) log: EventLog,
-    pub(super) progress: Progress,
-    pub(super) questions: Questions,
-    pub(super) streams: StreamGate,
+    pub(crate) log: EventLog,
+    pub(crate) progress: Progress,
+    pub(crate) questions: Questions,
+    pub(crate) streams: StreamGate,
     /// Memory reserved for its input, until the run ends.
     input: Mutex<Option<Reserved>>,
 }
 
 /// Immutable facts about a run.
-pub(super) struct About {
-    pub(super) workflow_id: String,
-    pub(super) session: Option<String>,
+pub(crate) struct About {
+    pub(crate) workflow_id: String,
+    pub(crate) session: Option<String>,
     /// Milliseconds since the Unix epoch.
-    pub(super) started_at: u64,
+    pub(crate) started_at: u64,
 }
 
 impl Run {
     /// Creates a run; for `first_piece`, see [`EventLog::new`].
-    pub(super) fn new(
+    pub(crate) fn new(
         handle: RunHandle,
         about: About,
         limits: &Limits,
@@ -68,22 +85,22 @@ impl Run {
     }
 
     /// Adds the memory reservation of the run's input.
-    pub(super) fn holding(mut self, input: Option<Reserved>) -> Self {
+    pub(crate) fn holding(mut self, input: Option<Reserved>) -> Self {
         self.input = Mutex::new(input);
         self
     }
 
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         self.handle.run_id()
     }
 
     /// Returns the id of the main thread.
-    pub(super) fn main_thread(&self) -> String {
+    pub(crate) fn main_thread(&self) -> String {
         format!("{}.0", self.id())
     }
 
     /// Returns the report of a run that has ended.
-    pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
+    pub(crate) fn outcome(&self) -> Option<Arc<RunReport>> {
         self.told()?;
         self.handle.try_outcome()
     }
@@ -98,24 +115,24 @@ impl Run {
 
     /// Marks the run as decided: its recorder has read every event, and the service has checked whether the run continues
     /// elsewhere.
-    pub(super) fn decided(&self) {
+    pub(crate) fn decided(&self) {
         self.decided.send_replace(true);
     }
 
     /// True if the run continues in another process, or later in this one.
-    pub(super) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.left.get().is_some()
     }
 
     /// Waits until the service has decided whether a run that ended in this process continues elsewhere.
-    pub(super) async fn until_decided(&self) {
+    pub(crate) async fn until_decided(&self) {
         if self.handle.ended().is_some() {
             // The wait cannot fail: `self` owns the sender.
             let _: Result<_, _> = self.decided.subscribe().wait_for(|decided| *decided).await;
         }
     }
 
-    pub(super) fn status(&self) -> &'static str {
+    pub(crate) fn status(&self) -> &'static str {
         if let Some(left) = self.left.get() {
             return left;
         }
@@ -124,16 +141,16 @@ impl Run {
     }
 
     /// True if the final report is available.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.told().is_some()
     }
 
     /// Returns the reason why a run that has ended did not complete.
-    pub(super) fn error(&self) -> Option<RunError> {
+    pub(crate) fn error(&self) -> Option<RunError> {
         self.told().and_then(|(_, error)| error)
     }
 
-    pub(super) fn summary(&self) -> RunSummary {
+    pub(crate) fn summary(&self) -> RunSummary {
         let (last, last_at) = self.log.last();
         RunSummary {
             run_id: self.id().to_owned(),
@@ -147,7 +164,7 @@ impl Run {
     }
 
     /// Returns the final report as JSON if the run has ended, otherwise the report so far.
-    pub(super) async fn report(&self) -> Bytes {
+    pub(crate) async fn report(&self) -> Bytes {
         if self.has_ended() {
             return self.last_report().await;
         }
@@ -184,7 +201,7 @@ impl Run {
     }
 
     /// Releases the values of a run that has ended; its report is retained as JSON.
-    pub(super) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
+    pub(crate) async fn release(self: &Arc<Self>, report: Arc<RunReport>) {
         self.progress.forget();
         let json = json_of(Arc::clone(&report)).await;
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -209,7 +226,7 @@ impl Run {
     }
 
     /// Returns the handle of an active run, for steering.
-    pub(super) fn live(&self) -> Result<RunHandle, Problem> {
+    pub(crate) fn live(&self) -> Result<RunHandle, Problem> {
         let active = self.handle.active().filter(|_| !self.has_ended());
         active.ok_or_else(|| ended(self.id()))
     }
@@ -224,14 +241,14 @@ fn may_go_on_elsewhere(status: ThreadStatus, error: Option<&RunError>) -> bool {
 /// Estimated memory of a run in addition to its events and its report.
 const OVERHEAD: usize = 4 << 10;
 
-pub(super) fn ended(id: &str) -> Problem {
+pub(crate) fn ended(id: &str) -> Problem {
     Problem::new(ProblemCode::RunEnded, format!("run {id} has ended"))
 }
 
 /// Sort key of lists: (start, id).
 type Place = (u64, Arc<str>);
 
-pub(super) struct Runs {
+pub(crate) struct Runs {
     state: Mutex<State>,
     max_ended: usize,
     max_ended_bytes: usize,
@@ -293,7 +310,7 @@ impl State {
 }
 
 impl Runs {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             state: Mutex::default(),
             max_ended: limits.ended_runs,
@@ -304,12 +321,12 @@ impl Runs {
     }
 
     /// Returns the counter of the memory of all runs' events.
-    pub(super) fn event_bytes(&self) -> &Arc<AtomicUsize> {
+    pub(crate) fn event_bytes(&self) -> &Arc<AtomicUsize> {
         &self.event_bytes
     }
 
     /// Starts a run, unless its id is taken.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         run_id: Option<&str>,
         start: impl FnOnce() -> Result<Run, Problem>,
@@ -330,13 +347,13 @@ impl Runs {
     }
 
     /// Registers a run that is resumed.
-    pub(super) fn adopt(&self, run: Run) -> Arc<Run> {
+    pub(crate) fn adopt(&self, run: Run) -> Arc<Run> {
         self.state().put(run)
     }
 
     /// Removes a run that has ended in this process but has `status` in the store, since it continues elsewhere. Another run of
     /// this id may be registered already, and is not removed.
-    pub(super) fn leave(&self, run: &Arc<Run>, status: &'static str) {
+    pub(crate) fn leave(&self, run: &Arc<Run>, status: &'static str) {
         // Only the first status is recorded.
         run.left.get_or_init(|| status);
         let mut state = self.state();
@@ -346,12 +363,12 @@ impl Runs {
         }
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Arc<Run>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Run>> {
         self.state().by_id.get(id).cloned()
     }
 
     /// Returns the unfinished runs with ids that start with `prefix`.
-    pub(super) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Run>> {
+    pub(crate) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Run>> {
         let state = self.state();
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let runs = state.by_id.range::<str, _>(from).map(|(_, run)| run);
@@ -362,13 +379,13 @@ impl Runs {
     }
 
     /// Returns the youngest run for which `is_asked` is true.
-    pub(super) fn youngest(&self, is_asked: impl Fn(&Run) -> bool) -> Option<Arc<Run>> {
+    pub(crate) fn youngest(&self, is_asked: impl Fn(&Run) -> bool) -> Option<Arc<Run>> {
         let state = self.state();
         state.by_place.values().rev().find(|run| is_asked(run)).cloned()
     }
 
     /// Records that a run has ended and its log is closed. The run is retained until the limits on ended runs are exceeded.
-    pub(super) fn ended(&self, run: &Run) {
+    pub(crate) fn ended(&self, run: &Run) {
         let mut forgotten = Vec::new();
         let mut state = self.state();
         // A run that was removed by `leave`, and then resumed to its end before the recorder looked, is not the registered run of
@@ -394,7 +411,7 @@ impl Runs {
 
     /// Makes room for an event of this run if the events of all runs exceed their limit: drops those of ended runs first, then the
     /// oldest of this run.
-    pub(super) fn make_room(&self, run: &Run) {
+    pub(crate) fn make_room(&self, run: &Run) {
         let excess = || {
             self.event_bytes
                 .load(Ordering::Relaxed)
@@ -410,7 +427,7 @@ impl Runs {
     }
 
     /// Lists runs, youngest first.
-    pub(super) fn list(&self, query: &RunQuery) -> Vec<RunSummary> {
+    pub(crate) fn list(&self, query: &RunQuery) -> Vec<RunSummary> {
         let state = self.state();
         let runs: Box<dyn Iterator<Item = &Arc<Run>>> = match &query.before {
             Some((started_at, id)) => {
@@ -434,4 +451,10 @@ impl Runs {
         // Ignore poisoning: every critical section preserves the invariants.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns milliseconds since the Unix epoch.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

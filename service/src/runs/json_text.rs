@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use serde::Serialize;
 
 /// Maximum length of JSON that is written on the calling thread.
-pub(super) const SHORT: usize = 32 << 10;
+pub(crate) const SHORT: usize = 32 << 10;
 
 /// A writer that fails once the text exceeds [`SHORT`].
 struct ShortText(Vec<u8>);
@@ -27,13 +27,13 @@ impl io::Write for ShortText {
 }
 
 /// Returns the JSON of a value; `None` if it is too long.
-pub(super) fn short_json(value: &impl Serialize) -> Option<Vec<u8>> {
+pub(crate) fn short_json(value: &impl Serialize) -> Option<Vec<u8>> {
     let mut text = ShortText(Vec::with_capacity(256));
     serde_json::to_writer(&mut text, value).ok().map(|()| text.0)
 }
 
 /// Returns the JSON of a value.
-pub(super) fn json(value: &impl Serialize) -> Bytes {
+pub(crate) fn json(value: &impl Serialize) -> Bytes {
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     // The text is retained, so release its spare capacity.
     text.shrink_to_fit();
@@ -41,7 +41,7 @@ pub(super) fn json(value: &impl Serialize) -> Bytes {
 }
 
 /// Returns the JSON of a value that may be large; writes long JSON on a blocking thread.
-pub(super) async fn json_of<T: Serialize + Send + Sync + 'static>(value: Arc<T>) -> Bytes {
+pub(crate) async fn json_of<T: Serialize + Send + Sync + 'static>(value: Arc<T>) -> Bytes {
     if short_json(&*value).is_some() {
         return json(&*value);
     }

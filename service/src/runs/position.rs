@@ -9,17 +9,17 @@ use std::str::FromStr;
 /// reply. The pieces after the event `SEQ` are numbered within the process, `SEQ.1`, `SEQ.2` and so on. Positions are ordered. A
 /// reader at a position receives the events after it, so a reader beyond the last event receives only the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
-    pub(super) sequence: u64,
+pub(crate) struct Position {
+    pub(crate) sequence: u64,
     /// Number of the piece; 0 is the event itself.
-    pub(super) piece: u64,
+    pub(crate) piece: u64,
 }
 
 impl Position {
     /// The position before the first event.
-    pub(super) const START: Self = Self { sequence: 0, piece: 0 };
+    pub(crate) const START: Self = Self { sequence: 0, piece: 0 };
 
-    pub(super) fn of(sequence: u64) -> Self {
+    pub(crate) fn of(sequence: u64) -> Self {
         Self { sequence, piece: 0 }
     }
 }
@@ -35,7 +35,7 @@ impl fmt::Display for Position {
 
 /// The error for a text that is not a position.
 #[derive(Debug, PartialEq)]
-pub(super) struct NotAPosition;
+pub(crate) struct NotAPosition;
 
 impl FromStr for Position {
     type Err = NotAPosition;

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use super::limits::Limits;
-use super::problem::{Problem, ProblemCode};
+use crate::http::problem::{Problem, ProblemCode};
+use crate::limits::Limits;
 
 /// Limits concurrent replays.
 #[derive(Clone)]
-pub(super) struct Replays {
+pub(crate) struct Replays {
     places: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     limit: usize,
 }
 
 impl Replays {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits) -> Self {
         let at_once = limits.replays.clamp(1, Semaphore::MAX_PERMITS / 2);
         let waiting = limits.replays_waiting.min(Semaphore::MAX_PERMITS / 2);
         Self {
@@ -30,7 +30,7 @@ impl Replays {
     }
 
     /// Runs `work`, which may replay a run, under the limit. Fails if too many requests wait already.
-    pub(super) async fn run<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T, Problem>
+    pub(crate) async fn run<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T, Problem>
     where
         T: Send + 'static,
         F: Future<Output = T>,

@@ -5,6 +5,8 @@
 //! without a session whose connection ends, cancels its run. Questions to people become elicitations of the client: separate
 //! requests, or, from the protocol's version 2026-07-28 on, part of the call's result, which the client answers with the next call.
 
+mod limits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,17 +27,17 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 
-use super::catalogue::{Catalogue, Offer};
-use super::feed::{Fed, Feed};
-use super::mcp_limits::{InputMemory, Sessions, bounded};
-use super::memory::Reserved;
-use super::position::Position;
-use super::runs::Run;
-use super::start::Start;
-use super::state::Service;
-use super::wire::elicitation::{Elicited, elicited, form};
-use super::wire::interrupts::InterruptId;
-use super::wire::output_text;
+use crate::catalogue::{Catalogue, Offer};
+use crate::feed::{Fed, Feed};
+use crate::mcp::limits::{InputMemory, Sessions, bounded};
+use crate::memory::Reserved;
+use crate::runs::Run;
+use crate::runs::position::Position;
+use crate::start::Start;
+use crate::state::Service;
+use crate::wire::elicitation::{Elicited, elicited, form};
+use crate::wire::interrupts::InterruptId;
+use crate::wire::output_text;
 use pirn::store::ContentHash;
 use pirn::{AnswerRefused, Event, EventType, Interaction, ThreadStatus};
 
@@ -50,12 +52,12 @@ const INPUT: &str = "input";
 
 /// An MCP server over a service.
 #[derive(Clone)]
-pub(super) struct McpServer {
+pub(crate) struct McpServer {
     service: Service,
 }
 
 /// Returns the server as a route.
-pub(super) fn route(service: &Service) -> Router<Service> {
+pub(crate) fn route(service: &Service) -> Router<Service> {
     let server = McpServer {
         service: service.clone(),
     };

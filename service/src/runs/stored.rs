@@ -1,4 +1,4 @@
-//! Runs of the engine's store that this process does not execute.
+//! Runs that this process does not execute: those of the engine's store, or of an archive of the embedding program.
 //!
 //! Reports and events of such runs come from a replay. Their bytes are cached within a memory budget for later requests. If a run's
 //! events are too large, only a part of them is cached.
@@ -11,14 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::body::Bytes;
 use serde_json::{Value, json};
 
-use super::archive::{RunQuery, RunSummary};
-use super::event_log::{EventLog, Recorded};
-use super::limits::Limits;
-use super::memory::{Budget, Reserved};
-use super::position::Position;
-use super::problem::{Problem, ProblemCode};
-use super::replays::Replays;
-use super::start::not_resumed;
+use crate::http::problem::{Problem, ProblemCode, not_resumed};
+use crate::limits::Limits;
+use crate::memory::{Budget, Reserved};
+use crate::runs::archive::{RunArchive, RunQuery, RunSummary};
+use crate::runs::event_log::{EventLog, Recorded};
+use crate::runs::position::Position;
+use crate::runs::replays::Replays;
 use pirn::store::{Run, RunFilter, RunPlace, Store};
 use pirn::{Engine, RunView};
 
@@ -31,9 +30,70 @@ const LEAST: usize = 1 << 20;
 /// Number of locks for replays: requests for one run share a lock, so they wait for one replay.
 const LOCKS: usize = 16;
 
+/// Source of the runs that are not in the memory of the service.
+pub(crate) enum Archive {
+    /// The engine's store.
+    Stored(StoredRuns),
+    /// An archive of the embedding program.
+    Other(Arc<dyn RunArchive>),
+}
+
+impl Archive {
+    /// Returns the next events of a run, oldest first: at most `limit`, and at most `bytes` unless the first event is larger.
+    pub(crate) async fn page(
+        &self,
+        run_id: &str,
+        after: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Recorded>, Problem> {
+        match self {
+            Self::Stored(stored) => stored.page(run_id, after, limit, bytes).await,
+            Self::Other(archive) => {
+                let events = archive
+                    .events(run_id, after, limit)
+                    .await
+                    .map_err(|error| failed(&error))?;
+                let log = EventLog::new((usize::MAX, usize::MAX), 1, Arc::default());
+                for event in &events {
+                    log.push(event);
+                }
+                Ok(log.after(Position::of(after), limit, bytes).events)
+            }
+        }
+    }
+
+    pub(crate) async fn runs(&self, query: &RunQuery) -> Result<Vec<RunSummary>, Problem> {
+        let runs = match self {
+            Self::Stored(stored) => stored.list(query).await,
+            Self::Other(archive) => archive.runs(query).await,
+        };
+        runs.map_err(|error| failed(&error))
+    }
+
+    /// Returns the report of a run; `None` if the archive has no such run.
+    pub(crate) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
+        match self {
+            Self::Stored(stored) => stored.report(run_id).await,
+            Self::Other(archive) => {
+                let report = archive.report(run_id).await.map_err(|error| failed(&error))?;
+                Ok(report.map(|report| StoredReport {
+                    status: report["status"].as_str().unwrap_or_default().to_owned(),
+                    error: report.get("error").filter(|error| !error.is_null()).cloned(),
+                    json: report.to_string().into(),
+                }))
+            }
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> Problem {
+    Problem::new(ProblemCode::Internal, error.to_string())
+}
+
 /// Cache of replayed runs; see the module.
 #[derive(Clone)]
-pub(super) struct StoredRuns {
+pub(crate) struct StoredRuns {
     engine: Engine,
     replays: Replays,
     memory: Budget,
@@ -57,10 +117,10 @@ struct Part {
 
 /// The report of a run that this process does not execute.
 #[derive(Clone)]
-pub(super) struct StoredReport {
-    pub(super) json: Bytes,
-    pub(super) status: String,
-    pub(super) error: Option<Value>,
+pub(crate) struct StoredReport {
+    pub(crate) json: Bytes,
+    pub(crate) status: String,
+    pub(crate) error: Option<Value>,
 }
 
 impl Part {
@@ -75,7 +135,7 @@ impl Part {
 }
 
 impl StoredRuns {
-    pub(super) fn new(engine: Engine, limits: &Limits, replays: Replays) -> Self {
+    pub(crate) fn new(engine: Engine, limits: &Limits, replays: Replays) -> Self {
         Self {
             engine,
             replays,
@@ -86,7 +146,7 @@ impl StoredRuns {
     }
 
     /// Returns the next events of a run; empty if no event follows.
-    pub(super) async fn page(
+    pub(crate) async fn page(
         &self,
         run_id: &str,
         after: u64,
@@ -105,7 +165,7 @@ impl StoredRuns {
     }
 
     /// Returns the report of a run; `None` if the store has no such run.
-    pub(super) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
+    pub(crate) async fn report(&self, run_id: &str) -> Result<Option<StoredReport>, Problem> {
         let Some(run) = self.run(run_id).await? else {
             return Ok(None);
         };
@@ -244,7 +304,7 @@ impl StoredRuns {
         store.ok_or_else(|| Problem::new(ProblemCode::NoStore, "the engine has no store"))
     }
 
-    pub(super) async fn list(&self, query: &RunQuery) -> io::Result<Vec<RunSummary>> {
+    pub(crate) async fn list(&self, query: &RunQuery) -> io::Result<Vec<RunSummary>> {
         let filter = RunFilter {
             status: query.status.clone(),
             session: query.session.clone(),
@@ -271,7 +331,7 @@ impl StoredRuns {
     }
 }
 
-pub(super) fn summary(run: Run) -> RunSummary {
+pub(crate) fn summary(run: Run) -> RunSummary {
     RunSummary {
         run_id: run.id,
         workflow_id: run.workflow,
