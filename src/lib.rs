@@ -12,8 +12,6 @@ pub mod profiles;
 pub mod scene;
 pub mod script;
 pub mod simulate;
-#[cfg(feature = "otel")]
-pub mod telemetry;
 pub mod tools;
 pub mod workflow;
 

@@ -137,14 +137,14 @@ impl Args {
     }
 
     #[cfg(feature = "otel")]
-    fn telemetry(&self, engine: &Engine) -> Result<Option<pirn::telemetry::Telemetry>, Failure> {
+    fn telemetry(&self, engine: &Engine) -> Result<Option<pirn_otel::Telemetry>, Failure> {
         let Some(endpoint) = &self.otlp else { return Ok(None) };
-        let options = pirn::telemetry::TelemetryOptions {
+        let options = pirn_otel::TelemetryOptions {
             endpoint: Some(endpoint.clone()),
             has_contents: self.otlp_contents,
             ..Default::default()
         };
-        let telemetry = pirn::telemetry::Telemetry::start(engine, options);
+        let telemetry = pirn_otel::Telemetry::start(engine, options);
         telemetry
             .map(Some)
             .map_err(|message| Failure::usage("INVALID_USAGE", message))

@@ -88,7 +88,7 @@ pub use runs::archive::{NoArchive, RunArchive, RunQuery, RunSummary};
 pub use state::Service;
 
 #[cfg(feature = "otel")]
-pub use pirn::telemetry::{MetricsExport, MetricsOptions};
+pub use pirn_otel::{MetricsExport, MetricsOptions};
 
 use pirn::Engine;
 

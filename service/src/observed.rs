@@ -43,12 +43,9 @@ impl Service {
     ///
     /// # Errors
     /// Returns a message if the options are invalid.
-    pub fn export_metrics(
-        &self,
-        options: &pirn::telemetry::MetricsOptions,
-    ) -> Result<pirn::telemetry::MetricsExport, String> {
+    pub fn export_metrics(&self, options: &pirn_otel::MetricsOptions) -> Result<pirn_otel::MetricsExport, String> {
         let service = self.clone();
-        pirn::telemetry::MetricsExport::start(options, move |since| {
+        pirn_otel::MetricsExport::start(options, move |since| {
             let service = service.clone();
             async move { otlp::metrics(&service.figures().await, since, std::time::SystemTime::now()) }
         })

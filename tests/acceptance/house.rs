@@ -19,6 +19,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "adapters/tools/src",
         &["pirn_tools", "pirn_core", "pirn_actors", "pirn_models"],
     ),
+    ("adapters/otel/src", &["pirn_otel", "pirn", "pirn_core", "pirn_models"]),
     // The crate's name occurs in string literals.
     (
         "src",
@@ -32,7 +33,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn_tools",
         ],
     ),
-    ("service/src", &["pirn", "pirn_core", "pirn_actors"]),
+    ("service/src", &["pirn", "pirn_core", "pirn_actors", "pirn_otel"]),
     (
         "cli/src",
         &[
@@ -45,6 +46,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn_postgres",
             "pirn_restate",
             "pirn_service",
+            "pirn_otel",
         ],
     ),
 ];
@@ -68,7 +70,7 @@ fn actors_do_not_import_each_other_and_messages_name_no_actor() {
 
 #[test]
 fn no_crate_imports_a_crate_of_a_higher_layer() {
-    const OURS: [&str; 12] = [
+    const OURS: [&str; 13] = [
         "pirn",
         "pirn_cli",
         "pirn_service",
@@ -78,6 +80,7 @@ fn no_crate_imports_a_crate_of_a_higher_layer() {
         "pirn_store",
         "pirn_models",
         "pirn_tools",
+        "pirn_otel",
         "pirn_postgres",
         "pirn_restate",
         "pirn_tests",

@@ -14,6 +14,7 @@ const ROOTS: &[&str] = &[
     "engines/restate/src",
     "adapters/models/src",
     "adapters/tools/src",
+    "adapters/otel/src",
 ];
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use opentelemetry_proto::tonic::metrics::v1::metric::Data;
-use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
-use opentelemetry_proto::tonic::metrics::v1::{
+use pirn_otel::opentelemetry_proto::tonic::common::v1::any_value::Value;
+use pirn_otel::opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use pirn_otel::opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use pirn_otel::opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use pirn_otel::opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
 };
 

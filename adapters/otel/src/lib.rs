@@ -1,4 +1,4 @@
-//! Export by OTLP over HTTP: spans of runs, and metrics of a service.
+//! Export by OTLP over HTTP: spans of an engine's runs ([`Telemetry`]), and metrics of a service ([`MetricsExport`]).
 //!
 //! A span is built from two events of a run: its start and its end. Span ids are derived from the run's id and the sequence number
 //! or thread of the first event, so every observer of these events builds identical spans.
@@ -13,6 +13,23 @@
 //! | `wait` | a WAIT begins | it ends |
 //!
 //! The wait for a person has no separate span; it is part of the spans of the enclosing threads and runs.
+//!
+//! # Modules
+//!
+//! A module imports only modules of lower lines:
+//!
+//! ```text
+//! export  metrics
+//!   ↓
+//! resource  spans
+//!   ↓
+//! names
+//! ```
+//!
+//! Reading order:
+//! 1. `export`: the thread that observes the events of an engine and sends spans.
+//! 2. `spans`: from events to spans.
+//! 3. `metrics`: the thread that sends metrics at intervals.
 
 mod export;
 mod metrics;
@@ -24,3 +41,5 @@ mod tests;
 
 pub use export::{Telemetry, TelemetryOptions};
 pub use metrics::{MetricsExport, MetricsOptions};
+/// The OTLP messages in the version that [`MetricsExport::start`] uses.
+pub use opentelemetry_proto;

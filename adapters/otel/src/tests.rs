@@ -7,12 +7,12 @@ use std::net::TcpListener;
 use opentelemetry::Value as Attribute;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
+use pirn::{Engine, Event, Heard};
 use pirn_core::event::{EventType, RaisedEvent};
 use serde_json::{Value, json};
 
 use super::spans::Spans;
 use super::{Telemetry, TelemetryOptions, names};
-use crate::{Engine, Event, Heard};
 
 const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "main",

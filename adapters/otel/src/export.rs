@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use pirn::{Engine, Event, EventFilter, Events, Heard, WeakEngine};
 
 use super::resource::resource;
 use super::spans::Spans;
-use crate::engine::WeakEngine;
-use crate::{Engine, Event, EventFilter, Events, Heard};
 
 /// Maximum number of buffered events.
 const BUFFER: usize = 65_536;
