@@ -230,7 +230,7 @@ fn a_nondeterministic_function_is_reported() {
         })
         .workflows(bundle.to_string());
     let error = explore(builder).run().expect_err("the second schedule has no fork");
-    assert!(error.to_string().contains("answers differently"), "{error}");
+    assert!(error.to_string().contains("returns different results"), "{error}");
 }
 
 /// Returns the result of each strategy if the branches end in this order: an independent implementation of SPEC section 4.
