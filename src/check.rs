@@ -13,12 +13,12 @@ use pirn_core::analysis::analyse;
 use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, Profile, nearest};
 pub use pirn_core::definition::{Fault, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
+use pirn_models::{ModelRegistry, ProfileFault};
+use pirn_script::TextSyntax;
 use serde_json::Value;
 
 use crate::config::ConfigText;
 use crate::profiles::ProfilesError;
-use crate::script::TextSyntax;
-use pirn_models::{ModelRegistry, ProfileFault};
 
 /// Names and config against which files are checked.
 ///

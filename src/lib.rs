@@ -10,7 +10,6 @@ pub mod explore;
 pub mod faults;
 pub mod profiles;
 pub mod scene;
-pub mod script;
 pub mod simulate;
 pub mod tools;
 pub mod workflow;
@@ -51,6 +50,8 @@ pub use pirn_core::trigger::TriggerState;
 /// Language models: providers, and the registry that finds the model of a profile.
 pub use pirn_models as models;
 pub use pirn_models::{formats, tokens};
+/// Scripts: settings, worker processes, functions for CODE.
+pub use pirn_script as script;
 /// The store of durable runs.
 pub use pirn_store as store;
 /// The JSON library in the version that this crate's signatures use, for inputs, outputs and tool arguments.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pirn_core::definition::{Profile, json_from_value, nearest};
+use pirn_models::ProfileFault;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, ConfigText};
-use pirn_models::ProfileFault;
 
 /// Name of the file looked up in a workflow's folder.
 pub const FILE_NAME: &str = "pirn.toml";

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use pirn_core::definition::{Fault, FaultCode, NodeConfig, Origin};
 use pirn_core::error::RunError;
+use pirn_core::script::place;
+use pirn_script::place_in_tags;
 use serde_json::Value;
 
 use super::Checked;
-use crate::script::{place, place_in_tags};
 
 impl Checked {
     /// Returns the location in the files of the node's text that caused an error: of the innermost error that has a location.

@@ -15,6 +15,8 @@ use pirn_actors::journal::Journal;
 use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Tool};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
+use pirn_models::ChooseKey;
+use pirn_script::ScriptPort;
 use pirn_store::Store;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,9 +25,7 @@ use super::Compression;
 use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
 use crate::check::Checked;
 use crate::faults::Faults;
-use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
-use pirn_models::ChooseKey;
 
 pub(crate) use build::Plan;
 pub use error::BuildError;
@@ -461,7 +461,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets how scripts run: [`ScriptSettings`](crate::script::ScriptSettings) (default: on threads of this process;
+    /// Sets how scripts run: [`ScriptSettings`](pirn_script::ScriptSettings) (default: on threads of this process;
     /// `docs/security.md` explains the levels), or a port that several engines share.
     #[must_use]
     pub fn scripts(mut self, scripts: impl Into<Arc<ScriptPort>>) -> Self {

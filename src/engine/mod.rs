@@ -30,9 +30,9 @@ use serde::Serialize;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
-use crate::script::{ScriptStats, TextSyntax};
 use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
 use pirn_models::{ModelRegistry, ModelsOfRuns};
+use pirn_script::{ScriptStats, TextSyntax};
 
 pub(crate) use answers::Answers;
 pub(crate) use builder::Plan;

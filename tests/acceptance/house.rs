@@ -14,6 +14,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("store/src", &["pirn_core", "pirn_store"]),
     ("engines/postgres/src", &["pirn_postgres", "pirn_store"]),
     ("engines/restate/src", &["pirn_restate", "pirn_store"]),
+    (
+        "adapters/script/src",
+        &["pirn_script", "pirn_core", "pirn_sync", "pirn_actors"],
+    ),
     ("adapters/models/src", &["pirn_models", "pirn_core", "pirn_actors"]),
     (
         "adapters/tools/src",
@@ -30,6 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn_actors",
             "pirn_store",
             "pirn_models",
+            "pirn_script",
             "pirn_tools",
         ],
     ),
@@ -70,7 +75,7 @@ fn actors_do_not_import_each_other_and_messages_name_no_actor() {
 
 #[test]
 fn no_crate_imports_a_crate_of_a_higher_layer() {
-    const OURS: [&str; 13] = [
+    const OURS: [&str; 14] = [
         "pirn",
         "pirn_cli",
         "pirn_service",
@@ -79,6 +84,7 @@ fn no_crate_imports_a_crate_of_a_higher_layer() {
         "pirn_actors",
         "pirn_store",
         "pirn_models",
+        "pirn_script",
         "pirn_tools",
         "pirn_otel",
         "pirn_postgres",

@@ -13,6 +13,7 @@ const ROOTS: &[&str] = &[
     "engines/postgres/src",
     "engines/restate/src",
     "adapters/models/src",
+    "adapters/script/src",
     "adapters/tools/src",
     "adapters/otel/src",
 ];

@@ -2,7 +2,6 @@
 //!
 //! A reply that was truncated, filtered or refused is not requested again: the result would be equal.
 
-use crate::json_schema::fits;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -15,6 +14,8 @@ use pirn_core::message::{Message, Role};
 use pirn_core::model_call::{CallBound, FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value};
+
+use crate::json_schema::fits;
 
 /// The reply format that a node requires.
 #[derive(Clone, Debug, PartialEq)]

@@ -19,6 +19,7 @@ mod absent;
 mod free_names;
 mod names;
 mod path;
+pub mod place;
 mod plain;
 mod scope;
 mod text;

@@ -10,13 +10,13 @@ use pirn_actors::sessions::MemorySessions;
 use pirn_core::definition::{BuiltInTool, Loaded, TriggerDefinition};
 use pirn_core::graph::Graph;
 use pirn_core::run::DEFAULT_RUN_BYTES;
+use pirn_models::ModelsOfRuns;
 
 use super::{BuildError, Clock, EngineBuilder};
 use crate::check::Checked;
 use crate::engine::durable::{Durable, Resources, StoreJournal, StoredSessions};
 use crate::engine::place::{Placement, process_seed};
 use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
-use pirn_models::ModelsOfRuns;
 
 /// Default maximum number of concurrent runs.
 const DEFAULT_MAX_RUNS: usize = 100_000;
@@ -178,14 +178,16 @@ impl EngineBuilder {
             functions: self.functions.keys().cloned().collect(),
             tokenizers: tokenizers.keys().cloned().collect(),
         };
+        let scripts = self.scripts.take().unwrap_or_default();
+        scripts.set_default_tokenizers(pirn_models::tokens::tokenizer);
         let ports = Ports {
             schedules: None,
             journal: self.journal.take(),
             models,
             tools: Arc::new(std::mem::take(&mut self.tools)),
             functions: Arc::new(std::mem::take(&mut self.functions)),
-            scripts: self.scripts.take().unwrap_or_default(),
-            evaluator: Arc::new(crate::script::evaluator),
+            scripts,
+            evaluator: Arc::new(pirn_script::evaluator),
             tokenizer: Arc::new(move |choice: &TokenizerChoice<'_>| {
                 let of_profile = choice.profile.and_then(|profile| profile.tokenizer.as_deref());
                 let name = choice.name.or(of_profile);

@@ -1,0 +1,10 @@
+//! JavaScript in QuickJS: realms, their limits, and the exchange of values with them.
+//!
+//! Not here: the scope and the meaning of a snippet, which are in `expressions` and `code`.
+
+mod convert;
+mod host;
+mod interrupt;
+pub(crate) mod parser;
+pub(crate) mod realm;
+pub(crate) mod realm_options;

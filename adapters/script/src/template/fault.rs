@@ -1,0 +1,178 @@
+//! Messages and positions for templates that do not parse.
+
+use pirn_core::script::place;
+
+use crate::TextFault;
+
+/// Maximum characters of a quoted tag.
+const QUOTED: usize = 40;
+
+/// A tag in the source of a template.
+struct Tag<'t> {
+    at: usize,
+    /// The tag with its braces; extends to the end of the template if it is not closed.
+    text: &'t str,
+    /// The text between the braces, without whitespace control marks.
+    inside: &'t str,
+    is_closed: bool,
+}
+
+/// Explains why handlebars could not parse `source`; `near` is the byte at which it stopped.
+pub(super) fn of_syntax(source: &str, near: Option<usize>) -> TextFault {
+    let tags = tags(source);
+    let found = unclosed(&tags).or_else(|| blocks(&tags)).or_else(|| empty(&tags));
+    let (at, message) = found.unwrap_or_else(|| {
+        let near = near.unwrap_or_default();
+        let tag = tags.iter().rev().find(|tag| tag.at <= near).or(tags.first());
+        match tag {
+            Some(tag) => (
+                tag.at,
+                format!(
+                    "invalid tag `{}`: a tag is a path, or a helper and its values",
+                    quoted(tag.text)
+                ),
+            ),
+            None => (near, "invalid template".to_owned()),
+        }
+    });
+    at_byte(source, at, message)
+}
+
+/// Creates a fault about a name, at its first occurrence in a tag.
+pub(super) fn about(source: &str, name: &str, message: String) -> TextFault {
+    match place_in_tags(source, name) {
+        Some(at) => at_byte(source, at, message),
+        None => TextFault {
+            message,
+            line: None,
+            column: None,
+        },
+    }
+}
+
+/// Returns the first byte of a name or path in a tag.
+pub fn place_in_tags(source: &str, name: &str) -> Option<usize> {
+    tags(source).iter().find_map(|tag| {
+        let mut found = tag.text.match_indices(name);
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let whole = found
+            .find(|(at, _)| !tag.text[..*at].ends_with(is_part) && !tag.text[at + name.len()..].starts_with(is_part));
+        whole.map(|(at, _)| tag.at + at)
+    })
+}
+
+fn at_byte(source: &str, at: usize, message: String) -> TextFault {
+    let (line, column) = place::line_and_column(source, at);
+    TextFault {
+        message,
+        line: Some(line),
+        column: Some(column),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(QUOTED).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    short
+}
+
+/// Returns all tags except comments and escaped ones.
+fn tags(source: &str) -> Vec<Tag<'_>> {
+    let mut tags = Vec::new();
+    let mut from = 0;
+    while let Some(found) = source[from..].find("{{") {
+        let at = from + found;
+        let rest = &source[at..];
+        if source[..at].ends_with('\\') && !source[..at].ends_with("\\\\") {
+            from = at + 2;
+            continue;
+        }
+        let (open, close) = match () {
+            () if rest.starts_with("{{!--") => ("{{!--", "--}}"),
+            () if rest.starts_with("{{{{") => ("{{{{", "}}}}"),
+            () if rest.starts_with("{{{") => ("{{{", "}}}"),
+            () => ("{{", "}}"),
+        };
+        let end = rest[open.len()..].find(close).map(|end| open.len() + end);
+        // An unclosed tag ends at the start of the next one.
+        let next = rest[open.len()..].find("{{").map(|next| open.len() + next);
+        let is_closed = end.is_some_and(|end| next.is_none_or(|next| end < next));
+        let (inside, length) = match end {
+            Some(end) if is_closed => (&rest[open.len()..end], end + close.len()),
+            _ => (&rest[open.len()..], next.unwrap_or(rest.len())),
+        };
+        from = at + length.max(2);
+        if !inside.starts_with('!') && open != "{{!--" {
+            tags.push(Tag {
+                at,
+                text: &rest[..length],
+                inside: inside.trim_matches(['~', ' ', '\n', '\r', '\t']),
+                is_closed,
+            });
+        }
+    }
+    tags
+}
+
+fn unclosed(tags: &[Tag<'_>]) -> Option<(usize, String)> {
+    let tag = tags.iter().find(|tag| !tag.is_closed)?;
+    let close = if tag.text.starts_with("{{{") { "}}}" } else { "}}" };
+    Some((
+        tag.at,
+        format!("`{}` is not closed: `{close}` is missing", quoted(tag.text)),
+    ))
+}
+
+fn empty(tags: &[Tag<'_>]) -> Option<(usize, String)> {
+    let tag = tags.iter().find(|tag| tag.inside.is_empty())?;
+    Some((tag.at, "a tag is empty: write a path between its brackets".to_owned()))
+}
+
+/// Returns the first block that is not closed, or closed by another name.
+fn blocks(tags: &[Tag<'_>]) -> Option<(usize, String)> {
+    let mut open: Vec<(&Tag<'_>, &str)> = Vec::new();
+    for tag in tags {
+        let word = |text: &'_ str| {
+            text.trim_start()
+                .split(|letter: char| letter.is_whitespace() || letter == '(')
+                .next()
+                .map(str::len)
+        };
+        let named = |mark: char| {
+            let name = tag.inside.strip_prefix(mark)?.trim_start();
+            Some(&name[..word(name).unwrap_or_default()])
+        };
+        if let Some(name) = named('#').or_else(|| named('^').filter(|name| !name.is_empty())) {
+            open.push((tag, name));
+        } else if let Some(name) = named('/') {
+            match open.pop() {
+                None => {
+                    return Some((
+                        tag.at,
+                        format!("`{}` ends a block that was not opened", quoted(tag.text)),
+                    ));
+                }
+                Some((begin, opened)) if opened != name => {
+                    let message = format!(
+                        "`{}` ends the block `{}`: expected `{{{{/{opened}}}}}`",
+                        quoted(tag.text),
+                        quoted(begin.text)
+                    );
+                    return Some((tag.at, message));
+                }
+                Some(_) => {}
+            }
+        } else if (tag.inside == "else" || tag.inside.starts_with("else ")) && open.is_empty() {
+            return Some((tag.at, "`{{else}}` is outside of a block".to_owned()));
+        }
+    }
+    let (begin, name) = open.pop()?;
+    let message = format!(
+        "the block `{}` is not closed: `{{{{/{name}}}}}` is missing",
+        quoted(begin.text)
+    );
+    Some((begin.at, message))
+}

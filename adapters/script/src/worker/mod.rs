@@ -1,0 +1,225 @@
+//! Scripts in a worker process: the engine's side.
+//!
+//! Each script thread has one worker, which is started with its first script and restarted after it has exited. They communicate
+//! over the worker's standard input and output, one request at a time ([`frame`]). The engine kills a worker with a script that
+//! does not stop ([`Reins`]). Replies of a worker are not trusted.
+//!
+//! Not here: the choice of the process or the thread, which is in `interpreter`.
+
+mod confine;
+mod frame;
+mod serve;
+
+use std::cell::RefCell;
+use std::io::{BufReader, BufWriter};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn_core::error::RunErrorCode;
+use pirn_core::script::{Names, Scope, ScopeValues, ScriptFault};
+use serde_json::Value;
+
+use self::frame::{Frame, Reply, Request, SeenBy};
+pub use self::serve::serve_worker;
+use crate::expressions::{JavaScript, Script};
+use crate::task::Reins;
+use crate::{CodeJob, CodeOutcome, HostFunctions, Logs, ScriptSettings, WorkerProgram};
+
+/// Bytes of a worker's reply in addition to the limit of its values.
+const SLACK: usize = 1 << 20;
+
+/// A worker process, with the settings to start another.
+pub(super) struct Worker {
+    program: WorkerProgram,
+    /// Maximum bytes of a script's values.
+    memory: usize,
+    reins: Arc<Reins>,
+    pipes: Option<Pipes>,
+}
+
+/// A worker shared by expressions and CODE of one thread.
+#[derive(Clone)]
+pub(super) struct SharedWorker(Rc<RefCell<Worker>>);
+
+struct Pipes {
+    to: BufWriter<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    pub(super) fn shared(program: &WorkerProgram, settings: &ScriptSettings, reins: &Arc<Reins>) -> SharedWorker {
+        SharedWorker(Rc::new(RefCell::new(Self {
+            program: program.clone(),
+            memory: settings.code.memory.max(settings.expressions.memory),
+            reins: Arc::clone(reins),
+            pipes: None,
+        })))
+    }
+
+    /// Sends a request, serves the script's function calls until the reply arrives, and returns it.
+    fn ask(&mut self, request: &Frame<Request>, functions: &HostFunctions) -> Result<Frame<Reply>, ScriptFault> {
+        if self.pipes.is_none() {
+            self.pipes = Some(self.start()?);
+        }
+        let Some(pipes) = &mut self.pipes else {
+            return Err(ScriptFault::cancelled());
+        };
+        let answer = converse(pipes, request, functions, self.memory);
+        answer.map_err(|error| {
+            self.pipes = None;
+            lost(self.reins.hold(None), &error)
+        })
+    }
+
+    fn start(&self) -> Result<Pipes, ScriptFault> {
+        let mut command = Command::new(&self.program.program);
+        command
+            .args(&self.program.arguments)
+            .arg(self.memory.to_string())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let refused = |why: String| ScriptFault {
+            code: RunErrorCode::Overloaded,
+            message: format!(
+                "cannot start a script process: {}: {why}",
+                self.program.program.display()
+            ),
+            details: None,
+        };
+        let mut child = command.spawn().map_err(|error| refused(error.to_string()))?;
+        let (to, from) = (child.stdin.take(), child.stdout.take());
+        self.reins.hold(Some(child));
+        match (to, from) {
+            (Some(to), Some(from)) => Ok(Pipes {
+                to: BufWriter::new(to),
+                from: BufReader::new(from),
+            }),
+            _ => Err(refused("it has no pipes".to_owned())),
+        }
+    }
+
+    fn expression(
+        &mut self,
+        script: &Script,
+        scope: &dyn Scope,
+        time: Duration,
+        request: impl FnOnce(Arc<str>, u64, SeenBy) -> Request,
+    ) -> Result<Frame<Reply>, ScriptFault> {
+        let values = ScopeValues::capture(&script.names, scope);
+        let (seen, parts) = SeenBy::scope(&script.names, &values);
+        let request = Frame {
+            head: request(Arc::clone(&script.text), millis(time), seen),
+            parts,
+        };
+        self.ask(&request, &HostFunctions::default())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.pipes = None;
+        self.reins.hold(None);
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn converse(
+    pipes: &mut Pipes,
+    request: &Frame<Request>,
+    functions: &HostFunctions,
+    memory: usize,
+) -> std::io::Result<Frame<Reply>> {
+    request.write(&mut pipes.to)?;
+    loop {
+        let reply = Frame::<Reply>::read(&mut pipes.from, memory.saturating_mul(2) + SLACK)?;
+        let Reply::Call { name } = &reply.head else {
+            return Ok(reply);
+        };
+        let returned = match functions.call(name, reply.parts) {
+            Ok(value) => Frame {
+                head: Request::Returned { error: None },
+                parts: vec![value],
+            },
+            Err(error) => Frame {
+                head: Request::Returned { error: Some(error) },
+                parts: Vec::new(),
+            },
+        };
+        returned.write(&mut pipes.to)?;
+    }
+}
+
+/// Returns the fault of a script with a worker that exited before its reply.
+fn lost(status: Option<std::process::ExitStatus>, error: &std::io::Error) -> ScriptFault {
+    if error.kind() == std::io::ErrorKind::InvalidData {
+        return ScriptFault::limit(format!("its process returned an invalid answer: {error}"));
+    }
+    #[cfg(unix)]
+    if let Some(signal) = status.as_ref().and_then(std::os::unix::process::ExitStatusExt::signal) {
+        // A failed allocation ends a process by SIGABRT.
+        return match signal {
+            6 => crate::quickjs::realm::out_of_memory(),
+            _ => ScriptFault::limit(format!("its process was ended by signal {signal}")),
+        };
+    }
+    match status {
+        Some(status) => ScriptFault::limit(format!("its process ended: {status}")),
+        None => ScriptFault::limit("its process is gone"),
+    }
+}
+
+impl JavaScript for SharedWorker {
+    fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault> {
+        let mut worker = self.0.borrow_mut();
+        let request = |source, time_ms, seen| Request::Value { source, time_ms, seen };
+        let reply = worker.expression(script, scope, time, request)?;
+        reply.value()
+    }
+
+    fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault> {
+        let mut worker = self.0.borrow_mut();
+        let request = |source, time_ms, seen| Request::Truth { source, time_ms, seen };
+        let reply = worker.expression(script, scope, time, request)?;
+        Ok(reply.value()? == Value::Bool(true))
+    }
+}
+
+impl SharedWorker {
+    pub(super) fn code(&self, job: &CodeJob) -> CodeOutcome {
+        if job.stop.is_stopped() {
+            return CodeOutcome {
+                result: Err(ScriptFault::cancelled()),
+                logs: Logs::default(),
+            };
+        }
+        let (seen, parts) = SeenBy::scope(&Names::of(&job.code), &job.scope);
+        let head = Request::Code {
+            source: Arc::clone(&job.code),
+            time_ms: millis(job.limits.time),
+            memory: job.limits.memory,
+            stack: job.limits.stack,
+            seed: job.seed,
+            functions: job.functions.names().cloned().collect(),
+            seen,
+        };
+        let reply = self.0.borrow_mut().ask(&Frame { head, parts }, &job.functions);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(_) if job.stop.is_stopped() => Frame::fault(ScriptFault::cancelled()),
+            Err(fault) => Frame::fault(fault),
+        };
+        let logs = reply.logs();
+        CodeOutcome {
+            result: reply.value(),
+            logs,
+        }
+    }
+}
