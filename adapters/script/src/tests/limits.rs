@@ -145,11 +145,11 @@ fn arguments_that_make_a_built_in_slow_are_refused_with_the_reason() {
         ("/a/.compile('a|'.repeat(1e6))", "pattern"),
         (
             "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = Object.create(p); return p.x })()",
-            "prototypes",
+            "the prototype chain",
         ),
         (
             "(() => { let p = {}; for (let i = 0; i < 1e6; i++) { const q = {}; q.__proto__ = p; p = q } return p.x })()",
-            "prototypes",
+            "the prototype chain",
         ),
         (
             "Math.max.apply(null, Array(60000).fill('9'.repeat(9999)))",
