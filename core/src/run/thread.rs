@@ -83,6 +83,7 @@ impl LiveThread {
         }
     }
 
+    #[allow(clippy::inline_always)] // a thread is created in its final place, without a copy
     #[inline(always)]
     pub(super) fn new(machine: ThreadMachine, speech: Speech, keeps_artifacts: bool) -> Self {
         Self {

@@ -168,6 +168,7 @@ pub struct ThreadMachine {
 
 impl ThreadMachine {
     /// Creates a thread that has not started.
+    #[allow(clippy::inline_always)] // a thread is created in its final place, without a copy
     #[inline(always)]
     pub fn new(graph: Arc<Graph>, seed: ThreadSeed) -> Self {
         Self {
@@ -207,6 +208,7 @@ impl ThreadMachine {
     }
 
     /// Creates a branch that has not started.
+    #[allow(clippy::inline_always)] // a thread is created in its final place, without a copy
     #[inline(always)]
     pub fn branch(graph: &Arc<Graph>, seed: &BranchSeed<'_>) -> Self {
         let Snapshot {
