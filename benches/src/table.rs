@@ -35,7 +35,7 @@ fn limits(row: &Row, times: &Times) -> String {
     let limits = Limit::of(row.workload, row.part, &times.side).iter();
     let words = limits.filter_map(|limit| {
         let verdict = if limit.is_kept(row, times)? {
-            "kept"
+            "met"
         } else {
             "**missed**"
         };

@@ -1,5 +1,6 @@
-//! Ten times the work costs at most twelve times, and a waiting thread and a waiting run stay small. Counts allocations and bytes,
-//! which do not depend on the load of the machine. One test, because the counters are global to the process.
+//! Limits on growth: ten times the work costs at most twelve times as much, and a waiting thread and a waiting run stay small. The
+//! test counts allocations and bytes, which do not depend on the load of the machine. The file has one test, because the counters
+//! are global to the process.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ async fn cost(workload: Workload) -> (f64, f64) {
     (change.allocations as f64, change.bytes_allocated as f64)
 }
 
-/// A loop that asks its model so many times, and then waits.
+/// Returns a workflow that calls its model `turns` times in a loop, and then waits.
 fn turns(turns: u64) -> Value {
     let each = json!({"loopId": "l", "dataSource": {"iterable": turns}});
     let nodes = [
@@ -47,7 +48,7 @@ fn turns(turns: u64) -> Value {
     json!({"id": "turns", "config": config, "nodes": nodes, "edges": edges})
 }
 
-/// A run that has asked its model so many times and waits; and the bytes that it holds.
+/// Starts a run that makes `count` model calls and then waits. Returns the engine, the run, and the bytes that the waiting run holds.
 async fn after_model_calls(builder: EngineBuilder, count: u64) -> (Engine, RunHandle, f64) {
     let has_arrived = Arc::new(AtomicBool::new(false));
     let arrives = Arc::clone(&has_arrived);
@@ -74,7 +75,7 @@ fn held() -> usize {
     stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
 }
 
-/// The most that is held while `work` is done, as another thread sees it.
+/// Returns the maximum of the allocated bytes during `work`, sampled by another thread, and the result of `work`.
 async fn most_held<T>(work: impl Future<Output = T>) -> (usize, T) {
     let is_over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&is_over);
@@ -91,8 +92,8 @@ async fn most_held<T>(work: impl Future<Output = T>) -> (usize, T) {
     (watch.join().expect("it only looks"), done)
 }
 
-/// The bytes that a run of so many model calls holds; and of its replay the allocations, their bytes, and the most that it holds
-/// beside the events that it hands out.
+/// Returns the bytes that a waiting run of `count` model calls holds, and three figures of its replay: allocations, their bytes, and
+/// the maximum that it holds in addition to the events that it returns.
 async fn replayed(count: u64) -> (f64, [f64; 3]) {
     let (engine, run, live) = after_model_calls(Engine::builder().store(MemoryStore::new()), count).await;
     engine.view(run.run_id(), None).await.expect("replays");

@@ -11,6 +11,6 @@ pub use spin::Spin;
 /// Pirn on separate arbiters.
 pub const PIRN: &str = "pirn";
 /// Pirn on separate arbiters, with a subscriber to every event.
-pub const HEARD: &str = "pirn, heard";
+pub const HEARD: &str = "pirn, subscribed";
 /// Pirn on the measuring thread.
 pub const LOCAL: &str = "pirn, local";

@@ -1,5 +1,6 @@
-//! Pirn in a web service: a run for each request, its events streamed, stopped when the client goes away.
-//! `cargo run -p pirn-example-axum`, then `curl -N 'http://127.0.0.1:7475/ask?question=Why'`.
+//! A web service that starts a run for each request, streams its events, and cancels the run when the client disconnects.
+//!
+//! Start it with `cargo run -p pirn-example-axum`, and send a request with `curl -N 'http://127.0.0.1:7475/ask?question=Why'`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -48,7 +49,7 @@ async fn ask(
         .deadline(Duration::from_mins(1));
     let events = prepared.events(&[], 1_000);
     let run = prepared.start().map_err(|error| refused(&error))?;
-    // Whoever drops the stream drops the guard with it: the run is cancelled.
+    // axum drops the stream, and with it the guard, when the client disconnects. The guard then cancels the run.
     let guard = run.cancel_on_drop("the client went away");
     let stream = events.map(move |heard| {
         let _kept = &guard;
@@ -67,7 +68,7 @@ fn as_sse(heard: &Heard) -> Event {
     }
 }
 
-/// A full engine is a reason to come back later.
+/// Returns the HTTP status and text of a refused start: 503 if the engine is full, so that the client retries.
 fn refused(error: &RunError) -> (StatusCode, String) {
     let status = match error.code {
         RunErrorCode::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
