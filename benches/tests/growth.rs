@@ -48,7 +48,7 @@ fn turns(turns: u64) -> Value {
     json!({"id": "turns", "config": config, "nodes": nodes, "edges": edges})
 }
 
-/// Starts a run that makes `count` model calls and then waits. Returns the engine, the run, and the bytes that the waiting run holds.
+/// Starts a run that makes `count` model calls and then waits. Returns the engine, the run, and the bytes that it holds.
 async fn after_model_calls(builder: EngineBuilder, count: u64) -> (Engine, RunHandle, f64) {
     let has_arrived = Arc::new(AtomicBool::new(false));
     let arrives = Arc::clone(&has_arrived);
@@ -92,8 +92,8 @@ async fn most_held<T>(work: impl Future<Output = T>) -> (usize, T) {
     (watch.join().expect("it only looks"), done)
 }
 
-/// Returns the bytes that a waiting run of `count` model calls holds, and three figures of its replay: allocations, their bytes, and
-/// the maximum that it holds in addition to the events that it returns.
+/// Returns the bytes that a waiting run of `count` model calls holds, and three figures of its replay: allocations, their bytes,
+/// and the maximum that it holds in addition to the events that it returns.
 async fn replayed(count: u64) -> (f64, [f64; 3]) {
     let (engine, run, live) = after_model_calls(Engine::builder().store(MemoryStore::new()), count).await;
     engine.view(run.run_id(), None).await.expect("replays");
