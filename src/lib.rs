@@ -1,4 +1,4 @@
-//! The face of Pirn: load workflows, run them, watch them.
+//! A runtime for workflows of LLM agents: loads workflows, executes their runs as actors, and reports events and results.
 #![doc = include_str!("../README.md")]
 // A code block of the README names the file that it shows; a test compares both.
 #![allow(rustdoc::invalid_codeblock_attributes)]

@@ -23,7 +23,7 @@ use actix::{Actor, ActorContext, Addr, Context};
 use crate::host::Host;
 use crate::panic_text::panic_message;
 
-/// How an actor ended.
+/// Reason why an actor ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The actor stopped: it requested the stop, or its last address was dropped.

@@ -35,7 +35,7 @@ pub(crate) struct EventBusActor {
     /// Counts the messages in the bus's mailbox.
     backlog: Rc<Backlog>,
     bus: BusSender,
-    /// None once the matcher has stopped.
+    /// Sender to the trigger matcher; `None` after it has stopped.
     matcher: Option<MatcherSender>,
     /// Last sequence of each run with events.
     sequences: BTreeMap<Arc<str>, u64>,

@@ -18,7 +18,7 @@ pub struct History {
 
 #[derive(Clone, Default)]
 enum Kind {
-    /// No messages. Most runs start so, and allocate nothing for it.
+    /// No messages, the initial state of most runs. Allocates nothing.
     #[default]
     Empty,
     /// Messages without counts, and validated marks. None if all messages are visible as batch 0.

@@ -416,7 +416,7 @@ impl Actors {
         actors
     }
 
-    /// True if the backlog of the event bus delays the next turn. A run that is told to end has its turn at once: its triggers fill
+    /// True if the backlog of the event bus delays the next turn. A run that must end has its turn at once: its triggers fill
     /// the bus on their own, and only the end of the run stops them.
     fn is_held_up(&self) -> bool {
         !self.machine.is_idle() && !self.is_controlled
@@ -743,7 +743,7 @@ fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -
 pub(crate) struct RunActor {
     run: Rc<RunContext>,
     spec: Option<Box<RunSpec>>,
-    /// None until the first turn; then built from `spec`.
+    /// Mailbox of the run; `None` until the first turn, which builds it from `spec`.
     mailbox: Option<Rc<LocalMailbox>>,
     /// Messages that arrived before the mailbox was built.
     told: Vec<SupervisorMsg>,

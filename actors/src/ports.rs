@@ -29,7 +29,7 @@ pub use crate::host::WorkHandle as ScriptHandle;
 pub use crate::input::Input;
 pub use sampler::{MAX_SAMPLES, Sampler};
 
-/// One call of a model.
+/// A call of a model.
 #[derive(Clone)]
 pub struct ModelCall {
     /// The request: messages in order, repaired for the model, system message first.

@@ -44,7 +44,7 @@ pub(crate) struct RunContext {
     pub(crate) room: SharedRoom,
     /// Address of the run for everything that is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
-    /// None if tracing is off for this run.
+    /// Spans of the run; `None` if tracing is off for it.
     pub(crate) spans: Option<Box<Spans>>,
     /// Journal of the run's inputs, if one is configured.
     journal: RefCell<Option<Box<dyn RunJournal>>>,

@@ -83,7 +83,7 @@ enum Rest {
     Quiesce(Quiesce),
 }
 
-/// How a trigger is matched with an event.
+/// Treatment of a trigger that watches an event.
 #[derive(Clone, Copy)]
 enum Meeting {
     /// The trigger fires if its condition is true.

@@ -1,5 +1,5 @@
 //! Workloads of the peers on Pirn, compared with raw tokio, and with graph-flow if that is built (`benches/run`).
-//! Only ratios of one execution on one machine are meaningful.
+//! Compare only the ratios of one execution on one machine.
 
 pub mod cli;
 pub mod command;

@@ -1,4 +1,4 @@
-//! `pirn explore FILE...`: plays every order in which branches can end.
+//! `pirn explore FILE...`: runs a workflow in every order in which branches can end.
 
 use std::process::ExitCode;
 
@@ -30,13 +30,13 @@ pub(crate) struct Args {
     /// Exit with 1 if there is more than one outcome, or not every order was tried
     #[arg(long)]
     expect_one: bool,
-    /// Schedules to run in order
+    /// Maximum number of orders to run systematically
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SCHEDULES, value_parser = clap::value_parser!(u64).range(1..))]
     max_schedules: u64,
-    /// Number of random schedules after these
+    /// Number of random orders to run beyond this maximum
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLES)]
     samples: u64,
-    /// Seeds the draw, and Math.random in CODE
+    /// Seed of the random orders, and of Math.random in CODE
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Let time limits expire while another event is still possible

@@ -17,14 +17,14 @@ const INTERRUPTED_BY: &str = "interrupted";
 pub(crate) struct Interrupt {
     state: Arc<Mutex<State>>,
     was_heard: Arc<AtomicBool>,
-    /// For a command that reads its files again at a hangup, which then does not end it: whether one has come.
+    /// Set by a command that reloads its files on SIGHUP instead of ending: true if SIGHUP has arrived.
     hangup: Option<Arc<AtomicBool>>,
 }
 
 /// True while an interrupt ends the process.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Does not return while an interrupt ends the process: what fails because its programs are killed is reported by nobody.
+/// Blocks for ever if an interrupt is ending the process, so that failures caused by the killed programs are not reported.
 pub(crate) fn wait_if_ending() {
     while IS_ENDING.load(Ordering::SeqCst) {
         std::thread::park();
@@ -32,14 +32,14 @@ pub(crate) fn wait_if_ending() {
 }
 
 enum State {
-    /// No run: an interrupt ends the process.
+    /// No run is active. An interrupt ends the process.
     Idle,
     /// A run is about to start.
     Expecting,
     Running(RunHandle),
-    /// A durable run: it can be resumed in another process.
+    /// A durable run, which an interrupt parks: another process can resume it.
     Durable(RunHandle),
-    /// Others listen.
+    /// The command handles signals itself.
     Elsewhere,
 }
 
@@ -103,7 +103,7 @@ impl Interrupt {
         }
     }
 
-    /// From now on the command listens itself. True if a hangup has come before.
+    /// Leaves the handling of signals to the command. Returns true if SIGHUP arrived before.
     pub(crate) fn stand_down(&self) -> bool {
         *self.state() = State::Elsewhere;
         self.hangup.as_ref().is_some_and(|hangup| hangup.load(Ordering::SeqCst))

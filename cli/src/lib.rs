@@ -1,4 +1,4 @@
-//! The `pirn` command: a file or a folder for each subcommand. [`main`] is its whole interface; `main.rs` calls it.
+//! The `pirn` command, with a file or folder for each subcommand. Its only public function is [`main`], which `main.rs` calls.
 //!
 //! # Modules
 //!
@@ -116,7 +116,7 @@ enum Command {
     Mcp(mcp::Args),
     /// Check workflow files: every error and warning, with its location
     Validate(validate::Args),
-    /// Try every order in which branches can end: is the outcome the same?
+    /// Run a workflow in every order in which branches can end, and compare the outcomes
     Explore(explore::Args),
     /// Draw workflows: Mermaid, Graphviz or SVG
     Graph(graph::Args),
@@ -211,10 +211,10 @@ fn unparsed(error: &clap::Error) -> ExitCode {
         error.exit();
     }
     if !wants_json() {
-        // Without colours where an argument would have escape sequences among theirs.
+        // Without colours if an argument contains control characters, which could not be distinguished from those of the colours.
         if std::env::args_os().any(|word| matches!(visible(&word.to_string_lossy()), Cow::Owned(_))) {
             let text = error.render().to_string();
-            // Where stderr is gone nobody is there to be told.
+            // If stderr is closed, the error cannot be reported: ignore the failure.
             let _ = write!(io::stderr().lock(), "{}", visible(&text));
             return ExitCode::from(terminal::USAGE);
         }

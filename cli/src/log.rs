@@ -67,7 +67,7 @@ fn may_have_contents(about: &Metadata<'_>) -> bool {
     about.target().starts_with("rmcp") && *about.level() > Level::WARN
 }
 
-/// A log that a person reads on a terminal: what others wrote into it is made visible. Each line is written whole.
+/// Writer for a text log on a terminal: makes control characters in a line visible, and writes each line with one call.
 struct VisibleLines<W>(W);
 
 impl<W: Write> Write for VisibleLines<W> {

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     log: LogArgs,
 }
 
-/// Serves until stdin ends, or a signal comes.
+/// Serves until stdin ends or a stop signal arrives.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
     let interrupt = interrupt::listen();

@@ -230,7 +230,7 @@ async fn listen(
     }
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
-    // The files were read before: what was changed since is read now.
+    // SIGHUP arrived after the files were read: read them again.
     if interrupt.stand_down() {
         tokio::task::block_in_place(|| args.reload(&service, engine));
     }

@@ -24,7 +24,7 @@ pub(crate) fn file(named: &str) -> PathBuf {
 /// Refuses to write to a file of the store itself, which is open.
 pub(crate) fn spare(store: Option<&Path>, written: &str) -> Result<(), Failure> {
     let Some(store) = store else { return Ok(()) };
-    // What is not there yet is none of them.
+    // A file that does not exist yet is not a file of the open store.
     let (Ok(store), Ok(file)) = (store.canonicalize(), Path::new(written).canonicalize()) else {
         return Ok(());
     };

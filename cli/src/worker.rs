@@ -119,7 +119,7 @@ async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize, interrupt:
             tracing::error!("reloading failed: the workflows are unchanged");
         }
     };
-    // The files were read before: what was changed since is read now.
+    // SIGHUP arrived after the files were read: read them again.
     if interrupt.stand_down() {
         reload();
     }

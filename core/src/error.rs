@@ -105,7 +105,7 @@ pub struct RunError(Box<ErrorFacts>);
 pub struct ErrorFacts {
     /// Stable code.
     pub code: RunErrorCode,
-    /// One sentence for a person.
+    /// Description in one sentence, for display.
     pub message: String,
     /// The node in which the error occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,7 +195,7 @@ impl std::error::Error for RunError {
 pub struct ScriptFault {
     /// `SCRIPT_ERROR`, `UNKNOWN_NAME`, `SCRIPT_LIMIT_EXCEEDED`, `TEMPLATE_ERROR`, or `CANCELLED` if the evaluation was stopped.
     pub code: RunErrorCode,
-    /// One sentence for a person.
+    /// Description in one sentence, for display.
     pub message: String,
     /// Facts for a program: `{"path"}` of a missing path, `{"name"}` of an unknown name, `{"line", "column"}` of a thrown error,
     /// and `{"expression"}` if an expression threw it.
@@ -239,7 +239,7 @@ impl ScriptFault {
         }
     }
 
-    /// No variable or name `name` is defined.
+    /// Creates the error for a name that is not defined.
     pub fn unknown_name(name: &str) -> Self {
         Self {
             code: RunErrorCode::UnknownName,

@@ -1,1 +1,1 @@
-//! An empty library: the tests are in `tests/face.rs`, which depends only on `pirn`.
+//! An empty library. Its test `tests/face.rs` depends on `pirn` only, so it can use public items only.

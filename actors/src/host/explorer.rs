@@ -116,9 +116,9 @@ enum Item {
 
 /// The next step.
 pub(super) enum Next {
-    /// This step, at this time at the earliest.
+    /// Execute this step, not before this time.
     Run(Ready, Millis),
-    /// No step is held.
+    /// There is no step to execute.
     Nothing,
     /// The chooser stopped the exploration.
     Stop,

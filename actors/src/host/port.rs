@@ -335,7 +335,7 @@ impl std::fmt::Debug for WorkHandle {
 
 /// Time source of a [`WorkClock`]. Implemented once per kind of host.
 pub trait WorkTime: Send + Sync {
-    /// As [`Port::now`].
+    /// Milliseconds since the host started, like [`Port::now`].
     fn now(&self) -> Millis;
     /// A future that is ready once `after` milliseconds have passed.
     fn sleep(&self, after: Millis) -> BoxFuture<'static, ()>;

@@ -96,7 +96,7 @@ pub(crate) enum BusMsg {
 #[derive(Clone)]
 pub(crate) struct EndedRun {
     pub(crate) run_id: Arc<str>,
-    /// None if the run never had private subscribers.
+    /// Interest of the run's private subscribers; `None` if it never had any.
     pub(crate) interest: Option<Arc<RunInterest>>,
 }
 
@@ -164,10 +164,10 @@ pub(crate) struct OfRun {
 
 /// A subscriber to the events of an arbiter, or of one run there.
 pub(crate) struct Subscriber {
-    /// None: every run of the arbiter.
+    /// Run whose events are delivered; `None` for every run of the arbiter.
     pub(crate) of_run: Option<OfRun>,
     pub(crate) mask: EventMask,
-    /// Only events after the one with this sequence.
+    /// Sequence number after which events are delivered.
     pub(crate) after: u64,
     pub(crate) deliver: Box<dyn Deliver>,
 }
@@ -252,7 +252,7 @@ impl Interest {
 
     /// True if the run's turns are blocked. The turn is then queued, and granted by [`Self::caught_up`].
     pub(crate) fn holds_turn(&self, run_id: &Arc<str>, run: impl FnOnce() -> Option<Weak<dyn PutOff>>) -> bool {
-        // Called for each turn of each run; the list is empty unless a trigger storm is on.
+        // Called for each turn of each run. The list is empty unless triggers raise events faster than the bus processes them.
         !self.behind.borrow().is_empty() && self.queue_turn(run_id, run)
     }
 

@@ -42,7 +42,7 @@ pub enum Undelivered {
 pub struct EventFilter {
     /// Restricts the events to this run.
     pub run_id: Option<String>,
-    /// Only these types; empty: all.
+    /// Event types to deliver; empty for all types.
     pub types: Vec<EventType>,
 }
 
@@ -54,11 +54,11 @@ impl EventFilter {
 
 /// A subscription to one run, from its first event on.
 pub struct Subscription {
-    /// Only these types; empty: all.
+    /// Event types to deliver; empty for all types.
     pub types: Vec<EventType>,
-    /// Only events after the one with this sequence; 0: all.
+    /// Sequence number after which events are delivered; 0 for all events.
     pub after: u64,
-    /// The end that takes the events.
+    /// Receiver of the events.
     pub deliver: Box<dyn Deliver>,
 }
 

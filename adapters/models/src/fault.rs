@@ -9,7 +9,7 @@ pub struct ProfileFault {
     pub profile: String,
     /// JSON pointer into the profile, such as `/responses/2/match`.
     pub pointer: String,
-    /// One sentence, for display.
+    /// Description in one sentence, for display.
     pub message: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// Now.
+/// Returns the current real time.
 #[allow(clippy::disallowed_methods)] // real time on purpose
 pub(super) fn now() -> Instant {
     Instant::now()

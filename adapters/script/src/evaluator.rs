@@ -30,9 +30,9 @@ pub struct JsEvaluator {
 }
 
 enum Place {
-    /// On a thread that other work waits for: snippets that may take long are deferred.
+    /// A thread on which other work waits: snippets that may take long are deferred.
     Short,
-    /// On a script thread.
+    /// A script thread.
     #[cfg(feature = "javascript")]
     Whole(Box<dyn JavaScript>),
     #[cfg(not(feature = "javascript"))]

@@ -12,7 +12,7 @@ use crate::template::Template;
 /// A syntax fault of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFault {
-    /// One sentence, for display.
+    /// Description in one sentence, for display.
     pub message: String,
     /// Line in the snippet, from 1, if the parser reports one.
     pub line: Option<u32>,

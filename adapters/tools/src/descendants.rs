@@ -164,7 +164,7 @@ mod linux {
             for _ in 0..MOST_LOOKS {
                 let environment = match std::fs::read(format!("/proc/{id}/environ")) {
                     Ok(environment) => environment,
-                    // Another user's.
+                    // The process belongs to another user, so it is not one of this engine's programs.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(false),
                     Err(_) => return None,
                 };
@@ -207,7 +207,7 @@ mod linux {
         }
     }
 
-    /// Kills the processes that `find` returns, until a complete table contains none that lives. Exited children of this process
+    /// Kills the processes that `find` returns, until a complete table contains no running one. Exited children of this process
     /// are reaped here, because no other code waits for them.
     fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Found) {
         let own = std::process::id();

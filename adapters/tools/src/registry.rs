@@ -70,7 +70,7 @@ impl Default for ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// No tools.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! One function for each operation with JSON input and output.
+//! The operations of `pirn context` with JSON input and output, one function each.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Faults of files for people: causes first, each with an excerpt; consequences are only counted.
+//! Formats faults of files as text: causes first, each with an excerpt of its source; consequences are only counted.
 
 mod fold;
 mod picture;

@@ -95,7 +95,7 @@ impl<'t> Place<'t> {
         }
     }
 
-    /// The line as a terminal may have it, and what is marked of that.
+    /// Returns the line with control characters made visible, and the range of the mark in it.
     fn visible(&self) -> (String, std::ops::Range<usize>) {
         let Self { line, mark, .. } = self;
         let mut shown = visible(&line[..mark.start]).into_owned();

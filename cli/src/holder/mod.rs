@@ -51,7 +51,7 @@ fn listen_beside(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listen
     }
 }
 
-/// Other systems have no Unix socket.
+/// Listens on nothing: only Unix has the sockets that this uses.
 #[cfg(not(unix))]
 fn listen_beside(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
     None

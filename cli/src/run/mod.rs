@@ -82,52 +82,52 @@ pub(crate) struct Args {
     /// Write every event as a line of JSON
     #[arg(long, value_name = "FILE")]
     events: Option<String>,
-    /// Stop the run after so long, with status TIMEOUT
+    /// End the run with status TIMEOUT after this time
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// A clock that jumps: waits pass at once, the same seed gives the same order
+    /// Use a virtual clock: waits take no real time, and equal seeds give equal orders
     #[arg(long)]
     virtual_time: bool,
-    /// Seeds --virtual-time, --faults, and Math.random in CODE
+    /// Seed of --virtual-time, --faults and Math.random in CODE
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Play N seeds from --seed on (default 0), until a run does not complete: which seed, and the command for it
+    /// Run N seeds, starting at --seed (default 0), until a run does not complete; prints that seed and the command that repeats it
     #[arg(long, value_name = "N", requires = "virtual_time", conflicts_with_all = ["events", "stream"],
         value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
-    /// Have models and tools fail, stall and come late: [faults] of a TOML or JSON file (default: of pirn.toml)
+    /// Make models and tools fail, stall or answer late: [faults] of a TOML or JSON file (default: of pirn.toml)
     #[arg(long, value_name = "FILE")]
     faults: Option<String>,
-    /// Keep the run in this store, a file or a folder: it survives its process, `pirn runs resume` goes on with it
+    /// Make the run durable in this store, a file or a folder; `pirn runs resume` resumes it after a crash
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
-    /// Put the run into the store and end: a worker carries it, or `pirn runs resume`
+    /// Only add the run to the store; a worker or `pirn runs resume` executes it
     #[arg(long, conflicts_with_all = ["seeds", "events", "virtual_time", "stream", "answer"])]
     detach: bool,
     /// Name the run
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
-    /// Go on from the conversation and the variables of scope `session` that the last run of this session left in the store
+    /// Start with the conversation and the `session` variables that the last run of this session stored
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Leave the session what the run comes to, also where it does not complete
+    /// Write the run's state to the session even if the run does not complete
     #[arg(long, requires = "session")]
     keep_on_failure: bool,
     /// Which tool calls wait for a person's consent
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
-    /// Answer the questions of a node, a USER_INTERACTION or one that calls tools: JSON, or a text (again for more nodes)
+    /// Answer to the questions of a node (USER_INTERACTION, or consent to its tool calls): JSON or a string (repeatable)
     #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
     answer: Vec<(String, Value)>,
-    /// Say whose run it is: JSON, or a text (again for more); profiles choose their key by it, no model sees it
+    /// Metadata of the run, such as its owner: JSON or a string (repeatable); profiles choose keys by it, models do not receive it
     #[arg(long, value_name = "NAME=VALUE", value_parser = named_value)]
     metadata: Vec<(String, Value)>,
     /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
-    /// Show replies on stderr as they come, also where it is no terminal
+    /// Show replies on stderr while they arrive, also without a terminal
     #[arg(long, conflicts_with = "no_stream")]
     stream: bool,
     /// Show no replies on stderr

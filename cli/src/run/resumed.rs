@@ -43,7 +43,7 @@ struct Going {
     /// Decision on a call that was in progress when the process ended, if its `inDoubt` is `ask`
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
-    /// Answer the questions of a node, a USER_INTERACTION or one that calls tools: JSON, or a text (again for more nodes)
+    /// Answer to the questions of a node (USER_INTERACTION, or consent to its tool calls): JSON or a string (repeatable)
     #[arg(long, value_name = "NODE=ANSWER", value_parser = super::named_value::named_value)]
     answer: Vec<(String, Value)>,
     /// No progress on stderr
@@ -55,7 +55,7 @@ struct Going {
 enum Decided {
     /// Repeat the call, with its idempotency key
     Repeat,
-    /// The call counts as failed
+    /// Treat the call as failed
     Fail,
 }
 
@@ -87,10 +87,10 @@ pub(crate) struct Fork {
     /// A variable of the main thread to assign at the fork
     #[arg(long = "set", value_name = "NAME=JSON", value_parser = assigned)]
     assigned: Vec<(String, Value)>,
-    /// Another input, JSON
+    /// Input of the new run, JSON (default: that of the original)
     #[arg(long, value_name = "JSON", value_parser = json_of)]
     input: Option<Value>,
-    /// Another definition: a workflow file that is consistent with the shared steps
+    /// Workflow file for the new run, consistent with the shared steps (default: the original's definition)
     #[arg(long, value_name = "FILE")]
     workflow: Option<String>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ pub enum ConversationError {
         /// Highest allowed index: the length.
         high: u64,
     },
-    /// There is no such batch on the path to the current one.
+    /// The batch is not on the path to the current one.
     UnknownBatch {
         /// Requested batch.
         batch: u64,

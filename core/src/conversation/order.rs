@@ -26,12 +26,12 @@ pub struct MessageRules {
     pub user_first: bool,
     /// The last message must not be the assistant's.
     pub user_last: bool,
-    /// No message may be empty or white space.
+    /// True if messages that are empty or white space are refused.
     pub no_blank: bool,
 }
 
 impl MessageRules {
-    /// All rules.
+    /// The strictest rules: all of them apply.
     pub const STRICT: Self = Self {
         user_first: true,
         user_last: true,

@@ -13,7 +13,7 @@ pub enum PinStrategy {
     FromEnd(usize),
     /// Directly after the system message or a sub-agent's first prompt.
     AfterFirst,
-    /// At the end.
+    /// After the last message.
     AtEnd,
 }
 

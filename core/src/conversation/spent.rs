@@ -163,7 +163,7 @@ impl TryFrom<Written> for Cost {
 pub struct Currency([u8; 3]);
 
 impl Currency {
-    /// No currency (`XXX`): the sum over several currencies.
+    /// The code `XXX`, for a sum over several currencies.
     pub const NONE: Self = Self(*b"XXX");
 }
 

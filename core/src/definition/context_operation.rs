@@ -108,7 +108,7 @@ pub enum Target {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AllWord {
-    /// All.
+    /// The word `all`.
     All,
 }
 
@@ -117,7 +117,7 @@ pub enum AllWord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Replacement {
-    /// One message's template.
+    /// Template of a single message.
     Text(Text),
     /// Messages.
     Messages(Vec<TextMessage>),
@@ -144,7 +144,7 @@ pub struct TruncateContext {
     /// Retain this half-open range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<HistoryRange>,
-    /// Only this role's messages.
+    /// Restricts the operation to messages of this role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
@@ -154,7 +154,7 @@ pub struct TruncateContext {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterContext {
-    /// One of these roles.
+    /// Roles of which a retained message has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<Role>>,
     /// Contains one of these.

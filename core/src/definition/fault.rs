@@ -48,11 +48,11 @@ fault_codes! {
     UnknownNodeReference = "UNKNOWN_NODE_REFERENCE",
     /// An edge that is not allowed: into START, out of END, or with a condition on a FORK's edge.
     InvalidEdge = "INVALID_EDGE",
-    /// No START.
+    /// The workflow has no START.
     MissingStart = "MISSING_START",
     /// More than one START.
     MultipleStart = "MULTIPLE_START",
-    /// No END.
+    /// The workflow has no END.
     MissingEnd = "MISSING_END",
     /// The node can not be reached from the start.
     UnreachableNode = "UNREACHABLE_NODE",
@@ -182,13 +182,13 @@ pub(crate) fn bounded(faults: &mut Vec<Fault>, what: &str) {
 /// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// From 1.
+    /// Line, counted from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// Column in characters, counted from 1.
     pub column: u32,
-    /// Bytes from the text's start.
+    /// Offset from the start of the text, in bytes.
     pub offset: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
@@ -199,7 +199,7 @@ pub struct Position {
 pub struct Fault {
     /// Its code.
     pub code: FaultCode,
-    /// One sentence for a person.
+    /// Description in one sentence, for display.
     pub message: String,
     /// JSON pointer into the source as the user wrote it; into the definition if there is no source.
     pub pointer: String,

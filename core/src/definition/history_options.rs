@@ -55,7 +55,7 @@ pub struct RoleCount {
 pub struct HistoryRange {
     /// First index.
     pub start: u64,
-    /// One past the last; above `start`.
+    /// Index after the last message; greater than `start`.
     pub end: u64,
 }
 
@@ -68,6 +68,6 @@ pub struct RoleRange {
     pub role: Role,
     /// First index.
     pub start: u64,
-    /// One past the last; above `start`.
+    /// Index after the last message; greater than `start`.
     pub end: u64,
 }

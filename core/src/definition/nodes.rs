@@ -39,7 +39,7 @@ pub enum NodeConfig {
     Tool(ToolConfig),
     /// Asks a person a question and waits.
     UserInteraction(UserInteractionConfig),
-    /// Begins a loop.
+    /// Starts a loop.
     LoopStart(LoopStartConfig),
     /// Ends an iteration of a loop.
     LoopEnd(LoopEndConfig),
@@ -259,7 +259,7 @@ pub enum ToolRoundLimit {
     /// The node fails with `TOOL_ROUNDS_EXCEEDED`.
     #[default]
     Fail,
-    /// One more request is sent to the model, without tools.
+    /// Sends one more request to the model, without tools.
     Answer,
 }
 
@@ -293,7 +293,7 @@ pub struct RouteConfig {
     pub default_target_node_id: Option<String>,
 }
 
-/// One route.
+/// A route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -312,9 +312,9 @@ pub struct Route {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ForkStrategy {
-    /// One after another, in path order.
+    /// Branches run one after another, in path order.
     Serial,
-    /// All at once, bounded by `maxConcurrentBranches`.
+    /// Branches run concurrently, up to `maxConcurrentBranches`.
     #[default]
     Parallel,
 }
@@ -335,21 +335,21 @@ pub struct ForkConfig {
     pub fork_strategy: ForkStrategy,
 }
 
-/// When a JOIN succeeds.
+/// Condition under which a JOIN succeeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JoinStrategy {
-    /// Every path completed.
+    /// Every path has completed.
     #[default]
     AllCompleted,
-    /// One completed.
+    /// At least one path has completed.
     AnyCompleted,
-    /// Every path failed.
+    /// Every path has failed.
     AllFailed,
-    /// One failed.
+    /// At least one path has failed.
     AnyFailed,
-    /// `threshold` completed.
+    /// At least `threshold` paths have completed.
     SuccessCountThreshold,
 }
 
@@ -371,10 +371,10 @@ impl JoinStrategy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OnDecided {
-    /// They are cancelled.
+    /// The remaining branches are cancelled.
     #[default]
     Cancel,
-    /// They continue, and their results are ignored.
+    /// The remaining branches continue, and their results are ignored.
     Detach,
 }
 
@@ -383,7 +383,7 @@ pub enum OnDecided {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum MergeVariables {
-    /// None.
+    /// No branch.
     #[default]
     None,
     /// The main path's.
@@ -400,9 +400,9 @@ pub struct JoinConfig {
     /// The paired FORK's paths, order included.
     #[serde(default)]
     pub fork_path_ids: Vec<String>,
-    /// When it succeeds.
+    /// Condition under which the node succeeds.
     pub join_strategy: JoinStrategy,
-    /// For SUCCESS_COUNT_THRESHOLD: 1 to the number of paths.
+    /// Required number of completed paths for SUCCESS_COUNT_THRESHOLD, from 1 to the number of paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u32>,
     /// Seconds, fractions allowed; 0 or absent: none.
@@ -502,10 +502,10 @@ pub struct MapConfig {
     /// Maximum number of concurrent threads (default `config.maxConcurrentBranches`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// When it succeeds.
+    /// Condition under which the node succeeds.
     #[serde(default)]
     pub join_strategy: JoinStrategy,
-    /// For SUCCESS_COUNT_THRESHOLD: at least 1.
+    /// Required number of completed items for SUCCESS_COUNT_THRESHOLD, at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u32>,
     /// Seconds, fractions allowed; 0 or absent: none.
@@ -642,9 +642,9 @@ pub struct VariableCallback {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum HistoryCallbackMode {
-    /// At its end.
+    /// Messages are appended to the history.
     Append,
-    /// In place of the visible history, in a new batch.
+    /// Messages replace the visible history, in a new batch.
     Replace,
 }
 

@@ -87,7 +87,7 @@ pub(crate) struct Holes {
     pub(crate) stand_ins: Vec<usize>,
 }
 
-/// No missing parts.
+/// Value for a definition without missing parts.
 static WHOLE: Holes = Holes {
     faulty: false,
     nodes: false,

@@ -66,14 +66,14 @@ pub struct TodoItem {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not started.
+    /// The TODO is not started.
     #[default]
     #[serde(alias = "todo", alias = "open")]
     Pending,
-    /// Started.
+    /// The TODO is in progress.
     #[serde(alias = "inProgress", alias = "doing")]
     InProgress,
-    /// Done.
+    /// The TODO is done.
     #[serde(alias = "done")]
     Completed,
 }

@@ -56,14 +56,14 @@ fn utc() -> String {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Overlap {
-    /// Nothing starts.
+    /// The new run is skipped.
     #[default]
     Skip,
     /// The new run is queued.
     Queue,
     /// The earlier run is cancelled.
     CancelPrevious,
-    /// Both run.
+    /// The new run starts, and the earlier one continues.
     Allow,
 }
 
@@ -72,11 +72,11 @@ pub enum Overlap {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum CatchUp {
-    /// None.
+    /// No missed time starts a run.
     None,
-    /// The last one.
+    /// The last missed time starts a run.
     #[default]
     Last,
-    /// All, one run after another unless runs may overlap.
+    /// Every missed time starts a run: one after another, unless runs may overlap.
     All,
 }

@@ -20,10 +20,10 @@ pub struct TriggerDefinition {
     /// Shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Only events of this workflow (for a trigger defined outside of workflows).
+    /// Restricts a trigger that is defined outside of workflows to events of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
-    /// Only events of this thread.
+    /// Restricts the trigger to events of this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
     /// The event that the trigger watches; of a SCHEDULE trigger always SCHEDULE_DUE.
@@ -293,10 +293,10 @@ fn thirty_seconds() -> f64 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MergeOptions {
-    /// These variables, as `variables` of its input.
+    /// Variables to pass as `variables` of the sub-workflow's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_variables: Option<Vec<String>>,
-    /// These messages, as `conversationHistory` of its input.
+    /// Messages to pass as `conversationHistory` of the sub-workflow's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_conversation_history: Option<HistorySelection>,
 }

@@ -96,9 +96,9 @@ pub enum ReducerWord {
     Min,
     /// The greatest number or string.
     Max,
-    /// As `append`, each item once.
+    /// A list like that of `append`, without duplicates.
     Union,
-    /// One object; of two fields with one name the later counts.
+    /// An object with the fields of all; the later of two fields with one name is used.
     Merge,
 }
 
@@ -158,7 +158,7 @@ pub enum InDoubt {
     Keyed,
     /// The tool or function of this name is called with the key, and returns the outcome, or that the call did not happen.
     Reconcile(String),
-    /// A person is asked.
+    /// A person decides.
     Ask,
     /// The call fails with EFFECT_IN_DOUBT.
     Fail,

@@ -194,7 +194,7 @@ impl EventData {
         ))
     }
 
-    /// As [`Self::of`], for an array: the array is moved as a whole.
+    /// Like [`Self::of`], for an array, which is moved as a whole.
     fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
         let fields = fields.map(|(name, field)| (name, field.into()));
         if N == 1 {
@@ -339,7 +339,7 @@ impl EventFields {
         Self::checked(EventData::of(fields))
     }
 
-    /// As [`Self::of`], for an array: the array is moved as a whole.
+    /// Like [`Self::of`], for an array, which is moved as a whole.
     pub(crate) fn of_list<F: Into<Field>, const N: usize>(fields: [(&'static str, F); N]) -> Self {
         Self::checked(EventData::of_list(fields))
     }

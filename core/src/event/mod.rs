@@ -139,9 +139,9 @@ event_types! {
 pub struct EventMask(u64);
 
 impl EventMask {
-    /// No type.
+    /// The set without types.
     pub const NONE: Self = Self(0);
-    /// Every type.
+    /// The set of all types.
     pub const ALL: Self = Self(u64::MAX);
 
     /// Returns the set of one type.

@@ -31,7 +31,7 @@ pub trait Evaluator {
     /// `TEMPLATE_ERROR`; for a missing path, `details` is `{"path": ...}`.
     fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, Unevaluated>;
 
-    /// As [`Evaluator::text`], but a template that consists of one `{{path}}` returns the value at the path unchanged.
+    /// Like [`Evaluator::text`], but a template that consists of one `{{path}}` returns the value at the path unchanged.
     ///
     /// # Errors
     /// As [`Evaluator::text`].
@@ -42,19 +42,19 @@ pub trait Evaluator {
         scope: &dyn Scope,
     ) -> Result<Arc<Value>, Unevaluated>;
 
-    /// As [`Evaluator::value`], for source text outside of a graph, such as that of an outer trigger.
+    /// Like [`Evaluator::value`], for source text outside of a graph, such as that of an outer trigger.
     ///
     /// # Errors
     /// As [`Evaluator::value`].
     fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated>;
 
-    /// As [`Evaluator::truth`], for source text outside of a graph.
+    /// Like [`Evaluator::truth`], for source text outside of a graph.
     ///
     /// # Errors
     /// As [`Evaluator::value`].
     fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, Unevaluated>;
 
-    /// As [`Evaluator::text`], for source text outside of a graph.
+    /// Like [`Evaluator::text`], for source text outside of a graph.
     ///
     /// # Errors
     /// As [`Evaluator::text`].

@@ -38,7 +38,7 @@ pub struct Graph {
     pub start: NodeIx,
     /// True if it is a triggered sub-workflow.
     pub triggered: bool,
-    /// All expressions, templates and scripts of the workflow.
+    /// Expressions, templates and scripts of the workflow.
     pub snippets: Vec<Snippet>,
     /// The FORK/JOIN pairs.
     pub forks: Vec<Fork>,
@@ -514,7 +514,7 @@ pub struct Fork {
     pub join: JoinRule,
 }
 
-/// One path of a fork.
+/// A path of a fork.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkPath {
     /// The user's id, shown in outputs and errors.
@@ -529,9 +529,9 @@ pub struct ForkPath {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JoinRule {
-    /// When the JOIN succeeds.
+    /// Condition under which the JOIN succeeds.
     pub strategy: JoinStrategy,
-    /// For SUCCESS_COUNT_THRESHOLD.
+    /// Required number of completed paths for SUCCESS_COUNT_THRESHOLD.
     pub threshold: u32,
     /// Timeout in milliseconds; `None` waits for ever.
     pub timeout_ms: Option<u64>,

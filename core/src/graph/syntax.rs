@@ -44,7 +44,7 @@ pub trait Syntax {
 /// Reason why a snippet does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxFault {
-    /// One sentence for a person.
+    /// Description in one sentence, for display.
     pub message: String,
     /// Byte range of the fault, if it can be determined.
     pub at: Option<Range<usize>>,

@@ -33,13 +33,13 @@ pub struct PathReport<'a> {
 /// State of a path, stored by its join until the output is read.
 #[derive(Clone, Debug)]
 pub struct JoinedPath {
-    /// As in [`PathReport`].
+    /// See [`PathReport`].
     pub status: PathStatus,
     /// Number of the path's thread in the run; `None` if it was never started.
     pub thread: Option<u32>,
-    /// As in [`PathReport`].
+    /// See [`PathReport`].
     pub output: Option<Output>,
-    /// As in [`PathReport`].
+    /// See [`PathReport`].
     pub error: Option<RunError>,
 }
 

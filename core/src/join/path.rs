@@ -35,9 +35,9 @@ impl PathEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PathStatus {
-    /// Not started yet.
+    /// The path is not started.
     Pending,
-    /// Started, not ended.
+    /// The path was started and has not ended.
     Running,
     /// Reached the JOIN before the verdict.
     Completed,

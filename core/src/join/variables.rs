@@ -18,13 +18,13 @@ use crate::thread::Fold;
 pub struct BranchVariables<'a> {
     /// Id from the definition.
     pub path_id: &'a str,
-    /// All variables, changed or not.
+    /// Variables of the branch, including unchanged ones.
     pub variables: Vec<(&'a str, &'a Value)>,
 }
 
 /// Variables that branches set to different values.
 struct VariableConflict {
-    /// For each name the value from each path, in path order.
+    /// Path id and value of each path by variable name, in path order.
     names: BTreeMap<String, Vec<(String, Value)>>,
 }
 
@@ -45,7 +45,7 @@ impl From<VariableConflict> for RunError {
 /// Assignments that a parent takes over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedVariables {
-    /// By name.
+    /// Values by variable name.
     pub variables: BTreeMap<String, Value>,
     /// Assignments that an expression must compute.
     pub folds: Vec<Fold>,

@@ -60,7 +60,7 @@ pub enum Next {
         /// Index in the list that [`Attempts::new`] was given.
         profile: usize,
     },
-    /// No profile remains.
+    /// Fail the call: no profile remains.
     GiveUp,
 }
 

@@ -22,7 +22,7 @@ pub enum FailureKind {
     Provider,
     /// The provider does not accept this request (another 4xx).
     Rejected,
-    /// No first token, or no next one, in time.
+    /// The first token, or the next one, did not arrive in time.
     Stalled,
     /// The time for the whole call is over.
     Late,
@@ -122,7 +122,7 @@ impl ModelFailure {
         RunError::new(RunErrorCode::ModelError, message).with_details(details)
     }
 
-    /// As [`Self::into_error`], with the `finishReason` of the reply in the details.
+    /// Like [`Self::into_error`], with the `finishReason` of the reply in the details.
     pub fn into_error_ended(self, finish: FinishReason, message: impl Into<String>) -> RunError {
         let mut error = self.into_error(message);
         if let Some(details) = &mut error.details {

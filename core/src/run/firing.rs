@@ -234,7 +234,7 @@ pub(super) enum GivenUp {
     NeverBegan(RunError),
     /// The firing is over; its result is discarded.
     TooLate,
-    /// None: the end of its detached run is still to come.
+    /// No action: the detached run of the firing has not ended yet.
     Nothing,
 }
 

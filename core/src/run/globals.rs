@@ -65,7 +65,7 @@ pub(super) enum Evaluated {
     Fresh(Option<ThreadNo>),
     /// Stale: a variable that it may have read was written. Contains the repeated effect.
     Stale(Effect),
-    /// Not the evaluation of a global assignment.
+    /// The evaluation does not belong to a global assignment.
     Other,
 }
 

@@ -30,7 +30,7 @@ use crate::thread::{Effect, EffectId};
 /// Index of an account. A parent has a lower index than its children.
 pub(super) type AccountNo = u32;
 
-/// One budget of one thread.
+/// A budget of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Account {
     /// Thread for which the account was opened.
@@ -44,12 +44,12 @@ pub(super) struct Account {
     reserved: Amount,
     /// Sum of the maxima of waiting calls.
     claimed: Amount,
-    /// For each kind: the warning was already returned.
+    /// True for each kind whose warning was already returned.
     warned: [bool; 3],
     /// Number of waiting calls that draw on this account.
     #[serde(default)]
     waiting: usize,
-    /// For each limited kind: the amounts that waiting calls need, each with the number of calls that need it.
+    /// Amounts that waiting calls need, for each limited kind, with the number of calls that need each amount.
     #[serde(default)]
     needs: [BTreeMap<u64, usize>; 3],
 }

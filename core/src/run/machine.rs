@@ -67,7 +67,7 @@ use crate::graph::Graph;
 use crate::join;
 use crate::thread::{CancelReason, EffectId, Input, Outcome, ThreadId, ThreadKind, ThreadScope};
 
-/// Everything that a new run needs.
+/// Configuration and initial state of a new run.
 #[derive(Clone, Debug)]
 pub struct RunSeed {
     /// Id of the run.

@@ -89,18 +89,18 @@ pub enum ToSupervisor {
     },
     /// External: a timer expired.
     Elapsed(Timer),
-    /// From outside: a trigger assigns a variable.
+    /// External: a trigger assigns a variable.
     Assign(Box<Assignment>),
-    /// From outside: a section of the pinned context is set; null removes it.
+    /// External: a section of the pinned context is set; null removes it.
     Pin(PinSection, Value),
-    /// From outside: events are raised in the main thread's name.
+    /// External: events are raised in the main thread's name.
     Raise(Vec<RaisedEvent>),
     /// External: raise an event that a trigger derived from another event.
     FollowUp(Box<FollowUp>),
     /// External: a trigger fired on an event of the run. [`RunMachine::tell`](super::RunMachine::tell) replaces this message by the
     /// message of the trigger's action.
     Fired(Box<Fired>),
-    /// From outside: a trigger fired that calls a function or the notification hook.
+    /// External: a trigger fired that calls a function or the notification hook.
     CallTrigger(Arc<TriggerCall>),
     /// External: the call of a trigger ended.
     TriggerCalled {
@@ -286,14 +286,14 @@ pub enum Request {
     Do {
         /// Operation to perform.
         op: ConversationOp,
-        /// For a model request: pinned context.
+        /// Pinned context of a model request.
         pinned: Option<Box<Pinned>>,
-        /// For a model request: note about the remaining budget.
+        /// Note about the remaining budget in a model request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<String>,
-        /// For a model request: tokens of the tool definitions.
+        /// Tokens of the tool definitions of a model request.
         tool_tokens: u64,
-        /// For a model request: message order that the model accepts.
+        /// Message order that the model of a request accepts.
         rules: MessageRules,
     },
     /// Apply the change of a firing.
@@ -431,7 +431,7 @@ pub struct Merge {
 /// A change of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// No change.
+    /// Leaves the conversation unchanged.
     Nothing,
     /// Appends messages.
     Append(Vec<ChatMessage>),

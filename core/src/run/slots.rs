@@ -19,7 +19,7 @@ use crate::thread::{Input, Output, ThreadEnd, ThreadId, ThreadMachine};
 /// State of a thread by its phase.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Slot {
-    /// No message received yet. Contains the initial state; that of a branch is stored in its fork.
+    /// Thread that has received no message. Contains the initial state; that of a branch is stored in its fork.
     NotStarted(Option<Box<Start>>),
     Live(Box<LiveThread>),
     Ended(Box<Ended>),

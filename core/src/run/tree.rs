@@ -97,7 +97,7 @@ struct Node {
     has_ended: bool,
 }
 
-/// All threads of a run, by number.
+/// Threads of a run, by number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tree {
     nodes: Vec<Node>,

@@ -97,7 +97,7 @@ pub enum Effect {
 /// State of a schedule that outlives its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// All times up to this one are handled. Milliseconds since 1970.
+    /// Last handled time, in milliseconds since 1970. All earlier times are handled too.
     pub last: Millis,
     /// Number of started runs.
     #[serde(default)]
@@ -253,7 +253,7 @@ impl ScheduleMachine {
         passed
     }
 
-    /// As [`Self::passed`], but searches backwards from now: after a long pause a forward search would visit every passed time.
+    /// Like [`Self::passed`], but searches backwards from now: after a long pause a forward search would visit every passed time.
     fn latest(&mut self, begins: Millis, now: Millis) -> VecDeque<Millis> {
         let mut passed = VecDeque::new();
         let mut before = now.saturating_add(1);

@@ -151,7 +151,7 @@ pub struct Names {
 /// Members of `variables` or `nodes` that a source uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Used {
-    /// These members, each named in the source.
+    /// Members that the source names.
     These(BTreeSet<Arc<str>>),
     /// Possibly all: the source uses the object as a whole or with a computed name.
     All,

@@ -17,7 +17,7 @@ pub struct Path {
     optional: Vec<usize>,
 }
 
-/// One member.
+/// Access to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `.name`, `["name"]`
@@ -45,7 +45,7 @@ pub(super) enum Target<'v> {
     Part(&'v Value),
     /// `length` of a list or a string (in UTF-16 units, as in JavaScript).
     Length(usize),
-    /// All of `variables` or `nodes`.
+    /// The whole object `variables` or `nodes`.
     All(Vec<(Arc<str>, Arc<Value>)>),
 }
 

@@ -20,11 +20,11 @@ pub trait Scope {
     fn output(&self) -> Arc<Value>;
     /// A variable; the thread's variable shadows the run's.
     fn variable(&self, name: &str) -> Option<Arc<Value>>;
-    /// All variables, each name once; for `variables` used as a whole.
+    /// Returns all variables, each name once. Used for the whole object `variables`.
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)>;
     /// The output of a node, by the user's id.
     fn node(&self, id: &str) -> Option<Arc<Value>>;
-    /// All node outputs; for `nodes` used as a whole.
+    /// Returns all node outputs. Used for the whole object `nodes`.
     fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)>;
     /// The event, in a trigger's snippets and in threads that a trigger started.
     fn event(&self) -> Option<Arc<Value>>;

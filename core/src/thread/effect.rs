@@ -68,7 +68,7 @@ impl ModelChoice {
 pub enum ToolChoice {
     /// The configured choice, or the provider's default.
     AsConfigured,
-    /// No choice is sent.
+    /// The request contains no choice.
     Unset,
     /// The model may call no tool.
     Forbidden,

@@ -46,7 +46,7 @@ enum LoopItems {
 pub(super) enum LoopTurn {
     /// Continue with the next item.
     Next,
-    /// No item remains.
+    /// The loop is over: no item remains.
     Over,
     /// An item remains, but the maximum number of iterations is reached.
     Limit,

@@ -32,7 +32,7 @@ pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
 /// Default maximum number of a run's firings for events that triggers caused.
 pub const DEFAULT_TRIGGERED_EVENTS: u64 = 10_000;
 
-/// Another trigger of this owner has this id.
+/// Error: another trigger of this owner has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerExists {
     /// The id.
@@ -107,7 +107,7 @@ pub struct TriggerState {
     pub fired: u64,
 }
 
-/// One trigger.
+/// A registered trigger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TriggerRecord {
     owner: Owner,

@@ -34,7 +34,7 @@ fn wide(size: usize) -> Value {
     json!({"id": "w", "nodes": nodes, "edges": edges})
 }
 
-/// One fork of many paths that share a long tail.
+/// Returns a workflow with a fork of many paths that share a long tail.
 fn shared_tail(size: usize) -> Value {
     let mut nodes = vec![json!({"id": "s", "type": "START"})];
     let mut edges = vec![json!({"from": "s", "to": "f"})];

@@ -1,4 +1,4 @@
-//! From text to compiled graph, as a user of the crate sees it.
+//! Tests of the way from text to compiled graph, through the public API.
 
 mod fixtures;
 mod fork_join;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixtures::{build, flow, fork, idle, join, node, shown};
 
-/// Everything that `from` can reach, `from` included.
+/// Returns the nodes that `from` can reach, including `from`.
 fn reach(edges: &BTreeSet<(usize, usize)>, from: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::from([from]);
     loop {

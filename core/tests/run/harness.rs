@@ -67,20 +67,20 @@ pub(crate) struct Harness {
     now: u64,
     /// External inputs with their times.
     pub(crate) inputs: Vec<(u64, Message)>,
-    /// All effects, formatted.
+    /// Effects so far, formatted.
     pub(crate) effect_log: String,
-    /// By thread: the effect of an asynchronous function or a tool.
+    /// Effect of an asynchronous function or a tool, by thread.
     pub(crate) works: BTreeMap<ThreadNo, EffectId>,
     /// Threads in `works` that wait for a tool.
     tools: BTreeSet<ThreadNo>,
-    /// By thread: the effect of its question, and the timer of the time limit.
+    /// Effect of a thread's question and timer of its time limit, by thread.
     asks: BTreeMap<ThreadNo, (EffectId, Option<EffectId>)>,
     /// Events of each question, by id.
     questions: BTreeMap<String, Vec<EventType>>,
     pub(crate) timers: Vec<Timer>,
     /// Steps of model calls, in order.
     pub(crate) models: Vec<ModelStep>,
-    /// By thread: its starter.
+    /// Starter of each thread, by thread.
     pub(crate) parents: Vec<Option<ThreadNo>>,
     /// Trigger calls, open or ended.
     pub(crate) calls: Vec<CallNo>,

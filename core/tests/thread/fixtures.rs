@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::graph::graph;
 use super::kind::Dice;
 
-/// The answer an effect wants.
+/// Kind of answer that an effect needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Choice(usize),

@@ -1,4 +1,4 @@
-//! The thread machine under arbitrary input: its promises, and that the walk comes by every corner.
+//! Tests of the thread machine under arbitrary input: its guarantees hold, and the random walk covers every case.
 
 mod coverage;
 mod fixtures;

@@ -115,7 +115,7 @@ struct ArbiterPort {
     /// Runtime of the driver. Its timers serve work on a runtime without timers.
     clock: tokio::runtime::Handle,
     chance: Chance,
-    /// None once the host is closed.
+    /// Tasks of the host; `None` after it was closed.
     tasks: RefCell<Option<Rc<LocalSet>>>,
     timers: RefCell<Timers<Box<dyn FnOnce()>>>,
     driver: RefCell<Option<Waker>>,

@@ -186,7 +186,7 @@ impl Shared {
     }
 
     /// Blocks until another thread changes the state, or until the first of `timer` and the sleepers' deadlines in real time.
-    /// That deadline must not be before `now`.
+    /// The deadline must not be before `now`.
     pub(in crate::host) fn wait_for_outside(&self, timer: Option<Millis>, now: Millis) {
         let queues = self.lock();
         if !queues.from_outside.is_empty() || queues.external == 0 {

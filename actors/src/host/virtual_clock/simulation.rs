@@ -24,14 +24,14 @@ use super::ready::{Ready, Shared, TaskState};
 /// Slot of the `block_on` future, which is on the caller's stack.
 pub(super) const MAIN_SLOT: usize = usize::MAX;
 
-/// When to stop running.
+/// Condition under which the executor stops.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
-    /// When nothing is ready.
+    /// No task is ready.
     Quiet,
-    /// At this time.
+    /// The clock has reached this time.
     Time(Millis),
-    /// When nothing is ready, pending or in flight.
+    /// No task is ready, no timer is pending and no external work is in flight.
     Idle,
 }
 

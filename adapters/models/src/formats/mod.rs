@@ -102,7 +102,7 @@ impl Read {
 pub struct FormatError {
     /// JSON pointer to the fault.
     pub pointer: String,
-    /// One sentence, for display.
+    /// Description in one sentence, for display.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! One request to a provider, independent of its protocol.
+//! Request to a provider, independent of its protocol.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::parameters::Parameters;
 use crate::formats::reasoning::{Recalled, for_model};
 use crate::structured::ResponseFormat;
 
-/// One request, independent of the protocol.
+/// A request, independent of the protocol.
 pub(super) struct Asked<'a> {
     pub(super) model: &'a str,
     pub(super) messages: &'a [Arc<Message>],

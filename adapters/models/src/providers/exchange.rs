@@ -135,7 +135,7 @@ impl Exchange<'_> {
                 wait.begun(self.timeouts.idle);
             }
             for frame in new {
-                // Where the bytes were cut makes no difference: what follows the end is no part of the reply.
+                // Bytes after the end are ignored, whether or not they arrived in the packet of the end.
                 if said.is_over() {
                     break;
                 }

@@ -7,11 +7,11 @@
 pub(super) enum Framing {
     /// Server-sent events.
     Events,
-    /// One frame per line.
+    /// Each line is a frame (JSON lines).
     Lines,
 }
 
-/// One frame.
+/// A frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     /// The name of a server-sent event.

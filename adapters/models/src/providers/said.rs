@@ -24,7 +24,7 @@ const LONGEST: usize = 32 << 20;
 /// Bytes charged for each call and each piece of reasoning in addition to its text, so that empty ones are bounded too.
 const EACH: usize = 256;
 
-/// All content received so far.
+/// The reply, as far as it has been received.
 #[derive(Default)]
 pub(super) struct Said {
     text: String,

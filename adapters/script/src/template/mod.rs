@@ -38,7 +38,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) enum Template {
     /// Text and paths only.
     Plain(PlainText),
-    /// With blocks or helpers.
+    /// A template with blocks or helpers.
     Bars(Box<Bars>),
 }
 

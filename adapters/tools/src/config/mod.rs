@@ -41,7 +41,7 @@ pub struct ConfigFault {
     pub pointer: String,
     /// Line of the file, from 1; `None` if it was not read from a file.
     pub line: Option<u32>,
-    /// One sentence, for display.
+    /// Description in one sentence, for display.
     pub message: String,
 }
 

@@ -22,7 +22,7 @@ pub(super) enum End {
     Cancelled,
 }
 
-/// One fork of a run.
+/// Progress of a fork.
 #[derive(Default)]
 struct Fork {
     parent: String,
@@ -36,7 +36,7 @@ struct Fork {
     joined: bool,
 }
 
-/// All forks of a run.
+/// Progress of all forks of a run.
 #[derive(Default)]
 pub(super) struct Forks {
     all: Vec<Fork>,

@@ -12,12 +12,12 @@ const MAX_KEPT: usize = 256 * 1024;
 /// The way in which a thread's replies are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// Shown as the pieces arrive.
+    /// The reply is shown while its pieces arrive.
     #[default]
     Live,
-    /// The first lines are shown when the node has ended.
+    /// The first lines of the reply are shown when the node has ended.
     Folded,
-    /// Only the length is shown.
+    /// Only the length of the reply is shown.
     Counted,
 }
 

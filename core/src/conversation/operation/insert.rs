@@ -6,7 +6,7 @@ use crate::message::{Message, Role};
 pub(super) enum Inserted {
     /// Messages to append; the others do not move.
     AtEnd(Vec<Counted>),
-    /// All visible messages after the insertion.
+    /// The complete list of visible messages after the insertion.
     Within(Vec<Counted>),
 }
 

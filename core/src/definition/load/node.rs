@@ -1,4 +1,4 @@
-//! One node: its common fields, then its config by its type.
+//! Loads a node: its common fields, then its config by its type.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;

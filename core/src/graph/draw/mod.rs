@@ -19,11 +19,11 @@ pub use mermaid::mermaid;
 /// Boxes and arrows: the workflows of some files, and the triggers between them.
 #[derive(Clone, Debug, Default)]
 pub struct Drawing {
-    /// All boxes; arrows refer to their indices.
+    /// Boxes; arrows refer to their indices.
     pub boxes: Vec<NodeBox>,
     /// The workflows, in order.
     pub groups: Vec<Group>,
-    /// All arrows, by their source box.
+    /// Arrows, sorted by source box.
     pub arrows: Vec<Arrow>,
 }
 

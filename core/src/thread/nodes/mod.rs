@@ -56,7 +56,7 @@ pub(in crate::thread) enum Progress {
 /// The answer that the thread awaits.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::thread) enum NodeRun {
-    /// None.
+    /// The thread awaits no answer.
     #[default]
     Idle,
     /// Held or paused before a node.
