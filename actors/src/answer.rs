@@ -49,7 +49,9 @@ impl<T> Answer<T> {
     }
 
     fn settle(&mut self, result: Result<T, Lost>) {
+        // After `give`, the drop of `self` comes here a second time and finds no callback.
         let Some(tell) = self.tell.take() else { return };
+        // The slot may be dropped during unwinding, where a panic that escapes aborts the process.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| tell(result))) {
             let message = crate::panic_text::panic_message(payload);
             tracing::error!(message, "an answer panicked on its way");
