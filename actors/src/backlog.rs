@@ -35,6 +35,7 @@ const AT_ONCE: usize = 16;
 /// A waiting run.
 enum Waits {
     Start(Arc<SupervisorHandle>),
+    // Weak, so that a waiting turn does not keep an ended run in memory.
     Turn(Weak<dyn PutOff>),
 }
 
@@ -80,6 +81,7 @@ impl Backlog {
 
     fn put(self: &Rc<Self>, waits: Waits, host: &Host) {
         self.waiting.borrow_mut().push_back(waits);
+        // One task serves all waiting runs, which preserves their FIFO order.
         if self.is_served.replace(true) {
             return;
         }
@@ -93,7 +95,10 @@ impl Backlog {
     /// Serves waiting runs as long as the queue is short.
     fn serve(&self, waker: &Waker) -> Poll<()> {
         for _ in 0..AT_ONCE {
+            // The lower limit applies to turns too: a run that resumed just below `TURNS` would be put off again by its next
+            // events.
             if self.holds_starts() {
+                // `shrinks` wakes this task; polling it before would only take turns from the bus.
                 self.asleep.replace(Some(waker.clone()));
                 return Poll::Pending;
             }
@@ -105,6 +110,7 @@ impl Backlog {
                 }
                 Some(Waits::Start(run)) => run.do_send(SupervisorMsg::Begin),
                 Some(Waits::Turn(run)) => {
+                    // A run that ended while it waited is skipped.
                     if let Some(run) = run.upgrade() {
                         run.has_turn();
                     }
