@@ -75,6 +75,7 @@ pub(crate) fn work_of<T: 'static>(
     mut effect: Option<EffectName>,
     begin: impl FnOnce() -> BoxFuture<'static, T>,
 ) -> BoxFuture<'static, T> {
+    // The part of the host code before its first `await` runs here and may raise events too.
     let work = with_effect(&mut effect, || with_trigger_depth(depth, begin));
     Box::pin(Caused { depth, effect, work })
 }
@@ -88,6 +89,7 @@ fn with_effect<T>(effect: &mut Option<EffectName>, call: impl FnOnce() -> T) -> 
             EFFECT.with_borrow_mut(|current| std::mem::swap(current, self.0));
         }
     }
+    // Swapped and not cloned: the name is lent to the thread-local and returned, so a poll allocates nothing.
     EFFECT.with_borrow_mut(|current| std::mem::swap(current, effect));
     let _back = Back(effect);
     call()
@@ -113,6 +115,7 @@ impl<T> Future for Caused<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<T> {
         let Self { depth, effect, work } = &mut *self;
+        // Set again for each poll, because other tasks of this thread run between two polls.
         with_effect(effect, || with_trigger_depth(*depth, || work.as_mut().poll(task)))
     }
 }
