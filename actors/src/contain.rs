@@ -122,6 +122,7 @@ where
     /// Drops the actor, then calls `on_exit`.
     fn end(&mut self, exit: Exit) {
         let mut exit = exit;
+        // `take` tells `drop` that the actor has ended already.
         if let Some(mut running) = self.running.take() {
             // Dropping a terminated context does not poll it, so neither `stopping` nor `stopped` runs on a broken actor.
             running.ctx().terminate();
@@ -130,6 +131,7 @@ where
             }
         }
         if let Some(on_exit) = self.on_exit.take()
+            // `end` may run in `drop` during unwinding, where a panic that escapes aborts the process.
             && let Err(payload) = catch_unwind(AssertUnwindSafe(|| on_exit(exit)))
         {
             let message = panic_message(payload);
@@ -138,6 +140,7 @@ where
     }
 }
 
+// `F` may be `!Unpin`, but no field is pinned: the context's future is `Unpin` itself.
 impl<A, F> Unpin for Contained<A, F>
 where
     A: Actor<Context = Context<A>>,
@@ -175,8 +178,10 @@ where
     F: FnOnce(Exit),
 {
     fn drop(&mut self) {
+        // The actor ended in `poll`, which reported its exit.
         let Some(running) = self.running.as_mut() else { return };
         let mut exit = Exit::Dropped;
+        // The first poll would run `started`, on a host that is gone.
         if self.has_started {
             // One poll runs `stopping` and `stopped`, so that an actor can release its resources although the host is gone.
             let farewell = catch_unwind(AssertUnwindSafe(|| {
