@@ -142,6 +142,7 @@ impl EngineShared {
             }
             stays
         });
+        // `admit` consumes the request, and the watchers need the id afterwards.
         let workflow_id = request.workflow_id.clone();
         let (started, admitted) = self.admit(run.run_id, request, subscriptions, from)?;
         // Before the first step, so that watchers receive every event.
@@ -159,6 +160,7 @@ impl EngineShared {
         from: Start,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         check_names(&run_id, &request)?;
+        // One snapshot for the whole run, so that a registration in the meantime cannot mix two versions of a workflow.
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
         let metadata = request.metadata.clone();
@@ -234,10 +236,12 @@ impl EngineShared {
         subscriptions: Vec<Subscription>,
         attached: Attached,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
+        // The capacity bounds nothing, because `do_send` ignores it. Admission bounds the number of runs instead.
         let (mail, receiver) = channel(16);
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let ends = (outcome.clone(), settled.clone());
+        // The handle exists before the actor: messages that arrive in between wait in the channel.
         let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), metadata, ends));
         // The claim is atomic: of two concurrent runs with one id, one is refused.
         if !self.runs.claim(&run_id, &supervisor) {
@@ -249,6 +253,7 @@ impl EngineShared {
         let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
         let beginning = beginning();
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
+        // Parts that are bound to a thread (`Rc`, the host) are created on the arbiter that executes the job.
         let job: StartJob = Box::new(move |host, lease| {
             let Some(local) = Local::of(engine.uid) else {
                 // The engine has stopped on this arbiter.
@@ -269,6 +274,7 @@ impl EngineShared {
                 beginning.last_at(),
             );
             let run = Rc::new(run);
+            // The exit callback runs after the actor, and with it `run`, was dropped.
             let own = Rc::clone(&run);
             let spec = RunSpec {
                 beginning,
@@ -319,6 +325,7 @@ impl EngineShared {
     }
 
     fn conversation(&self, graph: &Graph, history: History) -> Conversation {
+        // Most runs start empty; the choice of a tokenizer would search the graph for its first LLM node.
         if history.is_empty() {
             return Conversation::new();
         }
