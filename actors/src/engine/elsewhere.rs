@@ -30,11 +30,13 @@ impl EngineShared {
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
         let metadata = request.metadata.clone();
+        // Reserved first, because the number of the seat is part of the run's seed.
         let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
         let new = self.new_run(graph, request, session, (false, cause::trigger_depth()));
         let (setter, begun) = completion();
         let (uid, is_durable, run_bytes) = (self.uid, self.ports.is_durable(), self.ports.run_bytes);
+        // The record contains a time, a random number and the local interest, which only an arbiter has.
         self.spawner.start(Box::new(move |host, _| {
             // If the engine has stopped here, dropping `setter` reports it.
             let Some(local) = Local::of(uid) else { return };
