@@ -38,6 +38,7 @@ thread_local! {
 impl Local {
     /// Starts the bus and the matcher of an engine on the calling arbiter.
     pub(super) fn start(engine: &Arc<EngineShared>, host: &Host) {
+        // Both queues exist before the actors, because each actor holds a sender of the other.
         let (bus, bus_mail) = mailbox();
         let (matcher, matcher_mail) = mailbox();
         let local = Self {
@@ -74,6 +75,7 @@ impl Local {
         let (bus, matcher, interest) = (local.bus.clone(), local.matcher.clone(), Rc::clone(&local.interest));
         let (uid, backlog) = (engine.uid, Rc::clone(&local.backlog));
         let waiting = Rc::clone(&backlog);
+        // Before the bus starts: a host that shuts down drops the bus at once, and its exit callback removes the entry.
         LOCALS.with_borrow_mut(|locals| locals.insert(uid, local));
         start_contained_with(
             host,
@@ -82,6 +84,7 @@ impl Local {
                 EventBusActor::new((handle_of_bus, keeps_runs), heard_by, bus, matcher, bus_mail, context)
             },
             move |exit| {
+                // `try_with`, because the thread-local may be destroyed already when the host ends together with its thread.
                 let gone = LOCALS.try_with(|locals| locals.borrow_mut().remove(&uid));
                 // Dropped after the borrow of the map ends: an evaluator's destructor may run arbitrary code.
                 drop(gone);
