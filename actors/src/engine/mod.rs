@@ -137,8 +137,10 @@ impl EngineShared {
             run_ids: RunIds::new(parts.run_id_seed),
             seed: parts.seed,
             next_run: AtomicU64::new(1),
+            // Relaxed, because ids must be unique and need no order.
             uid: ENGINES.fetch_add(1, Ordering::Relaxed),
         });
+        // Queued before the engine is returned, so the job of every run finds the bus of its arbiter.
         for arbiter in 0..engine.spawner.arbiters() {
             let started = Arc::clone(&engine);
             engine
@@ -216,6 +218,7 @@ impl EngineShared {
             .map(|arbiter| {
                 let (setter, completion) = completion();
                 let answer = Answer::new(move |result| {
+                    // A lost answer drops the setter, which the waiter receives as an error.
                     if let Ok(value) = result {
                         setter.set(value);
                     }
@@ -292,6 +295,7 @@ impl EngineShared {
 
     /// Stops admitting runs.
     pub fn close(&self) {
+        // Schedules first: one that fires after the gate has closed would log a failed start.
         self.schedules.stop();
         self.gate.close();
     }
