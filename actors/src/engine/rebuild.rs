@@ -119,6 +119,7 @@ impl EngineShared {
     /// The engine has stopped.
     pub async fn wall_clock(&self) -> Result<Millis, RunError> {
         let (setter, time) = completion();
+        // Any arbiter can answer: all have one wall clock.
         self.spawner
             .start_on(0, Box::new(move |host, _| setter.set(host.wall_clock())))?;
         let stopped = |_| RunError::new(RunErrorCode::Cancelled, "the engine has stopped");
@@ -133,6 +134,7 @@ impl EngineShared {
         let (setter, done) = completion();
         let job: StartJob = Box::new(move |host, _| {
             let work = begin(host.work_clock());
+            // Detached, because the drop of the handle would abort the work.
             host.external(None, Box::pin(async move { setter.set(work.await) }))
                 .detach();
         });
