@@ -26,7 +26,9 @@ impl RunIds {
 
     pub(crate) fn id_of(&self, number: u64) -> Arc<str> {
         let mut text = [0; BEFORE + DIGITS];
+        // Digits are written from the end of the buffer, so their number need not be known.
         let (mut first, mut rest) = (text.len(), number);
+        // The second condition writes one digit for the number 0.
         while rest > 0 || first == text.len() {
             first -= 1;
             text[first] = b'0' + (rest % 10) as u8;
