@@ -20,6 +20,7 @@ impl Runs {
 
     /// Adds a run. Returns false if its id is in use.
     pub(super) fn claim(&self, run_id: &Arc<str>, run: &Arc<SupervisorHandle>) -> bool {
+        // `entry` locks the shard, so of two concurrent claims one finds the id occupied.
         match self.0.entry(Arc::clone(run_id)) {
             Entry::Occupied(_) => false,
             Entry::Vacant(vacant) => {
