@@ -38,6 +38,7 @@ struct Known {
 
 impl Drop for Known {
     fn drop(&mut self) {
+        // The task holds a sender of its own channel, so the channel does not close with this sender.
         self.tell(ToSchedule::Stop);
     }
 }
@@ -79,7 +80,9 @@ impl EngineShared {
     /// Replaces the schedules of a workflow by those of `triggers`. An unchanged schedule continues.
     pub(super) fn schedules_of(self: &Arc<Self>, owner: &Owner, triggers: &[TriggerDefinition]) {
         let wanted = || triggers.iter().filter(|trigger| trigger.schedule.is_some());
+        // Locked until all have started, so that two registrations of one workflow cannot mix.
         let mut known = self.schedules.lock();
+        // The drop of a `Known` stops its schedule before the new version starts.
         known.retain(|(of, _), known| of != owner || wanted().any(|trigger| *trigger == *known.definition));
         for trigger in wanted() {
             if !known.contains_key(&(owner.clone(), trigger.id.clone())) {
@@ -94,6 +97,7 @@ impl EngineShared {
     /// Fails if the id is in use, or if the schedule is invalid.
     pub fn add_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) -> Result<(), String> {
         let schedule = trigger.schedule.as_ref().ok_or("it has no schedule")?;
+        // `begin_schedule` skips an invalid definition without an error.
         Times::read(&schedule.cron, &schedule.timezone).map_err(|faults| {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
             faults.join("; ")
@@ -111,6 +115,7 @@ impl EngineShared {
     pub(super) fn replace_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) {
         let mut known = self.schedules.lock();
         let key = (Owner::Engine, trigger.id.clone());
+        // A schedule with an equal definition keeps its timer and its count.
         if known.get(&key).is_some_and(|known| *known.definition == *trigger) {
             return;
         }
@@ -222,6 +227,7 @@ struct Carried {
 impl Carried {
     async fn live(mut self, mut received: UnboundedReceiver<ToSchedule>) {
         let kept = self.memory.kept(&self.name);
+        // Not awaited here: a slow store would delay a `Stop`.
         self.hear(kept, ToSchedule::Begin);
         while let Some(message) = received.next().await {
             match message {
@@ -279,13 +285,16 @@ impl Carried {
             match effect {
                 Effect::SetTimer { generation, at } => {
                     let mail = self.mail.clone();
+                    // A time in the past saturates to a timer of 0, which fires in the next turn.
                     let after = at.saturating_sub(now).min(LOOKS_EVERY);
+                    // The drop of the previous handle cancels the timer of an earlier generation.
                     self.timer = Some(self.host.after(None, after, move || {
                         // The schedule may have been stopped.
                         drop(mail.unbounded_send(ToSchedule::Input(Input::Elapsed { generation })));
                     }));
                 }
                 Effect::Start { due } => {
+                    // Asked first, because an earlier process may have started the run of this time.
                     let begun = self.memory.begun(&self.run_id(due));
                     self.hear(begun, move |begun| ToSchedule::Start { due, begun });
                 }
@@ -314,6 +323,7 @@ impl Carried {
             return self.step(Input::Ended { due });
         };
         let (mail, name) = (self.mail.clone(), self.name.clone());
+        // The run may be on another arbiter, so its end arrives through the channel.
         let on_end: OnEnd = Box::new(move |report| {
             if let Some(error) = &report.error {
                 tracing::warn!(%error, schedule = name, "a run started by a schedule failed");
@@ -322,6 +332,7 @@ impl Carried {
             drop(mail.unbounded_send(ToSchedule::Input(Input::Ended { due })));
         });
         let run = DetachedRun {
+            // Otherwise the timers of such runs would advance virtual time for ever.
             is_background: true,
             ..DetachedRun::of(self.run_id(due), start, None, on_end)
         };
@@ -331,6 +342,7 @@ impl Carried {
             }
             Err(error) => {
                 tracing::warn!(%error, schedule = self.name, "a schedule failed to start its run");
+                // A refused run counts as ended, so that the schedule continues with its next time.
                 self.step(Input::Ended { due });
             }
         }
@@ -345,6 +357,7 @@ impl Carried {
         let mail = self.mail.clone();
         // The schedule may have been stopped.
         let tell = move |known| drop(mail.unbounded_send(message(known)));
+        // A ready answer needs no external work, during which a virtual clock is as slow as the real one.
         match (&mut answer).now_or_never() {
             Some(known) => tell(known),
             None => self.host.external(None, answer.map(tell).boxed()).detach(),
