@@ -19,10 +19,12 @@ impl EngineShared {
         // Running runs hold their own `Arc` of the map and are not affected.
         let before = Arc::make_mut(&mut *self.graphs.write().unwrap_or_else(PoisonError::into_inner))
             .insert(id, Arc::clone(graph));
+        // After the graph is registered, because a schedule may start a run of it at once.
         self.schedules_of(&owner, &graph.triggers);
         let removed = before.iter().flat_map(|graph| by_event(&graph.triggers));
         let removed: Vec<String> = removed.map(|trigger| trigger.id.clone()).collect();
         let added: Vec<Arc<TriggerDefinition>> = by_event(&graph.triggers).cloned().map(Arc::new).collect();
+        // Without triggers, no arbiter needs a job.
         if removed.is_empty() && added.is_empty() {
             return;
         }
@@ -50,6 +52,7 @@ impl EngineShared {
     /// Adds a trigger that watches every run. All arbiters give equal answers: an error if the id is in use.
     pub fn add_trigger(&self, definition: TriggerDefinition) -> Vec<Completion<Result<(), String>>> {
         let limit = definition.max_triggers.filter(|limit| *limit > 0);
+        // Shared by the matchers of all arbiters: a count for each would multiply the limit by their number.
         let quota = limit.map(|limit| Arc::new(Quota::new(limit)));
         let definition = Arc::new(definition);
         self.change_triggers(move |answer| MatcherMsg::Add {
@@ -64,6 +67,7 @@ impl EngineShared {
     pub fn replace_trigger(self: &Arc<Self>, definition: TriggerDefinition) {
         self.replace_schedule(&definition);
         {
+            // Released before `add_trigger` below, which locks again.
             let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
             for arbiter in 0..self.spawner.arbiters() {
                 let (owner, id) = (Owner::Engine, definition.id.clone());
