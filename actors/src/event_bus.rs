@@ -94,6 +94,7 @@ impl EventBusActor {
     fn have_matched(&mut self) {
         let events = match self.watched.len() {
             0 => return,
+            // A single event leaves the vector, and thus its allocation, to the next events.
             1 => Happened::One(self.watched.remove(0)),
             _ => Happened::Many(std::mem::replace(&mut self.watched, Vec::with_capacity(TOGETHER))),
         };
@@ -145,6 +146,7 @@ impl EventBusActor {
     fn follow_up(&mut self, source: Source, event: RaisedEvent) {
         if self.keeps_runs {
             let follow_up = FollowUp {
+                // An id that names no thread counts as the main thread.
                 thread: ThreadId::number(&source.run_id, &source.thread_id).unwrap_or_default(),
                 event: event.clone(),
             };
@@ -156,6 +158,7 @@ impl EventBusActor {
         } else if !self.is_heard(&source.run_id, event.event_type) {
             return;
         } else if self.sequences.contains_key(&source.run_id) {
+            // `close` removes the entry of a run; without it, raising would add one that nothing removes.
             return self.raise(None, source, event);
         }
         let run_id = &source.run_id;
@@ -163,6 +166,7 @@ impl EventBusActor {
     }
 
     fn token(&mut self, source: Source, raised: RaisedEvent) {
+        // Pieces of replies have no number of their own, because a durable run does not record them.
         let sequence = self.last_sequence(&source.run_id);
         let event = Arc::new(source.event(sequence, raised));
         self.hand_on(&event);
@@ -220,6 +224,7 @@ impl EventBusActor {
     /// Stops waiting for the matcher: messages to it were dropped.
     fn matcher_gone(&mut self) {
         self.matcher = None;
+        // From now on, runs build no events for triggers.
         self.interest.set_triggers(EventMask::NONE, EventMask::NONE);
     }
 
@@ -245,6 +250,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
         match message {
             BusMsg::Raise {
                 follows: true,
+                // `follow_up` numbers the event, or lets the run do it.
                 sequence: _,
                 source,
                 raised,
@@ -264,6 +270,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::Token { source, raised } => self.token(source, raised),
             BusMsg::Settle { run_id, answer } => match &self.matcher {
                 Some(matcher) => matcher.do_send(MatcherMsg::Settle { run_id, answer }),
+                // Without a matcher nothing fires, so nothing holds the thread.
                 None => answer.give(Outcome::HeldByFiring(Vec::new())),
             },
             BusMsg::Wait {
@@ -282,6 +289,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::Quiesced(round) => self.quiesce(round.run_id, round.rounds, round.answer),
             BusMsg::RunEnded(ended) => self.run_ended(ended),
             BusMsg::Close(ended) => self.close(&ended),
+            // The matcher stops first, because its last firings may raise events that the bus delivers.
             BusMsg::Stop(done) => match &self.matcher {
                 Some(matcher) => matcher.do_send(MatcherMsg::Stop(done)),
                 None => self.stop(done, context),
