@@ -52,6 +52,7 @@ impl EventWaiters {
             }
         }
         let has_dropped = run.waits.has_dropped();
+        // Only an ended wait can empty the entry; for all other events the lookup is saved.
         if !ended.is_empty() {
             self.forget_if_empty(&event.run_id);
         }
