@@ -12,6 +12,7 @@ use crate::protocol::supervisor::SupervisorMsg;
 
 /// Returns a message that makes the event's run start the action. If the run has ended, the action starts without it.
 pub(crate) fn fire_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: BusSender) -> SupervisorMsg {
+    // The firing is cloned, because the run may end and drop the message with it.
     let (own, without) = (Arc::clone(engine), firing.clone());
     let taken = Answer::new(move |taken: Result<(), _>| {
         if taken.is_err() {
