@@ -43,6 +43,7 @@ impl FunctionTable {
         from: &Caller<'_>,
     ) -> Option<Result<(), String>> {
         let function = self.functions.get(watcher.tag? as usize)?;
+        // Looked up only if the function reads its parameters.
         let parameters = || match &triggers.definition(watcher)?.action {
             TriggerAction::Custom { parameters, .. } => Some(parameters),
             TriggerAction::StartWorkflow { .. }
@@ -55,6 +56,7 @@ impl FunctionTable {
         };
         let input = self.shown.next(event, &parameters).called_from(from);
         let call = || with_trigger_depth(depth_after(event), || function(&input));
+        // The function runs inside the matcher: a panic would end the triggers of all runs of the arbiter.
         Some(match catch_unwind(AssertUnwindSafe(call)) {
             Ok(called) => called.map(|_| ()),
             Err(_) => Err(format!("function {} panicked", self.name_of(watcher))),
@@ -62,6 +64,7 @@ impl FunctionTable {
     }
 
     fn name_of(&self, watcher: Watcher) -> &str {
+        // A linear search is enough, because only a panic needs the name.
         let mut names = self.tags.iter();
         names
             .find(|(_, tag)| Some(**tag) == watcher.tag)
