@@ -85,6 +85,7 @@ impl History {
             Kind::Empty => Conversation::new(),
             Kind::Uncounted(messages, marks) => counted(Arc::unwrap_or_clone(messages), marks, tokenizer),
             Kind::Counted(conversation, by, _) if is_same(&by, tokenizer) => conversation,
+            // Another tokenizer made these counts, so all messages are counted again.
             Kind::Counted(conversation, ..) => {
                 let marks = conversation.mark_map().clone();
                 counted(conversation.complete().messages(), Some(marks), tokenizer)
@@ -95,6 +96,7 @@ impl History {
 
 /// Counts a session's conversation with `tokenizer`, unless a tokenizer of this name counted it.
 pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> SessionState {
+    // Compared by name, because an address is meaningless for a state from another process.
     if *state.tokenizer == *tokenizer.name() {
         return state;
     }
