@@ -144,8 +144,10 @@ impl Choices {
                 is_branch,
             } => known.spawned(run, thread, parent, &name, is_branch),
             Observation::Delivered { run, thread, text } => {
+                // Digests, because inputs may be long and only their equality matters.
                 let heard = digest(&without_thread_numbers(&text, &run));
                 if let Some(thread) = known.threads.get_mut(&(run, thread)) {
+                    // Chained, so that the order of a thread's inputs is part of the state.
                     thread.heard = mix(thread.heard ^ heard);
                 }
             }
@@ -153,6 +155,7 @@ impl Choices {
                 let text = digest(&without_thread_numbers(&text, &run));
                 known.shared.insert((run, name), text);
             }
+            // A branch that was cancelled before its first step would otherwise stay an option.
             Observation::Ended { run, thread } => return known.released(&(run, thread)),
         }
         None
@@ -171,6 +174,7 @@ impl Choices {
 
     /// Returns the possible answers to a question.
     pub(super) fn answers_to(&self, question: &Interaction) -> Vec<Value> {
+        // Cloned, so that the callback runs without a borrow of `choosing`.
         let answers = Rc::clone(&self.choosing.borrow().answers);
         answers(question)
     }
@@ -225,7 +229,9 @@ impl Choices {
         let Some(choice) = choosing.chooser.choose(&options, known.state(now)) else {
             return Next::Stop;
         };
+        // An index out of range is a fault of the chooser; the first option keeps the exploration deterministic.
         let index = offered.get(choice).copied().unwrap_or(offered[0]);
+        // `swap_remove` would make the order of the options depend on earlier choices.
         let held = known.held.remove(index);
         match held.item {
             Item::Task(task) => {
@@ -247,7 +253,9 @@ impl Known {
                 } else {
                     format!("{}/{name}", parent.path).into()
                 },
+                // A sub-workflow called by a branch is part of the branch.
                 is_branch: is_branch || parent.is_branch,
+                // Derived from the effect of the parent, because thread numbers depend on the order of starts.
                 identity: mix(mix(parent.identity ^ mix(effect)) ^ digest(name)),
                 // The thread starts with the state of its parent at this moment.
                 heard: parent.heard,
@@ -269,6 +277,7 @@ impl Known {
         let place = self.held.iter().position(is_it)?;
         match self.held.remove(place).item {
             Item::Task(task) => Some(task),
+            // A first step is always a task.
             Item::Timer { .. } => None,
         }
     }
@@ -335,12 +344,14 @@ impl Known {
                 due, length, moment, ..
             } = &held.item
             {
+                // Work takes any amount of time, so a timer of an earlier moment has no fixed distance from the present.
                 let left = if *moment == self.moment {
                     due.saturating_sub(now)
                 } else {
                     u64::MAX
                 };
                 part = mix(part ^ mix(*length) ^ left);
+                // The order of timers restricts later choices, so it is part of the state. The sum ignores the order of `held`.
                 for other in self.held.iter().filter(|other| is_before(other, held)) {
                     part = part.wrapping_add(mix(other.identity ^ digest(&other.pending.node)));
                 }
@@ -349,6 +360,7 @@ impl Known {
         }
         // Sorted, because thread numbers and positions depend on the order of starts and are not part of the state.
         parts.sort_unstable();
+        // `mix` maps 0 to 0; the addition makes the number of parts count.
         parts
             .into_iter()
             .fold(0, |state, part| mix(state ^ part).wrapping_add(1))
@@ -378,6 +390,7 @@ fn is_before(one: &Held, other: &Held) -> bool {
                 one_key.sequence < other_key.sequence && one_length <= other_length
             }
         }
+        // A task takes any amount of time, so its order with a timer is never certain.
         (Item::Task(_), _) | (_, Item::Task(_)) => false,
     }
 }
