@@ -27,6 +27,7 @@ pub trait Port {
     fn set_timer(&self, label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
     /// Sets a timer that does not count as progress: virtual time does not advance for it alone.
     fn set_background_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        // A real clock advances without progress.
         self.set_timer(None, after, fire)
     }
     /// Sets a timer for housekeeping that does not affect runs, for example releasing memory. Returns none, and never fires, on a
@@ -95,6 +96,7 @@ impl Host {
     /// A handle to `port`.
     pub fn new(port: Rc<dyn Port>) -> Self {
         Self {
+            // Cached, because runs ask at every step.
             observes: port.observes(),
             port,
             is_background: false,
@@ -168,6 +170,7 @@ impl Host {
             elapsed.send(()).unwrap_or(());
         });
         async move {
+            // Moved into the future, so that the drop of the future cancels the timer.
             let _timer = timer;
             if wait.await.is_err() {
                 // The host is shutting down and dropped the timer. The future stays pending until its task is dropped.
@@ -206,10 +209,13 @@ impl Host {
         begin: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> WorkHandle,
         answer: impl FnOnce(T) + Send + 'static,
     ) -> WorkHandle {
+        // With a real clock nothing blocks: the other thread calls `answer` itself.
         if !self.port.waits_for_threads() {
             return begin(Box::new(answer));
         }
+        // A blocking channel, because virtual time must not advance while the other thread works.
         let (tell, told) = std::sync::mpsc::channel();
+        // Held until the result is there: the drop of the handle would abort the work.
         let _working = begin(Box::new(move |result| tell.send(result).unwrap_or(())));
         match told.recv() {
             Ok(result) => {
@@ -236,6 +242,7 @@ impl Host {
         question: impl FnOnce() -> Option<Interaction>,
         give: impl Fn(&Interaction, Value) + 'static,
     ) -> Vec<WorkHandle> {
+        // Only an explorer offers answers, so other hosts do not build the question.
         if !self.observes {
             return Vec::new();
         }
