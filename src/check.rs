@@ -37,7 +37,7 @@ pub struct World<'a> {
     pub config: Option<&'a ConfigText>,
     /// Registered functions. If absent, any name passes.
     pub functions: Option<&'a BTreeSet<String>>,
-    /// Functions that scripts can call besides the built-in ones.
+    /// Functions that scripts can call in addition to the built-in ones.
     pub script_functions: Option<&'a BTreeSet<String>>,
     /// Tokenizers that the program registers in addition to the built-in ones.
     pub tokenizers: Option<&'a BTreeSet<String>>,

@@ -11,7 +11,7 @@ use pirn_core::error::RunError;
 
 use crate::engine::{BuildError, EngineBuilder, Plan, spawn_here};
 
-/// Compiled workflows with which scenes are played.
+/// Compiled workflows in which scenes are executed.
 pub struct Stage {
     plan: Plan,
 }
@@ -31,7 +31,7 @@ impl Stage {
         builder.plan().map(|plan| Self { plan })
     }
 
-    /// Plays a scene: `set` adds its requests, which are then executed in the order of `schedule`.
+    /// Executes a scene: `set` adds its requests, which are then executed in the order of `schedule`.
     ///
     /// # Errors
     /// Fails if `set` fails or the engine does not start.

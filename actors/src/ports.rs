@@ -374,9 +374,9 @@ pub struct ScriptJob<'a> {
 /// The result and output of a script.
 #[derive(Debug)]
 pub struct ScriptEnd {
-    /// Its value.
+    /// Value that the script returned, or its error.
     pub result: Result<Arc<Value>, RunError>,
-    /// Its `console` output.
+    /// Output of the script by `console`.
     pub logs: ScriptLogs,
 }
 
@@ -397,7 +397,7 @@ pub enum Texts {
     OfNode {
         /// The graph.
         graph: Arc<Graph>,
-        /// Its node.
+        /// Node to which the texts belong.
         node: NodeIx,
         /// The part of the node to evaluate.
         what: Evaluation,

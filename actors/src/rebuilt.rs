@@ -30,7 +30,7 @@ pub struct Rebuilt {
     pub graphs: Graphs,
     /// Id of its workflow.
     pub(crate) workflow_id: Arc<str>,
-    /// Its caller's metadata, for models, tools and functions.
+    /// Metadata that the run's caller set, for models, tools and functions.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     /// The event types that had a subscriber.
     pub listening: Listening,
@@ -44,7 +44,7 @@ pub struct Rebuilt {
     pub steps: u64,
     /// Time of its last input, or of its start.
     pub at: Millis,
-    /// Its events since the start.
+    /// Events of the run since its start.
     pub events: Vec<Arc<Event>>,
     /// Number of events before each open wait for an event.
     pub(crate) waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,

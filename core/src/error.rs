@@ -119,7 +119,7 @@ pub struct ErrorFacts {
     /// Facts a program can use: every path's status for a join, the path missing from a template, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// Its cause.
+    /// Error that caused this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<RunError>,
 }

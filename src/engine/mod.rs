@@ -221,7 +221,7 @@ impl Engine {
 
     /// Prepares messages with which any number of runs start. Their tokens are counted once, with the workflow's tokenizer, and
     /// they are immutable. The time to start a run from them does not depend on their number. Other workflows and engines may use
-    /// them too; with another tokenizer, each run counts them anew, as it does plain messages.
+    /// them too; with another tokenizer, each run counts them again, like plain messages.
     ///
     /// ```
     /// # use pirn::{Engine, Message, Role};

@@ -1,4 +1,4 @@
-//! Builder of a run, with all options besides its input.
+//! Builder of a run, with all options except its input.
 
 use std::sync::Arc;
 use std::time::Duration;

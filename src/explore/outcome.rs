@@ -29,9 +29,9 @@ pub struct Outcome {
 /// A summary of a run's error.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeError {
-    /// Its code.
+    /// Error code of the run.
     pub code: RunErrorCode,
-    /// In words.
+    /// Message of the error.
     pub message: String,
 }
 

@@ -36,7 +36,7 @@ struct State {
 pub(super) struct Made {
     options: usize,
     chosen: usize,
-    /// Its description.
+    /// Description of the choice.
     pub(super) what: String,
     /// True if the choice is part of a displayed order: there were alternatives, or the event is in a branch.
     pub(super) is_shown: bool,
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Plays the orders of `names`; the state is the set of completed ones.
+    /// Executes an order of `names`. The state is the set of completed ones.
     fn play(names: &[&str], prefix: &mut Prefix) -> bool {
         let mut left: Vec<&str> = names.to_vec();
         while !left.is_empty() {

@@ -212,7 +212,7 @@ impl CallTool {
 pub struct Wait(WaitConfig);
 
 impl Wait {
-    /// So long.
+    /// Waits for a duration.
     pub fn time(time: Duration) -> Self {
         Self(WaitConfig {
             seconds: Some(time.as_secs_f64()),
@@ -325,7 +325,7 @@ impl Back {
         Self::default()
     }
 
-    /// These variables.
+    /// Returns these variables to the main thread.
     #[must_use]
     pub fn variables(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.0.variable_callback = Some(VariableCallback {
@@ -335,7 +335,7 @@ impl Back {
         self
     }
 
-    /// All variables.
+    /// Returns all variables to the main thread.
     #[must_use]
     pub fn all_variables(mut self) -> Self {
         self.0.variable_callback = Some(VariableCallback {

@@ -8,7 +8,7 @@ use pirn::{Engine, EventFilter, EventType, Heard, ThreadStatus};
 use pirn_tests::world::{Ran, code, forked, node, run_seeded, wait, workflow};
 use serde_json::{Map, Value, json};
 
-/// Returns the stays of each thread in nodes as `(id, from, to)`, in virtual milliseconds since the start of the run.
+/// Returns the intervals in which each thread was in a node as `(id, from, to)`, in virtual milliseconds since the run's start.
 fn stays(ran: &Ran) -> BTreeMap<&str, Vec<(String, u64, u64)>> {
     let began = ran.at_ms(EventType::ThreadStarted).unwrap_or_default();
     let mut inside: BTreeMap<&str, (String, u64)> = BTreeMap::new();

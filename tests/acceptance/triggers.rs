@@ -69,7 +69,7 @@ fn counted(most: u64) -> Engine {
         .expect("valid")
 }
 
-/// Plays a run until the triggers have processed all its events, and returns the number of firings.
+/// Executes a run until the triggers have processed all its events, and returns the number of firings.
 fn run_once(engine: &Engine) -> u64 {
     let mut run = engine.run("main");
     let notified = run.blocking_events(&[EventType::Notification], 100);

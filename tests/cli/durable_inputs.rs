@@ -35,7 +35,7 @@ pub(crate) fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> +
     holding_with(folder, &["--output", "json"])
 }
 
-/// As `holding`, with more arguments.
+/// Like `holding`, with more arguments.
 pub(crate) fn holding_with(folder: &Folder, more: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut arguments = vec!["run", "main.json", "--store", "runs.db", "--run-id", "r"];
     arguments.extend(more);

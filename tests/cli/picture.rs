@@ -1,6 +1,6 @@
 //! The picture of the demo in the README equals a terminal's screen: it is generated from one and compared with one.
 //!
-//! `PIRN_WRITE_PICTURE=1 cargo test -p pirn-cli --test cli picture` makes it anew.
+//! `PIRN_WRITE_PICTURE=1 cargo test -p pirn-cli --test cli picture` generates it again.
 
 use std::fmt::Write;
 use std::fs;

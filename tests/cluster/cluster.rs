@@ -134,7 +134,7 @@ impl Cluster {
         )]);
     }
 
-    /// As `leave_run`, for several concurrent runs with their ids and arguments.
+    /// Like `leave_run`, for several concurrent runs with their ids and arguments.
     pub(crate) fn leave_runs(&self, runs: &[(String, Vec<String>)]) {
         let spawned = |(id, arguments): &(String, Vec<String>)| {
             let own = ["run", "--run-id", id, "--approve", "none"].into_iter();

@@ -37,7 +37,7 @@ fn engine(disk: &Disk, workflow: &str) -> Engine {
     engine.build().expect("builds")
 }
 
-/// Plays runs concurrently to their end. Returns the number of syncs and the bytes by which the file grew.
+/// Executes runs concurrently until they end. Returns the number of syncs and the bytes by which the file grew.
 fn cost(workflow: &str, runs: usize) -> (usize, usize) {
     let disk = Disk::new();
     // The one-time setup of the file is excluded.

@@ -39,7 +39,7 @@ fn unnumber(value: &mut Value) {
     }
 }
 
-/// Plays a run, kills it at `crash`, resumes it and compares the result with the uninterrupted run.
+/// Executes a run, kills it at `crash`, resumes it and compares the result with the uninterrupted run.
 pub(crate) fn crash_and_resume(bundle: &str, crash: Crash, whole: &Known) -> Known {
     crash_and_resume_in(&MemoryStore::new(), bundle, crash, whole)
 }
@@ -48,7 +48,7 @@ pub(crate) fn crash_and_resume_in(kept: &MemoryStore, bundle: &str, crash: Crash
     crash_and_resume_by(|| kept.clone(), bundle, crash, whole)
 }
 
-/// As `crash_and_resume`, with a store that each process opens separately.
+/// Like `crash_and_resume`, with a store that each process opens separately.
 pub(crate) fn crash_and_resume_by<S: Store>(open: impl Fn() -> S, bundle: &str, crash: Crash, whole: &Known) -> Known {
     // For even commit numbers, the runs also park whenever they wait.
     let parks = |outside: Outside| match crash {

@@ -116,7 +116,7 @@ impl Outside {
             .model("main", Arc::new(Speaker(self.clone())))
     }
 
-    /// Puts the run into the store without an owner, for a process that plays it later.
+    /// Adds the run to the store without an owner, for a process that executes it later.
     pub(crate) fn put(&self, bundle: &str, store: &(impl Store + Clone)) -> Result<(), ResumeError> {
         let engine = self.engine(bundle, store.clone()).build().expect("builds");
         let put = block_on(prepared(&engine).start_elsewhere());
@@ -124,7 +124,7 @@ impl Outside {
         put.map(|id| assert_eq!(&*id, RUN))
     }
 
-    /// Starts or resumes the run and plays it until it ends or its store fails. Returns true if the run has ended.
+    /// Starts or resumes the run and executes it until it ends or its store fails. Returns true if the run has ended.
     pub(crate) fn play(&self, bundle: &str, store: &(impl Store + Clone)) -> bool {
         let engine = self.engine(bundle, store.clone()).build().expect("builds");
         let seen = self.known().events.keys().last().copied().unwrap_or_default();

@@ -32,7 +32,7 @@ fn empty(store: &dyn Store) {
     assert_eq!(removed.runs, count as u64, "every run has ended");
 }
 
-/// A run that was played, and every run with its journal that its store has afterwards.
+/// Result of a run, and all runs with their journals that are in its store afterwards.
 #[derive(Debug, PartialEq)]
 struct Played {
     ran: Ran,
@@ -52,7 +52,7 @@ fn played<S: Store>(store: &Failing<S>, play: &impl Fn(Stored) -> Ran) -> Played
     Played { ran, kept }
 }
 
-/// Plays a run in an embedded and in a shared store, and empties the shared one afterwards.
+/// Executes a run in an embedded and in a shared store, and empties the shared one afterwards.
 fn in_both<S: Store>(shared: &Failing<S>, play: impl Fn(Stored) -> Ran) -> [Played; 2] {
     let disk = Disk::new();
     let embedded = SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");

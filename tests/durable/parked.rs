@@ -70,7 +70,7 @@ fn answer(run: &RunHandle, answer: &str) -> Result<(), AnswerRefused> {
     block_on(run.answer(&question(run), json!(answer)))
 }
 
-/// Plays a run through all its waits. Returns its events, its report and the number of times its journal was read.
+/// Executes a run through all its waits. Returns its events, its report and the number of times its journal was read.
 fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
     let store = kept();
     let engine = engine(&store, park_after);
@@ -249,7 +249,7 @@ fn a_parked_run_that_cannot_be_loaded_ends_with_store_error_and_remains_stored()
     drop(engine);
 }
 
-/// Plays a run in which a person answers one question at a time and takes 100 seconds for each.
+/// Executes a run in which a person answers one question at a time and takes 100 seconds for each.
 fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize) {
     let (outside, store) = (Outside::default(), kept());
     let engine = outside.engine(bundle, store.clone()).park_after(park_after);

@@ -51,7 +51,7 @@ fn a_run_with_a_step_that_postgresql_refuses_is_offered_again_only_after_a_delay
     let store = Failing::new(open(&url), Crash::Before(1));
     let bundle = workflows::all().swap_remove(0);
     assert!(!Outside::default().play(&bundle, &store), "it does not come to its end");
-    // The last connection ends with it, after all that was given.
+    // Dropping the store waits until its commands are executed, and closes its last connection.
     drop(store);
     let put_off = "SELECT count(*) FROM absurd.r_pirn WHERE state = 'sleeping' AND available_at > absurd.current_time() + interval '1 second'";
     server.sql(

@@ -25,7 +25,7 @@ fn open(disk: &Disk) -> Option<Failing<SqliteStore>> {
     }
 }
 
-/// Plays the run until the power is cut.
+/// Executes the run until the power is cut.
 fn play_until(bundle: &str, disk: &Disk) -> Known {
     let outside = Outside::default();
     if let Some(store) = open(disk) {

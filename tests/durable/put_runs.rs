@@ -1,4 +1,4 @@
-//! Runs that one process puts into the store and another process owns.
+//! Runs that one process adds to the store and another process executes.
 
 use std::sync::Arc;
 

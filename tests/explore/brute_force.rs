@@ -8,7 +8,7 @@ use pirn_tests::world::{code, forked, line, node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// One node of a branch.
+/// A node of a branch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     /// A script, which ends when the enumeration chooses it.

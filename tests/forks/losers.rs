@@ -173,7 +173,7 @@ fn a_cancelled_branch_reports_whether_its_join_or_its_parent_cancelled_it() {
     assert_eq!(reason("ALL_COMPLETED", 500), "the thread that started it ended");
 }
 
-/// Each path of a failed join with its status in the error and its status in the report's threads; empty if the join succeeded.
+/// Returns each path of a failed join with its status in the error and in the report's threads; empty if the join succeeded.
 fn path_statuses(bundle: &Value, seed: u64) -> Vec<(Value, Value, Value)> {
     let report = run_seeded(bundle, Value::Null, seed).report;
     let Some(error) = &report.error else { return Vec::new() };

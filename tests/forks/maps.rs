@@ -11,7 +11,7 @@ const TIMES: [u32; 4] = [100, 200, 400, 3_600_000];
 
 const MAX_ITEMS: usize = 5;
 
-/// One item: how long it takes, and whether it fails then.
+/// An item: the duration of its branch, and whether the branch then fails.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     time: usize,

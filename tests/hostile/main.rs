@@ -24,7 +24,7 @@ struct Options {
     level: Option<String>,
     is_strict: bool,
     only: Option<String>,
-    /// The first script of a part that is played in this process.
+    /// Number of the first script of the part that this process executes.
     part: Option<u64>,
 }
 
@@ -95,8 +95,8 @@ fn run(of: &str, tests: &[(&str, fn())], only: Option<&str>) -> Vec<String> {
     failed
 }
 
-/// Plays a level in consecutive processes, each until its engine refuses scripts. Stuck scripts end with their process, so that
-/// every script is played.
+/// Tests a level in consecutive processes, each until its engine refuses scripts. Stuck scripts end with their process, so that
+/// every script is executed.
 fn in_parts(name: &str, options: &Options) -> Report {
     let program = std::env::current_exe().expect("a program knows its path");
     let mut report = Report::of_none();

@@ -1,4 +1,4 @@
-//! Plays scripts on one level, and checks times, answers and the effect on other runs.
+//! Executes scripts on one level, and checks times, answers and the effect on other runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     stuck: Vec<String>,
     neighbours: Vec<Duration>,
     pub(crate) failures: Vec<String>,
-    /// The next script; `None` if all were played.
+    /// Number of the next script; `None` if all were executed.
     pub(crate) next: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the known scripts and `count` generated ones, starting at number `from`, until the port has reached its limit of stuck
+/// Executes the known scripts and `count` generated ones, starting at number `from`, until the port has reached its limit of stuck
 /// threads, after which it refuses every script.
 pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bounds: &Bounds) -> Report {
     let settings = ScriptSettings::default();
@@ -159,7 +159,7 @@ fn canary(n: u64) -> String {
     format!("{CANARY}{:016x}", n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Plays one script with a unique canary in its input, output and variables.
+/// Executes a script with a unique canary in its input, output and variables.
 fn script(
     port: &ScriptPort,
     n: u64,
@@ -251,7 +251,7 @@ pub(crate) fn value(outcome: Outcome) -> Result<Arc<Value>, pirn::RunError> {
     }
 }
 
-/// The graph of one CODE node; nothing looks at its text before it runs.
+/// Returns the graph of one CODE node, without checking its text.
 fn graph(code: &str) -> Arc<Graph> {
     let text = json!({
         "id": "w",
@@ -268,7 +268,7 @@ fn graph(code: &str) -> Arc<Graph> {
     )
 }
 
-/// Another run, with short and harmless scripts.
+/// A concurrent run with short and harmless scripts.
 struct Neighbour {
     is_over: Arc<AtomicBool>,
     took: Arc<Mutex<(Vec<Duration>, Vec<String>)>>,

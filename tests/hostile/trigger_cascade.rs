@@ -12,7 +12,7 @@ use crate::scripts::now;
 /// Far less than the run would take without being ended.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Notifications after which the cascade counts as under way.
+/// Number of notifications after which the cascade is considered to be in progress.
 const MANY: usize = 500;
 
 /// The notifications for the two nodes that start, and for the default budget of a run.

@@ -4,7 +4,7 @@ use pirn_tests::world::{code, forked, line, node, say, wait};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// The work of one node.
+/// Work that a generated node does.
 #[derive(Clone, Debug)]
 enum Does {
     Script(u8),

@@ -9,7 +9,7 @@ use pirn::{Engine, EventType, Heard, MailboxDepths, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
-/// The result of `asked`, called on a thread that may block for ever; `None` after 20 seconds.
+/// Returns the result of `asked`, which is called on a thread that may block for ever; `None` after 20 seconds.
 fn within_20_seconds<T: Send + 'static>(asked: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || told.send(asked()).unwrap_or(()));
@@ -83,7 +83,7 @@ fn a_paused_idle_run_continues_when_it_is_resumed() {
     }
 }
 
-/// On real threads, with a busy arbiter.
+/// Runs on real threads, because the arbiter must be busy while the depths are read.
 #[test]
 fn mailbox_depths_include_messages_that_wait_for_a_busy_run() {
     let (begun, has_begun) = mpsc::channel();

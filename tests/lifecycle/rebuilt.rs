@@ -56,7 +56,7 @@ fn a_run_that_panicked_is_rebuilt_with_its_panics() {
     }
 }
 
-/// Plays a run and rebuilds it.
+/// Executes a run and rebuilds it from its record.
 fn rebuilds(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> Arc<RunReport> {
     let recorder = Arc::new(Recorder::default());
     let journal = Arc::clone(&recorder) as Arc<dyn Journal>;

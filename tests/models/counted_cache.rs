@@ -34,7 +34,7 @@ pub(crate) struct Read {
     pub(crate) cached: usize,
 }
 
-/// All requests, in order.
+/// Requests received so far, in order.
 pub(crate) type Log = Arc<Mutex<Vec<Read>>>;
 
 fn common(one: &str, other: &str) -> usize {
@@ -80,7 +80,7 @@ fn is_anthropic(request: &Request) -> bool {
     request.path.ends_with("/messages")
 }
 
-/// A provider that replies in turn with `says[n]` tool calls, or a text for 0; it answers a summary order with a summary.
+/// Starts a provider that replies to request n with `says[n]` tool calls, or a text for 0, and to a summary request with a summary.
 fn counting(says: Vec<usize>) -> (Server, Log) {
     let log = Log::default();
     let (known, next) = (Arc::clone(&log), Mutex::new(says.into_iter().enumerate()));

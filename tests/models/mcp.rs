@@ -63,7 +63,7 @@ fn stdio(file: &Path, more: Value) -> Value {
     server
 }
 
-/// A shell around the server that writes its process group to `pid` and copies the server's input to the pipe `told`.
+/// Returns a server that runs in a shell, which writes its process group to `pid` and copies the server's input to the pipe `told`.
 fn watched(file: &Path, folder: &Folder, more: Value) -> Value {
     let (told, pid) = (folder.pipe("told"), folder.0.join("pid"));
     let script = format!(

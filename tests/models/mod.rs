@@ -48,7 +48,7 @@ fn engine(profiles: impl IntoIterator<Item = Profile>) -> EngineBuilder {
     Engine::builder().virtual_time(Some(7)).profiles(profiles)
 }
 
-/// One LLM node with `config`.
+/// Returns a workflow with one LLM node with `config`.
 fn asking(config: Value) -> Value {
     line("asks", &[node("ask", "LLM", config)])
 }
@@ -60,7 +60,7 @@ fn ask(server: &Server, more: &Value, config: Value) -> Ran {
     run_in(builder, &asking(config), Value::Null, Vec::new())
 }
 
-/// A tool that reports fine weather everywhere.
+/// Returns a tool that reports fine weather for every place.
 struct Weather;
 
 impl Tool for Weather {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Thousandths for a million tokens: input, read, written, output, reasoning.
 const PRICES: [u64; 5] = [3_000, 300, 3_750, 15_000, 12_345];
 
-/// One answered or failed call.
+/// A call that was answered or has failed.
 #[derive(Clone, Debug)]
 struct Answered {
     workflow: String,
@@ -24,7 +24,7 @@ struct Answered {
     spent: Spent,
 }
 
-/// Answers after a random delay with random figures, and records them.
+/// A model that answers after a random delay with random token counts, and records them.
 #[derive(Clone, Default)]
 struct Meter {
     answered: Arc<Mutex<Vec<Answered>>>,

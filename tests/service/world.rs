@@ -91,7 +91,7 @@ const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},
     {"id": "out", "provider": "scripted", "responses": []}]}"#;
 
-/// A service that listens until this is dropped.
+/// A service that listens until this value is dropped.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
@@ -244,7 +244,7 @@ pub(crate) async fn refusal(request: RequestBuilder) -> (u16, String) {
     )
 }
 
-/// One server-sent event.
+/// A server-sent event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sent {
     /// The sequence in its id.

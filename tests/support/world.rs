@@ -18,7 +18,7 @@ const EVENTS: usize = 1 << 20;
 /// A finished run with its events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// Its report.
+    /// Report of the run.
     pub report: RunReport,
     /// The run's events from the first one until it settled.
     pub events: Vec<Arc<Event>>,
@@ -234,7 +234,7 @@ pub fn workflow(id: &str, nodes: &[Value], edges: &[&str]) -> Value {
     json!({ "id": id, "nodes": nodes, "edges": edges })
 }
 
-/// One workflow of nodes in a row, between START and END.
+/// Returns a workflow with the nodes in a row, between START and END.
 pub fn line(id: &str, nodes: &[Value]) -> Value {
     let mut all = vec![node("start", "START", json!({}))];
     all.extend(nodes.iter().cloned());

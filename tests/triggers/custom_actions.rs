@@ -90,7 +90,7 @@ fn an_event_of_a_trigger_after_the_end_of_its_run_does_not_restart_its_sequence(
     assert_eq!(sequences, (1..=last).collect::<Vec<u64>>());
 }
 
-/// Plays a run whose host raises `go`, which triggers `action` with a sub-workflow of 100 ms.
+/// Executes a run whose host raises `go`, which triggers `action` with a sub-workflow of 100 ms.
 fn played(action: &Value, nodes: &[Value]) -> Vec<Arc<Event>> {
     played_with(line("main", nodes), action)
 }
@@ -133,7 +133,7 @@ fn played_with(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
     heard.collect()
 }
 
-/// When the node was entered, in milliseconds from the run's start.
+/// Returns the time at which the node was entered, in milliseconds since the run's start.
 #[track_caller]
 fn entered(events: &[Arc<Event>], node: &str) -> u64 {
     let of_node = |event: &&Arc<Event>| {

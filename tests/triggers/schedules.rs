@@ -1,4 +1,4 @@
-//! Triggers that fire by the clock. A virtual clock begins at midnight, 1 January 1970, UTC.
+//! Triggers of type SCHEDULE. A virtual clock starts at midnight, 1 January 1970, UTC.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

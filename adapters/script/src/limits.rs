@@ -93,7 +93,7 @@ impl WorkerProgram {
 /// Settings of an engine's scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptSettings {
-    /// Their isolation.
+    /// Isolation level of scripts.
     pub level: ScriptLevel,
     /// Maximum number of concurrent scripts (default: cores + 1). One run can use all but one of them.
     pub threads: usize,

@@ -60,7 +60,7 @@ pub(super) struct Emit {
     /// The name of the CUSTOM event
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its data, a JSON object
+    /// Data of the event, a JSON object
     #[arg(value_name = "JSON", value_parser = object, default_value = "{}")]
     data: Map<String, Value>,
 }

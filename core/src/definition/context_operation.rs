@@ -172,7 +172,7 @@ pub struct FilterContext {
 pub struct PinContext {
     /// The section.
     pub section: PinSection,
-    /// Its new value: text (a template) or the section's structured form; `null` removes it.
+    /// New value of the section: text (a template) or the structured form; `null` removes the section.
     pub value: Value,
 }
 

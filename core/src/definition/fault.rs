@@ -197,7 +197,7 @@ pub struct Position {
 /// As JSON: `{code, message, pointer, line?, column?, file?, help?}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its code.
+    /// Stable code.
     pub code: FaultCode,
     /// Description in one sentence, for display.
     pub message: String,

@@ -440,7 +440,7 @@ pub enum ConversationMode {
 pub struct AgentConfig {
     /// Identifies the sub-agent in errors.
     pub id: String,
-    /// Its role; absent is `SUB_AGENT_ROLE_MISSING` when it is started.
+    /// Role of the sub-agent. If absent, the start fails with `SUB_AGENT_ROLE_MISSING`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// Appended to the role in its first prompt, separated by blank lines.
@@ -462,7 +462,7 @@ pub struct SubgraphConfig {
     /// Expression over the child's output (as `output`); absent: that output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Its conversation.
+    /// Conversation of the called workflow.
     #[serde(default)]
     pub conversation: ConversationMode,
     /// Makes it a sub-agent.
@@ -548,7 +548,7 @@ pub struct WaitConfig {
 pub struct ToolConfig {
     /// The tool's name.
     pub tool: String,
-    /// Its arguments: text is an expression, anything else is used literally, with templates in its strings; absent: `{}`.
+    /// Arguments of the tool: text is an expression, anything else is used literally, with templates in its strings; absent: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// Thread variable that receives the result.

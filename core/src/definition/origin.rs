@@ -175,7 +175,7 @@ impl Origin {
 pub struct Located<T> {
     /// The definition.
     pub value: T,
-    /// Its origin.
+    /// Origin of the value.
     pub origin: Origin,
 }
 

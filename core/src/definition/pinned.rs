@@ -56,7 +56,7 @@ pub enum PinnedText<T> {
 pub struct TodoItem {
     /// The task.
     pub content: String,
-    /// Its progress.
+    /// Progress of the TODO.
     #[serde(default)]
     pub status: TodoStatus,
 }

@@ -32,7 +32,7 @@ pub struct TriggerDefinition {
     /// The times at which a trigger of type SCHEDULE fires, with START_WORKFLOW as its action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleDefinition>,
-    /// Its action.
+    /// Action of the trigger.
     pub action: TriggerAction,
     /// Maximum number of firings; 0 or absent: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,7 @@ pub struct WorkflowDefinition {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VariableDefinition {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
     /// The type, checked at every assignment.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
@@ -287,7 +287,7 @@ pub struct EdgeDefinition {
     /// Target node.
     #[serde(alias = "to")]
     pub target_node_id: String,
-    /// Preserved (`DEFAULT`, `CONDITIONAL`), not interpreted; only the condition decides.
+    /// Type of the edge (`DEFAULT`, `CONDITIONAL`), which is preserved and not interpreted: the condition decides.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub edge_type: Option<String>,
     /// Shown to people.
@@ -296,7 +296,7 @@ pub struct EdgeDefinition {
     /// Expression; absent: always satisfied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Of several satisfied edges, the one with the highest weight is taken (default 0), then list order.
+    /// Priority among satisfied edges (default 0): the edge with the highest weight is taken, or the first of those in the list.
     #[serde(default)]
     pub weight: f64,
 }

@@ -252,7 +252,7 @@ pub struct Event {
     pub workflow_id: Arc<str>,
     /// The thread that raised the event.
     pub thread_id: Arc<str>,
-    /// Its type and fields.
+    /// Type and fields of the event.
     #[serde(flatten)]
     pub raised: RaisedEvent,
 }

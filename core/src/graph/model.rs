@@ -106,7 +106,7 @@ pub enum CompiledReducer {
 /// Source text that is evaluated at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snippet {
-    /// Its kind.
+    /// Kind of the snippet.
     pub kind: SnippetKind,
     /// Source as the user wrote it.
     pub source: Arc<str>,
@@ -130,7 +130,7 @@ pub struct Node {
     pub id: Arc<str>,
     /// The user's display name.
     pub name: Option<Arc<str>>,
-    /// Its type and compiled config.
+    /// Type of the node, with the compiled config.
     pub kind: NodeKind,
     /// The retry policy.
     pub retry: Option<RetryPolicy>,
@@ -195,7 +195,7 @@ pub enum NodeKind {
     Variable {
         /// The name.
         name: Arc<str>,
-        /// Its value.
+        /// Expression for the new value.
         expression: SnippetIx,
         /// The type, to which the value is converted.
         variable_type: Option<VariableType>,
@@ -210,14 +210,14 @@ pub enum NodeKind {
     Script {
         /// The body.
         code: SnippetIx,
-        /// Its `input`; absent: the thread's.
+        /// `input` of the script; absent: the thread's.
         input: Option<ValueSpec>,
     },
     /// Calls a registered function.
     Function {
-        /// Its name.
+        /// Name of the function.
         name: Arc<str>,
-        /// Its input; absent: the thread's.
+        /// Input of the function; absent: the thread's.
         input: Option<ValueSpec>,
     },
     /// Chooses the next node.
@@ -235,7 +235,7 @@ pub enum NodeKind {
     Subgraph {
         /// The workflow.
         workflow_id: Arc<str>,
-        /// Its input; absent: the last node's output.
+        /// Input of the called workflow; absent: the last node's output.
         input: Option<ValueSpec>,
         /// Expression over its output.
         output: Option<SnippetIx>,
@@ -261,7 +261,7 @@ pub enum NodeKind {
     Tool {
         /// The tool's name.
         name: Arc<str>,
-        /// Its arguments.
+        /// Arguments of the tool.
         arguments: ValueSpec,
         /// Thread variable that receives the result.
         assign_to: Option<Arc<str>>,
@@ -494,7 +494,7 @@ pub enum ContextNode {
     Pin {
         /// The section.
         section: PinSection,
-        /// Its value; text is a template.
+        /// Value of the section; text is a template.
         value: ValueSpec,
     },
 }

@@ -20,13 +20,13 @@ const NAMED_IN_MESSAGE: usize = 8;
 pub struct PathReport<'a> {
     /// Id from the definition.
     pub path_id: &'a str,
-    /// Its status, from [`ForkJoinMachine::paths`](super::ForkJoinMachine::paths).
+    /// Status of the path, from [`ForkJoinMachine::paths`](super::ForkJoinMachine::paths).
     pub status: PathStatus,
     /// The thread of the path; `None` if it was never started.
     pub thread_id: Option<Arc<str>>,
     /// Output of its last node, if the path completed.
     pub output: Option<&'a Value>,
-    /// Its error, if the path failed.
+    /// Error of the path, if it failed.
     pub error: Option<&'a RunError>,
 }
 

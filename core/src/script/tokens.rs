@@ -13,7 +13,7 @@ pub(super) enum TokenKind {
     Literal,
     /// `(`, `[`, `{`, and `${` of a template.
     Open,
-    /// Its counterpart: `)`, `]`, `}`.
+    /// Closing bracket: `)`, `]`, `}`.
     Close,
     /// Anything else.
     Sign,

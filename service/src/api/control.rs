@@ -186,7 +186,7 @@ pub(crate) async fn fork(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Emit {
-    /// Its `eventName`.
+    /// Name of the CUSTOM event.
     name: String,
     /// Fields of the event.
     #[serde(default)]

@@ -25,7 +25,7 @@ pub(crate) struct OpenInteraction {
     id: String,
     /// The node that raised the question.
     node_id: String,
-    /// Its thread.
+    /// Id of the thread that asked the question.
     thread_id: String,
     /// The question.
     question: String,

@@ -12,9 +12,9 @@ pub(super) struct About {
 /// The type of a metric.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
-    /// Only increases.
+    /// A value that only increases.
     Counter,
-    /// Increases and decreases.
+    /// A value that increases and decreases.
     Gauge,
     /// Counts values in buckets with these upper bounds.
     Histogram(&'static [f64]),

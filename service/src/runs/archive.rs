@@ -21,7 +21,7 @@ pub struct RunSummary {
     /// The session that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Its status: how it ended, or its present state.
+    /// Final status of the run, or its present state.
     pub status: String,
     /// Milliseconds since the Unix epoch.
     pub started_at: u64,
@@ -34,13 +34,13 @@ pub struct RunSummary {
 /// Filter and page of a list of runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunQuery {
-    /// Only runs of this status.
+    /// Restricts the list to runs of this status.
     pub status: Option<String>,
-    /// Only runs of this workflow.
+    /// Restricts the list to runs of this workflow.
     pub workflow: Option<String>,
-    /// Only runs of this session.
+    /// Restricts the list to runs of this session.
     pub session: Option<String>,
-    /// Only runs before this one, as (`started_at`, `run_id`): lists are ordered from the youngest to the oldest.
+    /// Restricts the list to runs older than (`started_at`, `run_id`). Lists are ordered from the newest to the oldest.
     pub before: Option<(u64, String)>,
     /// Maximum number of runs.
     pub limit: usize,

@@ -67,7 +67,7 @@ pub(crate) struct Watch {
     pub(crate) everywhere: bool,
 }
 
-/// One scenario.
+/// A scenario.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// The workflows with triggers and a token limit.

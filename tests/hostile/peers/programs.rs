@@ -29,14 +29,14 @@ mod linux {
         }
     }
 
-    /// Every process of a script holds a pipe open, which is at its end when the last of them is gone.
+    /// Checks that no process of a script survives: each holds a pipe open, whose end is reached when the last one has exited.
     fn child_processes() {
         for (name, script) in [
             // An orphan in a new session.
             ("orphan", "setsid sleep 600 & echo done"),
             // The parent lives, and the call times out.
             ("child", "setsid sleep 600; echo done"),
-            // No mark in its environment, but living ancestors.
+            // A program without the mark in its environment, whose ancestors are running.
             ("unmarked", "env -i setsid sh -c 'sleep 600; true'; echo done"),
             // Each process starts the next one and ends.
             (

@@ -23,7 +23,7 @@ struct Inner {
 struct Ear(Heard);
 
 impl Heard {
-    /// Subscribes to a run from this moment; with `room` the buffer is full now and then, first after `room` deliveries.
+    /// Subscribes to a run from now on. With `room`, the buffer reports that it is full now and then, first after `room` events.
     pub(super) fn listen(engine: &Arc<EngineShared>, run_id: &str, room: Option<usize>) -> Self {
         let heard = Self::default();
         heard.with(|inner| inner.room = room);

@@ -21,13 +21,13 @@ pub use scenes::{Play, SceneKind};
 /// Choices among which priorities change.
 const STEPS: usize = 150;
 
-/// The way an order is drawn.
+/// The rule by which an order is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
     /// Any ready event, each with equal probability.
     Random,
-    /// By priorities that change a few times (PCT).
+    /// The ready event with the highest priority; priorities change a few times (PCT).
     Priorities,
 }
 
@@ -65,7 +65,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// The behaviour of a failed schedule when it is played again.
+/// The outcome of a replay of a failed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Again {
     /// The failure repeats.
@@ -92,7 +92,7 @@ impl Default for Schedules {
 }
 
 impl Schedules {
-    /// Every scene.
+    /// Returns every scene, compiled.
     ///
     /// # Panics
     /// Panics if a scene's workflows have faults.
@@ -100,7 +100,7 @@ impl Schedules {
         Self::of(SCENES)
     }
 
-    /// These scenes.
+    /// Returns the given scenes, compiled.
     ///
     /// # Panics
     /// Panics if a scene's workflows have faults.
@@ -122,7 +122,7 @@ impl Schedules {
         self.stages.iter().map(|(scene, _)| scene.name).collect()
     }
 
-    /// Plays the schedule with this number: the scenes in turn, half of them in a random order, half by priorities.
+    /// Executes the schedule with this number: the scenes in turn, half of them in a random order, half by priorities.
     ///
     /// # Errors
     /// Fails with the fault and the choices that led to it.

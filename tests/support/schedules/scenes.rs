@@ -15,16 +15,16 @@ use super::heard::Heard;
 use super::merges;
 use crate::world::{forked, line, node, say, wait, workflow};
 
-/// Plays a scene with a seed in an order; fails with the violated invariant.
+/// Function that executes a scene with a seed in an order. Fails with the violated invariant.
 pub type Play = fn(&Stage, u64, Box<dyn Schedule>) -> Result<(), String>;
 
 /// A scene.
 pub struct SceneKind {
-    /// Its name in a failure.
+    /// Name of the scene in a failure.
     pub name: &'static str,
-    /// The engines that the scene is played in, chosen by seed.
+    /// Returns the engines for the scene; the seed selects one.
     pub engines: fn() -> Vec<EngineBuilder>,
-    /// The play.
+    /// Executes the scene.
     pub play: Play,
 }
 
@@ -122,7 +122,7 @@ fn forks() -> Vec<EngineBuilder> {
         .collect()
 }
 
-/// Branches that wait for ever, one behind a question: nothing but a cancel ends them.
+/// Branches that wait without end, one of them behind a question: only a cancel ends them.
 fn tree(id: &str) -> Value {
     let never = |id: &str| node(id, "WAIT", json!({ "event": "never" }));
     let branches = [vec![never("p")], vec![ask("q"), never("q2")]];
@@ -139,7 +139,7 @@ fn cancelled() -> Vec<EngineBuilder> {
     engines
 }
 
-/// A run that speaks, computes and forks.
+/// A run that adds messages, computes and forks.
 fn talks() -> Vec<EngineBuilder> {
     let branches = [
         vec![work("a", "one")],
@@ -227,7 +227,7 @@ pub(super) fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<
     }
 }
 
-/// Plays a scene with one subscribed run to its end and checks its events and threads.
+/// Executes a scene with one subscribed run until it ends, and checks the events and threads of the run.
 fn ended_whole(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<Arc<RunReport>, String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
         let (run, heard) = start_with_subscriber(scene.engine())?;

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::plan::{Meddling, Plan};
 use super::workload::{Engines, WORKLOADS};
 
-/// Room for every event that a run of these workflows raises.
+/// Capacity of a subscriber's buffer, enough for all events of a run of these workflows.
 const ROOM: usize = 4096;
 
 /// A run under way, passed from thread to thread.

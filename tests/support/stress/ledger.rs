@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A violated invariant, in a sentence.
 pub type Violation = String;
 
-/// Everything counted so far.
+/// Counters of the rounds so far.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// Rounds that are over.

@@ -24,23 +24,23 @@ pub use ledger::{Ledger, Violation};
 /// The amount of work, and its time.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Seed of every plan; the scheduling of threads stays the machine's.
+    /// Seed of every plan. It does not determine the scheduling of threads.
     pub seed: u64,
-    /// Runs of one round.
+    /// Number of runs in a round.
     pub runs: u64,
     /// Number of rounds; each builds new engines.
     pub rounds: u64,
-    /// No new round after this long.
+    /// Time after which no new round starts.
     pub time: Duration,
-    /// Engines at once.
+    /// Number of concurrent engines.
     pub engines: usize,
-    /// Host threads that start runs, and as many that wait for them.
+    /// Number of host threads that start runs, and of those that wait for runs.
     pub hosts: usize,
     /// Time after which a run counts as lost.
     pub patience: Duration,
 }
 
-/// Plays rounds until the time is up, `stop` is set or an invariant is violated; returns the counters.
+/// Executes rounds until the time is up, `stop` is set or an invariant is violated. Returns the counters.
 #[allow(clippy::disallowed_methods)] // real engines live by the real clock
 pub fn run(config: &Config, stop: &AtomicBool, mut each: impl FnMut(u64, &Ledger)) -> Ledger {
     let began = Instant::now();

@@ -58,13 +58,13 @@ impl Meddling {
     }
 }
 
-/// Everything about one run.
+/// Plan of a run: engine, workload, and the actions on it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) engine: usize,
     pub(super) workload: usize,
     pub(super) meddling: Meddling,
-    /// Adds a subscriber with room for every event.
+    /// Adds a subscriber with a buffer for all events.
     pub(super) witness: bool,
     /// Capacity of a subscriber that reads only after the run has ended.
     pub(super) slow: Option<usize>,

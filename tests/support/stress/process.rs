@@ -1,4 +1,4 @@
-//! Figures of this process from the operating system, if it provides them.
+//! Resource usage of this process, if the operating system reports it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One round: new engines, runs started by the host's threads, shutdown and the checks.
+//! A round of the load test: new engines, runs started by the host's threads, shutdown and the checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +18,15 @@ const MEDDLERS: usize = 2;
 /// The treatment of this round's first engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Everything ends before the shutdown.
+    /// All runs end before the shutdown.
     Calm,
-    /// The engine has room for few runs.
+    /// The engine admits only few runs.
     Full,
     /// The engine is shut down while runs are started.
     Abrupt,
 }
 
-/// Plays the round and adds to the counters.
+/// Executes the round and adds to the counters.
 pub(super) fn run(config: &Config, number: u64, stop: &AtomicBool, books: &mut Ledger) {
     let kind = [Kind::Calm, Kind::Abrupt, Kind::Full][(number % 3) as usize];
     let threads_before = process::threads();

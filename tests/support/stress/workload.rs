@@ -151,5 +151,5 @@ fn bundle() -> Value {
     })
 }
 
-/// One function of the engines, to be shared by a round's threads.
+/// Engines of a round, shared by its threads.
 pub(super) type Engines = Arc<Vec<Engine>>;

@@ -52,7 +52,7 @@ pub enum End {
     Stall,
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Path and query.
@@ -88,7 +88,7 @@ type Decide = dyn Fn(&Request) -> Answer + Send + Sync;
 
 struct Shared {
     answers: Mutex<VecDeque<Answer>>,
-    /// Answers the requests that `answers` is too short for.
+    /// Answers the requests after the last of `answers`.
     otherwise: Box<Decide>,
     requests: Mutex<Vec<Request>>,
 }

@@ -31,7 +31,7 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Thought {
-    /// Its text.
+    /// Text of the reasoning.
     Text(String),
     /// Signature of the text before or after it.
     Signature(String),

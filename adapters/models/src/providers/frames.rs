@@ -16,7 +16,7 @@ pub(super) enum Framing {
 pub(super) struct Frame {
     /// The name of a server-sent event.
     pub(super) event: Option<String>,
-    /// Its data.
+    /// Data of the frame.
     pub(super) data: String,
 }
 

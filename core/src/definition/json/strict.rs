@@ -39,7 +39,7 @@ pub enum JsonErrorKind {
 }
 
 impl JsonError {
-    /// Its kind.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> JsonErrorKind {
         self.kind
     }

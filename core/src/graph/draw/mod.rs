@@ -73,7 +73,7 @@ pub struct Arrow {
     pub from: usize,
     /// Index of the target box.
     pub to: usize,
-    /// Its label.
+    /// Label of the arrow.
     pub label: Option<String>,
     /// Line style.
     pub style: ArrowStyle,
