@@ -54,6 +54,7 @@ impl Answers {
 
     /// Answers an open question.
     pub(crate) fn asked(&self, question: Interaction) {
+        // Without an answer the question stays open for a person or for its timeout.
         let (Some(run), Some(answer)) = (self.run.get(), (self.give)(&question)) else {
             return;
         };
@@ -82,6 +83,7 @@ impl Deliver for Answers {
         Ok(())
     }
 
+    // The run has ended, so none of its questions is open.
     fn end(&mut self, _missed: u64) {}
 
     fn another(&self) -> Box<dyn Deliver> {
@@ -102,6 +104,7 @@ fn question(event: &Event) -> Option<Interaction> {
         Value::Array(items) => Some(Arc::new(items)),
         _ => None,
     };
+    // The event repeats every field of the question, so no request to the run is needed, which could not be awaited here.
     Some(Interaction {
         id: text("interactionId")?.to_string(),
         node_id: text("nodeId")?,

@@ -158,6 +158,7 @@ impl EngineBuilder {
         match std::fs::read_to_string(path) {
             Ok(text) => self.file(path.display().to_string(), text),
             Err(error) => {
+                // Collected, so that `build` reports all unreadable files at once.
                 self.unread.push((path.to_owned(), error));
                 self
             }
@@ -190,6 +191,7 @@ impl EngineBuilder {
     /// Compresses every conversation that exceeds its token limit.
     #[must_use]
     pub fn compression(mut self, compression: &Compression) -> Self {
+        // The share applies to every workflow of the engine, while the bundle's own config covers only the compression workflow.
         self.speculative_at = compression.begins_early_at();
         self.file("ready-made compression", compression.bundle().to_string())
     }
@@ -244,6 +246,7 @@ impl EngineBuilder {
     {
         let name = name.into();
         let called = name.clone();
+        // A panic is caught here and not by the work runtime, so that the node's error has the panic's message.
         let contained = move |input, context| {
             let name = called.clone();
             let work = AssertUnwindSafe(function(input, context)).catch_unwind();
@@ -270,6 +273,7 @@ impl EngineBuilder {
     #[must_use]
     pub fn tools(mut self, mut tools: ToolRegistry) -> Self {
         let earlier = std::mem::take(&mut self.tools);
+        // The new set wins where names are equal, as a later call of any other setter does.
         tools.extend_missing(earlier);
         self.tools = tools;
         self

@@ -116,6 +116,7 @@ impl Compression {
                 } },
             }],
         });
+        // The printed bundle also states the share, although the engine takes it from `begins_early_at`.
         if let Some(share) = self.speculative_at {
             bundle["workflows"][0]["config"] = json!({ "compression": { "speculativeAt": share } });
         }
@@ -126,6 +127,7 @@ impl Compression {
         Self {
             strategy,
             parameters: serde_json::Map::new(),
+            // By default the thread waits, because the next model call would exceed the limit otherwise.
             waits: true,
             timeout: 30.0,
             speculative_at: None,

@@ -44,6 +44,7 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
         match self.receiver.poll_recv(context) {
+            // A count of lost events has no buffer slot of its own at the end of a run, so the receiver takes it from the counter.
             Poll::Ready(None) => Poll::Ready(last(&self.missed_at_end)),
             other => other,
         }
@@ -70,6 +71,7 @@ pub struct BlockingEvents {
 
 /// Returns the number of events dropped at the end, once, as the last item.
 fn last(missed: &AtomicU64) -> Option<Heard> {
+    // The swap makes the count appear once, even if the stream is polled again after its end.
     match missed.swap(0, Ordering::AcqRel) {
         0 => None,
         count => Some(Heard::Lagged(count)),
@@ -89,6 +91,7 @@ impl Iterator for BlockingEvents {
 
     fn next(&mut self) -> Option<Heard> {
         if self.tag.is_some_and(ThreadTag::is_here) {
+            // Blocking here would stop the actors on this thread, and with them the source of the events.
             return match self.receiver.try_recv() {
                 Ok(heard) => Some(heard),
                 Err(TryRecvError::Empty) => None,
@@ -112,6 +115,7 @@ impl<F: Fn(Heard) -> Result<(), Undelivered> + Clone + Send + 'static> Deliver f
     }
 
     fn end(&mut self, missed: u64) {
+        // Added and not set: a subscription to all runs has one delivery end for each arbiter, and all share the counter.
         self.missed_at_end.fetch_add(missed, Ordering::AcqRel);
     }
 
@@ -136,9 +140,11 @@ impl Deliver for Silent {
 }
 
 pub(crate) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
+    // tokio panics for a capacity of 0 and for one above the maximum.
     let (sender, receiver) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
     let missed_at_end = Arc::new(AtomicU64::new(0));
     let offer = move |heard| {
+        // Never awaited: the run must not wait for a slow subscriber, so a full buffer drops the event and counts it.
         sender.try_send(heard).map_err(|refused| match refused {
             TrySendError::Full(_) => Undelivered::Full,
             TrySendError::Closed(_) => Undelivered::Gone,
@@ -161,6 +167,7 @@ pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deli
     let (sender, receiver) = crossbeam_channel::unbounded();
     let missed_at_end = Arc::new(AtomicU64::new(0));
     let offer = move |heard| {
+        // A capacity of 0 would refuse every event.
         if sender.len() >= capacity.max(1) {
             return Err(Undelivered::Full);
         }

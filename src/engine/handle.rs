@@ -44,6 +44,7 @@ impl RunHandle {
     /// [local](super::EngineBuilder::local) engine, and the caller of an inline function. There a run that has not ended yields a
     /// report of status RUNNING with an error that explains this, and the run continues.
     pub fn outcome_blocking(&self) -> Arc<RunReport> {
+        // Blocking here would stop the actor that has to end the run.
         if self.placement.carries_actors_here() {
             return self.try_outcome().unwrap_or_else(|| self.would_wait_for_itself());
         }
@@ -72,6 +73,7 @@ impl RunHandle {
         if self.placement.carries_actors_here() {
             return;
         }
+        // As in `settled`, a lost completion means that the run's actor is gone.
         let _: Result<(), Lost> = self.started.settled.wait_blocking();
     }
 
@@ -103,6 +105,7 @@ impl RunHandle {
     /// ```
     pub fn cancel_on_drop(&self, reason: impl Into<String>) -> CancelOnDrop {
         CancelOnDrop {
+            // An option, so that `disarm` can take the run out before the drop.
             run: Some((self.clone(), reason.into())),
         }
     }
@@ -133,6 +136,8 @@ impl RunHandle {
     /// `run.emit("paid", [("amount", json!(3))])` an expression reads `event.data.amount`. Data nested deeper than
     /// [`MAX_LEVELS`](pirn_core::value::MAX_LEVELS), less one for the event, is logged and not raised.
     pub fn emit(&self, name: impl Into<Arc<str>>, data: impl Into<EventData>) {
+        // The depth is read on the calling thread, because only a trigger's call on this very task or thread belongs to the
+        // cascade.
         let event = RaisedEvent::custom(name, data);
         self.started.raise(event.at_depth(pirn_actors::cause::trigger_depth()));
         self.placement.wake();
@@ -143,8 +148,10 @@ impl RunHandle {
         let (setter, open) = completion();
         self.started.interactions(move |open| setter.set(open));
         self.placement.wake();
+        // A settled run no longer answers requests, so waiting for the answer alone could last for ever.
         match select(open.wait(), self.started.settled.wait()).await {
             Either::Left((open, _)) => open.unwrap_or_default(),
+            // The answer may have arrived in the same moment as the end, and then it counts.
             Either::Right(_) => open.peek().and_then(Result::ok).unwrap_or_default(),
         }
     }
@@ -184,6 +191,7 @@ impl RunHandle {
         self.placement.wake();
         match select(taken.wait(), self.started.settled.wait()).await {
             Either::Left((taken, _)) => taken.unwrap_or(Err(AnswerRefused::NotOpen)),
+            // An answer that was accepted just before the run settled must not be reported as refused.
             Either::Right(_) => taken.peek().and_then(Result::ok).unwrap_or(Err(AnswerRefused::NotOpen)),
         }
     }
@@ -199,6 +207,7 @@ impl RunHandle {
         let ended = || Err(RunError::new(RunErrorCode::Cancelled, "the run has ended"));
         match select(kept.wait(), self.started.settled.wait()).await {
             Either::Left((kept, _)) => kept.unwrap_or_else(|_| ended()),
+            // Without a reply before the end, nothing proves that the inputs are durable.
             Either::Right(_) => kept.peek().and_then(Result::ok).unwrap_or_else(ended),
         }
     }
@@ -217,6 +226,7 @@ impl RunHandle {
     }
 
     fn lost(&self, _: Lost) -> Arc<RunReport> {
+        // A completion is lost either because the whole engine stopped or because this one actor died. Only the second is a defect.
         let (code, message) = if self.placement.has_ended() {
             (RunErrorCode::Cancelled, "the engine has stopped")
         } else {
@@ -253,6 +263,7 @@ impl CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
+        // `cancel` has no effect on a run that has ended, so the guard needs no check.
         if let Some((run, reason)) = self.run.take() {
             run.cancel(reason);
         }

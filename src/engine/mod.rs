@@ -98,6 +98,7 @@ impl WeakEngine {
     /// Returns the engine, unless its last handle was dropped.
     pub fn upgrade(&self) -> Option<Engine> {
         Some(Engine {
+            // All parts are upgraded or none: an engine without its placement or its store cannot execute a run.
             shared: self.shared.upgrade()?,
             placement: self.placement.upgrade()?,
             durable: match &self.durable {
@@ -143,6 +144,7 @@ impl Engine {
             workflows.any(|workflow| *workflow.value.id == *graph.workflow_id)
         };
         let mut others = self.shared.graphs();
+        // The compiler refuses an id that is registered already, so the graphs that this load replaces are hidden from it.
         others.retain(|graph| !is_replaced(graph));
         self.register(&loaded, &others)
     }
@@ -150,6 +152,7 @@ impl Engine {
     fn register(&self, loaded: &Loaded, beside: &[Arc<Graph>]) -> Result<Vec<Fault>, Vec<Fault>> {
         let names = self.placement.names();
         let profiles = profiles_of(loaded);
+        // The models are only built here. They take effect after the compilation, because a load with faults must change nothing.
         let models = names.models.with_files(&profiles);
         let models = models.map_err(|faults| crate::check::located_all(&faults, loaded))?;
         let compiled = compiled(loaded, (names, &models), beside)?;
@@ -160,6 +163,7 @@ impl Engine {
 
     fn register_compiled(&self, loaded: &Loaded, compiled: &Compiled) {
         if let Some(durable) = &self.durable {
+            // Before the graphs are registered: a run may start as soon as its graph is, and its first commit needs the definition.
             durable.definitions.extend(loaded, compiled, &self.shared.all_graphs());
         }
         for graph in &compiled.graphs {
@@ -170,6 +174,7 @@ impl Engine {
         }
         let has_triggers =
             compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
+        // The matchers are actors, so a run that starts before they have the trigger could raise an event that they miss.
         if has_triggers && self.placement.may_wait() {
             for in_place in self.shared.triggers_in_place() {
                 // Without a matcher no trigger can fire, so an error is ignored.
@@ -255,6 +260,7 @@ impl Engine {
         self.shared.watch_started(Box::new(move || {
             let (engine, take) = (engine.upgrade()?, watch()?);
             let (deliver, events) = stream(capacity);
+            // All types, from the first event: the run has not taken its first step.
             let subscription = Subscription {
                 types: Vec::new(),
                 after: 0,
@@ -277,17 +283,20 @@ impl Engine {
     pub fn events(&self, filter: EventFilter, capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
         self.shared.subscribe(filter, deliver);
+        // Under virtual time the subscription is a message that nothing processes until the clock's thread has a job.
         self.placement.wake();
         events
     }
 
     /// Adds a trigger that watches every run. Fails if a trigger with its id exists.
     pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
+        // A schedule is a task of the engine, not of the matchers, because it has no run and no event to react to.
         if trigger.schedule.is_some() {
             return self.shared.add_schedule(&trigger);
         }
         let added = answers(self.shared.add_trigger(trigger)).await;
         let stopped = || Err("the engine has stopped".to_owned());
+        // Every arbiter has its own matcher, and all of them must have the trigger. No answer at all means that all have stopped.
         added.into_iter().reduce(Result::and).unwrap_or_else(stopped)
     }
 
@@ -295,11 +304,13 @@ impl Engine {
     /// no such trigger.
     pub async fn enable_trigger(&self, workflow_id: Option<&str>, id: &str, enabled: bool) -> Option<bool> {
         let owner = owner(workflow_id);
+        // Schedules are not in the matchers. `None` means that no schedule has this id, so it belongs to an event trigger or to nothing.
         if let Some(changed) = self.shared.enable_schedule(&owner, id, enabled) {
             self.placement.wake();
             return Some(changed);
         }
         let changed = answers(self.shared.enable_trigger(&owner, id, enabled)).await;
+        // Each arbiter answers for its own matcher: the trigger exists if one has it, and changed if one has changed it.
         let is_there = changed.iter().any(Option::is_some);
         is_there.then(|| changed.into_iter().flatten().any(|changed| changed))
     }
@@ -307,6 +318,7 @@ impl Engine {
     /// Returns the triggers of a workflow, or of the engine.
     pub async fn triggers(&self, workflow_id: Option<&str>) -> Vec<TriggerState> {
         let mut by_arbiter = answers(self.shared.triggers(&owner(workflow_id))).await.into_iter();
+        // Every arbiter has the same triggers but counts its own firings, so the first list is the base and the others are added.
         let mut states = by_arbiter.next().unwrap_or_default();
         for state in by_arbiter.flatten() {
             if let Some(known) = states.iter_mut().find(|known| known.id == state.id) {
@@ -328,6 +340,7 @@ impl Engine {
     /// Does nothing on real threads.
     pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
         self.wait_idle();
+        // Only a virtual clock can tell that nothing is pending. On real threads an answer may still arrive from outside.
         if self.placement.is_virtual() && run.try_outcome().is_none() {
             run.cancel("deadlock: the run waits for ever, no timer or work is pending");
             self.wait_idle();
@@ -421,6 +434,7 @@ impl Engine {
         resume: impl AsyncFn(Run) -> Result<T, ResumeError>,
     ) -> Result<Vec<(String, Result<T, ResumeError>)>, ResumeError> {
         /// Number of runs read from the store per page.
+        // Pages bound the memory of a recovery: a store may have more unfinished runs than fit into memory at once.
         const PAGE: usize = 1_000;
         let durable = self.durable()?;
         let (mut resumed, mut after) = (Vec::new(), None);
@@ -432,6 +446,7 @@ impl Engine {
                 // A parent run that was resumed earlier in this loop has resumed this run too.
                 if !self.shared.carries(&run.id) {
                     match resume(run.clone()).await {
+                        // The earlier run of the session may be on a later page, or may itself fail to resume.
                         Err(ResumeError::SessionBusy { .. }) => later.push(run),
                         // Another process owns the run.
                         Err(ResumeError::Store(StoreError::RunHeld { .. })) => {}
@@ -456,6 +471,7 @@ impl Engine {
                     result => resumed.push((run.id, result)),
                 }
             }
+            // Each further round has fewer runs, so the loop ends. The runs that remain blocked are reported with their error.
             if later.len() == waiting {
                 resumed.extend(refused);
                 return Ok(resumed);
@@ -507,6 +523,7 @@ impl Engine {
     pub(crate) fn graphs_alone(&self, name: &str, text: &str) -> Result<Graphs, Vec<Fault>> {
         let loaded = Loaded::of(&[SourceFile::new(name, text)]);
         let names = self.placement.names();
+        // A stored run keeps the profiles of its own definition, so these models do not replace those of the engine.
         let models = names.models.with_definition(&profiles_of(&loaded));
         let models = models.map_err(|faults| crate::check::located_all(&faults, &loaded))?;
         let compiled = compiled(&loaded, (names, &models), &[])?;
@@ -548,6 +565,7 @@ impl Engine {
     /// Durable runs that only wait for people or events are persisted at once, the other durable runs when the grace is over. A
     /// dedicated thread waits, by the real clock.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
+        // First, or this process could claim runs that the shutdown would only release again.
         self.carry_no_more();
         match self.begin_shutdown(grace) {
             Some(report) => report.wait().await.unwrap_or_default(),
@@ -561,11 +579,14 @@ impl Engine {
     /// report then counts the runs that have not ended yet.
     pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
         self.carry_no_more();
+        // On its own thread a local engine cannot wait for its actors: they run only when this call has returned.
         if !self.placement.is_here() {
             return place::shut_down(&self.shared, &self.placement, grace);
         }
+        // Closed here and not only on the other thread, so that no run is admitted once this call has returned.
         self.shared.close();
         if self.begin_shutdown(grace).is_none() {
+            // Without a thread nothing can wait for the grace period, so it is zero.
             self.shared.cancel_all();
         }
         ShutdownReport {
@@ -577,6 +598,7 @@ impl Engine {
     /// Stops claiming runs without an owner, so that other processes can claim them.
     fn carry_no_more(&self) {
         if let Some(claims) = self.durable.as_ref().and_then(|durable| durable.store.claims()) {
+            // Runs that this process owns already are not affected by a limit of zero.
             claims.carry(0);
         }
     }
@@ -585,6 +607,7 @@ impl Engine {
     fn begin_shutdown(&self, grace: Duration) -> Option<Completion<ShutdownReport>> {
         let (shared, placement) = (Arc::clone(&self.shared), self.placement.clone());
         let (setter, report) = completion();
+        // A thread of its own, because the wait blocks and the caller may be on the runtime that the engine's actors need.
         let stopping = std::thread::Builder::new()
             .name("pirn-shutdown".to_owned())
             .spawn(move || {
@@ -646,6 +669,7 @@ fn compiled(
         };
         compile_loaded(loaded, &context)
     });
+    // These checks need the models and tokenizers of the engine, which the compiler in `pirn-core` does not know.
     compiled.faults.extend(budget_faults(loaded, models));
     compiled.faults.extend(schema_faults(loaded));
     compiled
@@ -661,6 +685,7 @@ fn compiled(
 /// Collects the answers of the arbiters, without those that have stopped.
 async fn answers<T: Clone>(asked: Vec<Completion<T>>) -> Vec<T> {
     let mut answers = Vec::with_capacity(asked.len());
+    // All requests are already sent, so waiting for one after the other takes as long as the slowest.
     for answer in asked {
         answers.extend(answer.wait().await);
     }

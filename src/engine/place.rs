@@ -67,6 +67,7 @@ impl Spawner for RealSpawner {
     }
 
     fn start_on(&self, arbiter: usize, job: StartJob) -> Result<(), RunError> {
+        // The caller is on the actors' thread: a direct call saves a message, and a local engine has no other thread to wake.
         if let Some(host) = self.0.host_here() {
             job(&host, None);
             return Ok(());
@@ -81,6 +82,7 @@ impl Spawner for RealSpawner {
             job(&host, None);
             return Ok(());
         }
+        // The job holds the lease for the lifetime of the run, so that the next start goes to the arbiter with the fewest runs.
         let lease = self.0.lease();
         let arbiter = lease.arbiter();
         self.0
@@ -103,10 +105,12 @@ impl Spawner for VirtualSpawner {
     }
 
     fn start(&self, job: StartJob) -> Result<(), RunError> {
+        // A job in the channel would run only after the simulation is idle, which is later in virtual time.
         if let Some(host) = HERE.with_borrow(Clone::clone) {
             job(&host, None);
             return Ok(());
         }
+        // Without a channel the spawner belongs to `spawn_here`, whose engine has no thread outside of that call.
         let jobs = self.0.as_ref().ok_or_else(stopped)?;
         jobs.send(Job::Run(job)).map_err(|_| stopped())
     }
@@ -164,6 +168,7 @@ impl Placement {
     pub(super) fn may_wait(&self) -> bool {
         match &self.inner.kind {
             Kind::Real(runtime) => !runtime.is_own_thread(),
+            // Jobs are executed in the order of their arrival, each until the simulation is idle.
             Kind::Simulated(_) => false,
         }
     }
@@ -202,6 +207,7 @@ impl Placement {
     pub(super) fn wake(&self) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
             // Sending fails only after the thread has stopped; then there is nothing to process.
+            // An empty job is enough, because the thread runs the simulation until it is idle after each job.
             simulated.jobs.send(Job::Run(Box::new(|_, _| ()))).unwrap_or(());
         }
     }
@@ -211,6 +217,7 @@ impl Placement {
     pub(super) fn wait_idle(&self, at_most: Duration) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
             let (told, idle) = std::sync::mpsc::channel();
+            // This job starts only after the simulation is idle from the job before, so its first statement is the proof.
             let job = Job::Run(Box::new(move |_, _| told.send(()).unwrap_or(())));
             if simulated.jobs.send(job).is_ok() {
                 // A clock that is still busy after this time is stopped in the middle of its work.
@@ -243,13 +250,16 @@ impl Simulated {
         HERE.with_borrow(Option::is_some) && {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             let own = thread.as_ref().map(|thread| thread.thread().id());
+            // `HERE` is also set on the thread of an explorer, which is not the thread of this clock.
             own == Some(std::thread::current().id())
         }
     }
 
     fn stop(&self) {
         self.jobs.send(Job::Stop).unwrap_or(());
+        // Taken, so that only the first of several stops joins the thread.
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The last handle may be dropped on the clock's own thread, by a function of a run: a thread cannot join itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id())
             && thread.join().is_err()
         {
@@ -263,6 +273,7 @@ impl Drop for Inner {
         match &self.kind {
             // Runs hold the runtime too, so dropping this handle would not stop it while a run is in progress.
             Kind::Real(runtime) => runtime.end(),
+            // The field's own `Drop` stops the thread.
             Kind::Simulated(_) => {}
         }
     }
@@ -281,6 +292,7 @@ thread_local! {
 
 /// Runs `call`, and starts everything that it spawns on `host`, which the calling thread executes.
 pub(crate) fn spawn_here<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
+    // The value before is restored, because calls may nest.
     let before = HERE.replace(Some(host.clone()));
     let result = call(Box::new(VirtualSpawner(None)));
     HERE.set(before);
@@ -302,6 +314,7 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
 pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
     placement.wait_idle(grace.max(WIND_DOWN));
     shared.close();
+    // After the close, so that no later run misses this message.
     shared.keep_waiting();
     placement.wake();
     let mut runs_cancelled = 0;
@@ -312,11 +325,13 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
         shared.gate().wait_drained(WIND_DOWN);
     }
     let runs_left = shared.live_runs();
+    // Only after the last run has ended or was cancelled: a bus delivers the events of runs.
     for flushed in shared.stop() {
         // A bus that has stopped has nothing to flush.
         let _: Option<Result<(), Lost>> = flushed.wait_timeout(WIND_DOWN);
     }
     let report = placement.stop(QUIET);
+    // Last: a call that is still in flight may use the connections of the tools.
     shared.close_tools();
     ShutdownReport {
         runs_cancelled,

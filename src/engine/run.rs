@@ -52,6 +52,7 @@ impl RunBuilder {
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         match input_of(input) {
+            // The error is kept until the start, so that a builder chain has one place to fail, and a later valid input clears it.
             Ok(input) => (self.request.input, self.invalid) = (input, None),
             Err(invalid) => self.invalid = Some(invalid),
         }
@@ -165,7 +166,9 @@ impl RunBuilder {
     /// ```
     #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Self {
+        // A limit beyond 584 million years is the same as none.
         let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        // At least 1 ms: a limit that is rounded down to 0 would be due before the first step.
         self.request.deadline_ms = Some(ms.max(1));
         self
     }
@@ -205,6 +208,7 @@ impl RunBuilder {
 
     /// Returns the run's events from the first one on, for a thread that blocks. An empty `types` selects all types.
     pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
+        // The tag lets the iterator detect a thread on which blocking would stop the actors that produce the events.
         let (deliver, events) = events::blocking(capacity, self.engine.placement.tag());
         self.subscribe(types, deliver);
         events
@@ -221,6 +225,7 @@ impl RunBuilder {
 
     /// Validates what the builder was given, independent of the order of its calls.
     pub(super) fn settle(&mut self) -> Result<(), RunError> {
+        // Here and not in the setters, because `session` may be called after `keep_on_failure`.
         if let Some(invalid) = self.invalid.take() {
             return Err(invalid);
         }
@@ -251,6 +256,7 @@ impl RunBuilder {
         }
         self.subscriptions
             .extend(self.answers.iter().map(|answers| answers.subscription(0)));
+        // Two phases: the run takes its first step only in `go`, so no question can be raised before `answers` knows the run.
         let (started, admitted) = engine.shared.admit_run(self.run_id, self.request, self.subscriptions)?;
         if let Some(answers) = self.answers {
             answers.of_run(&started);

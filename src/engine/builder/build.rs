@@ -30,7 +30,9 @@ const DEFAULT_PARK_AFTER: Duration = Duration::from_mins(1);
 /// Returns a number greater than those of all runs that an earlier process started.
 #[allow(clippy::disallowed_methods)] // no host is asked: the order outlives every one of them
 fn micros_since_1970() -> u64 {
+    // A clock before 1970 yields 0, which only loses the order relative to earlier processes.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Half of the range remains for the numbers that this process adds.
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX / 2)
 }
 
@@ -41,16 +43,19 @@ impl EngineBuilder {
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
         let ask = self.ask.take();
+        // `Duration::MAX` does not fit, and `None` means that runs are never parked.
         let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
         let durable = self
             .store
             .take()
             .map(|store| Arc::new(Durable::new(store, ask, parks_after)));
         if let Some(durable) = &durable {
+            // `check_settings` has refused a store together with a journal, so no journal of the caller is lost here.
             self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
         }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         if let Some(durable) = &durable {
+            // Before `faults::inject` wraps these ports: resources are looked up by name, and no call is made.
             durable.has(Resources::new(Arc::clone(&ports.tools), Arc::clone(&ports.models)));
             ports.sessions = Arc::new(StoredSessions::new(
                 Arc::clone(&durable.store),
@@ -63,10 +68,12 @@ impl EngineBuilder {
                 None => Arc::new(NoScheduleMemory),
             });
         }
+        // The seed of the clock is the default, so that `virtual_time(Some(seed))` alone reproduces faults and random values too.
         let seed = self.seed.or(match self.clock {
             Clock::Virtual { seed } => seed,
             Clock::Real => None,
         });
+        // Before the engine starts, because its actors take the ports as they are now.
         crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
         let (placement, spawner) = match self.clock {
             Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
@@ -86,6 +93,7 @@ impl EngineBuilder {
             }
         }?;
         let run_id_seed = match self.clock {
+            // Run ids are part of reports and event logs, which equal seeds must reproduce.
             Clock::Virtual { seed } => seed.unwrap_or_default(),
             Clock::Real => process_seed(),
         };
@@ -96,6 +104,7 @@ impl EngineBuilder {
             run_id_seed,
             seed,
             max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
+            // Numbers order the runs of a session in the store, also across processes.
             first_number: micros_since_1970(),
         })
         .map_err(BuildError::Engine)?;
@@ -105,6 +114,7 @@ impl EngineBuilder {
             durable,
         };
         if let Some(checked) = &checked {
+            // Before the files, which may refer to the checked workflows.
             engine.register_compiled(checked.loaded(), checked.compiled());
         }
         engine
@@ -116,6 +126,7 @@ impl EngineBuilder {
     }
 
     fn check_settings(&self) -> Result<(), BuildError> {
+        // A virtual clock owns the thread of its actors, and a local engine shares that of its caller.
         if self.is_local && self.clock != Clock::Real {
             return Err(BuildError::Settings("local actors", "virtual time"));
         }
@@ -150,6 +161,7 @@ impl EngineBuilder {
 
     fn take_checked(&mut self) -> Result<Option<Checked>, BuildError> {
         if !self.unread.is_empty() {
+            // First, because a missing file would only be reported as missing workflows otherwise.
             return Err(BuildError::Files(std::mem::take(&mut self.unread)));
         }
         let checked = self.checked.take();
@@ -163,6 +175,7 @@ impl EngineBuilder {
         let reserved = self.tools.names().filter(|name| BuiltInTool::of_name(name).is_some());
         let reserved: Vec<String> = reserved.map(str::to_owned).collect();
         if !reserved.is_empty() {
+            // A model's call would reach the built-in tool, and the registered one could never be called.
             return Err(BuildError::ReservedTools(reserved));
         }
         let tokenizers = std::mem::take(&mut self.tokenizers);
@@ -179,8 +192,10 @@ impl EngineBuilder {
             tokenizers: tokenizers.keys().cloned().collect(),
         };
         let scripts = self.scripts.take().unwrap_or_default();
+        // The script crate has no tokenizers of its own, so that it does not depend on the crate of the models.
         scripts.set_default_tokenizers(pirn_models::tokens::tokenizer);
         let ports = Ports {
+            // `build` sets the schedules. A plan for the explorer has none, because a schedule always has a next timer.
             schedules: None,
             journal: self.journal.take(),
             models,
@@ -191,6 +206,7 @@ impl EngineBuilder {
             tokenizer: Arc::new(move |choice: &TokenizerChoice<'_>| {
                 let of_profile = choice.profile.and_then(|profile| profile.tokenizer.as_deref());
                 let name = choice.name.or(of_profile);
+                // A registered tokenizer takes precedence over a built-in one of the same name.
                 let own = name.and_then(|name| tokenizers.get(name)).cloned();
                 own.unwrap_or_else(|| match (name, choice.profile) {
                     (None, Some(profile)) => pirn_models::tokens::of_provider(profile),
@@ -199,6 +215,7 @@ impl EngineBuilder {
             }),
             speculative_at: self.speculative_at,
             run_bytes: self.max_run_bytes.unwrap_or(DEFAULT_RUN_BYTES),
+            // `build` replaces them if the engine has a store.
             sessions: Arc::new(MemorySessions::default()),
             notify: self
                 .notify

@@ -26,6 +26,7 @@ impl Standing {
 
     /// Marks the run as one that could not be resumed here, and may fail elsewhere too.
     pub(super) fn stuck(&self) {
+        // Relaxed, because the flag alone is read and orders no other memory.
         self.0.store(false, Ordering::Relaxed);
     }
 }
@@ -41,6 +42,7 @@ impl Claim {
         Ok(Some(Self {
             store: Arc::clone(store),
             run_id: run_id.into(),
+            // Not resumable yet: an early return before `goes_on` drops the claim, and the next attempt must then wait.
             standing: Standing::new(false),
         }))
     }
@@ -51,6 +53,7 @@ impl Claim {
         Some(Self {
             store: Arc::clone(store),
             run_id: Arc::clone(run_id),
+            // A new run has nothing that could fail to be rebuilt.
             standing: Standing::new(true),
         })
     }
@@ -70,6 +73,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(claims) = self.store.claims() {
             let goes_on = self.standing.0.load(Ordering::Relaxed);
+            // The delay keeps processes from passing a run that none can resume to each other without pause.
             claims.release(&self.run_id, if goes_on { 0 } else { NOT_BEFORE_MS });
         }
     }

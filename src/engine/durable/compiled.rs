@@ -7,6 +7,7 @@ use pirn_actors::journal::Graphs;
 use pirn_store::ContentHash;
 
 /// Maximum number of cached definitions; the least recently used one is evicted.
+// A bound is needed because each compiled definition holds all workflows that its engine had.
 const MOST: usize = 16;
 
 /// Cache of compiled definitions by hash.
@@ -15,6 +16,7 @@ pub(crate) struct CompiledDefinitions {
     by_hash: Mutex<VecDeque<(ContentHash, Cell)>>,
 }
 
+// A lock for each entry: a compilation takes milliseconds, and other definitions must not wait for it.
 type Cell = Arc<Mutex<Option<Graphs>>>;
 
 impl CompiledDefinitions {
@@ -26,10 +28,12 @@ impl CompiledDefinitions {
         compile: impl FnOnce() -> Result<Graphs, E>,
     ) -> Result<Graphs, E> {
         let cell = self.cell(hash);
+        // A compilation that panicked has left `None`, so a poisoned cell is usable.
         let mut graphs = cell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(graphs) = &*graphs {
             return Ok(Arc::clone(graphs));
         }
+        // An error is returned to this caller alone: the cell stays empty, and the next request compiles again.
         let compiled = compile()?;
         *graphs = Some(Arc::clone(&compiled));
         Ok(compiled)
@@ -37,11 +41,13 @@ impl CompiledDefinitions {
 
     fn cell(&self, hash: ContentHash) -> Cell {
         let mut by_hash = self.by_hash.lock().unwrap_or_else(PoisonError::into_inner);
+        // A linear search over at most 16 entries, in the order of their last use.
         let place = by_hash.iter().position(|(known, _)| *known == hash);
         let entry = place.and_then(|place| by_hash.remove(place));
         let (hash, cell) = entry.unwrap_or_else(|| (hash, Cell::default()));
         by_hash.push_back((hash, Arc::clone(&cell)));
         if by_hash.len() > MOST {
+            // Runs that use the evicted definition hold their own reference to its graphs.
             by_hash.pop_front();
         }
         cell

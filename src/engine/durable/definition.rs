@@ -38,6 +38,7 @@ impl Definitions {
     pub(crate) fn extend(&self, loaded: &Loaded, compiled: &Compiled, known: &Graphs) {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |uid: u64| known.values().any(|graph| graph.uid == uid);
+        // Without this, an engine that reloads edited files for weeks would retain the source of every version.
         texts.workflows.retain(|uid, _| is_known(*uid));
         for workflow in &loaded.workflows {
             let is_its = |graph: &&Arc<Graph>| *graph.workflow_id == *workflow.value.id;
@@ -51,6 +52,7 @@ impl Definitions {
         for profile in &loaded.profiles {
             texts.profiles.insert(profile.value.id.clone(), written(&profile.value));
         }
+        // The bundle also contains triggers and profiles, which may have changed although the graphs are the same.
         texts.last = None;
     }
 
@@ -58,6 +60,7 @@ impl Definitions {
     pub(crate) fn of(&self, graphs: &Graphs) -> Content {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = texts.last(graphs);
+        // Hashed once for a set of graphs: every start of a run needs the content, and the bundle has all workflows.
         let content = last.content.get_or_insert_with(|| Content::new(Arc::clone(&last.text)));
         last.hash = Some(content.hash());
         content.clone()
@@ -68,6 +71,7 @@ impl Definitions {
     pub(super) fn is(&self, graphs: &Graphs, hash: ContentHash, text: &str) -> bool {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = texts.last(graphs);
+        // A comparison of bytes is cheaper than a hash, and after it the hash alone decides.
         if last.hash.is_none() && *last.text == *text {
             last.hash = Some(hash);
         }
@@ -77,8 +81,10 @@ impl Definitions {
 
 impl Texts {
     fn last(&mut self, graphs: &Graphs) -> &mut Last {
+        // The engine shares one map between runs until the next load, so a pointer comparison suffices.
         let known = self.last.take().filter(|last| Arc::ptr_eq(&last.graphs, graphs));
         let last = known.unwrap_or_else(|| {
+            // By graph number and not by id: a run that is starting may still use graphs of before a reload.
             let workflows = graphs.values().filter_map(|graph| self.workflows.get(&graph.uid));
             let text = bundle(workflows, self.triggers.values(), self.profiles.values());
             Last {
@@ -95,10 +101,12 @@ impl Texts {
 /// Merges loaded files into a definition: a loaded item replaces the one with its id.
 pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec<Fault>> {
     let below = Loaded::of(&[SourceFile::new("the run's definition", definition)]);
+    // Only the faults of the new files: the definition was valid when it was stored.
     if !loaded.faults.is_empty() {
         return Err(loaded.faults.clone());
     }
     let (mut workflows, mut triggers, mut profiles) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    // The order makes a loaded item replace the one with its id.
     for part in [&below, loaded] {
         let each = part.workflows.iter().map(|workflow| &workflow.value);
         workflows.extend(each.map(|workflow| (workflow.id.clone(), written(workflow))));

@@ -31,11 +31,14 @@ pub(super) async fn settle(
     let mut settled: Vec<(ThreadNo, EffectId)> = Vec::new();
     for ((thread, id), (_, effect)) in &rebuilt.open.threads {
         let (Some(kind), Some(node)) = (DoubtKind::of(effect), node_of(effect)) else {
+            // Waits and evaluations have no effect outside of the process, so they are repeated without a decision.
             continue;
         };
+        // No process has started this effect: it follows from an input that arrived while the run had no owner.
         if rebuilt.not_begun.contains(&(*thread, *id)) {
             continue;
         }
+        // A thread that has ended takes no outcome any more.
         let Some(machine) = rebuilt.machine.live(*thread) else {
             continue;
         };
@@ -43,6 +46,7 @@ pub(super) async fn settle(
         let of = InDoubtOf {
             thread: *thread,
             effect: *id,
+            // Only a later attempt has a key that differs from its own number, and the record stays small without it.
             key: key_of(effect).filter(|key| key != id),
             node_id: Arc::clone(&node.id),
             kind,
@@ -62,11 +66,14 @@ pub(super) async fn settle(
             answers.push(Message::Thread(*thread, ToThread::Input(answer)));
         }
     }
+    // After the loop, which borrows the open effects.
     for effect in settled {
         rebuilt.open.threads.remove(&effect);
     }
+    // A clone, because each decision removes its call from the map that is traversed.
     for (call, what) in rebuilt.open.calls.clone() {
         let of = InDoubtOf {
+            // The thread is only for the report. An event of a thread that is unknown here counts for the main thread.
             thread: rebuilt.machine.thread_of(&what.event.thread_id).unwrap_or_default(),
             effect: call,
             key: None,
@@ -81,6 +88,7 @@ pub(super) async fn settle(
                 doubts.push(doubt);
                 continue;
             }
+            // A trigger's call has no result that the run could use.
             DoubtAnswer::Done(_) => None,
             DoubtAnswer::Fail => Some(not_again(&doubt.key(&run_id))),
         };
@@ -94,12 +102,14 @@ pub(super) async fn settle(
     if !doubts.is_empty() || rebuilt.is_uncarried {
         told.push(Message::Supervisor(ToSupervisor::Recovered(doubts)));
     }
+    // After `Recovered`, which reports the decisions from which these answers follow.
     told.extend(answers);
     Ok(told)
 }
 
 /// Returns the messages that end the trigger calls of a cancelled run: no open effect is performed.
 pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message> {
+    // Taken, so that the resumed run does not perform them.
     let calls = std::mem::take(&mut rebuilt.open.calls);
     let given_up = calls.into_keys().map(|call| {
         let error = Some(RunError::new(RunErrorCode::Cancelled, reason));
@@ -133,6 +143,7 @@ impl InDoubtOf {
             node_id: self.node_id,
             kind: self.kind,
             policy: self.policy,
+            // A placeholder: the key of the question is computed from the doubt before the decision is known.
             resolution: Resolution::Repeated,
         };
         let question = DoubtQuestion {
@@ -148,6 +159,7 @@ impl InDoubtOf {
             InDoubt::Reconcile(name) => reconcile(shared, name, &question).await?,
             InDoubt::Ask => match ask {
                 Some(ask) => ask(question).await,
+                // An error and not a default: the author of `"ask"` wants a person to decide.
                 None => return Err(ResumeError::Undecided(Box::new(question))),
             },
         };
@@ -188,7 +200,9 @@ fn policy(ports: &Ports, node: &Node, kind: DoubtKind, effect: &Effect) -> InDou
         _ => None,
     };
     of_tool.or_else(|| node.in_doubt.clone()).unwrap_or(match kind {
+        // A model request and a script change nothing outside of the run, so repeating them only costs time and tokens.
         DoubtKind::Model | DoubtKind::Code => InDoubt::Retry,
+        // These may have an effect outside, so the receiver gets the key of the first call to recognise the repetition.
         DoubtKind::Tool | DoubtKind::Function | DoubtKind::Trigger => InDoubt::Keyed,
     })
 }
@@ -198,6 +212,7 @@ fn asked(effect: &Effect) -> Value {
         Effect::Tool { call, .. } => json!({ "name": call.name, "arguments": call.arguments }),
         Effect::Function { input, .. } => (**input.value()).clone(),
         Effect::Script { input, .. } => (**input).clone(),
+        // A model's request contains the whole history, which is too much for a question to a person.
         _ => Value::Null,
     }
 }
@@ -235,9 +250,11 @@ async fn reconcile(shared: &EngineShared, name: &str, question: &DoubtQuestion) 
         "asked": question.asked,
     });
     let said = match ports.functions.get(name) {
+        // Functions take precedence over tools of the same name.
         Some(Function::Inline(function)) => function(&FunctionInput::from(&given)).map_err(failed)?,
         Some(Function::Work(function)) => {
             let function = Arc::clone(function);
+            // The call belongs to no node, so it has no run, thread or metadata.
             let called = shared.work(move |_| function(given, CallContext::default()));
             let called = called.map_err(|error| failed(error.to_string()))?;
             let result = called.wait().await.map_err(|lost| failed(lost.to_string()))?;
@@ -252,6 +269,7 @@ async fn reconcile(shared: &EngineShared, name: &str, question: &DoubtQuestion) 
             let (tools, names) = (Arc::clone(&ports.tools), [Arc::from(name)]);
             let called = shared.work(move |clock| tools.call(&names, AskedCall::from(call), clock));
             let called = called.map_err(|error| failed(error.to_string()))?;
+            // A reconciling tool cannot ask a person for consent: the run that would raise the question is not resumed yet.
             let result = called.wait().await.map_err(|lost| failed(lost.to_string()))?.unasked();
             if result.failed {
                 return Err(failed(result.content));
@@ -259,6 +277,7 @@ async fn reconcile(shared: &EngineShared, name: &str, question: &DoubtQuestion) 
             serde_json::from_str(&result.content).map_err(|error| failed(error.to_string()))?
         }
     };
+    // Strict: an unreadable reply must not count as "not done", which would repeat the effect.
     let said = Said::deserialize(said).map_err(|error| failed(error.to_string()))?;
     Ok(if said.done {
         DoubtAnswer::Done(said.result)
@@ -291,6 +310,7 @@ fn done(kind: DoubtKind, result: Value) -> Outcome {
 fn failed(kind: DoubtKind, effect_id: &str) -> Outcome {
     let error = not_again(effect_id);
     match kind {
+        // A failed result and not a failed node, because the model can still react to it.
         DoubtKind::Tool => Outcome::Tool(ToolResult::failed(error.message.clone())),
         DoubtKind::Model | DoubtKind::Function | DoubtKind::Code | DoubtKind::Trigger => Outcome::Failed(error),
     }

@@ -30,6 +30,7 @@ impl RunBuilder {
     /// Fails if the engine has no store, the store fails, a run of this id exists in it, or the run cannot start.
     pub async fn start_elsewhere(mut self) -> Result<Arc<str>, ResumeError> {
         let durable = self.engine.durable()?;
+        // Validated here too, because no process would report the mistake to this caller later.
         self.settle().map_err(ResumeError::Refused)?;
         let begins = self
             .engine

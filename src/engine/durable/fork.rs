@@ -76,8 +76,10 @@ impl ForkBuilder {
         }
         let id = id.into();
         let mut commit_contents = Vec::new();
+        // A later migration of the original run does not apply to a fork from before it.
         let shared = stored.definition_at(self.step as usize);
         let content = Content::new(self.definition.as_deref().unwrap_or(&shared));
+        // Changed in the copy only, so that the shared steps are rebuilt under the fork's definition and input below.
         stored.run.definition = content.hash();
         stored.definition = Arc::clone(content.text());
         commit_contents.push(content);
@@ -99,11 +101,14 @@ impl ForkBuilder {
             .map(|told| &told.message)
             .find(|message| is_session_turn(message));
         let handed = handed.cloned();
+        // The shared steps are replayed before the commit: a fork that cannot be rebuilt must not be created.
         stored.told.truncate(self.step as usize);
         let told = std::mem::take(&mut stored.told);
         let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
+        // Before the commit too, because an assignment is only executed after it.
         self.check_names(&rebuilt)?;
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
+        // The fork refers to the same contents as the original. The store keeps each text once.
         new.contents.clone_from(&stored.run.contents);
         new.base = Some(Base {
             run: self.run_id,
@@ -114,11 +119,13 @@ impl ForkBuilder {
         let mut commit = Commit::start(id.clone(), new);
         commit.contents = commit_contents;
         store.commit(commit).await?;
+        // Created after the commit, which makes the claim. Dropping it releases the run if the builder is never started.
         let claim = Claim::of_new(store, &id.as_str().into());
         let assigned = self.assigned.into_iter().map(|(name, value)| {
             Message::Supervisor(ToSupervisor::Assign(Box::new(Assignment {
                 thread: 0,
                 scope: VariableScope::Thread,
+                // An assignment from outside of a thread has the form of a trigger's, so it needs a name here.
                 trigger_id: "fork".into(),
                 name: name.into(),
                 value: Arc::new(value),

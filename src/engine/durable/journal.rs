@@ -33,6 +33,7 @@ impl Journal for StoreJournal {
         let missing = self.0.missing(graphs, &begun.seed.graph.workflow_id);
         let (start, fault) = match beginning(begun, &missing) {
             Ok(start) => (start, None),
+            // The trait's method cannot fail here. The fault is returned by the first `keep`, before any effect of the run.
             Err(fault) => (Content::new(""), Some(fault)),
         };
         let next = start_of(begun, self.0.definitions.of(graphs), start);
@@ -40,7 +41,9 @@ impl Journal for StoreJournal {
         let claim = Claim::of_new(&self.0.store, &run_id);
         Box::new(StoredRun {
             fault,
+            // The session's state needs a time even if the run ends without a further step.
             at: begun.at,
+            // Decided once for a run, because the scan covers all workflows of the engine.
             keeps_results_apart: are_kept_apart(graphs),
             ..StoredRun::new((&self.0, claim), run_id, 0, Some(Box::new(next)))
         })
@@ -62,6 +65,7 @@ pub(super) fn waiting_for(awaited: Awaited) -> WaitingFor {
 
 /// Serialises a run's start record. `missing` names the tools and profiles that the engine lacks.
 pub(super) fn beginning(begun: &Begun, missing: &[String]) -> Result<Content, RunError> {
+    // The missing names are stored, so that a resume only refuses names that have become unavailable since.
     let text = serde_json::to_string(&BegunRecord::of(begun).without(missing)).map_err(|error| unwritten(&error))?;
     Ok(Content::new(text))
 }
@@ -70,6 +74,7 @@ pub(super) fn beginning(begun: &Begun, missing: &[String]) -> Result<Content, Ru
 pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Commit {
     let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
     new.contents = vec![start.hash()];
+    // A run of `start_elsewhere` has no owner until a process claims it.
     new.is_carried = !begun.uncarried;
     new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
     Commit::start(&*begun.seed.run_id, new)
@@ -116,6 +121,7 @@ impl StoredRun {
         Self {
             has_left,
             keeps_results_apart: are_kept_apart(&rebuilt.graphs),
+            // A result that the run has named already is not named again.
             results: run.contents.iter().copied().collect(),
             waits: OpenWaits::of(&rebuilt.open),
             standing: run.status,
@@ -153,6 +159,7 @@ impl StoredRun {
     fn next(&mut self) -> &mut Commit {
         let (run_id, steps) = (&self.run_id, self.steps);
         self.next
+            // The number of steps is that of the last commit here: `told` adds a record first and counts the step afterwards.
             .get_or_insert_with(|| Box::new(Commit::after(&**run_id, steps)))
     }
 
@@ -167,12 +174,14 @@ impl StoredRun {
             Some(awaited) => RunStatus::Waiting(waiting_for(awaited)),
         };
         let is_said = self.next.as_ref().is_some_and(|next| next.status.is_some());
+        // Written only on a change, because the store's lists of runs by status change with it.
         if !is_said && std::mem::replace(&mut self.standing, standing) != standing {
             self.next().status = Some(standing);
         }
     }
 
     fn leave(&mut self, left: &SessionLeft) {
+        // A replay up to this point may already have stored the result, and a session must receive it once.
         if std::mem::replace(&mut self.has_left, true) {
             return;
         }
@@ -192,6 +201,7 @@ impl RunJournal for StoredRun {
         self.at = told.at;
         self.has_settings = false;
         self.waits.told(&told.message);
+        // The store already has the conversation. Without this each run of a session would write all of it again.
         let turn = without_conversation(told).map(|(bare, part)| {
             self.next().names.push(part);
             serde_json::to_string(&bare)
@@ -204,6 +214,7 @@ impl RunJournal for StoredRun {
         let turn = turn.or_else(|| {
             let written = result?;
             Some(written.map(|(body, text)| {
+                // A tool that returns the same text again adds only a reference.
                 if self.results.insert(text.hash()) {
                     self.next().names.push(text.hash());
                     self.next().contents.push(text);
@@ -218,12 +229,14 @@ impl RunJournal for StoredRun {
                 self.next().records.push(record);
                 self.steps += 1;
             }
+            // Stored instead of returned: `keep` is the only place where the supervisor learns of failures.
             Err(error) => self.fault = Some(unwritten(&error)),
         }
     }
 
     fn went_by(&mut self, settings: Vec<Setting>) -> Vec<Setting> {
         // Settings fit into the step's record only until it is committed. No effect of the step starts before that.
+        // Settings that do not fit here go back to the caller, which records them with the next step.
         let Some(next) = self.next.as_mut().filter(|_| !self.has_settings) else {
             return settings;
         };
@@ -231,15 +244,18 @@ impl RunJournal for StoredRun {
             Ok(written) => written,
             Err(error) => {
                 self.fault = Some(unwritten(&error));
+                // The run ends with the fault at the next `keep`, so the settings are not needed.
                 return Vec::new();
             }
         };
+        // The last record of the commit is that of the current step.
         if let Some(record) = next.records.last_mut() {
             write_settings(&mut record.body, &written);
         } else if let Follows::Start(new) = &mut next.follows
             && let Some(start) = new.contents.first_mut()
             && let Some(content) = next.contents.iter_mut().find(|content| content.hash() == *start)
         {
+            // Contents are immutable and named by their hash, so the start record is replaced and its name changed.
             let mut text = content.text().to_string();
             write_settings(&mut text, &written);
             *content = Content::new(text);
@@ -254,6 +270,7 @@ impl RunJournal for StoredRun {
     fn did(&mut self, effect: &Effect) {
         self.waits.did(effect);
         match effect {
+            // Only remembered: the status is final in the store when detached work has ended too.
             Effect::Report(report) => {
                 self.ended = Some(match report.status {
                     ThreadStatus::Completed => RunStatus::Completed,
@@ -269,6 +286,7 @@ impl RunJournal for StoredRun {
                 self.next().status = self.ended;
             }
             Effect::LeaveSession(Some(left)) => self.leave(left),
+            // Listed one by one, so that a new effect needs a decision here.
             Effect::LeaveSession(None)
             | Effect::AwaitSession
             | Effect::Begin { .. }
@@ -287,17 +305,20 @@ impl RunJournal for StoredRun {
     }
 
     fn parks_after(&self) -> Option<Millis> {
+        // A run with an open call is not parked: the call's outcome would rebuild it.
         self.waits.waits_for().and(self.parks_after)
     }
 
     fn waits_outside(&self) -> bool {
         match self.waits.waits_for() {
             Some(Awaited::Interaction | Awaited::Event) => true,
+            // A timer may become due within the grace period, so a shutdown does not release such a run at once.
             Some(Awaited::Timer) | None => false,
         }
     }
 
     fn read(&self, graphs: &Graphs) -> Reading {
+        // Clones, because the returned future outlives the borrow of the journal.
         let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
         let conversations = Arc::clone(&self.conversations);
         async move {
@@ -312,14 +333,18 @@ impl RunJournal for StoredRun {
 
     fn keep(&mut self) -> Option<Keeping> {
         let standing = self.claim.as_ref().map(Claim::standing);
+        // No later record is written either: it would follow a gap in the journal.
         if let Some(fault) = &self.fault {
             if let Some(standing) = standing {
                 standing.stuck();
             }
             return Some(std::future::ready(Err(fault.clone())).boxed());
         }
+        // Last, when all inputs and effects of this commit are known.
         self.stand();
+        // The record of the step is committed now, so later settings need a new one.
         self.has_settings = false;
+        // An empty commit still waits for the earlier ones of the run, which `kept` promises.
         let none = || Box::new(Commit::after(&*self.run_id, self.steps));
         let commit = self.next.take().unwrap_or_else(none);
         // Called here and not in the future: the store executes commands in call order.
@@ -342,6 +367,7 @@ impl RunJournal for StoredRun {
         Some(
             kept.map_err(move |error| {
                 if let Some(standing) = standing {
+                    // The store refused this process, and a resume by the next owner may fail for the same reason.
                     standing.stuck();
                 }
                 not_kept(&error)
@@ -353,6 +379,7 @@ impl RunJournal for StoredRun {
 
 /// Adds the settings to the record of a step or a start: a serialised JSON object without a `settings` field.
 fn write_settings(body: &mut String, settings: &str) {
+    // Removes the closing brace. Parsing and writing the record again would cost as much as the step itself.
     body.pop();
     body.push_str(",\"settings\":");
     body.push_str(settings);

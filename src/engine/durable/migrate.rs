@@ -92,6 +92,7 @@ pub(super) async fn check(
     let definition: Arc<str> = laid_over(&stored.definition, &Loaded::of(files))
         .map_err(faulty)?
         .into();
+    // Faults of the new files are reported before the run's own definition is compiled.
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
     // `was.acted` for both: only the recorded run shows which decisions its triggers have made. Open decisions are not
@@ -122,9 +123,11 @@ fn difference(mut was: impl Iterator<Item = Made>, mut would: impl Iterator<Item
     loop {
         let (one, other) = match (was.next(), would.next()) {
             (None, None) => return None,
+            // The node is not compared: it only describes where a difference is.
             (Some(one), Some(other)) if (one.0, &one.2) == (other.0, &other.2) => continue,
             differ => differ,
         };
+        // The earlier one names the step: the other trace may have skipped it.
         let (step, node_id, _) = [&one, &other].into_iter().flatten().min_by_key(|made| made.0)?;
         return Some(Difference {
             step: *step,
@@ -151,6 +154,7 @@ impl Trace {
         let outside = outside.into_iter().map(|trigger| trigger.value);
         let evaluator = (engine.shared().ports().evaluator)();
         let mut trace = Self {
+            // A replay takes trigger actions from the journal, so the conditions of the new triggers are evaluated separately.
             triggers: TriggersDecide::new(&run_id, &begun.seed.graph, graphs.values(), outside, evaluator),
             run_id,
             graphs: Arc::clone(&graphs),
@@ -174,6 +178,7 @@ impl Trace {
             Replayed::Did(at, effects) => {
                 for effect in effects.iter() {
                     self.did(effect);
+                    // After the effect itself, which has recorded the node that the thread entered last.
                     for decision in self.triggers.on(*at, effect) {
                         self.decided(effect, decision);
                     }
@@ -203,6 +208,7 @@ impl Trace {
         }
         match effect {
             Effect::Thread { thread, effect } => {
+                // A thread is entered in the map by its first event.
                 let place = self.threads.get(thread);
                 let graph = place.and_then(|place| self.graphs.get(&*place.workflow_id));
                 if let Some(asked) = asked(effect, graph) {
@@ -239,6 +245,7 @@ impl Trace {
                 workflow_id: Arc::clone(workflow_id),
                 entered: None,
             });
+            // Most requests carry no node, so the last entered one describes them.
             if event.event_type == EventType::NodeStarted {
                 place.entered = own_node(event);
             }

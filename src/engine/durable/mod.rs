@@ -71,6 +71,7 @@ impl Durable {
     pub(crate) fn new(store: Arc<dyn Store>, ask: Option<AskDoubt>, parks_after: Option<Millis>) -> Self {
         Self {
             store,
+            // Filled when the engine registers its workflows, which happens after the store is set.
             definitions: Definitions::default(),
             conversations: Arc::default(),
             ask,

@@ -25,6 +25,7 @@ impl ResumeBuilder {
     pub fn interactions(&self) -> impl Future<Output = Result<Vec<Interaction>, ResumeError>> + Send + use<> {
         let (engine, run_id) = (self.engine.clone(), self.run_id.clone());
         async move {
+            // Questions are not stored as such: they follow from the inputs, so the run is rebuilt to list them.
             let (_, rebuilt) = left(&engine, &run_id).await?;
             Ok(rebuilt.machine.interactions())
         }
@@ -36,6 +37,7 @@ impl ResumeBuilder {
     /// Fails as [`Self::interactions`] does, if the question is not open, or if the answer does not match its choices or schema.
     pub async fn answer(self, by: Option<Arc<str>>, id: &str, answer: impl Into<Value>) -> Result<(), ResumeError> {
         let answer = Arc::new(answer.into());
+        // Checked before the commit, because a journal must not contain an answer that the replay refuses.
         let fits = self.engine.shared().ports().fits;
         self.tell(|rebuilt, at| {
             let answer = PersonsAnswer { answer, by, at };
@@ -51,6 +53,7 @@ impl ResumeBuilder {
     /// As [`Self::interactions`].
     pub async fn emit(self, name: impl Into<Arc<str>>, data: impl Into<EventData>) -> Result<(), ResumeError> {
         let event = RaisedEvent::custom(name, data);
+        // Checked here, because a running run only logs such an event, and this caller expects a durable one.
         if event.is_too_deep() {
             let message = format!("the event: {TOO_DEEP}");
             return Err(ResumeError::Refused(RunError::new(RunErrorCode::InvalidInput, message)));
@@ -65,13 +68,17 @@ impl ResumeBuilder {
         message: impl FnOnce(&Rebuilt, Millis) -> Result<Message, ResumeError>,
     ) -> Result<(), ResumeError> {
         let durable = self.engine.durable()?;
+        // Without the lock a resume in this process could read the journal before this input, and the store would refuse its first
+        // commit.
         let _lock = durable.run_locks.enter(&self.run_id).await;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         let (stored, rebuilt) = left(&self.engine, &self.run_id).await?;
         let told = Told {
+            // Clocks of processes differ, and the times of a journal never decrease.
             at: now.max(rebuilt.at),
             after: rebuilt.machine.steps(),
             listening: rebuilt.listening,
+            // Marks the effects that follow as not started, so that a resume does not treat them as in doubt.
             uncarried: true,
             before: Vec::new(),
             message: message(&rebuilt, now)?,
@@ -83,6 +90,7 @@ impl ResumeBuilder {
         })?;
         let mut record = Record::new(told.at, body);
         record.effect = answered(&self.run_id, &told.message);
+        // The expected number of steps lets the store refuse this commit if another process has written in between.
         let mut commit = Commit::after(self.run_id, stored.run.steps).record(record);
         // The input may be the one for which the run waits, so mark the run as ready. A new definition does not end a wait.
         if !matches!(told.message, Message::Supervisor(ToSupervisor::Migrated(_))) {

@@ -23,6 +23,7 @@ const PART_BYTES: usize = 512 << 10;
 const CACHED_BYTES: usize = 32 << 20;
 
 /// Number of part names read in the first request, and in any request.
+// The first request is small, because the cache usually ends the walk after a few parts.
 const FIRST_NAMES: usize = 16;
 const MOST_NAMES: usize = 4_096;
 
@@ -70,6 +71,7 @@ struct Tail<T> {
 
 impl<T: Clone + PartialEq> Tail<T> {
     fn of(before: &[T], now: &[T]) -> Self {
+        // The common prefix is not stored again.
         let keeps = before.iter().zip(now).take_while(|(before, now)| before == now).count();
         let adds = now[keeps..].to_vec();
         Self { keeps, adds }
@@ -111,15 +113,18 @@ pub(super) struct Added {
 /// Serializes what a run has added to the conversation with which it started.
 pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
     let conversation = &left.state.conversation;
+    // Messages up to `inherited` are those with which the run started: the store has them.
     let (mut last, mut keeps) = (left.follows.clone(), conversation.inherited());
     let mut recounted = last
         .as_mut()
+        // Taken, because the first part stores these counts and no later part needs them.
         .map(|last| std::mem::take(&mut last.tokens))
         .unwrap_or_default();
     if last.is_none() {
         // There is no stored part to continue from.
         keeps = 0;
     }
+    // Messages that the run removed need no count.
     recounted.truncate(keeps);
     let mut parts = Vec::new();
     let mut added = conversation.since(keeps).peekable();
@@ -137,18 +142,23 @@ pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
         let mut bytes = 0;
         while let Some(Counted { message, tokens }) = added.next_if(|counted| {
             bytes += size_of(&counted.message);
+            // At least one message in each part, or a message above the limit would never be written.
             part.messages.is_empty() || bytes <= PART_BYTES
         }) {
+            // A reference: the conversation itself is immutable and shared.
             part.messages.push(Arc::clone(message));
             part.tokens.push(*tokens);
         }
         keeps += part.messages.len();
+        // A run that added nothing still writes one part, which records what it removed and its marks.
         let is_last = added.peek().is_none();
+        // The marks describe the whole conversation, so an earlier part cannot contain them.
         if is_last {
             let before = left.follows.as_ref().map(|_| &left.marks);
             part.marks = MarksAfter::of(before.unwrap_or(&MarkMap::default()), conversation.mark_map());
         }
         let before = part.after.as_deref().and_then(ContentHash::parse);
+        // The link to the part before lets the store return the chain's names without the texts.
         let content = Content::new(serde_json::to_string(&part)?).following(before);
         last = Some(StoredConversation {
             part: content.hash().to_string().into(),
@@ -231,6 +241,7 @@ impl Conversations {
         added_bytes: usize,
     ) {
         let mut cached = self.cached();
+        // A session that was evicted in the meantime is counted too small, until a load counts all of its parts again.
         let before = cached.by_session.get(session).map_or(0, |known| known.bytes);
         // Mark as shared, so that runs which start from it need not copy the latest messages.
         let conversation = conversation.clone().stored(last.memory);
@@ -244,12 +255,15 @@ impl Conversations {
         session: &Arc<str>,
         stored: &StoredConversation,
     ) -> Result<Conversation, Unreadable> {
+        // The lock is released before the first await: reading from the store must not block other sessions.
         let known = self.cached().find(session);
         let mut loading = Loading::default();
         let mut names = Vec::new();
         match known {
+            // The usual case: this process wrote the session last, and nothing is read.
             Some(known) if known.part == stored.part => loading.begin(known),
             known => {
+                // The chain is read from its end, because only its last part is named by the session.
                 let mut next = ContentHash::parse(&stored.part);
                 let end = known.as_ref().and_then(|known| ContentHash::parse(&known.part));
                 let mut most = FIRST_NAMES;
@@ -262,15 +276,19 @@ impl Conversations {
                             if let Some(known) = known {
                                 loading.begin(known);
                             }
+                            // The rest of the chain is in the cache.
                             break 'all;
                         }
                         names.push(hash);
                     }
+                    // Pages grow, so that a long chain needs few requests and a short one reads few names.
                     most = (most * 4).min(MOST_NAMES);
                 }
             }
         }
+        // Each part changes the conversation of the part before, so they are applied from the oldest.
         names.reverse();
+        // Chunks bound the memory for texts that are not decoded yet.
         for some in names.chunks(TEXTS) {
             for text in store.contents(some.to_vec()).await? {
                 loading.take(&text).map_err(Unreadable::Part)?;
@@ -278,10 +296,12 @@ impl Conversations {
         }
         let bytes = loading.bytes;
         let conversation = loading.end().map_err(Unreadable::Part)?;
+        // If nothing was read, the cache already has this conversation.
         if !names.is_empty() {
             let part = Arc::clone(&stored.part);
             self.cached().put(session, part, conversation.clone(), bytes);
         }
+        // These counts are not part of the chain, so the cache holds the conversation without them.
         let recounted = recounted(conversation, &stored.tokens).map_err(Unreadable::Part)?;
         Ok(recounted.stored(stored.memory))
     }
@@ -292,8 +312,10 @@ impl Cached {
         self.uses += 1;
         let uses = self.uses;
         let known = self.by_session.get_mut(session)?;
+        // An index by last use makes the choice of the oldest entry logarithmic instead of a scan of all sessions.
         self.by_use.remove(&std::mem::replace(&mut known.used, uses));
         self.by_use.insert(uses, Arc::clone(session));
+        // Cheap: a conversation shares its messages with its clones.
         Some(known.clone())
     }
 
@@ -312,6 +334,7 @@ impl Cached {
             self.by_use.remove(&before.used);
             self.bytes -= before.bytes;
         }
+        // The last entry stays even if it exceeds the limit: without it, every turn of a long session would read all parts.
         while self.bytes > CACHED_BYTES && self.by_session.len() > 1 {
             let Some((_, oldest)) = self.by_use.pop_first() else {
                 break;
@@ -365,8 +388,10 @@ impl Loading {
         if part.keeps > length || part.messages.len() != part.tokens.len() {
             return Err(format!("it retains {} of {length} messages", part.keeps));
         }
+        // `keeps` counts from the first message, and `added` starts after the cached ones. Zero if even some of those are removed.
         self.added.truncate(part.keeps.saturating_sub(self.length));
         self.length = self.length.min(part.keeps);
+        // New counts apply to the cached messages as well, which are immutable: all messages are built again.
         if !part.recounted.is_empty() {
             let messages = self.base.since(0).take(self.length).chain(&self.added);
             let counted = messages.zip(&part.recounted).map(|(counted, tokens)| Counted {

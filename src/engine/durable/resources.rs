@@ -30,6 +30,7 @@ impl Resources {
     /// Returns the names that a run of this workflow may call and this engine lacks: `tool NAME`, `profile ID`.
     pub(super) fn missing(&self, graphs: &Graphs, workflow_id: &str) -> Arc<[String]> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Every start and resume asks, and the scan visits all nodes of the workflow, so results are cached for the current graphs.
         let known = last.take().filter(|(of, _)| Arc::ptr_eq(of, graphs));
         let (_, by_workflow) = last.insert(known.unwrap_or_else(|| (Arc::clone(graphs), ByWorkflow::new())));
         if let Some(missing) = by_workflow.get(workflow_id) {
@@ -41,6 +42,7 @@ impl Resources {
     }
 
     fn look(&self, graphs: &Graphs, workflow_id: &str) -> Vec<String> {
+        // A resumed run may use profiles of its stored definition that the engine does not have.
         let own = self.models.of_run(graphs);
         let models = own.as_ref().unwrap_or(&self.models);
         let mut missing = BTreeSet::new();
@@ -49,6 +51,7 @@ impl Resources {
                 let (tools, profile) = match &node.kind {
                     NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_ref()),
                     NodeKind::Tool { name, .. } => (std::slice::from_ref(name), None),
+                    // Other nodes call nothing that is registered by name, or the compiler has checked their function.
                     _ => continue,
                 };
                 let tools = tools
@@ -70,6 +73,7 @@ fn reachable<'g>(graphs: &'g Graphs, workflow_id: &str) -> Vec<&'g Arc<Graph>> {
     let mut left = vec![workflow_id.to_owned()];
     let mut found = Vec::new();
     while let Some(id) = left.pop() {
+        // Several nodes and triggers may refer to one workflow, which is visited once.
         let Some(graph) = graphs.get(&id).filter(|_| !seen.contains(&id)) else {
             continue;
         };

@@ -11,6 +11,7 @@ use pirn_store::{Content, ContentHash};
 use serde_json::{Value, json};
 
 /// Minimum size in bytes of a result that is stored separately.
+// A smaller result costs less inside of its record than as a separate row with a name.
 const LARGE: usize = 4 << 10;
 
 /// JSON pointer to a tool's result in a step, and the field of the object that replaces the string.
@@ -28,6 +29,7 @@ pub(super) fn without_result(told: &Told) -> Option<serde_json::Result<(String, 
         return None;
     };
     let Outcome::Tool(result) = outcome else { return None };
+    // The length comes first, because the conversion to a JSON tree copies the whole step.
     (result.content.len() >= LARGE).then(|| {
         let content = Content::new(result.content.as_str());
         let mut step = serde_json::to_value(told)?;

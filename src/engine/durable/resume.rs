@@ -161,6 +161,7 @@ fn resume(
         let shared = engine.shared();
         // An input that arrives now is either committed before the journal is read, or sent to the resumed run.
         let _lock = durable.run_locks.enter(&run_id).await;
+        // Checked under the lock: a resume that held it before may have admitted the run by now.
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
@@ -174,8 +175,10 @@ fn resume(
         let told = std::mem::take(&mut stored.told);
         let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
         let is_cancelled = matches!(how, How::Cancel(_));
+        // A cancelled run performs no further call, so it needs none of its resources.
         if !is_cancelled {
             let missing = durable.missing(&rebuilt.graphs, &stored.begun.workflow_id);
+            // A name that was missing at the start too is no reason to refuse: the run has been executed without it.
             let known = stored.begun.missing();
             let names: Vec<String> = missing.iter().filter(|name| !known.contains(name)).cloned().collect();
             if !names.is_empty() {
@@ -187,17 +190,21 @@ fn resume(
             How::Fork(told, _) => told,
             How::Cancel(reason) => {
                 rebuilt.open.threads.clear();
+                // Threads that were about to start would perform their first effects.
                 rebuilt.open.begins.clear();
                 let calls = give_up_calls(&mut rebuilt, &reason);
                 let cancel = Message::Supervisor(ToSupervisor::Control(Control::Cancel(reason)));
                 std::iter::once(cancel).chain(calls).collect()
             }
         };
+        // Before this run is admitted, because a child's end is one of its first inputs.
         let (ended, elsewhere) = detached(&engine, &durable, &mut rebuilt).await?;
         told.extend(ended);
+        // Read now, because the rebuilt run moves into the admission.
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
         if let Some(claim) = &claim {
+            // From here on the run is known to rebuild. An early return above releases the claim with a delay.
             claim.goes_on();
         }
         let journal = StoredRun::after((&durable, claim), &stored.run, &rebuilt, has_left);
@@ -217,6 +224,7 @@ fn resume(
             .map_err(ResumeError::Refused)?;
         if let Some(answers) = answers {
             answers.of_run(&started);
+            // Their events were raised before the crash, and the subscription starts after these.
             for question in questions {
                 answers.asked(question);
             }
@@ -224,6 +232,7 @@ fn resume(
         admitted.go().map_err(ResumeError::Refused)?;
         let run = engine.handle(started);
         for (firing, child) in elsewhere {
+            // Only now, because the message goes to the run, which was not registered before.
             tell_end(&engine, run.run_id(), firing, child)?;
         }
         Ok(run)
@@ -244,6 +253,7 @@ fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> R
         }
         Ok::<(), ResumeError>(())
     };
+    // On the work runtime: the wait may last as long as the child run, and the caller's future may be dropped before.
     let waiting = engine.shared().work(move |_| {
         waiting
             .map(|told| {
@@ -277,12 +287,15 @@ async fn in_turn(
     rebuilt: &Rebuilt,
     is_cancelled: bool,
 ) -> Result<bool, ResumeError> {
+    // A fork is aside: it reads the session's state and neither waits for a turn nor writes.
     let Some(session) = rebuilt.machine.session().filter(|session| !session.is_aside) else {
         return Ok(false);
     };
     let run_id = rebuilt.machine.run_id();
+    // Queried even if the run does not wait, because the query also loads the order of the unfinished runs.
     let before = engine.shared().session_run_before(session, run_id);
     let before = before.await.map_err(ResumeError::Refused)?;
+    // A run that has had its turn does not wait again, and a cancelled one needs no turn.
     if let Some(before) = before.filter(|_| rebuilt.open.awaits_session && !is_cancelled) {
         return Err(ResumeError::SessionBusy {
             run_id: run_id.to_string(),
@@ -293,6 +306,7 @@ async fn in_turn(
     match &rebuilt.open.left {
         Some(Some(left)) => {
             let kept = durable.store.session(&left.id).await?;
+            // Only this run writes its version, and later runs of the session write higher ones.
             Ok(kept.is_some_and(|kept| kept.version >= left.state.version))
         }
         Some(None) | None => Ok(false),
@@ -309,19 +323,23 @@ async fn detached(
     let run_id = Arc::clone(rebuilt.machine.run_id());
     let (mut ended, mut elsewhere) = (Vec::new(), Vec::new());
     let is_shared = durable.store.claims().is_some();
+    // Copied, because the loop removes entries.
     let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
     for firing in firings {
+        // The id is derived from the parent, so that a repeated start finds the run that exists.
         let id = format!("{run_id}-f{firing}");
         // The child run was never started: the open firing starts it as usual.
         let Some(child) = durable.store.run(&id).await? else {
             continue;
         };
+        // Removed, so that the resumed parent does not start the run a second time.
         rebuilt.open.runs.remove(&firing);
         if child.status.is_final() {
             ended.extend(end_of(engine, durable, firing, &id).await?);
             continue;
         }
         let (shared, parent) = (Arc::clone(engine.shared()), Arc::clone(&run_id));
+        // The callback of the process before is gone, so the child gets a new one.
         let on_end: OnEnd = Box::new(move |report| {
             shared.tell(&parent, detached_ended(firing, report));
         });
@@ -329,6 +347,7 @@ async fn detached(
             on_end: Some(on_end),
             ..Hearers::default()
         };
+        // Children first, and the parent fails with them: otherwise it would wait for a run without an owner.
         match resume(engine.clone(), id.clone(), heard, How::AfterCrash).await {
             Ok(_) => {}
             // The child run was resumed independently, by another process or this one.

@@ -186,6 +186,7 @@ impl From<StoreError> for ResumeError {
 pub(crate) fn not_kept(error: &StoreError) -> RunError {
     let code = match error {
         StoreError::RunExists { .. } => RunErrorCode::RunIdTaken,
+        // The details have the store's own code, so the caller can still tell the errors apart.
         _ => RunErrorCode::StoreError,
     };
     RunError::new(code, error.to_string()).with_details(json!({ "code": error.code() }))

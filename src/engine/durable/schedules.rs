@@ -21,6 +21,7 @@ fn read(text: &str) -> Option<Kept> {
             ..Kept::default()
         })
     };
+    // A state that cannot be read counts as none, so the schedule starts anew instead of never firing.
     serde_json::from_str(text).ok().or_else(last)
 }
 
@@ -29,6 +30,7 @@ impl ScheduleMemory for Durable {
         let kept = self.store.meta(&name(schedule));
         let kept = kept.map(|kept| match kept {
             Ok(kept) => kept.as_deref().and_then(read),
+            // A schedule without a memory may lose the times that passed while no process ran, which is better than to stop it.
             Err(error) => {
                 tracing::error!(%error, "reading the state of a schedule failed");
                 None
@@ -48,8 +50,10 @@ impl ScheduleMemory for Durable {
         let run = self.store.run(run_id);
         let begun = run.map(move |run| match run {
             Ok(Some(run)) if run.status.is_final() => Begun::Ended,
+            // Any process may own the run, so this one does not resume it for the schedule.
             Ok(Some(_)) if is_shared => Begun::Somewhere,
             Ok(Some(_)) => Begun::Here,
+            // If the run exists after all, its start is refused because of its id.
             Ok(None) | Err(_) => Begun::No,
         });
         begun.boxed()

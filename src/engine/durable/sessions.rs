@@ -29,18 +29,21 @@ pub(super) fn write(
     let written = parts_of(left).map_err(|error| error.to_string())?;
     let last = written.last.ok_or("a conversation has no part")?;
     let whole = SessionState {
+        // The body names the last part instead of the messages, so its size does not depend on their number.
         conversation: Conversation::new(),
         stored: Some(last.clone()),
         ..left.state.clone()
     };
     let write = SessionWrite {
         id: left.id.to_string(),
+        // The store refuses the write if another run has written the session since.
         follows: left.state.version.saturating_sub(1),
         contents: ContentHash::parse(&last.part).into_iter().collect(),
         body: serde_json::to_string(&whole).map_err(|error| error.to_string())?,
         at,
     };
     let bytes = written.parts.iter().map(|part| part.text().len()).sum();
+    // Cached before the commit. If it fails, no session names this part, and the entry is only replaced.
     conversations.put(&left.id, last, &left.state.conversation, bytes);
     Ok((write, written.parts))
 }
@@ -50,6 +53,7 @@ pub(super) fn write(
 pub(super) fn without_conversation(told: &Told) -> Option<(Told, ContentHash)> {
     let stored = handed(&told.message)?.stored.as_ref()?;
     let part = ContentHash::parse(&stored.part)?;
+    // The clone shares the messages, so it costs little until the conversation is removed.
     let mut bare = told.clone();
     if let Message::Supervisor(ToSupervisor::Session(turn)) = &mut bare.message
         && let Ok(state) = &mut **turn
@@ -77,6 +81,7 @@ pub(super) async fn with_conversation(
         && let Ok(state) = &mut **turn
         && let Some(stored) = &state.stored
     {
+        // The cache is by session, and a record that contradicts the start record is damaged.
         let session = session.ok_or("a run without a session received a session's turn")?;
         let loaded = conversations.load(store, session, stored).await;
         state.conversation = loaded.map_err(|error| error.to_string())?;
@@ -102,6 +107,7 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
         let page = store.runs(RunFilter::live(), after, PAGE).await?;
         after = page.last().map(Run::place);
         for run in page.into_iter().filter(|run| run.session.is_some()) {
+            // Only the start record: the other contents are tool results and parts of conversations.
             let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
             // A run with an unreadable record cannot be resumed either.
             let begun = texts
@@ -136,6 +142,7 @@ async fn state(
             let loaded = conversations.load(store, id, stored).await;
             loaded.map_err(|error| unreadable(error.to_string()))?
         }
+        // A body without a reference contains the messages themselves.
         None => state.conversation,
     };
     Ok(Some(SessionState {
@@ -156,6 +163,7 @@ impl SessionKeeper for StoredSessions {
     }
 
     fn turn(&self, session: &Arc<str>, run: &Arc<str>) -> Option<BoxFuture<'static, Result<(), RunError>>> {
+        // `None` lets the engine decide by its own queue, which is complete because the store is not shared.
         let turn = self.store.claims()?.turn(session, run);
         Some(turn.map(|turn| turn.map_err(|error| not_kept(&error))).boxed())
     }
@@ -170,6 +178,7 @@ impl SessionKeeper for StoredSessions {
         async move {
             let state = state(&*store, &conversations, &session).await?;
             Ok(match (state, tokenizer) {
+                // A workflow with another tokenizer may use the session, and its token limit needs counts of its own.
                 (Some(state), Some(tokenizer)) => recounted(state, &tokenizer),
                 (Some(state), None) => state,
                 (None, tokenizer) => empty_session(tokenizer.as_ref().map_or("", |tokenizer| tokenizer.name())),

@@ -14,6 +14,7 @@ use super::super::Engine;
 use super::resume_error::ResumeError;
 
 /// Maximum number of attempts to find a run while other processes claim it or write to it.
+// With the pauses about 1 second in total. A run that moves for longer is reported to the caller.
 const ATTEMPTS: u32 = 16;
 
 /// Maximum pause between two attempts, in milliseconds.
@@ -103,11 +104,13 @@ impl Engine {
     /// # Errors
     /// Fails if there is no such run, it has ended, or it refuses the input.
     pub async fn tell(&self, run_id: &str, told: &Steering) -> Result<Steered, ResumeError> {
+        // Before the first attempt, because another process could only reject the input without this message.
         if let Some(refusal) = told.refusal() {
             return Err(ResumeError::Refused(refusal));
         }
         let mut attempt = 0;
         loop {
+            // This process first: no message between processes is needed for its own runs.
             if self.tell_here(run_id, told.clone()).await? {
                 return Ok(Steered::UnderWay);
             }
@@ -132,6 +135,7 @@ impl Engine {
             return Ok(());
         };
         let after = (1 << before).min(LONGEST_PAUSE);
+        // By the engine's clock, because a virtual clock must not wait for real time.
         let sleep = self.shared().work(move |clock| clock.sleep(after));
         let over = sleep.map_err(ResumeError::Refused)?;
         // If the host has stopped, the wait fails, and the next attempt follows without a pause.
@@ -148,6 +152,7 @@ impl Engine {
                 answer,
                 by,
             } => match run.answer_as(by.map(Into::into), &interaction_id, answer).await {
+                // The run was released while the answer was on its way, so the question may be open in the store.
                 Err(AnswerRefused::NotOpen) if !self.shared().carries(run_id) => Ok(false),
                 answered => answered.map(|()| true).map_err(ResumeError::Answer),
             },
@@ -164,6 +169,7 @@ impl Engine {
                 match run.kept().await {
                     // The run may have ended through this cancellation before it received the request to confirm durability.
                     Err(error) if error.code == RunErrorCode::Cancelled => {
+                        // Any other status means that the run was released first: false makes the caller try its next owner.
                         Ok(run.outcome().await.status == ThreadStatus::Cancelled)
                     }
                     kept => kept.map(|()| true).map_err(ResumeError::Refused),
@@ -174,8 +180,10 @@ impl Engine {
 
     /// Returns true if a run that this process owned has ended, false if the run was released to the store.
     async fn has_ended(&self, run_id: &str) -> Result<bool, ResumeError> {
+        // Without a store a run cannot be released, so it has ended.
         let Some(store) = self.store() else { return Ok(true) };
         let run = store.run(run_id).await?;
+        // A run that is removed has ended too.
         Ok(run.is_none_or(|run| run.status.is_final()))
     }
 
@@ -192,6 +200,7 @@ impl Engine {
             Steering::Cancel { reason } => {
                 let run = run.cancel(reason).await?;
                 run.outcome().await;
+                // The final status is stored when the run has settled, and the caller is promised a durable input.
                 run.settled().await;
                 return Ok(Steered::Ended);
             }
@@ -209,6 +218,7 @@ impl Engine {
         let Some(claims) = durable.store.claims() else {
             return Ok(false);
         };
+        // Serialization cannot fail: all keys are strings.
         let body = serde_json::to_string(told).unwrap_or_default();
         let Some(reply) = claims.tell(run_id, body).await? else {
             return Ok(false);
@@ -230,6 +240,7 @@ impl Engine {
 /// Executes an input that another process has sent to a run of this process. Returns the reply as JSON.
 pub(super) async fn told(engine: &Engine, run_id: &str, body: &str) -> String {
     let reply = match serde_json::from_str(body) {
+        // An answer is sent in any case, because the other process waits for it.
         Err(error) => Reply::Invalid {
             reason: format!("this process has another version: {error}"),
         },
@@ -238,6 +249,7 @@ pub(super) async fn told(engine: &Engine, run_id: &str, body: &str) -> String {
             Ok(false) => Reply::Gone,
             Err(ResumeError::Answer(AnswerRefused::NotOpen)) => Reply::NotOpen,
             Err(ResumeError::Answer(AnswerRefused::Invalid { reason })) => Reply::Invalid { reason },
+            // Other errors are not known to the protocol. The text reaches the caller.
             Err(error) => Reply::NotKept {
                 reason: error.to_string(),
             },

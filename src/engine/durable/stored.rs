@@ -55,7 +55,9 @@ impl Stored {
         };
         let mut hashes = vec![run.definition];
         hashes.extend_from_slice(&run.contents);
+        // One request for all contents, because each is a round trip in a shared store.
         let contents = store.contents(hashes);
+        // Requested before the contents are awaited, so that the store works on both.
         let mut asked = Some(store.journal(run_id, 0, PAGE));
         let contents = contents.await?;
         let [definition, start, chunks @ ..] = &contents[..] else {
@@ -77,6 +79,7 @@ impl Stored {
                 let read = with_result(&record.body, &texts)
                     .unwrap_or_else(|| serde_json::from_str(&record.body).map_err(|error| error.to_string()));
                 let mut read = read.map_err(|why| unreadable(step, why))?;
+                // At most one step of a run has a conversation, so this await rarely does anything.
                 let joined = with_conversation(&mut read, session.as_ref(), store, conversations).await;
                 joined.map_err(|why| unreadable(step, why))?;
                 told.push(read);
@@ -98,6 +101,7 @@ impl Stored {
     pub(super) fn definition_at(&self, step: usize) -> Arc<str> {
         let shared = self.run.base.as_ref().map_or(0, |base| base.step as usize);
         let own = self.told.iter().take(step).skip(shared);
+        // The last migration wins, so the search starts at the end.
         let moved = own.rev().find_map(|told| match &told.message {
             Message::Supervisor(ToSupervisor::Migrated(definition)) => Some(definition),
             _ => None,
@@ -106,6 +110,7 @@ impl Stored {
     }
 
     fn definition_hash(&self) -> ContentHash {
+        // Without a migration both are the same text, and its hash is in the run's row.
         if Arc::ptr_eq(&self.definition, &self.first_definition) {
             return self.run.definition;
         }
@@ -126,6 +131,7 @@ impl Stored {
     pub(super) fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
         let mut record = self.begun.clone();
         if self.run.session.is_none() {
+            // A fork has the record of its base run, and it must not write that run's session.
             record = record.aside();
         }
         let graph = graphs.get(&*record.workflow_id).cloned();
@@ -134,6 +140,7 @@ impl Stored {
             step: 0,
             why: format!("its definition has no workflow {}", record.workflow_id),
         })?;
+        // The id is not part of the record, because forks share the record of their base run.
         Ok(record.named(&self.run.id).begun(graph))
     }
 
@@ -159,6 +166,7 @@ impl Durable {
     /// Returns the workflows of a definition as this engine compiles them. If they equal the engine's current workflows, those are
     /// returned.
     fn graphs(&self, hash: ContentHash, text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
+        // Most runs were started with the current workflows, and these need no compilation.
         let own = engine.shared().all_graphs();
         if self.definitions.is(&own, hash, text) {
             return Ok(own);
@@ -176,6 +184,7 @@ pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebui
         return Err(ResumeError::UnderWay { run_id });
     }
     let stored = Stored::read(&durable, run_id).await?.live()?;
+    // A clone, because callers such as a migration replay the inputs again.
     let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
     Ok((stored, rebuilt))
 }

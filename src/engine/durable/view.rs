@@ -129,15 +129,19 @@ pub(crate) async fn view(
     }
     // The inputs move into the rebuilt machine, so that memory holds only one copy of the journal.
     let mut told = std::mem::take(&mut stored.told);
+    // Before the replay, so that a view of an early step of a long run is cheap.
     told.truncate(step as usize);
     let run = stored.run.clone();
+    // Before the replay, which consumes the inputs.
     let history = outline(run_id, &told, stored.begun.at());
     let rebuilt = stored.rebuild(engine, durable, told)?;
     let report = match &rebuilt.open.report {
         Some(report) => (**report).clone(),
+        // The time of the last input and not of the clock: the view must not depend on when it is requested.
         None => rebuilt.machine.report_so_far(rebuilt.at),
     };
     let waits = OpenWaits::of(&rebuilt.open).waits_for();
+    // After the report only detached work remains, and the run itself waits for nothing.
     let waiting_for = waits.filter(|_| rebuilt.open.report.is_none()).map(waiting_for);
     let history = steps(&rebuilt, history);
     Ok(RunView {
@@ -157,10 +161,12 @@ type Outlined = (Step, Option<(ThreadNo, EffectId)>);
 /// Lists the steps with everything that the journal alone contains.
 fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<Outlined> {
     let main = format!("{run_id}.0");
+    // Two more, for the start and the end.
     let mut steps = Vec::with_capacity(told.len() + 2);
     steps.push((plain(&main, 0, StepKind::Start, started_at), None));
     let mut repeated: BTreeSet<String> = BTreeSet::new();
     for (number, told) in (1..).zip(told) {
+        // The record of a recovery precedes the outcomes of the effects that it repeats.
         if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &told.message {
             repeated.extend(doubts.iter().map(|doubt| doubt.effect_id(run_id)));
         }
@@ -198,8 +204,10 @@ fn steps(rebuilt: &Rebuilt, outline: Vec<Outlined>) -> Vec<Step> {
     let outlined = outline.into_iter().map(|(mut step, effect)| {
         let asked = effect.and_then(|(thread, effect)| rebuilt.asked(thread, effect));
         if let Some(asked) = asked {
+            // Clocks of two processes may differ, and a duration is never negative.
             step.duration_ms = Some(step.at.saturating_sub(asked.at));
             step.node_id = asked.node_id;
+            // The outcome alone does not tell a function from a script: both are a value.
             if asked.kind == Some(DoubtKind::Function) {
                 step.kind = StepKind::Function;
             }
@@ -209,6 +217,7 @@ fn steps(rebuilt: &Rebuilt, outline: Vec<Outlined>) -> Vec<Step> {
     let mut steps: Vec<Step> = outlined.collect();
     if rebuilt.open.is_settled {
         let main = format!("{}.0", rebuilt.machine.run_id());
+        // The end is no recorded input, so it has the number of the last step.
         steps.push(plain(&main, last, StepKind::End, rebuilt.at));
     }
     steps
@@ -275,9 +284,11 @@ pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -
     let (one, other) = (Stored::read(durable, a).await?, Stored::read(durable, b).await?);
     let is_same = |(one, other): &(&Told, &Told)| {
         let text = |told: &Told| serde_json::to_string(&told.message).unwrap_or_default();
+        // Compared as JSON, which is what the journal contains. The messages themselves have no equality.
         text(one) == text(other)
     };
     let common = one.told.iter().zip(&other.told).take_while(is_same).count();
+    // `view` reads the journals again, so only one copy of each is in memory at a time.
     drop((one, other));
     let (one, other) = (
         view(engine, durable, a, None).await?,
@@ -290,6 +301,7 @@ pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -
     let next = |view: RunView| {
         view.history
             .into_iter()
+            // The history starts with step 0, which is no input.
             .nth(common + 1)
             .filter(|step| step.kind != StepKind::End)
     };

@@ -51,6 +51,7 @@ impl Engine {
         let Some(claims) = durable.store.claims() else {
             return Ok(());
         };
+        // Before the guard, which sets the limit back to 0 however this future ends.
         claims.carry(at_most);
         let _carrying = Carrying(claims);
         let mut under_way: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
@@ -58,8 +59,10 @@ impl Engine {
         loop {
             let assigned = futures::select! {
                 assigned = next => assigned,
+                // `next` keeps its request for the store, so no assignment is lost by this branch.
                 () = under_way.select_next_some() => continue,
             };
+            // Requested before the assignment is handled, so that the store can prepare the next one.
             next = claims.assigned().fuse();
             match assigned {
                 Err(StoreError::Stopped { .. }) => return Ok(()),
@@ -74,10 +77,12 @@ impl Engine {
                         tracing::warn!(run_id, "the run stops in this process: another process owns it");
                         run.leave();
                     }
+                    // The run has already ended or left here, and only the claim remains.
                     None => claims.release(&run_id, 0),
                 },
                 Ok(Assignment::Tell { request, run, body }) => {
                     let telling = async move { claims.answer(request, told(self, &run, &body).await) };
+                    // Concurrently too: an answer is only sent when the input is durable.
                     under_way.push(telling.boxed());
                 }
             }
@@ -90,6 +95,7 @@ async fn take_over(run_id: String, claims: &dyn Claims, resumed: BoxFuture<'stat
         Ok(()) => tracing::info!(run_id, "the run was taken over by this process"),
         Err(error) => {
             tracing::warn!(run_id, code = error.code(), %error, "the run could not be taken over; its stored state is unchanged");
+            // `resume` may have failed before it made a claim of its own, whose drop would release the run.
             claims.release(&run_id, NOT_BEFORE_MS);
         }
     }
