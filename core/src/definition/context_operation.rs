@@ -14,11 +14,11 @@ pub type Text = String;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TextMessage {
-    /// The speaker.
+    /// Role of the speaker.
     pub role: Role,
-    /// Template.
+    /// Template of the content.
     pub content: Text,
-    /// Retained by every compression.
+    /// True to retain the message in every compression.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin: bool,
 }
@@ -34,7 +34,7 @@ pub enum ContextOperation {
     Replace(ReplaceContext),
     /// Retains or removes messages at one end.
     Truncate(TruncateContext),
-    /// Removes all.
+    /// Removes all messages.
     Clear(ClearContext),
     /// Retains the messages that match.
     Filter(FilterContext),
@@ -99,7 +99,7 @@ fn user() -> Role {
 pub enum Target {
     /// The word `all`: every visible message but the system ones.
     Word(AllWord),
-    /// A selection.
+    /// A selection of messages.
     Selection(ConversationHistoryOptions),
 }
 
@@ -119,7 +119,7 @@ pub enum AllWord {
 pub enum Replacement {
     /// Template of a single message.
     Text(Text),
-    /// Messages.
+    /// List of messages.
     Messages(Vec<TextMessage>),
 }
 
@@ -157,10 +157,10 @@ pub struct FilterContext {
     /// Roles of which a retained message has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<Role>>,
-    /// Contains one of these.
+    /// Strings of which a retained message contains one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_contains: Option<Vec<String>>,
-    /// Does not contain any of these.
+    /// Strings of which a retained message contains none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_excludes: Option<Vec<String>>,
 }

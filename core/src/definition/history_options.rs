@@ -37,7 +37,7 @@ pub enum HistorySelection {
     Some(ConversationHistoryOptions),
 }
 
-/// A role and how many.
+/// A role and a number of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UserInteractionConfig {
-    /// Template.
+    /// Template of the question.
     pub question: String,
     /// JSON Schema of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -16,13 +16,13 @@ pub struct UserInteractionConfig {
     /// The answers to choose from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choices: Option<Vec<Value>>,
-    /// Template: the addressee of the question.
+    /// Template of the question's addressee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
     /// Thread variable that receives the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assign_to: Option<String>,
-    /// Time to wait, milliseconds; 0 or absent: for ever.
+    /// Time limit in milliseconds; 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Policy if the question is not answered in time (default `fail`).
@@ -38,7 +38,7 @@ pub struct UserInteractionConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum OnTimeout {
-    /// A word.
+    /// A policy without a target.
     Word(TimeoutWord),
     /// The thread continues at this node.
     Target(TimeoutTarget),

@@ -15,7 +15,7 @@ pub enum NodeConfig {
     Start,
     /// Ends the thread.
     End(EndConfig),
-    /// Evaluates and assigns.
+    /// Evaluates an expression and assigns the result to a variable.
     Variable(VariableConfig),
     /// Calls a model.
     Llm(LlmConfig),
@@ -23,7 +23,7 @@ pub enum NodeConfig {
     Code(CodeConfig),
     /// Chooses the next node.
     Route(RouteConfig),
-    /// Starts one thread a path.
+    /// Starts a thread for each path.
     Fork(ForkConfig),
     /// Waits for a FORK's threads by strategy and timeout.
     Join(JoinConfig),
@@ -33,7 +33,7 @@ pub enum NodeConfig {
     Map(MapConfig),
     /// Changes the conversation.
     ContextProcessor(ContextOperation),
-    /// A timer, or a matching event.
+    /// Waits for a time or an event.
     Wait(WaitConfig),
     /// Calls one tool, without a model.
     Tool(ToolConfig),
@@ -61,7 +61,7 @@ pub enum NodeExits<'a> {
 }
 
 impl NodeConfig {
-    /// The type words, in the order of the variants.
+    /// Type words of workflow files, in the order of the variants.
     pub const TYPES: [&'static str; 18] = [
         "START",
         "END",
@@ -83,7 +83,7 @@ impl NodeConfig {
         "CONTINUE_FROM_TRIGGER",
     ];
 
-    /// The canonical type word: `CONTEXT_PROCESSOR`.
+    /// Returns the type word of workflow files, such as `CONTEXT_PROCESSOR`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Start => "START",
@@ -134,17 +134,17 @@ impl NodeConfig {
         }
     }
 
-    /// A FORK's configuration.
+    /// Returns the configuration of a FORK; `None` for other types.
     pub fn as_fork(&self) -> Option<&ForkConfig> {
         if let Self::Fork(fork) = self { Some(fork) } else { None }
     }
 
-    /// A JOIN's configuration.
+    /// Returns the configuration of a JOIN; `None` for other types.
     pub fn as_join(&self) -> Option<&JoinConfig> {
         if let Self::Join(join) = self { Some(join) } else { None }
     }
 
-    /// A SUBGRAPH's configuration.
+    /// Returns the configuration of a SUBGRAPH; `None` for other types.
     pub fn as_subgraph(&self) -> Option<&SubgraphConfig> {
         if let Self::Subgraph(subgraph) = self {
             Some(subgraph)
@@ -154,12 +154,12 @@ impl NodeConfig {
     }
 }
 
-/// END.
+/// Configuration of END.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndConfig {
-    /// Expression; absent: the last node's output.
+    /// Expression for the thread's output. Absent: the last node's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
@@ -186,16 +186,16 @@ pub enum VariableType {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum VariableScope {
-    /// The thread's; a branch starts with a copy.
+    /// The variable belongs to a thread; a branch starts with a copy.
     #[default]
     Thread,
-    /// The run's; the last write is seen by all.
+    /// The variable belongs to the run; all threads see the last write.
     Global,
-    /// The run's, and passed from each run of a session to the next.
+    /// The variable belongs to the run, and is passed from each run of a session to the next.
     Session,
 }
 
-/// VARIABLE.
+/// Configuration of VARIABLE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -203,35 +203,35 @@ pub struct VariableConfig {
     /// The name of the variable (`variable` is an alias).
     #[serde(alias = "variable")]
     pub variable_name: String,
-    /// Expression; the variable is set to its result.
+    /// Expression for the new value.
     pub expression: String,
-    /// Checked and, for text that reads as a number or boolean, converted.
+    /// Type of the value, which is checked. A string that denotes a number or a boolean is converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
-    /// The thread's or the run's; absent: the scope declared in `variables` for this name, or the thread's.
+    /// Scope of the variable. Absent: the scope that `variables` declares for this name, otherwise `thread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<VariableScope>,
-    /// True to make later assignments `READONLY_VARIABLE`.
+    /// True if later assignments fail with `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
 }
 
-/// LLM.
+/// Configuration of LLM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LlmConfig {
-    /// A profile's id, or a template of it; absent: the default profile.
+    /// Id of a profile, or a template of it. Absent: the default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_id: Option<String>,
-    /// Template; appended to the conversation as a user message.
+    /// Template of a user message, which is appended to the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Further parts of the same user message, after the prompt: a list of `{type: text | image | file, ...}` with templates in
     /// its strings, or one expression that returns such a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Value>,
-    /// Template; the request's system message if the conversation has none.
+    /// Template of the request's system message, used if the conversation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// Names of registered tools.
@@ -263,24 +263,24 @@ pub enum ToolRoundLimit {
     Answer,
 }
 
-/// CODE: exactly one of `code` and `function`.
+/// Configuration of CODE: exactly one of `code` and `function`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CodeConfig {
-    /// JavaScript: the body of an async function, which returns the output.
+    /// Body of a JavaScript async function, which returns the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// A registered Rust function's name.
+    /// Name of a registered Rust function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Its input (default: the thread's `input`): text is an expression, anything else is used literally, with templates in its
-    /// strings.
+    /// Input of the script or function (default: the thread's `input`): text is an expression, anything else is used literally,
+    /// with templates in its strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
 }
 
-/// ROUTE.
+/// Configuration of ROUTE.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -298,7 +298,7 @@ pub struct RouteConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Route {
-    /// Expression.
+    /// Expression; the route is taken if it is true.
     pub condition: String,
     /// The node to continue at if the condition is true.
     pub target_node_id: String,
@@ -319,7 +319,7 @@ pub enum ForkStrategy {
     Parallel,
 }
 
-/// FORK, after normalisation of the legacy forms.
+/// Configuration of FORK, after normalisation of the legacy forms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -330,7 +330,7 @@ pub struct ForkConfig {
     /// Path `i` starts at `childNodeIds[i]`.
     #[serde(default)]
     pub child_node_ids: Vec<String>,
-    /// Serial or parallel.
+    /// Scheduling of the paths.
     #[serde(default)]
     pub fork_strategy: ForkStrategy,
 }
@@ -354,7 +354,7 @@ pub enum JoinStrategy {
 }
 
 impl JoinStrategy {
-    /// The word: `ALL_COMPLETED`.
+    /// Returns the word of workflow files, such as `ALL_COMPLETED`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AllCompleted => "ALL_COMPLETED",
@@ -366,7 +366,7 @@ impl JoinStrategy {
     }
 }
 
-/// The fate of the paths that are running when a JOIN is decided.
+/// Policy for the paths that are running when a JOIN is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -386,18 +386,18 @@ pub enum MergeVariables {
     /// No branch.
     #[default]
     None,
-    /// The main path's.
+    /// The main path.
     Main,
-    /// Every completed path's; two different values for one name are `VARIABLE_MERGE_CONFLICT`.
+    /// Every completed path; two different values for one name are `VARIABLE_MERGE_CONFLICT`.
     All,
 }
 
-/// JOIN.
+/// Configuration of JOIN.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JoinConfig {
-    /// The paired FORK's paths, order included.
+    /// Paths of the paired FORK, in its order.
     #[serde(default)]
     pub fork_path_ids: Vec<String>,
     /// Condition under which the node succeeds.
@@ -405,7 +405,7 @@ pub struct JoinConfig {
     /// Required number of completed paths for SUCCESS_COUNT_THRESHOLD, from 1 to the number of paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u32>,
-    /// Seconds, fractions allowed; 0 or absent: none.
+    /// Time limit in seconds, fractions allowed. 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// The path whose conversation replaces the parent's (default: the first path).
@@ -426,10 +426,10 @@ pub struct JoinConfig {
 pub enum ConversationMode {
     /// The caller's conversation: the caller sees appended messages.
     Share,
-    /// A snapshot of the caller's.
+    /// A snapshot of the caller's conversation.
     #[default]
     Fork,
-    /// An empty one.
+    /// An empty conversation.
     None,
 }
 
@@ -438,25 +438,25 @@ pub enum ConversationMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
-    /// Identifies the sub-agent in errors.
+    /// Id of the sub-agent, for errors.
     pub id: String,
     /// Role of the sub-agent. If absent, the start fails with `SUB_AGENT_ROLE_MISSING`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Appended to the role in its first prompt, separated by blank lines.
+    /// Instructions that follow the role in the first prompt, separated by blank lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
 }
 
-/// SUBGRAPH.
+/// Configuration of SUBGRAPH.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubgraphConfig {
     /// The workflow to run.
     pub subgraph_id: String,
-    /// Its input: text is an expression, anything else is used literally, with templates in its strings; absent: the last node's
-    /// output.
+    /// Input of the called workflow: text is an expression, anything else is used literally, with templates in its strings.
+    /// Absent: the last node's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Expression over the child's output (as `output`); absent: that output.
@@ -465,7 +465,7 @@ pub struct SubgraphConfig {
     /// Conversation of the called workflow.
     #[serde(default)]
     pub conversation: ConversationMode,
-    /// Makes it a sub-agent.
+    /// Sub-agent as which the called workflow runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentConfig>,
 }
@@ -475,10 +475,10 @@ pub struct SubgraphConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ItemConversation {
-    /// An empty one.
+    /// An empty conversation.
     #[default]
     None,
-    /// A snapshot of the MAP's.
+    /// A snapshot of the conversation of the MAP's thread.
     Fork,
 }
 
@@ -508,7 +508,7 @@ pub struct MapConfig {
     /// Required number of completed items for SUCCESS_COUNT_THRESHOLD, at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u32>,
-    /// Seconds, fractions allowed; 0 or absent: none.
+    /// Time limit in seconds, fractions allowed. 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// Policy for the paths that have not ended when the JOIN is decided.
@@ -525,7 +525,7 @@ pub struct MapConfig {
     pub max_items: Option<u32>,
 }
 
-/// WAIT: exactly one of `seconds` and `event`.
+/// Configuration of WAIT: exactly one of `seconds` and `event`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -536,17 +536,17 @@ pub struct WaitConfig {
     /// The event to wait for: the name of a CUSTOM event, or an event type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
-    /// Seconds; passing it is `NODE_TIMEOUT`. 0 or absent: none.
+    /// Time limit in seconds, after which the node fails with `NODE_TIMEOUT`. 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
 }
 
-/// TOOL.
+/// Configuration of TOOL.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolConfig {
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
     /// Arguments of the tool: text is an expression, anything else is used literally, with templates in its strings; absent: `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -561,7 +561,7 @@ pub struct ToolConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopStartConfig {
-    /// Unique in the workflow.
+    /// Id of the loop, unique in the workflow.
     pub loop_id: String,
     /// The items; absent: the loop counts from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -599,19 +599,19 @@ pub enum LoopLimit {
     Finish,
 }
 
-/// LOOP_END.
+/// Configuration of LOOP_END.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopEndConfig {
-    /// The loop to end.
+    /// Id of the loop whose iteration ends here.
     pub loop_id: String,
-    /// Expression; the loop ends after the iteration in which it is true.
+    /// Expression that is evaluated after each iteration; the loop ends if it is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_condition: Option<String>,
 }
 
-/// CONTINUE_FROM_TRIGGER.
+/// Configuration of CONTINUE_FROM_TRIGGER.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -653,10 +653,10 @@ pub enum HistoryCallbackMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryCallback {
-    /// Default: append, but replace for token events.
+    /// Placement of the messages. Absent: `replace` for token events, otherwise `append`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<HistoryCallbackMode>,
-    /// As in [`ConversationHistoryOptions`], like the fields that follow.
+    /// The last N visible messages, as in [`ConversationHistoryOptions`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_n: Option<u64>,
     /// The last `count` visible messages of a role.

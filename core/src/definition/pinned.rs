@@ -83,10 +83,10 @@ pub enum TodoStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UsefulInfo {
-    /// The file it is from.
+    /// File that contains the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Lines there, as `"10-20"`.
+    /// Lines of the file, such as `"10-20"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<String>,
     /// The fact.

@@ -9,12 +9,12 @@ use crate::Millis;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScheduleDefinition {
-    /// Five fields: minute, hour, day of the month, month, day of the week; or six, seconds first.
+    /// Cron expression with five fields: minute, hour, day of the month, month, day of the week; or with six, seconds first.
     pub cron: String,
     /// Time zone of the times, by its name in the IANA database: `Europe/Berlin` (default `UTC`).
     #[serde(default = "utc")]
     pub timezone: String,
-    /// Policy for a time that is due while the run of an earlier one is under way (default `skip`).
+    /// Policy for a time that is due while the run of an earlier one is in progress (default `skip`).
     #[serde(default)]
     pub overlap: Overlap,
     /// Policy for times that were missed while no engine ran (default `last`).
@@ -51,7 +51,7 @@ fn utc() -> String {
     "UTC".to_owned()
 }
 
-/// Policy for a time of a schedule that is due while the run of an earlier one is under way.
+/// Policy for a time of a schedule that is due while the run of an earlier one is in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

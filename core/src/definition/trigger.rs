@@ -12,12 +12,12 @@ use crate::event::EventType;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerDefinition {
-    /// Unique for its workflow or, outside of workflows, for the engine.
+    /// Id, unique in its workflow or, outside of workflows, in the engine.
     pub id: String,
-    /// Shown to people.
+    /// Name for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Shown to people.
+    /// Description for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Restricts a trigger that is defined outside of workflows to events of this workflow.
@@ -37,7 +37,7 @@ pub struct TriggerDefinition {
     /// Maximum number of firings; 0 or absent: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_triggers: Option<u64>,
-    /// Policy for a function or notification that was under way when the process of a durable run ended; absent: `keyed`.
+    /// Policy for a function or notification that was in progress when the process of a durable run ended; absent: `keyed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
     /// True to enable the trigger (default; `status: "ENABLED"|"DISABLED"` is accepted too).
@@ -138,16 +138,16 @@ pub struct TriggerCondition {
     deny_unknown_fields
 )]
 pub enum TriggerAction {
-    /// A detached run of a normal workflow.
+    /// Starts a detached run of a normal workflow.
     #[serde(rename_all = "camelCase")]
     StartWorkflow {
-        /// The workflow.
+        /// Id of the workflow.
         workflow_id: String,
-        /// The fields of the event that become its input; absent: the whole event.
+        /// Fields of the event that become the run's input; absent: the whole event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<TriggerInput>,
     },
-    /// An isolated sub-workflow of the thread that raised the event.
+    /// Runs an isolated sub-workflow for the thread that raised the event.
     ExecuteTriggeredSubgraph(ExecuteTriggeredSubgraph),
     /// Cancels a thread.
     #[serde(rename_all = "camelCase")]
@@ -182,7 +182,7 @@ pub enum TriggerAction {
         /// An expression over `event` instead of a value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expression: Option<String>,
-        /// The thread's (default) or the run's.
+        /// Scope of the variable (default `thread`).
         #[serde(default)]
         scope: super::VariableScope,
     },
@@ -191,14 +191,14 @@ pub enum TriggerAction {
     SendNotification {
         /// Template over `event`.
         message: String,
-        /// Arbitrary word for the hook.
+        /// Channel, an arbitrary word for the hook.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
     },
     /// Calls a registered function with `{event, parameters}`.
     #[serde(rename_all = "camelCase")]
     Custom {
-        /// The function's name.
+        /// Name of the function.
         function: String,
         /// Parameters for the function.
         #[serde(default)]
@@ -239,9 +239,9 @@ impl TriggerAction {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerInput {
-    /// Always `event`.
+    /// Source of the input, always `event`.
     pub source: String,
-    /// The event's fields to take; empty: all.
+    /// Fields of the event to pass; empty: all.
     #[serde(default)]
     pub fields: Vec<String>,
 }
@@ -251,7 +251,7 @@ pub struct TriggerInput {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecuteTriggeredSubgraph {
-    /// The workflow; it has START_FROM_TRIGGER.
+    /// Id of the workflow, which starts with START_FROM_TRIGGER.
     pub triggered_workflow_id: String,
     /// True to stop the main thread at its next safe point until the child has ended.
     #[serde(default = "yes")]
@@ -262,7 +262,7 @@ pub struct ExecuteTriggeredSubgraph {
     /// True to record the child's node history.
     #[serde(default = "yes")]
     pub record_history: bool,
-    /// True to include it in the main thread's history too, marked.
+    /// True to include the child's nodes in the main thread's history too, marked.
     #[serde(default)]
     pub merge_history: bool,
     /// The state of the main thread that the child receives.

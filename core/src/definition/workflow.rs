@@ -10,18 +10,18 @@ use super::{Budget, CompressionConfig, NodeConfig, Pinned, TriggerDefinition, Va
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkflowDefinition {
-    /// Identifies the workflow for `--workflow`, `subgraphId`, `triggeredWorkflowId`, events.
+    /// Id of the workflow, which `--workflow`, `subgraphId`, `triggeredWorkflowId` and events use.
     pub id: String,
-    /// Shown to people.
+    /// Name for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Shown to people.
+    /// Version for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Shown to people.
+    /// Description for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Preserved, not interpreted.
+    /// Data that is preserved and never read by the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
     /// JSON Schema of the run's input. A run with another input is refused with `INVALID_INPUT` at admission.
@@ -49,23 +49,23 @@ pub struct WorkflowDefinition {
 pub struct VariableDefinition {
     /// Name of the variable.
     pub name: String,
-    /// The type, checked at every assignment.
+    /// Type of the variable, checked at every assignment.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
     /// Initial value (default `null`; `defaultValue` is an alias).
     #[serde(default, alias = "defaultValue")]
     pub value: Value,
-    /// The thread's or the run's.
+    /// Scope of the variable (default `thread`).
     #[serde(default)]
     pub scope: VariableScope,
-    /// True to refuse assignments with `READONLY_VARIABLE`.
+    /// True if assignments fail with `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
     /// Reducer that combines the values of several paths, in path order, under `mergeVariables: all` of a JOIN and `assign` of a
     /// MAP; absent: two different values are `VARIABLE_MERGE_CONFLICT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reducer>,
-    /// Shown to people.
+    /// Description for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -109,7 +109,7 @@ impl From<ReducerWord> for Reducer {
 }
 
 impl ReducerWord {
-    /// The words in JSON.
+    /// Words of the reducers in JSON.
     pub const WORDS: [&str; 7] = ["last", "append", "sum", "min", "max", "union", "merge"];
 
     /// Returns the word in JSON.
@@ -123,12 +123,12 @@ impl ReducerWord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDefinition {
-    /// Unique in the workflow.
+    /// Id of the node, unique in the workflow.
     pub id: String,
-    /// Shown to people.
+    /// Name for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Shown to people.
+    /// Description for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// `type` and `config`.
@@ -143,7 +143,7 @@ pub struct NodeDefinition {
     /// The node where the thread continues after every attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// Policy for the node's model, tool or function call that was under way when the process of a durable run ended.
+    /// Policy for the node's model, tool or function call that was in progress when the process of a durable run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
 }
@@ -278,7 +278,7 @@ fn default_max_delay() -> u64 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EdgeDefinition {
-    /// Shown to people and in events.
+    /// Id for display and events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Source node.
@@ -290,10 +290,10 @@ pub struct EdgeDefinition {
     /// Type of the edge (`DEFAULT`, `CONDITIONAL`), which is preserved and not interpreted: the condition decides.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub edge_type: Option<String>,
-    /// Shown to people.
+    /// Label for drawings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Expression; absent: always satisfied.
+    /// Expression; the edge may be taken if it is true. Absent: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// Priority among satisfied edges (default 0): the edge with the highest weight is taken, or the first of those in the list.

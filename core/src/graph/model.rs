@@ -34,9 +34,9 @@ pub struct Graph {
     pub uid: u64,
     /// The nodes, in file order.
     pub nodes: Vec<Node>,
-    /// START or START_FROM_TRIGGER.
+    /// Index of the node START or START_FROM_TRIGGER.
     pub start: NodeIx,
-    /// True if it is a triggered sub-workflow.
+    /// True if the workflow is a triggered sub-workflow.
     pub triggered: bool,
     /// Expressions, templates and scripts of the workflow.
     pub snippets: Vec<Snippet>,
@@ -61,11 +61,11 @@ pub struct Graph {
 /// A workflow's name, version, description and input schema.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// Shown to people.
+    /// Name for display.
     pub name: Option<String>,
-    /// Shown to people.
+    /// Version for display.
     pub version: Option<String>,
-    /// Shown to people, and to models that may start the workflow.
+    /// Description for display, and for models that may start the workflow.
     pub description: Option<String>,
     /// JSON Schema of the input.
     pub input_schema: Option<Map<String, Value>>,
@@ -158,7 +158,7 @@ impl Node {
 /// A compiled edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// `None` is always satisfied.
+    /// Condition of the edge; `None` is always satisfied.
     pub condition: Option<SnippetIx>,
     /// Target node.
     pub target: NodeIx,
@@ -191,24 +191,24 @@ pub enum NodeKind {
         /// Expression for the output.
         output: Option<SnippetIx>,
     },
-    /// Evaluates and assigns.
+    /// Evaluates an expression and assigns the result to a variable.
     Variable {
-        /// The name.
+        /// Name of the variable.
         name: Arc<str>,
         /// Expression for the new value.
         expression: SnippetIx,
-        /// The type, to which the value is converted.
+        /// Type to which the value is converted.
         variable_type: Option<VariableType>,
-        /// The thread's or the run's.
+        /// Scope of the variable.
         scope: VariableScope,
-        /// True to refuse later assignments.
+        /// True if later assignments are refused.
         readonly: bool,
     },
     /// Calls a model.
     Llm(LlmNode),
     /// Runs JavaScript.
     Script {
-        /// The body.
+        /// Body of the script.
         code: SnippetIx,
         /// `input` of the script; absent: the thread's.
         input: Option<ValueSpec>,
@@ -233,28 +233,28 @@ pub enum NodeKind {
     Join(ForkIx),
     /// Runs another workflow and waits.
     Subgraph {
-        /// The workflow.
+        /// Id of the workflow.
         workflow_id: Arc<str>,
         /// Input of the called workflow; absent: the last node's output.
         input: Option<ValueSpec>,
-        /// Expression over its output.
+        /// Expression over the called workflow's output.
         output: Option<SnippetIx>,
-        /// The origin of its conversation.
+        /// Origin of the called workflow's conversation.
         conversation: ConversationMode,
-        /// Makes it a sub-agent.
+        /// Sub-agent as which the called workflow runs.
         agent: Option<AgentConfig>,
     },
     /// Runs another workflow for each item of a list.
     Map(Box<MapNode>),
     /// Changes the conversation.
     Context(ContextNode),
-    /// Waits for a time, milliseconds.
+    /// Waits for a time, in milliseconds.
     WaitTime(u64),
     /// Waits for an event.
     WaitEvent {
         /// Name of a CUSTOM event, or an event type's word.
         event: Arc<str>,
-        /// Milliseconds.
+        /// Time limit in milliseconds.
         timeout_ms: Option<u64>,
     },
     /// Calls one tool.
@@ -272,7 +272,7 @@ pub enum NodeKind {
     LoopStart(LoopNode),
     /// Ends an iteration.
     LoopEnd {
-        /// The LOOP_START.
+        /// Index of the LOOP_START.
         start: NodeIx,
         /// Expression; the loop ends if it is true.
         break_condition: SnippetIx,
@@ -284,7 +284,7 @@ pub enum NodeKind {
 /// A compiled MAP.
 #[derive(Debug)]
 pub struct MapNode {
-    /// The workflow.
+    /// Id of the workflow.
     pub workflow_id: Arc<str>,
     /// The list.
     pub items: ValueSpec,
@@ -294,7 +294,7 @@ pub struct MapNode {
     pub input: Option<ValueSpec>,
     /// Maximum number of concurrent threads; absent: the limit of the workflow's forks.
     pub concurrency: Option<u32>,
-    /// The join of its threads. The parent's conversation is unchanged.
+    /// Join of the items' threads. The parent's conversation is unchanged.
     pub join: JoinRule,
     /// The conversation of each thread.
     pub conversation: ItemConversation,
@@ -309,7 +309,7 @@ pub struct MapNode {
 pub struct InteractionNode {
     /// Template.
     pub question: SnippetIx,
-    /// Template: the addressee of the question.
+    /// Template of the question's addressee.
     pub assignee: Option<SnippetIx>,
     /// JSON Schema of the answer.
     pub schema: Option<Arc<Map<String, Value>>>,
@@ -317,7 +317,7 @@ pub struct InteractionNode {
     pub choices: Option<Arc<Vec<Value>>>,
     /// Thread variable that receives the answer.
     pub assign_to: Option<Arc<str>>,
-    /// Timeout in milliseconds; `None` waits for ever.
+    /// Time limit in milliseconds; `None` for no limit.
     pub timeout_ms: Option<u64>,
     /// Policy after the timeout.
     pub on_timeout: QuestionTimeout,
@@ -337,7 +337,7 @@ pub enum QuestionTimeout {
 /// A compiled LOOP_START.
 #[derive(Debug)]
 pub struct LoopNode {
-    /// The LOOP_END.
+    /// Index of the LOOP_END.
     pub end: NodeIx,
     /// The items; absent: the loop counts.
     pub iterable: Option<ValueSpec>,
@@ -406,9 +406,9 @@ impl NodeKind {
 pub struct LlmNode {
     /// The profile's id, if it is not a template.
     pub profile_id: Option<Arc<str>>,
-    /// Template; appended to the conversation as a user message.
+    /// Template of a user message, which is appended to the conversation.
     pub prompt: Option<SnippetIx>,
-    /// Template; the request's system message if the conversation has none.
+    /// Template of the request's system message, used if the conversation has none.
     pub system: Option<SnippetIx>,
     /// Names of tools.
     pub tools: Vec<Arc<str>>,
@@ -422,7 +422,7 @@ pub struct LlmNode {
     pub max_tool_rounds: u32,
     /// Policy after the last round.
     pub on_limit: ToolRoundLimit,
-    /// Structured output.
+    /// Format of a structured reply.
     pub response_format: Option<Arc<Value>>,
 }
 
@@ -454,11 +454,11 @@ pub struct ChoiceSpec {
 /// A message with a template as its content.
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateMessage {
-    /// The speaker.
+    /// Role of the speaker.
     pub role: Role,
     /// Template.
     pub content: SnippetIx,
-    /// Retained by every compression.
+    /// True to retain the message in every compression.
     pub pin: bool,
 }
 
@@ -469,7 +469,7 @@ pub enum ContextNode {
     Insert {
         /// The messages, as templates.
         messages: Vec<TemplateMessage>,
-        /// Index among the visible; negative from the end.
+        /// Index among the visible messages; negative values count from the end.
         position: i64,
     },
     /// Replaces messages by others.
@@ -481,14 +481,14 @@ pub enum ContextNode {
     },
     /// Retains or removes messages at one end.
     Truncate(TruncateContext),
-    /// Removes all.
+    /// Removes all messages.
     Clear {
         /// True to retain system messages.
         keep_system: bool,
     },
     /// Retains the messages that match.
     Filter(FilterContext),
-    /// Compresses.
+    /// Compresses the conversation.
     Compress(CompressionConfig),
     /// Sets a section of the pinned context.
     Pin {
@@ -508,7 +508,7 @@ pub struct Fork {
     pub join_node: NodeIx,
     /// The paths, in order.
     pub paths: Vec<ForkPath>,
-    /// Serial or parallel.
+    /// Scheduling of the paths.
     pub strategy: ForkStrategy,
     /// The compiled config of the JOIN.
     pub join: JoinRule,
@@ -533,7 +533,7 @@ pub struct JoinRule {
     pub strategy: JoinStrategy,
     /// Required number of completed paths for SUCCESS_COUNT_THRESHOLD.
     pub threshold: u32,
-    /// Timeout in milliseconds; `None` waits for ever.
+    /// Time limit in milliseconds; `None` for no limit.
     pub timeout_ms: Option<u64>,
     /// Index of the main path in `paths`.
     pub main_path: usize,
