@@ -38,6 +38,7 @@ impl TriggersActed {
                 Message::Supervisor(ToSupervisor::Fired(fired)) => {
                     self.fired.insert((fired.sequence, Arc::clone(&fired.trigger)));
                 }
+                // The answer covers the events before the request only: later ones may be unmatched.
                 Message::Supervisor(ToSupervisor::TriggersQuiet) => self.matched = self.asked,
                 Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
             },
@@ -48,6 +49,7 @@ impl TriggersActed {
     fn did(&mut self, effect: &Effect) {
         match effect {
             Effect::Emit { sequence, .. } => self.raised = *sequence,
+            // The list may be empty (`Message::limit_levels` empties a refused raise): the result is then the event before `first`.
             Effect::EmitAll { first, events, .. } => self.raised = first + events.len() as u64 - 1,
             Effect::QuiesceTriggers => self.asked = self.raised,
             _ => {}
@@ -57,9 +59,11 @@ impl TriggersActed {
     /// Returns the remaining work for an event and the trigger of this name. Triggers match events in order, so that all events
     /// before the last one with a firing have been matched. A firing is recorded before anything follows from it.
     pub fn about(&self, sequence: u64, trigger: &Arc<str>) -> Matching {
+        // The set is ordered by sequence number first, so that its last element has the highest one.
         let last = self.fired.last().map_or(0, |(sequence, _)| *sequence);
         if self.fired.contains(&(sequence, Arc::clone(trigger))) {
             Matching::Fired
+        // Not `<=`: the process may have ended between two triggers of the last event.
         } else if sequence <= self.matched || sequence < last {
             Matching::Over
         } else {
