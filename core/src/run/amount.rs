@@ -16,6 +16,7 @@ pub(super) struct Amount {
 impl Amount {
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
+            // A maximum comes from a profile and may be any number: a sum that wrapped would admit every call.
             tokens: self.tokens.saturating_add(other.tokens),
             pico: self.pico.saturating_add(other.pico),
             calls: self.calls.saturating_add(other.calls),
@@ -24,6 +25,7 @@ impl Amount {
 
     pub(super) fn minus(self, other: Self) -> Self {
         Self {
+            // Exact unless `plus` has saturated: each amount is added before it is subtracted.
             tokens: self.tokens.saturating_sub(other.tokens),
             pico: self.pico.saturating_sub(other.pico),
             calls: self.calls.saturating_sub(other.calls),
@@ -70,6 +72,7 @@ pub(super) struct Most {
 impl Most {
     pub(super) fn amount(self) -> Amount {
         Amount {
+            // An unknown maximum counts 0: `Ledger::refusal` has refused the call if an account limits that kind.
             tokens: self.tokens.unwrap_or_default(),
             pico: self.pico.unwrap_or_default(),
             calls: 1,
@@ -78,6 +81,7 @@ impl Most {
 
     /// Returns the maximum usage of both together.
     pub(super) fn and(self, other: Self) -> Self {
+        // The sum is unknown if one part is: the known part alone would be no upper bound.
         let sum = |one: Option<u64>, other| one.zip(other).map(|(one, other): (u64, u64)| one.saturating_add(other));
         Self {
             tokens: sum(self.tokens, other.tokens),
@@ -108,6 +112,7 @@ impl Limits {
     pub(super) fn of(budget: &Budget, warn_at: f64) -> Self {
         Self {
             tokens: budget.tokens,
+            // Whole numbers have the same sum in any order. Rounded, because `as` truncates a product just below the number meant.
             pico: budget.cost.map(|cost| (cost * 1e12).round() as u64),
             calls: budget.model_calls,
             warn_at,
@@ -125,6 +130,7 @@ impl Limits {
     /// Returns the first figure that exceeds its limit.
     pub(super) fn exceeded_by(&self, amount: Amount) -> Option<FigureKind> {
         let is_over = |kind: &FigureKind| self.of_kind(*kind).is_some_and(|limit| amount.of(*kind) > limit);
+        // If several figures are exceeded, the order of `ALL` decides which one the error names, equally in every replay.
         FigureKind::ALL.into_iter().find(is_over)
     }
 }
