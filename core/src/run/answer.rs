@@ -62,6 +62,7 @@ impl RunMachine {
     /// # Errors
     /// Returns an error if the question is not open or the answer does not fit it.
     pub fn accept_answer(&self, id: &str, answer: PersonsAnswer, fits: Fits) -> Result<Message, AnswerRefused> {
+        // Nothing changes here: the caller records the message first, and the run takes it in order with its other inputs.
         let (thread, effect, interaction) = self.interaction(id).ok_or(AnswerRefused::NotOpen)?;
         check(&interaction, &answer.answer, fits).map_err(|reason| AnswerRefused::Invalid { reason })?;
         let outcome = Outcome::Answered(answer);
@@ -73,10 +74,12 @@ impl RunMachine {
 }
 
 fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), String> {
+    // Refused here, so that the person can answer again: `Message::limit_levels` would answer the question with a failure.
     if is_too_deep(answer) {
         return Err(TOO_DEEP.to_string());
     }
     interaction.check_choice(answer)?;
+    // A consent is validated against the tool's schema, and only if the person changed the arguments.
     if let Some(tool) = &interaction.tool {
         return match ConsentAnswer::read(answer)? {
             ConsentAnswer::Allow(Some(edited)) => fits(&tool.schema, &edited),
