@@ -35,6 +35,7 @@ impl Branches {
     pub(super) fn starts_at(&self, graph: &Graph) -> NodeIx {
         match self {
             Self::Paths { ix, .. } => graph.fork(*ix).fork_node,
+            // A MAP has no JOIN node: its threads start and end at the same node.
             Self::Items { node, .. } => *node,
         }
     }
@@ -53,6 +54,7 @@ impl Branches {
         graph: &Graph,
         run_id: &str,
         joined: &[JoinedPath],
+        // A closure instead of a result: the reports of items borrow names that exist only during the call.
         then: impl FnOnce(&[PathReport<'_>]) -> R,
     ) -> R {
         match self {
