@@ -66,7 +66,9 @@ impl<'a> Places<'a> {
         };
         let whole = || self.budget(thread).and_then(|budget| of(budget, budget.warn_at));
         match at.origin {
+            // A branch walks its parent's workflow: the parent's account already has the limits of the whole workflow.
             Origin::Branch { .. } => [self.budget(thread).and_then(path), None],
+            // An item walks another workflow: the limits of a path are in the MAP's workflow, those of the whole in its own.
             Origin::Item { .. } => {
                 let forked = at.parent.and_then(|parent| self.budget(parent));
                 [forked.and_then(path), whole()]
@@ -82,6 +84,7 @@ impl<'a> Places<'a> {
         let mut next = Some(thread);
         let mut account = None;
         while let Some(thread) = next {
+            // Each thread is looked up once. Without this, every call of a deep thread would visit all its ancestors.
             if ledger.knows(thread) {
                 account = ledger.first_account(thread);
                 break;
@@ -91,11 +94,13 @@ impl<'a> Places<'a> {
         }
         for thread in above.into_iter().rev() {
             let [path, whole] = self.limits(thread);
+            // The path is the parent of the whole: a call of an item draws on both.
             for (limits, is_path) in [(path, true), (whole, false)] {
                 if let Some(limits) = limits {
                     account = Some(ledger.open_account(thread, is_path, account, limits));
                 }
             }
+            // Recorded even without an account, so that the ancestors are not visited again.
             ledger.draws_on(thread, account);
         }
         account
@@ -122,10 +127,12 @@ impl<'a> Places<'a> {
             .map(|account| self.fields(account))
             .unwrap_or_default();
         let mut names: Vec<&str> = fields.iter().filter_map(|(_, name)| name.as_str()).collect();
+        // The fields have the workflow first, and the sentence names the path first.
         names.reverse();
         let scope = match names[..] {
             [path, workflow] => format!("path `{path}` of workflow `{workflow}`"),
             [workflow] => format!("workflow `{workflow}`"),
+            // Not reached: accounts and threads are never removed, so that each account has the name of its workflow.
             _ => "the run".to_owned(),
         };
         let mut details: Map<String, Value> = fields
@@ -198,6 +205,7 @@ impl<'a> Places<'a> {
                 }),
                 Released::Refused(thread, effect, refusal) => {
                     let error = self.error(ledger, refusal);
+                    // Through the mailbox: the call may belong to another thread than the one whose turn this is.
                     answer(mailbox, thread, effect, Outcome::Failed(error));
                 }
             }
@@ -225,6 +233,7 @@ fn amount(spent: &Spent) -> Amount {
     Amount {
         tokens: spent.total,
         pico: spent.cost.map_or(0, |cost| cost.pico),
+        // `Ledger::begin` has counted the call.
         calls: 0,
     }
 }
@@ -243,6 +252,7 @@ fn used(outcome: &Outcome) -> Option<Amount> {
         Outcome::Reply(reply) => Some(amount(&reply.usage)),
         Outcome::Failed(error) => {
             let failure = ModelFailure::of(error);
+            // A failure after the provider started work may be billed without reported usage: then the whole reservation counts.
             let is_known = !failure.spent.is_nothing() || failure.kind.costs_nothing();
             is_known.then(|| amount(&failure.spent))
         }
@@ -269,6 +279,7 @@ impl ThreadTurn<'_, '_> {
             return None;
         };
         let id = *id;
+        // Another workflow of the run has a budget, but neither this thread nor an ancestor walks it.
         let Some(account) = self.places.account(ledger, self.no) else {
             self.outside(effect);
             return None;
@@ -276,6 +287,7 @@ impl ThreadTurn<'_, '_> {
         let graph = self.live.machine.graph();
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), goes_on.as_deref());
         let world = &*self.step.world;
+        // Not called in a replay: the journaled maximum applies, because the profiles may have changed since.
         let most = ledger.most_of(self.no, id, || {
             let bound = world.call_bound(request.built(), &chosen);
             let most = most_of(&bound, request.tokens());
@@ -288,11 +300,13 @@ impl ThreadTurn<'_, '_> {
             // A reply that violates the format may be sent back with its errors: reserve budget for two requests.
             let tokenizer = world.tokenizer(graph);
             let complaint = tokenizer.count(&format.to_string()).saturating_add(COMPLAINT);
+            // Without a known output both maxima are `None` already, and the value of `sent` is unused.
             let sent = request.tokens().saturating_add(bound.output.unwrap_or_default());
             most.and(most_of(&bound, sent.saturating_add(complaint)))
         });
         match ledger.ask(self.no, id, account, most, &effect) {
             Asked::Begins => self.outside(effect),
+            // The ledger has a copy of the effect, which `Places::release` starts.
             Asked::Waits => {}
             Asked::Refused(refusal) => {
                 let error = self.places.error(ledger, refusal);
@@ -308,7 +322,9 @@ impl ThreadTurn<'_, '_> {
             return;
         };
         let settled = match outcome {
+            // `settle` ignores effects that are no open model call, for example a tool call that failed.
             Outcome::Reply(_) | Outcome::Failed(_) => ledger.settle(self.no, effect, used(outcome)),
+            // Model calls of a tool are not known before it ends, so that they are counted without a reservation.
             Outcome::Tool(result) => result.spent.as_deref().and_then(|spent| {
                 let account = self.places.account(ledger, self.no)?;
                 Some(Settled {
@@ -330,8 +346,10 @@ impl ThreadTurn<'_, '_> {
         };
         let had_waited = ledger.give_up(self.no, effect);
         let settled = if had_waited {
+            // Nothing was used, but the released claim may let later calls start: `settled` examines them.
             Some(Settled::default())
         } else {
+            // The request was sent, and a provider may bill a request that is dropped: the whole reservation counts.
             ledger.settle(self.no, effect, None)
         };
         if let Some(settled) = settled {
@@ -350,6 +368,7 @@ impl ThreadTurn<'_, '_> {
         self.places.release(ledger, self.mailbox, self.step.out);
         for event in events {
             if self.step.listens(event.event_type) {
+                // The event may hold the thread, which checks only at a safe point that follows this input.
                 if self.step.listening.holding.contains(event.event_type) {
                     let message = ToThread::Input(Input::Raised);
                     self.mailbox.send(Message::Thread(self.no, message));
@@ -393,6 +412,7 @@ impl RunMachine {
         let Some(ledger) = budget.as_deref_mut() else { return };
         let places = Places { tree, graphs };
         let calls = ledger.calls_of(thread);
+        // The usual case: a thread drops its calls before it ends. A thread that panicked could not.
         if calls.is_empty() {
             return;
         }
@@ -428,6 +448,7 @@ impl RunMachine {
         });
         let again: Vec<CallMost> = calls.collect();
         if !again.is_empty() {
+            // The ledger may not exist yet: the workflow with the budget may be called only in the step that is repeated next.
             self.budget.get_or_insert_default().expect(again);
         }
     }
@@ -445,6 +466,7 @@ impl RunMachine {
                 FigureKind::ModelCalls => report.model_calls = figure,
             }
         }
+        // A budget that limits only paths has no figures of the main thread.
         (report != BudgetReport::default()).then_some(report)
     }
 }
