@@ -40,6 +40,7 @@ impl ConversationTurn<'_, '_> {
             .and_then(Value::as_str)
             .map(str::to_owned);
         let context = self.context(config);
+        // Taken before the model writes: a result is rejected if the conversation is reshaped in between.
         let basis = self.own.machine.conversation().basis();
         let tokenizer = self.tokenizer();
         match compress(&context, &*tokenizer) {
@@ -57,6 +58,7 @@ impl ConversationTurn<'_, '_> {
                     let request = asked.summary_request(conversation, plan.kept.len(), &*tokenizer)?;
                     Some((request, asked.goes_on(Arc::clone(&transcript))))
                 });
+                // Stored here because the model's answer has the text only.
                 self.own.summary = Some(Box::new((*plan, basis)));
                 match goes_on {
                     Some((request, goes_on)) => Outcome::Summarize(Arc::new(request), Some(Arc::new(goes_on))),
@@ -78,6 +80,7 @@ impl ConversationTurn<'_, '_> {
     /// Applies a compression result atomically and raises COMPRESSION_COMPLETED. On an error nothing changes, and the caller
     /// reports it.
     pub(super) fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
+        // Measured before the change, which replaces the messages.
         let before = self.size();
         let accepted = accept_result(self.own.machine.conversation(), basis, result, &*self.tokenizer());
         let taken = match accepted {
@@ -85,10 +88,12 @@ impl ConversationTurn<'_, '_> {
             Ok(Accepted::NotSmaller) => Ok(false),
             Err(error) => Err(refused(&error)),
         };
+        // Also after an error: otherwise the token limit would never be checked again.
         let ended = self.tell(ConversationInput::CompressionEnded).err();
         match (taken, ended) {
             (Ok(changed), None) => {
                 if self.step.listens(EventType::CompressionCompleted) {
+                    // Built for a subscriber only: the result contains all messages of the conversation.
                     let mut event = self.compressed(changed, before);
                     event.fields.set("result", json!(result));
                     self.emit(event);
