@@ -15,10 +15,13 @@ impl RunMachine {
         match control {
             Control::Cancel(reason) => {
                 let reason = CancelReason::Requested { reason: reason.clone() };
+                // The main thread is enough: its end cancels everything that it owns. What a JOIN detached continues.
                 return self.cancel(0, reason, 0);
             }
+            // Threads that start later read the flag in `register`; the loop below reaches those that exist.
             Control::Pause => self.is_paused = true,
             Control::Resume => self.is_paused = false,
+            // The loop cancels every thread: a shutdown, unlike a cancel, also ends detached threads.
             Control::Shutdown => {}
         }
         for thread in 0..self.tree.len() as ThreadNo {
@@ -48,6 +51,7 @@ impl RunMachine {
             value,
             trigger_depth,
         } = assignment;
+        // Counted even if the assignment fails: the sum is an upper bound, which a measurement corrects.
         self.memory.took(&value);
         match scope {
             VariableScope::Thread => {
@@ -60,6 +64,7 @@ impl RunMachine {
                 // Send it even if the thread has ended: the failed assignment is then reported.
                 self.mailbox.send(Message::Thread(thread, ToThread::Input(input)));
             }
+            // Assigned at once, because the thread that raised the event may be waiting or have ended.
             VariableScope::Global | VariableScope::Session => match self.globals.assign(step, &name, value, false) {
                 Ok(value) => {
                     if scope == VariableScope::Session {
