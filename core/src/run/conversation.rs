@@ -92,14 +92,17 @@ impl ConversationTurn<'_, '_> {
             }
             ToConversation::Forward(thread, mut forwarded) => {
                 if let Forwarded::Prepared { prepared, .. } = &mut *forwarded {
+                    // A compression by the firing may continue this request, most of which the provider has cached.
                     let last = self.own.requests.as_ref().and_then(|requests| requests.last.clone());
                     prepared.asked = last.map(Box::new);
                 }
+                // Taken for every kind of message, because a snapshot costs the same for any length.
                 let conversation = self.own.machine.snapshot();
                 forward(self.mailbox, thread, *forwarded, self.owner, Some(conversation));
             }
             ToConversation::Ended(thread, mut ended) => {
                 if let Some(artifacts) = &mut ended.artifacts {
+                    // Added here and not by the thread: everything that the thread sent before its end is included by now.
                     artifacts.conversation = Some(self.own.machine.conversation().clone());
                 }
                 self.mailbox
@@ -120,11 +123,13 @@ impl ConversationTurn<'_, '_> {
             } => self.answer_op(op, (pinned, budget), tool_tokens, rules),
             Request::Merge(merge) => {
                 let own = self.trigger_depth;
+                // Events of this change are links of the trigger's chain. Later changes of the thread are not.
                 self.trigger_depth = own.max(merge.trigger_depth);
                 let outcome = self.merge_with_globals(*merge);
                 self.trigger_depth = own;
                 outcome
             }
+            // No signal is lost with `Ok(_)`: only `BeforeModelCall` raises one.
             Request::Restore { conversation, then } => match self.tell(ConversationInput::Restore(conversation)) {
                 Ok(_) => then,
                 Err(error) => Outcome::Failed(not_restored().caused_by(error)),
@@ -165,6 +170,7 @@ impl ConversationTurn<'_, '_> {
         let before = self.own.machine.conversation().memory_total();
         self.own.machine.step(self.step.now, input, &mut effects);
         let after = self.own.machine.conversation().memory_total();
+        // A compression may shrink the conversation. The account only grows until the run is measured.
         self.memory.made(after.saturating_sub(before));
         let mut signals = Vec::new();
         for effect in effects {
@@ -183,6 +189,7 @@ impl ConversationTurn<'_, '_> {
                         ));
                     }
                 }
+                // Nothing to do: a pending compression compares the version when its result is applied.
                 ConversationEffect::Reshaped { .. } => {}
                 ConversationEffect::Signal(signal) => signals.push(signal),
                 ConversationEffect::Rejected(error) => {
@@ -210,6 +217,7 @@ impl ConversationTurn<'_, '_> {
         match op {
             ConversationOp::Append(messages) => {
                 let messages = match self.graph().config.artifact_tokens {
+                    // Without a limit no result is stored, and the search for built-in calls is saved.
                     None => self.count(messages),
                     Some(limit) => self.count_and_keep(messages, limit),
                 };
@@ -260,6 +268,7 @@ impl ConversationTurn<'_, '_> {
                     .or_else(|| asked_by?.profile_id.as_ref());
                 let outcome = self.prepare(&parts, (asked_by, profile_id), recheck);
                 let strategy = parts.strategy;
+                // Only LLM nodes prepare requests: there is nothing that a summary could continue.
                 let Some(llm) = asked_by else {
                     return outcome;
                 };
@@ -278,11 +287,13 @@ impl ConversationTurn<'_, '_> {
                     tool_tokens,
                     rules,
                 };
+                // After `prepare`, which borrows the parts that move into `last`.
                 self.own.requests.get_or_insert_default().last = Some(last);
                 outcome
             }
             ConversationOp::Compress(config) => self.compress(config),
             ConversationOp::FinishSummary(text) => self.finish_summary(&text),
+            // Not reached: the thread's turn sends a merge as `Request::Merge`, with its content.
             ConversationOp::Merge(_) => Outcome::Done,
         }
     }
@@ -294,6 +305,7 @@ impl ConversationTurn<'_, '_> {
         recheck: bool,
     ) -> Outcome {
         let tokenizer = self.tokenizer();
+        // The outline is cached between requests, so that an unchanged history is not examined again.
         let outline = &mut self.own.requests.get_or_insert_default().outline;
         let request = outline.prepare(self.own.machine.conversation(), parts, &*tokenizer);
         let mut events = Vec::new();
@@ -330,6 +342,7 @@ impl ConversationTurn<'_, '_> {
                     token_limit,
                 } => (EventType::TokenLimitApproached, tokens_used, token_limit),
             };
+            // The trigger of the first event has acted. A compression that does not shrink enough would otherwise repeat for ever.
             if recheck && event_type == EventType::TokenLimitExceeded {
                 continue;
             }
@@ -340,6 +353,7 @@ impl ConversationTurn<'_, '_> {
             }
             events.push(event);
         }
+        // The thread raises the events, because it must wait for the triggers that hold it.
         Outcome::Prepared(thread::Prepared {
             request: Arc::new(request),
             events,
@@ -356,6 +370,7 @@ impl ConversationTurn<'_, '_> {
     ) -> RaisedEvent {
         let opening = asked_by.map(|llm| Opening {
             profile: hash_text(profile_id),
+            // The tokens stand for the definitions of the tools, which the node only names.
             tools: hash_text(&llm.tools) ^ tool_tokens,
             format: hash_text(llm.response_format.as_ref().map(ToString::to_string)),
         });
@@ -382,10 +397,12 @@ impl ConversationTurn<'_, '_> {
     }
 
     fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
+        // Taken out because `merge` is consumed before they are assigned.
         let globals = std::mem::take(&mut merge.globals);
         // Dry run on a copy: the variables and the messages change together or not at all.
         if let Err(error) = (**self.globals).clone().assign_all(&globals) {
             if merge.is_compression {
+                // The compression is over although nothing was applied: the token limit must be checked again.
                 self.compression_ended();
             }
             return Outcome::Failed(error);
@@ -400,6 +417,7 @@ impl ConversationTurn<'_, '_> {
         for (name, value) in values {
             let value = match self.globals.assign(self.step, &name, value, false) {
                 Ok(value) => value,
+                // Not reached after the dry run of `merge_with_globals`, in the same turn.
                 Err(error) => return Outcome::Failed(error),
             };
             if self.step.listens(EventType::VariableChanged) {
@@ -425,6 +443,7 @@ impl ConversationTurn<'_, '_> {
                 };
                 (outcome, true)
             }
+            // `take_result` raises the event and enables the check itself.
             Change::Compressed { basis, result } => return self.take_result(basis, &result),
         };
         if merge.is_compression {
@@ -455,6 +474,7 @@ pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversa
         ToConversation::Serve { thread, effect, .. } => answer(mailbox, thread, effect, Outcome::Failed(lost())),
         ToConversation::Forward(thread, forwarded) => forward(mailbox, thread, *forwarded, owner, None),
         ToConversation::Ended(thread, ended) => {
+            // Without a conversation, but not dropped: the supervisor waits for the end of every thread.
             mailbox.send(Message::Supervisor(ToSupervisor::Ended { thread, ended }));
         }
         ToConversation::CompressionEnded => {}
@@ -497,6 +517,7 @@ fn forward(
             mode,
         } => {
             let conversation = match (mode, conversation) {
+                // The owner, not the caller: a caller that shares a conversation itself passes on that one.
                 (ConversationMode::Share, _) => HandedConversation::Shared(owner),
                 (ConversationMode::None, _) => HandedConversation::Snapshot(Conversation::new()),
                 (ConversationMode::Fork, Some(conversation)) => HandedConversation::Snapshot(conversation),
@@ -512,9 +533,11 @@ fn forward(
         }
         Forwarded::Drop { effect } => ToSupervisor::Drop { thread, effect },
         Forwarded::Prepared { firing, prepared } => {
+            // Sent without a conversation too: the supervisor then refuses the firing, which would be open for ever.
             let prepared = conversation.map(|conversation| {
                 Box::new(Prepared {
                     conversation,
+                    // `ThreadTurn::describe` has sent an empty conversation in this field.
                     ..prepared
                 })
             });
