@@ -147,6 +147,7 @@ impl Port for ArbiterPort {
     }
 
     fn spawn(&self, _label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
+        // Cloned, so that the borrow ends before the destructor of a refused task runs.
         let Some(tasks) = self.tasks.borrow().clone() else {
             return survive("a task refused at shutdown", move || drop(task));
         };
@@ -160,8 +161,10 @@ impl Port for ArbiterPort {
     }
 
     fn set_timer(&self, _label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        // A deadline beyond the range saturates to `u64::MAX`, which never comes.
         let deadline = self.now_micros().saturating_add(after.saturating_mul(1_000));
         let key = self.timers.borrow_mut().set(deadline, fire);
+        // A refused timer needs a key too, so it is set and removed.
         if self.is_closed() {
             self.cancel_timer(key);
         } else if deadline < self.slept_until.get()
@@ -196,6 +199,7 @@ impl Port for ArbiterPort {
                 }
             },
         };
+        // Tracked, so that a stop waits for the work.
         let abort = self.shared.pool.in_flight().spawn_on(work, handle).abort_handle();
         WorkHandle::new(move || abort.abort())
     }
@@ -323,6 +327,7 @@ impl Driver {
         if self.is_over(task) {
             return Poll::Ready(());
         }
+        // With more to do the driver does not sleep, so the timer need not be set.
         if more_jobs || more_timers || !self.rest(task) {
             task.waker().wake_by_ref();
         }
@@ -331,6 +336,7 @@ impl Driver {
 
     fn keep_waker(&self, task: &Context<'_>) {
         let mut driver = self.port.driver.borrow_mut();
+        // A clone of the waker costs an atomic operation, and the waker seldom changes.
         if !driver.as_ref().is_some_and(|waker| waker.will_wake(task.waker())) {
             *driver = Some(task.waker().clone());
         }
@@ -342,12 +348,14 @@ impl Driver {
             match self.jobs.poll_recv(task) {
                 Poll::Ready(Some(Job::Run { run, alive })) => {
                     survive("a job", || run(&self.host));
+                    // Counted until here, so that a stop does not miss the tasks that the job spawned.
                     drop(alive);
                 }
                 Poll::Ready(Some(Job::End(End { grace, report }))) => {
                     let over = Box::pin(quiet_within(grace, Arc::clone(&self.port.shared.alive)));
                     self.ending = Some(Ending { over, report });
                 }
+                // `None`: `Inner` sent a `Job::End` before it dropped the senders.
                 Poll::Ready(None) | Poll::Pending => return false,
             }
         }
@@ -356,6 +364,7 @@ impl Driver {
 
     /// Fires the timers that are due. Returns true if there may be more.
     fn fire_timers(&mut self) -> bool {
+        // Without timers the clock is not read.
         if self.port.timers.borrow().next_deadline().is_none() {
             return false;
         }
@@ -372,6 +381,7 @@ impl Driver {
     /// Sleeps until the first deadline. Returns false if it has passed already.
     fn rest(&mut self, task: &mut Context<'_>) -> bool {
         let first = self.port.timers.borrow().next_deadline().unwrap_or(u64::MAX);
+        // A reset moves the sleep in tokio's timer wheel, so an unchanged deadline is left alone.
         if self.port.slept_until.replace(first) != first {
             let deadline = self.port.shared.origin.checked_add(Duration::from_micros(first));
             // A deadline that the clock cannot represent is never reached.
@@ -381,6 +391,7 @@ impl Driver {
         if first == u64::MAX || self.sleep.as_mut().poll(task).is_pending() {
             return true;
         }
+        // The sleep has elapsed, so the next one is set even for an equal deadline.
         self.port.slept_until.set(u64::MAX);
         false
     }
@@ -396,13 +407,16 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // The host refuses work from here on. Destructors below can therefore detect the shutdown.
         let tasks = self.port.tasks.take();
+        // Senders see the end from here on (`HostRuntime::has_ended`).
         self.jobs.close();
         let shared = &self.port.shared;
+        // Counted before the drops below end them.
         let ended = Ended {
             arbiter: shared.arbiter,
             tasks_left: shared.tasks().len(),
             work_left: shared.pool.in_flight().len(),
         };
+        // Moved out first, because destructors of callbacks may set or cancel timers.
         let timers = self.port.timers.replace(Timers::new());
         // Breaks a reference cycle: callbacks and tasks hold hosts, a host its port, and the port its timers and tasks.
         survive("the timers left at shutdown", move || drop(timers));
@@ -432,6 +446,7 @@ impl WorkTime for RealTime {
     }
 
     fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
+        // tokio binds a sleep to the runtime that is entered when it is created.
         let own = self.pool.own_handle();
         let _timers = own.as_ref().unwrap_or(&self.otherwise).enter();
         Box::pin(tokio::time::sleep(Duration::from_millis(after)))
