@@ -149,6 +149,7 @@ impl HostRuntime {
     /// # Errors
     /// A thread or a tokio runtime could not be created.
     pub fn start(config: HostConfig) -> io::Result<Self> {
+        // `run_on` divides by the number of arbiters.
         let count = config.arbiters.max(1);
         let (mut inner, starts) = Inner::new(config, count, false);
         let mut threads = Vec::with_capacity(count);
@@ -266,6 +267,7 @@ impl HostRuntime {
     /// Like [`HostRuntime::stop`], without blocking. The stop continues if the future is dropped.
     pub fn stop_async(&self, grace: Millis) -> impl Future<Output = StopReport> + Send + use<> {
         let (told, heard) = oneshot::channel();
+        // A separate thread, because `stop` blocks.
         let waiter = std::thread::Builder::new().name("pirn-stop".to_owned()).spawn({
             let runtime = self.clone();
             // The receiver may be dropped; the stop must complete anyway.
@@ -309,10 +311,12 @@ impl Start {
     }
 
     fn run(self, runtime: &Runtime) {
+        // Before the first task: a task that calls `stop` must be detected as the runtime's own thread.
         THREAD_OF.set(Some(self.id));
         IS_ACTOR_THREAD.set(true);
         runtime.block_on(async move {
             let clock = tokio::runtime::Handle::current();
+            // The duration does not matter: the driver resets the sleep before it polls it.
             let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
             Driver::new(self.shared, self.jobs, clock, sleep).run().await;
         });
@@ -324,6 +328,7 @@ impl Inner {
     fn new(config: HostConfig, count: usize, is_local: bool) -> (Self, Vec<Start>) {
         static RUNTIMES: AtomicU64 = AtomicU64::new(0);
         let id = RUNTIMES.fetch_add(1, Ordering::Relaxed);
+        // A local runtime has one driver, but its work may use all cores.
         let work_threads = if is_local {
             HostConfig::default().arbiters
         } else {
@@ -332,6 +337,7 @@ impl Inner {
         let in_flight = tracker();
         let alive: Arc<[TaskTracker]> = (0..count).map(|_| tracker()).chain([in_flight.clone()]).collect();
         let pool = Arc::new(WorkPool::new(id, &config.name, work_threads, config.work, in_flight));
+        // One origin, so that the clocks of all arbiters agree.
         let origin = tokio::time::Instant::now();
         // The keys of `RandomState` are random, which saves a dependency for seeds.
         let seeds = RandomState::new();
@@ -370,6 +376,7 @@ impl Inner {
     }
 
     fn end(&self) {
+        // A local runtime ends only while its thread drives it, so a destructor that waits could time out.
         let waits = !self.is_local && !self.is_own_thread();
         self.stop(Duration::ZERO, waits);
     }
@@ -385,6 +392,7 @@ impl Inner {
             }
         };
         let left = self.left();
+        // Replaced before the requests are sent, so that a nested call returns this report and sends none.
         let threads = match std::mem::replace(&mut *state, State::Stopped(left)) {
             State::Stopped(report) => {
                 *state = State::Stopped(report);
@@ -426,6 +434,7 @@ impl Inner {
                     let place = report.arbiter;
                     ended[place] = Some(report);
                 }
+                // Each driver drops its sender when it ends, so a disconnect means that all have ended.
                 Err(RecvTimeoutError::Disconnected) => break true,
                 Err(RecvTimeoutError::Timeout) => break false,
             }
@@ -446,6 +455,7 @@ impl Inner {
             let now = || self.alive[arbiter].len();
             report.tasks_left += reported.as_ref().map_or_else(now, |ended| ended.tasks_left);
         }
+        // A thread that has reported is about to return, so its join is short.
         for (arbiter, thread) in threads.into_iter().enumerate() {
             if is_stuck(arbiter) {
                 tracing::error!(arbiter, "an arbiter's thread did not stop in time and was abandoned");
@@ -453,6 +463,7 @@ impl Inner {
                 tracing::error!(arbiter, "an arbiter's thread panicked");
             }
         }
+        // After the arbiters, because their tasks may start work until the end.
         self.close_pool();
         report
     }
