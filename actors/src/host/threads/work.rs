@@ -53,6 +53,7 @@ impl WorkPool {
     /// # Errors
     /// Fails if the runtime could not be created, or if the host has stopped.
     pub(super) fn handle(&self) -> io::Result<tokio::runtime::Handle> {
+        // Locked until the runtime exists, so that two first calls build only one.
         let mut runtime = self.lock();
         match &*runtime {
             WorkRuntime::Given(handle) => Ok(handle.clone()),
