@@ -58,6 +58,7 @@ impl<T> Timers<T> {
 
     /// True if there is a timer that is not in the background.
     pub(super) fn has_foreground(&self) -> bool {
+        // Background keys are a subset of `due`, so a comparison of the lengths is enough.
         self.due.len() > self.background.len()
     }
 
