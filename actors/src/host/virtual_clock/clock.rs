@@ -28,6 +28,7 @@ impl WorkTime for VirtualTime {
 
     fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
         Box::pin(Sleep {
+            // Counted from the call, not from the first poll.
             deadline: self
                 .shared
                 .now()
@@ -58,11 +59,13 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        // An earlier poll registered a waker that may be outdated.
         self.forget();
         if self.shared.now() >= self.deadline {
             return Poll::Ready(());
         }
         let waker = task.waker().clone();
+        // A closed host registers nothing: the sleep stays pending until its task is dropped.
         self.key = self.shared.add_sleeper(self.deadline, self.is_background, waker);
         Poll::Pending
     }
