@@ -63,6 +63,7 @@ impl ExternalPlace {
         if let Some(own) = self.own.get() {
             return Ok(own.handle().clone());
         }
+        // A current-thread runtime would make progress only while it is driven.
         let own = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("pirn-external")
