@@ -120,6 +120,7 @@ impl SimulatedHost {
             }
             output.is_some()
         });
+        // A late wake must not queue a future that has left the stack.
         main.end();
         output.ok_or(Deadlock {
             waiting: self.waiting(),
@@ -135,6 +136,7 @@ impl SimulatedHost {
     /// Runs everything up to `time`, then sets the clock to it. Returns the number of waiting tasks.
     pub fn run_until(&self, time: Millis) -> usize {
         self.simulation.run(Until::Time(time), || false);
+        // The last deadline may be earlier than `time`.
         self.simulation.shared.advance_to(time);
         self.waiting()
     }
