@@ -47,6 +47,7 @@ impl Priorities {
     pub fn new(seed: u64, changes: usize, steps: usize) -> Self {
         let chance = Chance::new(seed);
         let mut at: Vec<u64> = (0..changes).map(|_| chance.below(steps) as u64).collect();
+        // Sorted, so that a later change gives a lower priority.
         at.sort_unstable();
         Self {
             chance,
@@ -115,6 +116,7 @@ impl Replayed {
 impl Schedule for Replayed {
     fn next(&mut self, ready: &[u64]) -> usize {
         let place = self.0.next().unwrap_or_default() as usize;
+        // A run that differs from the recorded one may have fewer ready tasks.
         place.min(ready.len() - 1)
     }
 }
