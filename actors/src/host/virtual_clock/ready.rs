@@ -45,6 +45,7 @@ impl Ready {
     /// Returns a number that identifies the task or timer.
     fn name(&self) -> u64 {
         match self {
+            // The lowest bit distinguishes tasks from timers, whose numbers overlap.
             Self::Task(task) => task.number << 1,
             Self::Timer(key) => key.sequence << 1 | 1,
         }
@@ -93,6 +94,7 @@ impl Shared {
         let is_home = std::thread::current().id() == self.thread;
         let mut queues = self.lock();
         if queues.is_closed {
+            // Released first, because the destructor of a task may use the host.
             drop(queues);
             return drop(ready);
         }
@@ -100,6 +102,7 @@ impl Shared {
             queues.ready.push_back(ready);
         } else {
             queues.from_outside.push_back(ready);
+            // The executor may be blocked in `wait_for_outside`.
             self.changed.notify_all();
         }
     }
@@ -120,6 +123,7 @@ impl Shared {
         }
         let names: Vec<u64> = queues.ready.iter().map(Ready::name).collect();
         match order.next(&names).min(names.len() - 1) {
+            // `pop_front` keeps the order of the others: a schedule that always returns 0 is FIFO.
             0 => queues.ready.pop_front(),
             place => queues.ready.swap_remove_back(place),
         }
@@ -139,6 +143,7 @@ impl Shared {
     pub(in crate::host) fn wake_sleepers(&self) {
         let now = self.now();
         loop {
+            // Locked for one sleeper at a time, because a waker may be foreign code.
             let due = self.lock().sleepers.pop_due(now);
             let Some(waker) = due else { return };
             waker.wake();
@@ -164,6 +169,7 @@ impl Shared {
 
     /// Removes a sleeper.
     pub(in crate::host) fn remove_sleeper(&self, key: TimerKey) {
+        // A separate statement, so that the lock is released before the waker is dropped.
         let removed = self.lock().sleepers.take(key);
         drop(removed);
     }
@@ -189,6 +195,7 @@ impl Shared {
     /// The deadline must not be before `now`.
     pub(in crate::host) fn wait_for_outside(&self, timer: Option<Millis>, now: Millis) {
         let queues = self.lock();
+        // In these cases the notification was sent already, and the wait would not end.
         if !queues.from_outside.is_empty() || queues.external == 0 {
             return;
         }
@@ -274,6 +281,7 @@ impl TaskState {
 
     /// Makes the executor drop the task in its next turn.
     pub(in crate::host) fn abort(self: &Arc<Self>) {
+        // Before the wake, because the executor reads the flag when it takes the task from the queue.
         self.is_aborted.store(true, Ordering::SeqCst);
         self.wake_by_ref();
     }
