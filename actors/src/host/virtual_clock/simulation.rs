@@ -65,6 +65,7 @@ impl Simulation {
                 let seed = config.seed.filter(|_| config.choosing.is_none())?;
                 Some(Box::new(Random::new(seed)))
             })),
+            // Mixed, so that the numbers are independent of the order, which is seeded with the seed itself.
             chance: Chance::new(mix(config.seed.unwrap_or_default())),
             wall_clock_origin: config.wall_clock_origin,
             tasks: RefCell::new(Vec::new()),
@@ -95,6 +96,7 @@ impl Simulation {
             };
             match next {
                 Some(Ready::Task(task)) => {
+                    // Another thread may have queued the task just before it ended.
                     if task.is_ended() {
                         continue;
                     }
@@ -112,6 +114,7 @@ impl Simulation {
                     // Removed before it fires, because the callback may set and cancel timers.
                     let due = self.timers.borrow_mut().take(key);
                     if let Some(fire) = due {
+                        // Inverted, so that a timer differs from a task with this number.
                         self.note(!key.sequence);
                         survive("a timer", fire);
                     }
@@ -152,6 +155,7 @@ impl Simulation {
         };
         if is_over {
             task.end();
+            // Dropped before its slot is free, because the destructor may spawn tasks.
             survive("the end of a task", move || drop(future));
             self.alive.set(self.alive.get() - 1);
             self.free.borrow_mut().push(task.slot);
@@ -186,6 +190,7 @@ impl Simulation {
         if waits && self.shared.external() > 0 {
             let timer = self.timers.borrow().next_deadline();
             self.shared.wait_for_outside(timer, self.bound_now());
+            // Read again, because real time has passed.
             self.shared.advance_to(self.bound_now());
             self.queue_due();
             return true;
@@ -194,7 +199,9 @@ impl Simulation {
         if self.shared.has_ready() {
             return true;
         }
+        // Without external work the clock is free to jump again.
         self.bound_since.set(None);
+        // Background timers alone must not advance the clock for ever.
         if matches!(until, Until::Idle) && !self.timers.borrow().has_foreground() && !self.shared.has_foreground() {
             return false;
         }
@@ -276,6 +283,7 @@ impl Simulation {
             survive("a task refused at shutdown", move || drop(future));
             return None;
         }
+        // Slots are reused, so that the table does not grow with the number of tasks ever spawned.
         let slot = self.free.borrow_mut().pop();
         let mut tasks = self.tasks.borrow_mut();
         let slot = if let Some(slot) = slot {
@@ -291,6 +299,7 @@ impl Simulation {
     }
 
     pub(super) fn close(&self) {
+        // Set first, so that the destructors below cannot add tasks or timers.
         self.is_closed.set(true);
         self.shared.close();
         // Moved out first, because destructors of tasks may use the simulation.
@@ -316,6 +325,7 @@ impl Port for Simulation {
 
     fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
         match &self.choices {
+            // A task without a label is no step of a run, and thus no choice.
             Some(choices) if label.is_some() => {
                 if let Some(task) = self.enter(task) {
                     choices.hold_task(label, &task);
@@ -330,6 +340,7 @@ impl Port for Simulation {
     fn set_timer(&self, label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
         let deadline = self.shared.now().saturating_add(after);
         let key = self.timers.borrow_mut().set(deadline, fire);
+        // A refused timer needs a key too, so it is set and removed.
         if self.is_closed.get() {
             self.cancel_timer(key);
         } else if let Some(choices) = &self.choices {
@@ -339,6 +350,7 @@ impl Port for Simulation {
     }
 
     fn set_background_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        // For an explorer no timer is in the background: it holds all of them.
         if self.is_closed.get() || self.choices.is_some() {
             return self.set_timer(None, after, fire);
         }
@@ -374,6 +386,7 @@ impl Port for Simulation {
         if self.choices.is_some() {
             return self.start_work(label, work);
         }
+        // Counted before the work starts, so that the clock cannot jump in between.
         self.external.start(work, self.shared.enter_external())
     }
 
