@@ -94,6 +94,7 @@ impl InPlace {
         }
         let tokenizer = self.ports.tokenizer_of(&*self.models, Some(graph));
         let mut tokenizers = self.tokenizers.borrow_mut();
+        // Exact, because most runs have one workflow.
         tokenizers.reserve_exact(1);
         tokenizers.push((graph.uid, Arc::clone(&tokenizer)));
         tokenizer
@@ -148,6 +149,7 @@ impl InPlace {
                 let input = Input::from(input).called_from(context);
                 Called::Done(with_trigger_depth(trigger_depth, || function(&input)))
             }
+            // The machine then requests the call as an effect, which a thread actor starts.
             Some(Function::Work(_)) => Called::TakesTime,
             None => Called::Unknown,
         }
