@@ -154,6 +154,7 @@ impl Shown {
 
     fn value(&self, event: &Event, parameters: &Parameters<'_>) -> &Value {
         self.now.get_or_init(|| {
+            // Never contended, because only one caller initialises `now`.
             let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
             let mut shown = before.take();
             match parameters() {
@@ -173,6 +174,7 @@ pub(crate) fn firing_value(event: &Event, parameters: &Map<String, Value>) -> Va
 }
 
 fn show(event: &Event, parameters: &Map<String, Value>, shown: &mut Value) {
+    // The first call finds null, as does one after a panic.
     if !shown.is_object() {
         *shown = json!({"event": null, "parameters": null});
     }
