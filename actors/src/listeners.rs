@@ -28,8 +28,10 @@ impl Listeners {
             interest.set_subscribers(union(&self.of_all));
             return interest.subscribed();
         };
+        // Room for one: `push` would reserve room for four.
         let listeners = self.of_runs.entry(run_id).or_insert_with(|| Vec::with_capacity(1));
         listeners.push(listener);
+        // The list may contain subscribers of an earlier run with this id; they must not widen this run's mask.
         own.subscribed(union(listeners.iter().filter(|listener| listener.is_of(&own))));
     }
 
@@ -49,6 +51,7 @@ impl Listeners {
                 self.visits += before as u64;
             }
             self.of_all.retain_mut(|listener| listener.take(event));
+            // A union visits every subscriber, so it is computed only after a removal.
             if self.of_all.len() != before {
                 interest.set_subscribers(union(&self.of_all));
             }
@@ -58,6 +61,7 @@ impl Listeners {
 
     /// Delivers an event to the private subscribers of its run only.
     pub(crate) fn hand_on_in_run(&mut self, event: &Arc<Event>) {
+        // Most often there is none, and a lookup would hash the run's id.
         if self.of_runs.is_empty() {
             return;
         }
@@ -72,6 +76,7 @@ impl Listeners {
         listeners.retain_mut(|listener| {
             let stays = listener.take(event);
             if !stays {
+                // Taken out, because the listener is dropped here and its run's mask is updated afterwards.
                 left.extend(listener.subscriber.of_run.take());
             }
             stays
@@ -125,6 +130,7 @@ impl Listener {
         let Subscriber {
             mask, after, deliver, ..
         } = &mut self.subscriber;
+        // A resumed run repeats events; the subscriber has received those up to `after`.
         if !mask.contains(event.raised.event_type) || event.sequence <= *after {
             return true;
         }
