@@ -140,6 +140,7 @@ impl LocalMailbox {
             run.subscribe(subscription.mask(), subscription.after, subscription.deliver);
         }
         let (supervisor, beginning) = SupervisorActor::new(spec);
+        // Timers of the first step hold this weak reference. A host fires none inside `set_timer`, so it is valid by then.
         Rc::new_cyclic(|own: &Weak<Self>| {
             let inbox: Weak<dyn LocalInbox> = own.clone();
             let actors = match beginning {
@@ -160,6 +161,7 @@ impl LocalMailbox {
     /// Serves the queue. Returns the panic message if the supervisor panicked.
     fn serve(&self) -> Option<String> {
         let standing = &mut *self.actors.borrow_mut();
+        // The queue of a parked run is empty: its messages wait in `Parked`.
         let Standing::Here(actors) = standing else { return None };
         let put_off = || (!self.is_put_off.replace(true)).then(|| -> Weak<dyn PutOff> { self.own.clone() });
         if actors.is_held_up() && self.run.has_turn_later(put_off) {
@@ -167,6 +169,7 @@ impl LocalMailbox {
         }
         match actors.serve(&self.run, &self.inbox) {
             Served::All => {
+                // The queue is empty, so the control message was handled.
                 actors.is_controlled = false;
                 if self.run.is_to_leave() {
                     self.leave(actors);
@@ -201,6 +204,7 @@ impl LocalMailbox {
         self.run.host.spawn(
             None,
             Box::pin(async move {
+                // The run may have ended before its turn.
                 if let Some(own) = own.upgrade() {
                     turn(&own);
                 }
@@ -216,6 +220,7 @@ impl LocalMailbox {
 
     fn turn(&self) {
         if let Some(lost) = self.serve() {
+            // This turn may be a task of its own; only the actor's handler can report the panic and stop the actor.
             self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
         } else if self.actors.borrow().is_over() {
             self.run.supervisor.do_send(SupervisorMsg::Over);
@@ -225,10 +230,12 @@ impl LocalMailbox {
     /// Ends the run in this process if all of its inputs are durable; otherwise requests a journal write and tries again in a
     /// later turn.
     fn leave(&self, actors: &mut Actors) {
+        // Only durable runs leave.
         let Some(unkept) = &actors.unkept else { return };
         if unkept.is_kept(self.run.told()) {
             actors.stop(shut_down(), &self.run);
         } else if !unkept.is_awaited() {
+            // A caller that waits makes the next turn request a write. Its result starts the turn after that.
             actors.acknowledge(&self.run, Box::new(|_| ()));
             self.put_off();
         }
@@ -237,6 +244,7 @@ impl LocalMailbox {
     /// Sets a timer that parks the run after its quiet period, if the run only waits.
     fn have_parked(&self, actors: &mut Actors) {
         let Some(unkept) = &mut actors.unkept else { return };
+        // The timer that is set checks the quiet period when it fires.
         if unkept.parking.is_some() {
             return;
         }
@@ -314,6 +322,7 @@ impl LocalInbox for LocalMailbox {
         };
         actors.is_controlled |= matches!(message, Message::Supervisor(ToSupervisor::Elapsed(_)));
         self.run.tell(&mut actors.machine, message);
+        // `turn` borrows the actors again.
         drop(standing);
         self.turn();
     }
@@ -339,6 +348,7 @@ impl Actors {
             threads: std::mem::take(&mut parked.threads),
             unkept: Some(Box::new(Unkept::after(run.told()))),
             has_begun: true,
+            // `false`, because `unkept` is set above: it continues after the steps that are durable.
             ..Self::of(machine, std::mem::take(&mut parked.supervisor), Vec::new(), false)
         }
     }
@@ -354,6 +364,7 @@ impl Actors {
         };
         // Before the first event.
         limit_triggers(&begun.seed.graph, run);
+        // The journal is opened first, because the machine's effects are reported to it.
         run.begun(&begun);
         let mut effects = Vec::new();
         let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(run), &mut effects);
@@ -385,6 +396,7 @@ impl Actors {
             at,
             ..
         } = rebuilt;
+        // The clock and the journal continue first, because inputs are recorded below.
         run.goes_on((steps, at), settings, journal);
         // Answers to missed events come first: those events are older than the new messages.
         first.extend(told);
@@ -397,10 +409,12 @@ impl Actors {
         if let Some((_, workflow)) = machine.origin(0) {
             limit_triggers(workflow, run);
         }
+        // Before the earlier events, because the bus retains only names that it knows.
         run.keep_events();
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
         // Effects are held back until the first record is durable. The write fails if another process has resumed the run.
         let mut actors = Self::of(machine, supervisor, Vec::new(), true);
+        // Sessions are restored before open effects call the models again.
         for (thread, requests) in answered {
             let actor = thread_actor(&mut actors.threads, thread);
             for asked in requests {
@@ -424,6 +438,7 @@ impl Actors {
 
     fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
         let is_leaving = self.unkept.as_ref().is_some_and(|unkept| unkept.is_leaving());
+        // A run that leaves takes no more steps, because they would not become durable in this process.
         if !self.has_begun || is_leaving || self.supervisor.is_over() {
             return Served::All;
         }
@@ -437,9 +452,11 @@ impl Actors {
     }
 
     fn serve_queue(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
+        // One time for all steps of the turn: a replay reads it from the record of the input.
         let mut now = run.step_time();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
+                // Only with an empty queue, so that one write covers all inputs of the turn.
                 if let Err(lost) = self.keep(now, run, inbox) {
                     return Served::Lost(lost);
                 }
@@ -523,10 +540,12 @@ impl Actors {
             }
         }
         while let Some((at, effect)) = self.unkept.as_mut().and_then(|unkept| unkept.release(now)) {
+            // Effects call code of the embedding program, which may panic.
             if let Err(Exit::Panicked { message }) = contained(|| self.carry_out(effect, (at, now), run, inbox)) {
                 return Err(message);
             }
         }
+        // The released effects may include the end of the run.
         if self.supervisor.is_over() {
             let later = self.unkept.as_mut().map_or_else(Vec::new, |unkept| unkept.take_later());
             refuse(later);
@@ -543,6 +562,7 @@ impl Actors {
         let Some(message) = heard else { return };
         match message {
             SupervisorMsg::Begin => self.has_begun = true,
+            // The turn after each message stops the actor.
             SupervisorMsg::Over => {}
             SupervisorMsg::Subscribe { .. }
             | SupervisorMsg::Kept { .. }
@@ -584,6 +604,7 @@ impl Actors {
 
     /// Answers a question in the name of a person. The caller is notified once the answer is durable.
     fn answer(&mut self, answer: InteractionAnswer, run: &Rc<RunContext>) {
+        // `check` has reported a refusal to the caller.
         let Some((message, taken)) = answer.check(&self.machine, run.ports().fits, run.host.wall_clock()) else {
             return;
         };
@@ -602,6 +623,7 @@ impl Actors {
     fn acknowledge(&mut self, run: &Rc<RunContext>, acknowledge: Acknowledge) {
         match &mut self.unkept {
             Some(unkept) => unkept.acknowledge(run.told(), acknowledge),
+            // Without a durable journal an input counts as durable at once.
             None => acknowledge(Ok(())),
         }
     }
@@ -635,6 +657,7 @@ impl Actors {
         // Taken out, because executing an effect borrows `self`; put back to reuse the allocation.
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
+            // The journal notes an effect when it is requested, also if it is held back.
             run.did(&effect);
             match &mut self.unkept {
                 None => self.carry_out(effect, (now, now), run, inbox),
@@ -656,6 +679,7 @@ impl Actors {
         run: &Rc<RunContext>,
         inbox: &Weak<dyn LocalInbox>,
     ) {
+        // Executing an effect is no step, so it requests no effects.
         let mut none = Vec::new();
         let mut turn = Turn {
             run,
