@@ -193,6 +193,7 @@ impl RunMachine {
             spare: None,
             buffers: EffectBuffers::default(),
         };
+        // No step receives the values of the seed, so their bytes are counted here.
         machine.memory.took(&seed.input);
         machine.memory.made(seed.conversation.memory_total());
         let start = Start {
@@ -210,12 +211,14 @@ impl RunMachine {
 
     /// Queues an external input behind all queued messages. The panic of an actor takes effect at once.
     pub fn tell(&mut self, message: Message) {
+        // Maxima of model calls are recorded for one input each: those of the previous input must not answer this one.
         if let Some(ledger) = &mut self.budget {
             ledger.told();
         }
         match message {
             Message::Supervisor(ToSupervisor::Panicked(panic)) => self.panicked(&panic),
             Message::Supervisor(ToSupervisor::Fired(fired)) => {
+                // Without an action in this run, the record only states that the trigger has fired, for a rebuilt matcher.
                 if let Some(message) = fired.message() {
                     self.mailbox.send(message);
                 }
@@ -226,6 +229,7 @@ impl RunMachine {
 
     /// Queues the first step of a thread with low priority, behind everything else.
     pub fn begin(&mut self, thread: ThreadNo) {
+        // A join that is decided by an early branch can then cancel the other branches before their first step.
         let message = Message::Thread(thread, ToThread::Input(Input::Start));
         self.mailbox.send_later(message);
     }
@@ -234,6 +238,7 @@ impl RunMachine {
     pub fn next_message(&mut self) -> Option<Message> {
         let message = self.mailbox.take();
         match &message {
+            // A record stores this count (`Told::after`), so that a replay delivers the next input after the same message.
             Some(_) => self.steps += 1,
             // A waiting run keeps no spare allocation: thousands of runs may wait at once.
             None => self.spare = None,
@@ -269,12 +274,14 @@ impl RunMachine {
     /// Processes one message and appends its effects to `out`.
     pub fn step(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
         let mut step = Step::new(now, (self.awaited, self.events), world, out);
+        // Caught only to store the counters of the step, and resumed below. The host reports it as an input, which ends the actor.
         let stepped = catch_unwind(AssertUnwindSafe(|| match message {
             Message::Supervisor(message) => self.supervise(message, &mut step),
             Message::Thread(thread, message) => self.thread(thread, message, &mut step),
             Message::Conversation(owner, message) => self.conversation(owner, message, &mut step),
         }));
         (self.awaited, self.events) = (step.awaited, step.events);
+        // `quiet` clears the flag if it has counted these events within the step.
         if step.raised_watched {
             self.quiescence.raised();
         }
@@ -283,6 +290,7 @@ impl RunMachine {
         if let Err(panicked) = stepped {
             resume_unwind(panicked);
         }
+        // Not within the step: a turn borrows the slot of its thread mutably, and a measurement reads all slots.
         if self.memory.is_due() {
             self.check_memory();
         }
@@ -306,6 +314,7 @@ impl RunMachine {
     /// Returns the number of the thread with this id.
     pub fn thread_of(&self, thread_id: &str) -> Option<ThreadNo> {
         let thread = ThreadId::number(&self.run_id, thread_id)?;
+        // The id is parsed from a string that may come from outside: it may name a thread that was never started.
         ((thread as usize) < self.tree.len()).then_some(thread)
     }
 
@@ -339,6 +348,8 @@ impl RunMachine {
             match slot {
                 Slot::Live(live) => live.machine.attach(Arc::clone(graphs.get(at.graph))),
                 Slot::NotStarted(Some(start)) => start.graph = Some(Arc::clone(graphs.get(at.graph))),
+                // These contain no graph: `graph_of` finds that of a branch that has not started, and of an ended thread, through
+                // the tree.
                 Slot::NotStarted(None) | Slot::Ended(_) => {}
             }
         }
@@ -352,6 +363,7 @@ impl RunMachine {
                 name,
                 trigger_depth,
                 ..
+            // The machine of an ended thread reports nothing any more, so the run reports the failed assignment.
             }) if !self.is_open(no) => {
                 let message = format!("the thread that was to have variable {name} has ended");
                 let error = RunError::new(RunErrorCode::Cancelled, message);
@@ -367,9 +379,11 @@ impl RunMachine {
             }
             message => message,
         };
+        // Not only the first step: a pause or a cancel may arrive before it and needs the machine too.
         if let Some(Slot::NotStarted(_)) = self.slots.get(no as usize) {
             self.make(no);
         }
+        // The losers of a join are cancelled in groups. The cancel of this one may still be pending, so it is delivered first.
         if let Some(stop) = self.stop_to_come(no) {
             self.turn(no, stop, step);
         }
@@ -417,9 +431,11 @@ impl RunMachine {
             memory,
             ..
         } = self;
+        // The conversation ended with its owner. Threads that shared it may still send requests and need an answer.
         let Some(Slot::Live(live)) = slots.get_mut(owner as usize) else {
             return refuse(mailbox, owner, message);
         };
+        // The turn changes the conversation while it reads the machine for ids and events.
         let LiveThread { machine, speech, .. } = &mut **live;
         let Speech::Own(own) = speech else {
             return refuse(mailbox, owner, message);
@@ -446,6 +462,7 @@ impl RunMachine {
                 control,
                 trigger_depth,
             } => self.control_thread(thread, control, trigger_depth),
+            // The timer may expire while its stop is in flight: the thread has then ended, and `send` drops the cancel.
             ToSupervisor::Elapsed(Timer::Thread { thread, after_ms }) => {
                 self.cancel(thread, CancelReason::TimedOut { after_ms }, 0);
             }
@@ -499,6 +516,7 @@ impl RunMachine {
             ToSupervisor::Prepared { firing, prepared } => self.prepared(firing, prepared, step),
             ToSupervisor::Applied { firing, error } => self.applied(firing, error, step),
             ToSupervisor::Ended { thread, ended } => self.ended(thread, ended, step),
+            // `tell` handles panics from outside before they are queued.
             ToSupervisor::Panicked(panic) => self.panicked(&panic),
             ToSupervisor::ConversationLost { thread, error } => {
                 self.send(thread, ToThread::Input(Input::Fail(error)));
@@ -510,6 +528,7 @@ impl RunMachine {
     /// Returns the time limit of a thread. A branch has none: the limit of the thread that forked it applies.
     pub(super) fn time_limit(&self, at: &Branching) -> Option<Millis> {
         let own = self.graphs.get(at.graph).config.timeout_ms;
+        // The main thread suffices: its end cancels everything that it started, except what a JOIN detached.
         let of_run = self.deadline_ms.filter(|_| at.kind == ThreadKind::Main);
         let limits = [own, of_run].into_iter().flatten();
         limits
@@ -528,6 +547,7 @@ impl RunMachine {
     pub(super) fn converse(&mut self, thread: ThreadNo, message: ToConversation) {
         let owner = match self.slots.get(thread as usize) {
             Some(Slot::Live(live)) => live.speaks_in(thread),
+            // The thread's own number has no live conversation: `conversation` refuses the message and answers its sender.
             Some(Slot::NotStarted(_) | Slot::Ended(_)) | None => thread,
         };
         self.mailbox.send(Message::Conversation(owner, message));
@@ -538,6 +558,7 @@ impl RunMachine {
     }
 
     pub(super) fn graph_of(&self, thread: ThreadNo) -> &Arc<Graph> {
+        // Index 0 always exists: `new` adds the workflow of the main thread first.
         let graph = self.tree.get(thread).map_or(0, |at| at.graph);
         self.graphs.get(graph)
     }
