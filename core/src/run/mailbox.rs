@@ -30,6 +30,7 @@ pub(super) struct Mailbox {
 impl Mailbox {
     /// Adds a message to the main queue.
     pub(super) fn send(&mut self, message: Message) {
+        // Only if the queue is empty: the inline slot is read first, so the message would overtake the queued ones.
         if self.first.is_none() && self.mail.is_empty() {
             self.first = Some(message);
         } else {
@@ -64,6 +65,7 @@ impl Mailbox {
             self.in_a_row += 1;
             return Some(message);
         }
+        // Either no main message is queued or the maximum is reached. In both cases a low-priority message is next.
         self.in_a_row = 0;
         let next = self.later.pop_front().or_else(|| self.next_mail());
         if next.is_none() && self.mail.capacity() + self.later.capacity() > 0 {
