@@ -65,6 +65,7 @@ impl Memory {
 
     /// Adds bytes that the run allocated or received.
     pub(super) fn made(&mut self, bytes: u64) {
+        // A sum that wraps would restart far below the limit and postpone the measurement.
         self.made = self.made.saturating_add(bytes);
     }
 
@@ -130,6 +131,8 @@ fn of_outcome(outcome: &Outcome) -> u64 {
                 .map(|value| memory(value));
             joined.output.memory() + variables.sum::<u64>() + folds.sum::<u64>()
         }
+        // Small, counted elsewhere (an event by `arrived`, the output of a child by its thread), or not retained (a prepared
+        // request).
         Outcome::Done
         | Outcome::Failed(_)
         | Outcome::Choice(_)
@@ -167,6 +170,7 @@ enum Holder<'r> {
 impl<'r> Measure<'r> {
     fn add(&mut self, bytes: u64, holder: Holder<'r>) {
         self.total = self.total.saturating_add(bytes);
+        // Of equal parts the first one is named, so that a rebuilt run reports an equal error.
         if bytes > 0 && self.largest.is_none_or(|(most, _)| bytes > most) {
             self.largest = Some((bytes, holder));
         }
@@ -197,6 +201,7 @@ impl<'r> Measure<'r> {
     fn conversation(&mut self, thread: ThreadNo, conversation: &Conversation) {
         let (own, base, shared) = conversation.memory();
         self.add(own, Holder::Conversation(thread));
+        // Snapshots of this conversation refer to the shared part by this address: it is counted here, not again for each of them.
         self.counted.extend(shared);
         if let Some((address, bytes)) = base
             && self.counted.insert(address)
@@ -209,6 +214,7 @@ impl<'r> Measure<'r> {
         self.total += THREAD + machine.history_len() as u64 * STEP;
         self.variables(machine.variables());
         self.outputs(no, machine.outputs());
+        // The last output is usually one of the outputs above. It then has the same address and counts once.
         self.output(machine.last_output(), Holder::Output(no, machine.node()));
         self.value(machine.input(), Holder::Input(no));
         machine.loop_items(|items| self.value(items, Holder::Output(no, machine.node())));
@@ -230,6 +236,7 @@ impl RunMachine {
         let measure = self.measure();
         let total = measure.total;
         let error = (total > limit).then(|| self.memory_exceeded(&measure));
+        // The sum restarts from the measured total, which no longer contains values that were freed.
         self.memory.made = 0;
         let Some(error) = error else {
             // At least an eighth: a run close to its limit would otherwise be measured at every step.
@@ -238,6 +245,7 @@ impl RunMachine {
         };
         // Fail the run once only.
         self.memory.most = u64::MAX;
+        // All threads, detached ones included: the limit is that of the run, and any of them may hold the memory.
         for thread in 0..self.tree.len() as ThreadNo {
             self.send(thread, ToThread::Input(Input::Fail(error.clone())));
         }
@@ -290,14 +298,17 @@ impl RunMachine {
             match slot {
                 Slot::NotStarted(start) => {
                     measure.total += THREAD;
+                    // A branch starts from the state in its fork, which is measured below once for all branches.
                     let Some(start) = start else { continue };
                     measure.value(&start.input, Holder::Input(no));
+                    // A shared conversation is measured at its owner.
                     if let HandedConversation::Snapshot(conversation) = &start.conversation {
                         measure.conversation(no, conversation);
                     }
                 }
                 Slot::Live(live) => {
                     measure.machine(no, &live.machine);
+                    // `None` if the thread shares a conversation: its owner's slot counts it.
                     if let Some(conversation) = live.conversation() {
                         measure.conversation(no, conversation);
                     }
@@ -346,5 +357,6 @@ fn in_words(bytes: u64) -> String {
     if bytes >= 10 * MIB {
         return format!("{} MiB", bytes / MIB);
     }
+    // Rounds up, so that a small part is not reported as 0 KiB.
     format!("{} KiB", bytes.div_ceil(1 << 10))
 }
