@@ -28,6 +28,7 @@ pub struct Messages {
 impl Messages {
     pub(super) fn of(conversation: &Conversation, from: usize) -> Self {
         Self {
+            // The clone costs O(1) and does not follow later changes.
             snapshot: conversation.clone(),
             from,
             list: OnceLock::new(),
@@ -55,6 +56,7 @@ impl From<Vec<Arc<Message>>> for Messages {
         Self {
             snapshot: Conversation::new(),
             from: 0,
+            // The list is set, so `deref` never reads the empty snapshot.
             list: OnceLock::from(list),
         }
     }
@@ -71,6 +73,7 @@ impl<'a> IntoIterator for &'a Messages {
 
 impl PartialEq for Messages {
     fn eq(&self, other: &Self) -> bool {
+        // Compares the messages, not the state: one list may be converted already and the other not.
         **self == **other
     }
 }
@@ -83,6 +86,7 @@ impl std::fmt::Debug for Messages {
 
 impl Serialize for Messages {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The inherited messages are skipped in the snapshot: the complete list would cost the whole history of the session.
         if self.from > 0 {
             return serializer.collect_seq(self.snapshot.since(self.from).map(|counted| &counted.message));
         }
