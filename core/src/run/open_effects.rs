@@ -47,6 +47,7 @@ impl OpenEffects {
     pub fn saw(&mut self, replayed: &Replayed<'_>) {
         match replayed {
             Replayed::Told(told) => self.told(&told.message),
+            // The time of the step fixes the deadlines of its timers.
             Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(*at, effect)),
         }
     }
@@ -60,6 +61,7 @@ impl OpenEffects {
         let begins = self.begins.iter().map(|thread| Effect::Begin { thread: *thread });
         let threads = self.threads.iter().map(|((thread, _), (since, effect))| {
             let mut effect = effect.clone();
+            // The delay counts from the request, not from the recovery.
             if let thread::Effect::Timer { after_ms, .. } = &mut effect {
                 *after_ms = since.saturating_add(*after_ms).saturating_sub(now);
             }
@@ -88,7 +90,9 @@ impl OpenEffects {
         let left = self.left.iter().cloned().map(Effect::LeaveSession);
         let report = self.report.iter().map(|report| Effect::Report(report.clone()));
         let settled = self.is_settled.then_some(Effect::Settled);
+        // The update of the session precedes the outcome, and no effect follows `Settled`.
         let run = quiesces.into_iter().chain(left).chain(report).chain(settled);
+        // First, as in the first execution: the main thread takes no step before its turn.
         awaits_session
             .into_iter()
             .chain(timers)
@@ -116,10 +120,12 @@ impl OpenEffects {
                 self.awaits_triggers.insert((*thread, *effect));
             }
             Effect::ThreadEnded { thread } => {
+                // A thread that panicked has dropped none of its effects. Its end cancels all of them.
                 self.threads.retain(|(of, _), _| of != thread);
                 self.awaits_triggers.retain(|(of, _)| of != thread);
                 self.begins.remove(thread);
             }
+            // Only counted: a recovery does not publish these events again.
             Effect::Emit { .. } => self.events += 1,
             Effect::EmitAll { events, .. } => self.events += events.len() as u64,
             Effect::SetTimer { timer, after_ms } => {
@@ -145,6 +151,7 @@ impl OpenEffects {
     fn told(&mut self, message: &Message) {
         match message {
             Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => self.let_go(*thread, *effect),
+            // The host answers `Begin` with this input.
             Message::Thread(thread, ToThread::Input(Input::Start)) => {
                 self.begins.remove(thread);
             }
@@ -159,11 +166,13 @@ impl OpenEffects {
             }
             Message::Supervisor(ToSupervisor::TriggersQuiet) => self.quiesces = false,
             Message::Supervisor(ToSupervisor::Session(_)) => self.awaits_session = false,
+            // Other inputs are no answers to effects.
             Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
         }
     }
 
     fn let_go(&mut self, thread: ThreadNo, effect: EffectId) {
+        // The ids of a thread's effects are unique, so the effect is in at most one of the two.
         self.threads.remove(&(thread, effect));
         self.awaits_triggers.remove(&(thread, effect));
     }
