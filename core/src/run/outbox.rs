@@ -32,6 +32,7 @@ impl Outbox {
 
     /// Returns true if the steps up to this one are durable.
     pub fn is_durable(&self, step: u64) -> bool {
+        // `None` is less than `Some(0)`: before the first commit not even the start of the run is durable.
         Some(step) <= self.durable
     }
 
@@ -43,6 +44,7 @@ impl Outbox {
 
     /// Queues one effect, or returns it if it can be performed at once.
     pub fn pass(&mut self, step: u64, at: Millis, effect: Effect) -> Option<Effect> {
+        // Durable effects may still be queued after a commit. This one must not overtake them.
         if self.held.is_empty() && self.is_durable(step) {
             return Some(effect);
         }
@@ -52,12 +54,14 @@ impl Outbox {
 
     /// Records that the steps up to this one are durable.
     pub fn durable(&mut self, step: u64) {
+        // A report about an earlier commit must not withdraw what a later one has confirmed.
         self.durable = self.durable.max(Some(step));
     }
 
     /// Takes the next effect that can be performed, with the time of its step. The delay of a timer is reduced by its time in the
     /// queue, so that its deadline does not move.
     pub fn release(&mut self, now: Millis) -> Option<(Millis, Effect)> {
+        // Steps ascend in the queue: if the first effect is held back, all others are too.
         if Some(self.held.front()?.step) > self.durable {
             return None;
         }
@@ -75,6 +79,7 @@ impl Outbox {
 
     /// Returns true if the run settles with an effect that can be performed now.
     pub fn settles(&self) -> bool {
+        // Stops at the first effect that is held back: a settlement behind it is not durable yet.
         let mut released = self.held.iter().take_while(|held| Some(held.step) <= self.durable);
         released.any(|held| matches!(held.effect, Effect::Settled))
     }
