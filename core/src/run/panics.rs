@@ -62,6 +62,7 @@ impl RunMachine {
             // Through the conversation, like a normal end: operations that the thread sent before its panic are still applied.
             return self.mailbox.send(Message::Conversation(owner, message));
         }
+        // The host has sent the panic before, and the read of the partial results panicked too: none of them is used.
         let end = ThreadEnd {
             status: ThreadStatus::Failed,
             output: Output::default(),
@@ -78,6 +79,7 @@ impl RunMachine {
     }
 
     fn conversation_panicked(&mut self, owner: ThreadNo, message: &str, asker: Option<(ThreadNo, EffectId)>) {
+        // `Lost` makes `refuse` answer later requests. Only the report of the main thread needs the messages.
         if let Some(Slot::Live(live)) = self.slots.get_mut(owner as usize)
             && let Speech::Own(own) = std::mem::replace(&mut live.speech, Speech::Lost)
             && owner == 0
@@ -88,6 +90,7 @@ impl RunMachine {
         let error = RunError::new(RunErrorCode::ActorPanicked, message);
         let lost_one = ToSupervisor::ConversationLost { thread: owner, error };
         self.mailbox.send(Message::Supervisor(lost_one));
+        // The step that panicked has consumed the request, so no other answer follows.
         if let Some((thread, effect)) = asker {
             answer(&mut self.mailbox, thread, effect, Outcome::Failed(lost()));
         }
