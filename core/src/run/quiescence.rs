@@ -63,6 +63,7 @@ impl Quiescence {
         match self.phase {
             Phase::Running if main_ended && attached == 0 => Some(self.quiet()),
             Phase::Reported if left == 0 => Some(self.settle()),
+            // While a request is open, its answer decides: `triggers_quiet` reads the counts of that time.
             Phase::Running | Phase::Quieting | Phase::Reported | Phase::Settling | Phase::Settled => None,
         }
     }
@@ -78,6 +79,7 @@ impl Quiescence {
                 None
             }
             Phase::Quieting => Some(self.quiet()),
+            // A trigger has called something. The end of the call arrives at `ended`, which settles the run then.
             Phase::Settling if left > 0 => {
                 self.phase = Phase::Reported;
                 None
@@ -112,6 +114,7 @@ impl Quiescence {
 
     /// Returns true, and counts a round, if quiet must be requested again.
     fn asks(&mut self) -> bool {
+        // Events raised so far are covered by this request. A later one sets the flag again.
         let asks = std::mem::take(&mut self.is_watched) && self.rounds < MAX_QUIESCE_ROUNDS;
         self.rounds += u32::from(asks);
         asks
