@@ -248,12 +248,15 @@ impl RunMachine {
         listen: impl Fn(&mut W, Listening),
         saw: &mut dyn FnMut(Replayed<'_>),
     ) -> Result<Self, Diverged> {
+        // All records are read before the first step: only events that a record refers to are retained.
         let told: Vec<Told> = told.into_iter().collect();
         let mut events = NamedEvents::of(&begun.seed.run_id, &told);
         let (mut now, mut did) = (begun.at, Vec::new());
         listen(world, begun.listening);
+        // Before the machine exists: its creation reads the token limit of the workflow.
         world.expect(&begun.settings);
         let mut machine = Self::new(now, begun.seed, world, &mut did);
+        // No model call precedes this: the creation of a machine performs no step of a thread.
         machine.expect_calls(&begun.settings);
         events.saw(now, &did);
         saw(Replayed::Did(now, &mut did));
@@ -265,6 +268,7 @@ impl RunMachine {
             let Some(message) = machine.next_message() else {
                 return false;
             };
+            // `saw` may leave effects in the buffer.
             did.clear();
             machine.step_again(now, message, world, &mut did);
             events.saw(now, &did);
@@ -272,9 +276,12 @@ impl RunMachine {
             true
         };
         for (mut told, number) in told.into_iter().zip(1..) {
+            // Before the loop: the rest of the previous step reads these settings.
             world.expect(&told.before);
             machine.expect_calls(&told.before);
+            // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
             while machine.steps() < told.after && step(&mut machine, now, world, &mut events, saw) {}
+            // A lower count means that the queue ran empty earlier than in the first execution.
             if machine.steps() != told.after || !events.complete(&mut told) {
                 return Err(Diverged { step: number });
             }
@@ -282,10 +289,13 @@ impl RunMachine {
             listen(world, told.listening);
             world.next_step();
             world.expect(&told.settings);
+            // Before `tell`, which takes the message: an input precedes its effects.
             saw(Replayed::Told(&told));
             machine.tell(told.message);
+            // After `tell`, which discards the calls expected for the previous input.
             machine.expect_calls(&told.settings);
         }
+        // No record limits the last step, so that its queue is processed to the end.
         while step(&mut machine, now, world, &mut events, saw) {}
         Ok(machine)
     }
