@@ -70,6 +70,7 @@ impl RunReport {
     pub fn unknown(run_id: &str, status: ThreadStatus, error: RunError) -> Self {
         Self {
             run_id: run_id.to_owned(),
+            // The main thread has number 0 in every run, so its id needs no record of the run.
             thread_id: format!("{run_id}.0"),
             workflow_id: String::new(),
             session: None,
@@ -110,6 +111,7 @@ pub struct ConversationReport {
 impl ConversationReport {
     /// Creates the report of a conversation. `in_session`: the session has the initial messages of the run.
     pub(super) fn of(conversation: &Conversation, in_session: bool) -> Self {
+        // The initial messages of a run without a session are stored nowhere else, so its report contains them.
         let from = if in_session { conversation.inherited() } else { 0 };
         Self {
             from,
@@ -134,6 +136,7 @@ impl Serialize for ConversationReport {
             from,
             messages: &self.messages,
             mark_map: match from {
+                // The session has the marks of earlier batches. Their number grows with the session.
                 Some(_) => Cow::Owned(self.mark_map.of_current_batch()),
                 None => Cow::Borrowed(&self.mark_map),
             },
