@@ -26,6 +26,7 @@ pub fn scheduled(trigger: &TriggerDefinition, due: Millis, scheduled_at: &str) -
         .map(|(name, value)| (name.to_owned(), value))
         .collect::<Map<_, _>>();
     Some(DetachedStart {
+        // Firings of a run are numbered from 1. No run has fired this one.
         firing: 0,
         workflow_id: workflow_id.clone(),
         input: Value::Object(fields),
