@@ -136,6 +136,7 @@ impl RunMachine {
 
     /// Returns the session's id for reports; `None` for a fork, which does not update the session.
     pub(super) fn session_id(&self) -> Option<String> {
+        // The session never contains the messages of a fork, so the report of a fork lists all of them.
         let session = self.session().filter(|session| !session.is_aside)?;
         Some(session.id.to_string())
     }
@@ -147,6 +148,7 @@ impl RunMachine {
 
     /// Starts the main thread in its turn, or fails it.
     pub(super) fn session_turn(&mut self, turn: Result<SessionState, RunError>, step: &mut Step<'_>) {
+        // The run may have been cancelled while it waited for its turn.
         if !self.awaits_session() || !self.tree.is_live(0) {
             return;
         }
@@ -164,9 +166,11 @@ impl RunMachine {
             // The workflow's readonly variables take precedence over the session's.
             if self.globals.variable(&name).is_none_or(|variable| !variable.readonly) {
                 self.globals.assign(step, &name, value, false)?;
+                // The update replaces all variables of the session, so those that the run never assigns are passed on too.
                 self.globals.hand_on(&name);
             }
         }
+        // Also for version 0: the first run creates the state of the session when it ends its turn.
         if let Some(session) = &mut self.session {
             session.began = Some(SessionBegan {
                 version: state.version,
@@ -178,6 +182,7 @@ impl RunMachine {
         if state.version == 0 {
             return Ok(());
         }
+        // Everything behind these messages is the run's own. Its report and its update of the session contain only that.
         let length = state.conversation.len();
         let conversation = state.conversation.inheriting(length);
         match self.slots.first_mut() {
@@ -186,6 +191,7 @@ impl RunMachine {
             }
             // The thread received a message (such as a pause) before its turn, so that its state exists already.
             Some(Slot::Live(live)) => live.begin_with(conversation),
+            // The main thread is no branch, and `session_turn` has checked that it has not ended.
             Some(Slot::NotStarted(None) | Slot::Ended(_)) | None => {}
         }
         Ok(())
@@ -202,6 +208,7 @@ impl RunMachine {
                 version: began.version + 1,
                 tokenizer: Arc::clone(&began.tokenizer),
                 conversation: report.conversation.messages.conversation().clone(),
+                // A store adds the reference when it writes the conversation.
                 stored: None,
                 variables: variables
                     .map(|(name, value)| (Arc::clone(name), Arc::clone(value)))
@@ -215,6 +222,7 @@ impl RunMachine {
                 marks: began.marks.clone(),
             })
         });
+        // Sent without an update too: the next run of the session waits for the end of this turn.
         Some(Effect::LeaveSession(left))
     }
 }
