@@ -108,6 +108,7 @@ impl Settings {
     /// yet: they remain in [`Self::take_fresh`].
     pub fn go_on(&mut self) {
         self.is_rebuilding = false;
+        // Values of the last recorded step would otherwise stay fixed until the next input.
         self.next_step();
     }
 
@@ -127,6 +128,7 @@ impl Settings {
         for setting in recorded {
             match setting {
                 Setting::Count { of, tokens } => drop(self.counts.insert(*of, *tokens)),
+                // The budget ledger takes these in `RunMachine::expect_calls`.
                 Setting::CallMost(_) => {}
                 setting => {
                     if let Some(key) = setting.key() {
@@ -148,9 +150,11 @@ impl Settings {
             Some((known, step)) if self.is_rebuilding || *step == self.step => known.clone(),
             known => {
                 let now = ask();
+                // An earlier record contains an unchanged value, and a replay has read that record.
                 if known.is_none_or(|(known, _)| *known != now) {
                     self.fresh.push(now.clone());
                 }
+                // Stored even if unchanged: the number of the step fixes the value for the rest of the step.
                 self.known.insert(key, (now.clone(), self.step));
                 now
             }
@@ -163,6 +167,7 @@ impl Settings {
             workflow: Arc::clone(workflow),
             tokens: ask(),
         };
+        // A key and its value have matching variants, here and in the methods below: the other arm cannot occur.
         match self.of(ask, Key::TokenLimit(Arc::clone(workflow))) {
             Setting::TokenLimit { tokens, .. } => tokens,
             _ => None,
@@ -222,6 +227,7 @@ impl Settings {
             tools: tools.to_vec(),
             tokens: ask(),
         };
+        // The names are part of the key because nodes of one workflow may use different tools.
         match self.of(ask, Key::ToolTokens(Arc::clone(workflow), tools.to_vec())) {
             Setting::ToolTokens { tokens, .. } => tokens,
             _ => 0,
@@ -233,6 +239,7 @@ impl Settings {
         if let Some(tokens) = self.counts.get(&of) {
             return *tokens;
         }
+        // A replay gets here only for values that its record lacks.
         let tokens = ask();
         self.counts.insert(of, tokens);
         self.fresh.push(Setting::Count { of, tokens });
@@ -241,6 +248,7 @@ impl Settings {
 
     /// Returns a hash (FNV-1a) of a tokenizer name and a string. Stable across processes, because it is stored in the journal.
     pub fn digest(tokenizer: &str, text: &str) -> u64 {
+        // The separator keeps apart pairs that concatenate to the same bytes.
         let bytes = tokenizer.bytes().chain([0]).chain(text.bytes());
         bytes.fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
             (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -257,6 +265,7 @@ impl Setting {
             Self::MessageRules { profile, .. } => Key::MessageRules(profile.clone()),
             Self::Profile { named, .. } => Key::Profile(named.clone()),
             Self::ToolTokens { workflow, tools, .. } => Key::ToolTokens(Arc::clone(workflow), tools.clone()),
+            // Valid for one step only, so they have no last value.
             Self::Count { .. } | Self::CallMost(_) => return None,
         })
     }
