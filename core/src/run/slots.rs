@@ -30,13 +30,16 @@ impl RunMachine {
     pub(super) fn register(&mut self, at: Branching, start: Option<Box<Start>>, step: &mut Step<'_>) -> ThreadNo {
         let thread = self.tree.add(at);
         self.memory.started();
+        // Most runs have one thread: allocate for one.
         if self.slots.is_empty() {
             self.slots.reserve_exact(1);
         }
         self.slots.push(Slot::NotStarted(start));
+        // Queued before the first step, which has low priority: the thread pauses before it executes a node.
         if self.is_paused {
             self.send(thread, ToThread::Input(Input::Pause { trigger_depth: 0 }));
         }
+        // `begin_main` schedules the first step when the run gets its turn.
         if thread == 0 && self.awaits_session() {
             step.out.push(Effect::AwaitSession);
         } else {
@@ -64,6 +67,7 @@ impl RunMachine {
             Slot::NotStarted(start) => start.take(),
             Slot::Live(_) | Slot::Ended(_) => return,
         };
+        // The default is no limit: a compression must not exceed a limit and thereby start a compression of itself.
         let token_limit = if at.is_unlimited {
             TokenLimit::default()
         } else {
@@ -95,11 +99,14 @@ impl RunMachine {
                 let Some((seed, conversation)) = self.branch(no, fork, path as usize) else {
                     return;
                 };
+                // The clone costs O(1): the branches share the entries of the snapshot.
                 let speech = own(conversation.clone(), None);
                 LiveThread::new(ThreadMachine::branch(self.graph_of(no), &seed), speech, keeps_artifacts)
             }
+            // Only branches are registered without a `Start`.
             (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => return,
         };
+        // The branches of a fork often end one after the other, so that they share one allocation.
         self.slots[no as usize] = Slot::Live(match self.spare.take() {
             Some(mut place) => {
                 *place = live;
