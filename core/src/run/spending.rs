@@ -27,9 +27,11 @@ pub(super) struct RunSpending {
 impl RunMachine {
     pub(super) fn spending(&self) -> RunSpending {
         let has_spent = |slot: &Slot| own(slot).is_some_and(|spending| !spending.is_nothing());
+        // Runs without model calls, such as large forks of functions, build no maps.
         if !self.slots.iter().any(has_spent) {
             return RunSpending::default();
         }
+        // Ordered by workflow and node, so that equal runs have equal reports.
         let mut nodes: BTreeMap<_, Spent> = BTreeMap::new();
         let mut total = Spent::default();
         let mut threads = Vec::with_capacity(self.slots.len());
@@ -72,6 +74,7 @@ impl RunMachine {
 
     /// Returns the usage of fork paths by path id. Items of a MAP are listed among the threads only.
     fn paths(&self, threads: &[(Spent, Spent)]) -> Vec<PathUsage> {
+        // The key has no fork number: a FORK in a loop starts several instances, whose usage is added.
         let mut paths: BTreeMap<_, Spent> = BTreeMap::new();
         for ((_, spent), at) in threads.iter().zip(self.tree.iter()) {
             if let Origin::Branch { ix, path, .. } = at.origin
