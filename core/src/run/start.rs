@@ -86,11 +86,13 @@ impl Start {
 impl RunMachine {
     /// Adds a thread to the run, with the global variables of its workflow that the run does not have yet.
     pub(super) fn start(&mut self, start: Start, step: &mut Step<'_>) -> ThreadNo {
+        // `Start::of` sets the graph. Only a deserialized start lacks it until `attach`.
         let Some(graph) = start.graph.clone() else {
             return 0;
         };
         let defined = run_variables(&graph);
         for (name, _) in defined.iter() {
+            // A workflow that starts later must not reset a variable that threads already use.
             if let (None, Some(variable)) = (self.globals.variable(name), defined.variable(name)) {
                 self.globals.define(name, variable.clone());
             }
@@ -126,6 +128,7 @@ impl RunMachine {
 
     /// Returns the depth of a thread that `parent` starts, or an OVERLOADED error if it exceeds the limit.
     pub(super) fn deeper(&self, parent: ThreadNo) -> Result<u32, RunError> {
+        // The main workflow limits the whole run: a called workflow cannot raise its own limit.
         let limit = self.graph_of(0).config.max_depth.unwrap_or(DEFAULT_MAX_DEPTH);
         self.tree
             .deeper(parent, limit)
@@ -156,9 +159,11 @@ impl RunMachine {
         conversation: HandedConversation,
         step: &mut Step<'_>,
     ) {
+        // The caller may have ended after it sent the message.
         let Some(at) = self.tree.get(parent).filter(|_| self.tree.is_live(parent)).cloned() else {
             return;
         };
+        // The node is read while the run is borrowed mutably below.
         let graph = Arc::clone(self.graph_of(parent));
         let NodeKind::Subgraph { workflow_id, agent, .. } = &graph.node(node).kind else {
             return;
@@ -198,6 +203,7 @@ impl RunMachine {
             ThreadStatus::Completed => Outcome::Child {
                 output: Arc::clone(end.output.value()),
             },
+            // An ended thread has a final status. The other three complete the match.
             ThreadStatus::Failed
             | ThreadStatus::Cancelled
             | ThreadStatus::Timeout
