@@ -32,6 +32,7 @@ impl<'a> Step<'a> {
         Self {
             now,
             events,
+            // Read once: a record contains one set of subscriptions for each input, and a replay must build the same events.
             listening: world.listening(),
             awaited,
             world,
