@@ -16,7 +16,7 @@ use crate::visible::visible;
 /// The format of a log line.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// For people
+    /// Text for people
     Text,
     /// One JSON object per line
     Json,

@@ -17,7 +17,7 @@ Examples:
 
 Exit codes: 0, 2 no such command or a folder that cannot be written.")]
 pub(crate) struct Args {
-    /// The page of this command (default: of pirn itself)
+    /// Command whose page is printed (default: pirn itself)
     command: Option<String>,
     /// Write the page of every command into this folder
     #[arg(long, value_name = "DIR", conflicts_with = "command")]

@@ -58,7 +58,7 @@ pub(crate) struct SharedArgs {
     #[cfg(feature = "restate")]
     #[arg(long, global = true, value_name = "URL")]
     admin: Option<String>,
-    /// Seconds without a heartbeat after which another process takes over the runs of a process
+    /// Seconds without a heartbeat after which other processes claim the runs of a process
     #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     claim: u32,

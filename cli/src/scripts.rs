@@ -9,10 +9,10 @@ use pirn::script::{ScriptPort, ScriptSettings};
 /// The isolation of JavaScript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
-    /// In worker processes without files and network; killed if a script does not stop
+    /// Worker processes without files and network, which are killed if a script does not stop
     #[default]
     Process,
-    /// On threads of this process
+    /// Threads of this process
     Thread,
 }
 

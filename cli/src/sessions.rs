@@ -38,13 +38,13 @@ enum Command {
     List,
     /// Show a session: the conversation and variables with which its next run starts
     Show {
-        /// The session
+        /// Id of the session
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Remove sessions: a later run with such an id starts a new session. Runs stay
+    /// Remove sessions, but not their runs; a later run with such a session id starts a new session
     Remove {
-        /// The session (repeatable)
+        /// Id of a session (repeatable)
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },

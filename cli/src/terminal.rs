@@ -23,22 +23,22 @@ const DEFAULT_COLUMNS: usize = 100;
 /// The format of a command's result.
 #[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
 pub(crate) enum Output {
-    /// For people
+    /// Text for people
     #[default]
     Text,
-    /// For programs: one JSON object on stdout, also for failures
+    /// One JSON object on stdout, also for failures
     Json,
 }
 
 /// The choice of colours in the output.
 #[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set
+    /// Colours on a terminal, unless NO_COLOR is set
     #[default]
     Auto,
-    /// Always
+    /// Colours always
     Always,
-    /// Never
+    /// No colours
     Never,
 }
 

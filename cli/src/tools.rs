@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List all tools of the config with source and schema; starts its MCP servers to query them
+    /// List the tools of the config with source and schema; starts the MCP servers to list their tools
     List {
         /// Output format
         #[arg(long, value_enum, default_value_t)]

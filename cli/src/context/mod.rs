@@ -33,20 +33,20 @@ pub(crate) struct Args {
     command: Command,
 }
 
-/// All but `show`, `convert` and `judge` read JSON from stdin and write JSON to stdout.
+/// Subcommands of `pirn context`. All except `show`, `convert` and `judge` read JSON from stdin and write JSON to stdout.
 #[derive(Subcommand)]
 enum Command {
-    /// {messages, markMap?, options}: the selected messages
+    /// Print the selected messages of {messages, markMap?, options}
     Select,
-    /// {history, pending?, pinned, agent, fromEnd?}: the position of the pinned context
+    /// Print the position of the pinned context in {history, pending?, pinned, agent, fromEnd?}
     Layout,
-    /// {messages}: the tool blocks, first and last index each
+    /// Print the first and last index of each tool block in {messages}
     Blocks,
-    /// A compression context: its compression result
+    /// Print the result of a compression, given its context
     Compact,
-    /// {length, markMap?, operations}: the mark map after the operations, and the visible messages
+    /// Print the mark map and the visible messages after the operations of {length, markMap?, operations}
     Marks,
-    /// {messages, model?}: the token count
+    /// Print the number of tokens of {messages, model?}
     Count,
     /// Print a conversation: roles, batches, blocks, tokens
     Show {
@@ -55,7 +55,7 @@ enum Command {
     },
     /// Convert a conversation to another format
     Convert(convert::Args),
-    /// Facts (numbers, dates, ids, names, negations) that a summary retains
+    /// Print which facts (numbers, dates, ids, names, negations) a summary retains
     Judge(judge::Args),
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]
     format: Format,
-    /// Only this workflow
+    /// Draw only this workflow
     #[arg(long, value_name = "ID")]
     workflow: Option<String>,
 }

@@ -38,9 +38,9 @@ enum Command {
 
 #[derive(clap::Args)]
 struct CheckArgs {
-    /// Only this profile
+    /// Check only this profile
     profile: Option<String>,
-    /// TOML or JSON (default: pirn.toml here)
+    /// Config file with the profiles, TOML or JSON (default: pirn.toml in this folder)
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
     /// Output format

@@ -11,11 +11,11 @@ use super::asking::{line_after, say};
 /// Calls that need a person's consent.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Approve {
-    /// Calls of tools with approval = "ask"
+    /// A question for each call of a tool with approval = "ask"
     Ask,
-    /// All calls
+    /// A question for every call
     Each,
-    /// None: every call runs
+    /// No questions: every call runs
     None,
 }
 

@@ -136,7 +136,7 @@ pub(crate) struct Args {
     /// Show every node, and replies in full
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
-    /// No progress on stderr
+    /// Print only errors on stderr
     #[arg(long, short)]
     quiet: bool,
 }

@@ -29,7 +29,7 @@ pub(super) struct Cancel {
     /// The run
     #[arg(value_name = "ID")]
     id: String,
-    /// Why, for its report
+    /// Reason, shown in the run's report
     #[arg(long, value_name = "TEXT", default_value = "cancelled")]
     reason: String,
 }
@@ -40,10 +40,10 @@ pub(super) struct AnswerArgs {
     /// The run
     #[arg(value_name = "ID")]
     id: String,
-    /// The question: `pirn runs show ID` lists those that wait
+    /// Id of the question; `pirn runs show ID` lists the open ones
     #[arg(value_name = "INTERACTION")]
     interaction: String,
-    /// The answer: JSON, or a text
+    /// The answer: JSON or a string
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     answer: String,
     /// The name of the person who answers
@@ -270,7 +270,7 @@ pub(super) struct Import {
     /// The file that `pirn runs export` wrote
     #[arg(value_name = "FILE")]
     file: String,
-    /// Another id for the run
+    /// Id of the imported run (default: its id in the file)
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
 }
@@ -292,13 +292,13 @@ impl Import {
 /// Arguments of `pirn runs prune`.
 #[derive(clap::Args)]
 pub(super) struct Prune {
-    /// Only runs whose last step is older: 90s, 30m, 12h, 7d
+    /// Remove only runs whose last step is older than this age: 90s, 30m, 12h, 7d
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Option<Duration>,
-    /// Only runs with this status: COMPLETED, FAILED, CANCELLED, TIMEOUT
+    /// Remove only runs with this status: COMPLETED, FAILED, CANCELLED, TIMEOUT
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<String>,
-    /// Number of the newest of these runs to retain
+    /// Retain this number of the newest of these runs
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep: usize,
     /// Only report what would be removed

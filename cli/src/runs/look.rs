@@ -16,16 +16,16 @@ use crate::terminal::{Output, answer, table};
 /// Arguments of `pirn runs list`.
 #[derive(clap::Args)]
 pub(super) struct List {
-    /// Only runs with this status: UNFINISHED, WAITING, COMPLETED, FAILED, CANCELLED, TIMEOUT
+    /// List only runs with this status: UNFINISHED, WAITING, COMPLETED, FAILED, CANCELLED, TIMEOUT
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<String>,
-    /// Only runs of this session
+    /// List only runs of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only runs of this workflow
+    /// List only runs of this workflow
     #[arg(long, value_name = "ID")]
     workflow: Option<String>,
-    /// Only the N runs that started last
+    /// List only the N runs that started last
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -188,7 +188,7 @@ pub(super) struct Events {
     /// The run
     #[arg(value_name = "ID")]
     id: String,
-    /// Only events after this sequence number
+    /// List only events after this sequence number
     #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
     after: u64,
 }
@@ -213,10 +213,10 @@ impl Events {
 /// Arguments of `pirn runs diff`.
 #[derive(clap::Args)]
 pub(super) struct Diff {
-    /// One run
+    /// The first run
     #[arg(value_name = "A")]
     a: String,
-    /// The other
+    /// The second run
     #[arg(value_name = "B")]
     b: String,
 }
