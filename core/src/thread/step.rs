@@ -25,6 +25,7 @@ pub(super) struct StepContext<'a> {
 
 impl StepContext<'_> {
     pub(super) fn next_effect(&mut self) -> EffectId {
+        // Ids are never reused, so that a late answer to a cancelled effect cannot match a later one.
         self.thread.last_effect += 1;
         self.thread.last_effect
     }
@@ -32,6 +33,7 @@ impl StepContext<'_> {
     /// Allocates an effect for the node's external call. Returns its id, and the idempotency key that all attempts share.
     pub(super) fn next_call(&mut self) -> (EffectId, EffectId) {
         let id = self.next_effect();
+        // `arrive` clears the key: a retry repeats the call of this node, while the next node makes another call.
         (id, *self.thread.first_call.get_or_insert(id))
     }
 
@@ -46,6 +48,7 @@ impl StepContext<'_> {
 
     /// Sets the time limit of the attempt, which then fails with NODE_TIMEOUT.
     pub(super) fn limit(&mut self, after_ms: crate::Millis) {
+        // An attempt has one deadline: `attempt` has set it already if the node has a `timeoutMs`.
         if self.thread.deadline.is_none() {
             let id = self.next_effect();
             self.thread.deadline = Some(id);
@@ -64,6 +67,7 @@ impl StepContext<'_> {
         event_type: EventType,
         fields: impl FnOnce(&ThreadMachine) -> [(&'static str, F); N],
     ) {
+        // Checked before `fields` is called: without a subscriber the values are not cloned and no map is allocated.
         if self.listens(event_type) {
             let event = RaisedEvent::with(event_type, EventFields::of_list(fields(self.thread)));
             self.emit_raised(event);
@@ -84,7 +88,9 @@ impl StepContext<'_> {
     }
 
     pub(super) fn emit_raised(&mut self, event: RaisedEvent) {
+        // The thread may itself be part of a trigger chain, which is longer than the depth of the event's cause.
         let event = event.at_depth(self.thread.trigger_depth);
+        // Only noted here: triggers are matched outside of the thread, and the answer is requested at the next safe point.
         if self.environment.holding.contains(event.event_type) {
             self.thread.needs_trigger_check = true;
         }
@@ -95,6 +101,8 @@ impl StepContext<'_> {
 
     /// Sends an operation to the conversation. Events that it raises in the thread's name may hold the thread.
     pub(super) fn converse(&mut self, id: EffectId, op: ConversationOp) {
+        // The conversation raises these events later, in the thread's name. The check is requested now, because `emit_raised` never
+        // sees them.
         match &op {
             ConversationOp::Append(_) | ConversationOp::Apply(_) => self.may_be_held_by(&[
                 EventType::MessageAdded,
@@ -111,6 +119,7 @@ impl StepContext<'_> {
                     EventType::VariableChanged,
                 ]);
             }
+            // Events of `Prepare` return with its answer and pass through `emit_raised`. A built-in tool raises none that can hold.
             ConversationOp::Prepare { .. } | ConversationOp::BuiltIn(..) => {}
         }
         self.out.push(Effect::Conversation { id, op });
@@ -126,6 +135,7 @@ impl StepContext<'_> {
     // ---- start and end
 
     pub(super) fn start(&mut self) {
+        // A second `Start` must not enter the first node again.
         if self.thread.status != ThreadStatus::Created {
             return;
         }
@@ -141,6 +151,7 @@ impl StepContext<'_> {
     }
 
     pub(super) fn cancel(&mut self, reason: &CancelReason) {
+        // Only a time limit has a status of its own. All other reasons are listed, so that a new one is a compile error here.
         let (status, code) = match reason {
             CancelReason::TimedOut { .. } => (ThreadStatus::Timeout, RunErrorCode::NodeTimeout),
             CancelReason::Requested { .. }
@@ -159,10 +170,13 @@ impl StepContext<'_> {
                 self.stop_deadline();
                 self.thread.stop = Some(Box::new(Stop::Thread { status, error }));
             }
+            // `unless_stopped` performs the stop when the conversation has answered.
             return;
         }
+        // Before `end`, which replaces the state that names the effects in flight. `Ended` must be the last effect.
         self.drop_in_flight();
         if let Some(record) = self.thread.history.last_mut()
+            // Between two nodes the last record is final already: the thread is cancelled there, not the node.
             && record.status == NodeStatus::Running
         {
             record.status = NodeStatus::Cancelled;
@@ -173,6 +187,7 @@ impl StepContext<'_> {
     }
 
     pub(super) fn resume(&mut self, trigger_depth: u32) {
+        // Also without PAUSED: the pause may still wait for the next safe point.
         self.thread.pause = None;
         if self.thread.status == ThreadStatus::Paused {
             self.thread.status = ThreadStatus::Running;
@@ -184,10 +199,13 @@ impl StepContext<'_> {
     }
 
     pub(super) fn answer(&mut self, effect: EffectId, outcome: Outcome) {
+        // The deadline belongs to every state of the node, so that it is compared before the state.
         if self.thread.deadline == Some(effect) {
+            // Cleared first: `drop_in_flight` would cancel the timer that has just fired.
             self.thread.deadline = None;
             if matches!(outcome, Outcome::Elapsed) {
                 if self.thread.run.is_merging() {
+                    // A pending end of the thread takes precedence over the end of the attempt.
                     self.thread.stop.get_or_insert_with(|| Box::new(Stop::Attempt));
                 } else {
                     self.out_of_time();
@@ -195,6 +213,7 @@ impl StepContext<'_> {
             }
             return;
         }
+        // Moved out, because the handler needs the state by value and the thread mutably. `advance` stores the next state.
         let run = std::mem::take(&mut self.thread.run);
         let progress = run.answer(self, effect, outcome);
         self.advance(progress);
@@ -211,6 +230,7 @@ impl StepContext<'_> {
     /// Enters the current node.
     pub(super) fn enter(&mut self) {
         let at = self.thread.at;
+        // Compared before the step limit: a branch does not execute its JOIN, so that arriving there is not a step.
         if self.thread.stop_at == Some(at) {
             let output = self.thread.last.clone();
             self.end(ThreadStatus::Completed, output, None);
@@ -228,7 +248,9 @@ impl StepContext<'_> {
         }
         self.thread.steps += 1;
         let nodes = self.thread.graph().nodes.len();
+        // After the check of the limit, so that the history has only nodes that were entered.
         self.thread.history.enter(at, nodes);
+        // Attempts do not count as steps: `maxAttempts` bounds them.
         self.attempt();
     }
 
@@ -243,6 +265,7 @@ impl StepContext<'_> {
                 ("attempt", json!(thread.attempt).into()),
             ]
         });
+        // Set before the node is entered, so that the limit includes evaluations and compressions of the node.
         if let Some(after_ms) = self.thread.graph().node(self.thread.at).timeout_ms {
             let id = self.next_effect();
             self.thread.deadline = Some(id);
@@ -271,11 +294,14 @@ impl StepContext<'_> {
                 self.arrive(next);
             }
             Progress::End(output) => {
+                // The clone shares the value: it is the output of both the node and the thread.
                 self.complete(output.clone());
                 self.end(ThreadStatus::Completed, output, None);
             }
+            // `complete` has run before the edges were evaluated.
             Progress::Chosen(next) => self.arrive(next),
             Progress::SafePoint => self.safe_point(),
+            // Not `enter`: the node is in the history already, and a retry passes no safe point.
             Progress::Retry => self.attempt(),
             Progress::Failed(error) => self.fail(error),
             Progress::Stopped(stop) => match *stop {
@@ -287,6 +313,7 @@ impl StepContext<'_> {
 
     /// Completes the current node.
     pub(super) fn complete(&mut self, output: Output) {
+        // The limit covers one attempt, not the evaluation of the edges that follows.
         self.stop_deadline();
         let (at, attempts) = (self.thread.at, self.thread.attempt);
         if let Some(record) = self.thread.history.last_mut() {
@@ -294,6 +321,7 @@ impl StepContext<'_> {
             record.attempts = attempts;
         }
         let nodes = self.thread.graph().nodes.len();
+        // Before the event and the edges, whose triggers and conditions read the output.
         self.thread.outputs.set_of(at, output.clone(), nodes);
         self.thread.last = output;
         self.emit(EventType::NodeCompleted, |thread| {
@@ -311,6 +339,7 @@ impl StepContext<'_> {
     pub(super) fn leave(&mut self) {
         let at = self.thread.at;
         let edges = &self.thread.graph().node(at).edges;
+        // Edges are sorted by weight when the graph is compiled.
         match edges.first() {
             // The edge with the highest weight is unconditional: it is always taken.
             Some(edge) if edge.condition.is_none() => {
@@ -318,6 +347,7 @@ impl StepContext<'_> {
                 self.arrive(target);
             }
             Some(_) => {
+                // A condition may need JavaScript, which the host evaluates on another OS thread: see `evaluate.rs`.
                 let id = self.next_effect();
                 self.out.push(Effect::Evaluate {
                     id,
@@ -332,7 +362,9 @@ impl StepContext<'_> {
 
     /// Handles a failed attempt: retries, follows `onError`, or fails the thread.
     pub(super) fn fail(&mut self, error: RunError) {
+        // The next attempt sets a new limit. The delay before it is not part of any attempt.
         self.stop_deadline();
+        // Before the event: NODE_FAILED, the `onError` output and the thread's error name the same location.
         let error = self.located(error);
         self.emit(EventType::NodeFailed, |thread| {
             let node = thread.graph().node(thread.at);
@@ -343,6 +375,7 @@ impl StepContext<'_> {
                 ("error", json!(error)),
             ]
         });
+        // A retry precedes `onError`, and the record of the node stays RUNNING until the last attempt has failed.
         if let Some(delay) = super::retry::delay(self.thread, &error, self.environment.random) {
             let id = self.next_effect();
             self.out.push(Effect::Timer {
@@ -360,6 +393,7 @@ impl StepContext<'_> {
             record.attempts = attempts;
         }
         let at = self.thread.at;
+        // The error becomes the output of the failed node, so that the target can read it by name and as `output`.
         if let Some(target) = self.thread.graph().node(at).on_error {
             let output = Output::from(json!({ "error": error }));
             self.thread.outputs.set(at, output.clone());
@@ -373,6 +407,7 @@ impl StepContext<'_> {
     /// Adds the location to an error that has none.
     pub(super) fn located(&self, mut error: RunError) -> RunError {
         let thread = &*self.thread;
+        // An error of a child or branch keeps the location where it occurred.
         error
             .node_id
             .get_or_insert_with(|| Arc::clone(&thread.graph().node(thread.at).id));
@@ -384,6 +419,7 @@ impl StepContext<'_> {
     }
 
     pub(super) fn stop_deadline(&mut self) {
+        // Taken, so that the timer is cancelled at most once.
         if let Some(id) = self.thread.deadline.take() {
             self.out.push(Effect::Drop { id });
         }
@@ -396,6 +432,7 @@ impl StepContext<'_> {
     }
 
     pub(super) fn end(&mut self, status: ThreadStatus, output: Output, error: Option<RunError>) {
+        // Set before the events: `step` ignores every input of a final thread, including answers to the events below.
         self.thread.status = status;
         self.thread.run = NodeRun::Idle;
         // Work that arrived too late still needs an answer: the firing waits for it.
@@ -420,6 +457,7 @@ impl StepContext<'_> {
             ThreadStatus::Cancelled => EventType::ThreadCancelled,
             ThreadStatus::Failed
             | ThreadStatus::Timeout
+            // A thread never ends with the last three. They are listed, so that a new status is a compile error here.
             | ThreadStatus::Created
             | ThreadStatus::Running
             | ThreadStatus::Paused => EventType::ThreadFailed,
@@ -432,6 +470,7 @@ impl StepContext<'_> {
                 ("error", json!(error).into()),
             ]
         });
+        // After the event, because no effect follows `Ended`.
         self.out.push(Effect::Ended(ThreadEnd { status, output, error }));
     }
 
