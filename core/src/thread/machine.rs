@@ -113,6 +113,7 @@ pub(super) struct CutOff {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ThreadMachine {
     #[serde(skip)]
+    // Not serialized: the graph belongs to the definition, and all threads of a workflow share one.
     pub(super) graph: Option<Arc<Graph>>,
     thread_id: ThreadId,
     pub(super) path_id: Option<Arc<str>>,
@@ -140,6 +141,7 @@ pub struct ThreadMachine {
     pub(super) input: Arc<Value>,
     /// Cached event of the input.
     #[serde(skip)]
+    // Not serialized: the input contains the event.
     pub(super) event: OnceLock<Arc<Value>>,
     pub(super) last: Output,
     pub(super) variables: Variables,
@@ -195,6 +197,7 @@ impl ThreadMachine {
             outputs: seed.outputs,
             history: History::default(),
             spent: Spending::default(),
+            // Before `agent`, which moves the value.
             first_prompt: seed.agent.is_some(),
             agent: seed.agent.map(Box::new),
             prompted: false,
@@ -218,6 +221,7 @@ impl ThreadMachine {
             last,
             loops,
             event,
+            // Constant time: every field of a snapshot is shared by pointer.
         } = seed.snapshot.clone();
         let whole = ThreadSeed {
             thread_id: ThreadId::new(Arc::clone(seed.run_id), seed.no),
@@ -233,7 +237,9 @@ impl ThreadMachine {
             trigger_depth: seed.trigger_depth,
         };
         let mut branch = Self::new(Arc::clone(graph), whole);
+        // Not in `ThreadSeed`, because only a branch starts inside of a loop.
         branch.loops = loops;
+        // A branch has the input of its parent, so that its cached event is valid too.
         branch.event = event;
         branch
     }
@@ -251,6 +257,7 @@ impl ThreadMachine {
     pub fn graph(&self) -> &Arc<Graph> {
         self.graph
             .as_ref()
+            // The graph is missing only between deserialization and `attach`, which the run calls before the first step.
             .expect("a deserialized thread is attached to its graph before use")
     }
     /// Attaches the graph to a deserialized thread.
@@ -303,6 +310,7 @@ impl ThreadMachine {
     }
     /// Calls `show` with each list over which a loop iterates.
     pub(crate) fn loop_items(&self, show: impl FnMut(&Arc<Value>)) {
+        // Inner loops first: each frame links to the enclosing one.
         let frames = std::iter::successors(self.loops.as_ref(), |frame| frame.outer.as_ref());
         frames.filter_map(|frame| frame.list()).for_each(show);
     }
@@ -313,6 +321,7 @@ impl ThreadMachine {
     /// Takes the history of a thread that panicked. Its current node is marked as failed.
     pub fn take_broken_history(&mut self) -> Vec<NodeRecord> {
         let mut history = self.take_history();
+        // A panic interrupts `step` before the status of the node is final.
         if let Some(record) = history.last_mut().filter(|record| record.status == NodeStatus::Running) {
             record.status = NodeStatus::Failed;
             record.attempts = self.attempt;
@@ -344,6 +353,7 @@ impl ThreadMachine {
         Snapshot {
             input: Arc::clone(&self.input),
             variables: self.variables.clone(),
+            // Moves the outputs to the shared map first, for which the snapshot needs mutable access.
             outputs: self.outputs.snapshot(),
             last: self.last.clone(),
             loops: self.loops.clone(),
@@ -360,6 +370,7 @@ impl ThreadMachine {
 
     /// Processes one input and appends its effects to `out`.
     pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) {
+        // Late answers, cancels and results of triggers may cross with the end. `end` has answered everything that waited.
         if self.status.is_final() {
             return;
         }
@@ -372,14 +383,17 @@ impl ThreadMachine {
             Input::Start => walk.start(),
             Input::Answer { effect, outcome } => walk.answer(effect, outcome),
             Input::Cancel { reason, trigger_depth } => {
+                // The events of the end are caused by the trigger, so that they have its depth.
                 walk.thread.trigger_depth = walk.thread.trigger_depth.max(trigger_depth);
                 walk.cancel(&reason);
             }
             Input::Fail(error) => walk.break_off(ThreadStatus::Failed, error),
+            // Only noted: a node in progress is not interrupted, and `is_stopped` pauses at the next safe point.
             Input::Pause { trigger_depth } => walk.thread.pause = Some(trigger_depth),
             Input::Resume { trigger_depth } => walk.resume(trigger_depth),
             Input::Raised => {
                 walk.thread.needs_trigger_check = true;
+                // A thread at a safe point checks only when an input arrives, so that it must check now.
                 walk.poll_safe_point();
             }
             Input::Triggered { firing, result } => walk.triggered(firing, result),
@@ -398,6 +412,7 @@ impl ThreadMachine {
                 walk.thread
                     .pending_mut()
                     .arrived
+                    // Queued even at a safe point, so that it takes effect after earlier results of triggers.
                     .push_back(SafePointWork::Assign(assignment));
                 walk.poll_safe_point();
             }
