@@ -84,6 +84,7 @@ impl StepContext<'_> {
     /// Moves the thread to the safe point before `next`.
     pub(super) fn arrive(&mut self, next: NodeIx) {
         self.thread.at = next;
+        // Everything that belongs to the attempts at the previous node. The outputs and the history stay.
         self.thread.attempt = 0;
         self.thread.prompted = false;
         self.thread.first_call = None;
@@ -92,10 +93,12 @@ impl StepContext<'_> {
     }
 
     pub(super) fn safe_point(&mut self) {
+        // The answer leads back to this function, because more work may have arrived in the meantime.
         if let Some(wait) = self.settle() {
             self.thread.run = wait;
             return;
         }
+        // Set before the check: a thread that stops here is found by `poll_safe_point`.
         self.thread.run = NodeRun::SafePoint;
         if self.is_stopped() {
             return;
@@ -105,10 +108,12 @@ impl StepContext<'_> {
 
     /// Applies pending work, then checks for holds. Returns the state to wait in, if any.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
+        // Before the check for holds: applying a result raises events that may themselves hold the thread.
         if let Some((id, merge)) = self.apply_arrived(When::BetweenNodes) {
             return Some(NodeRun::Merging { id, merge });
         }
         if self.thread.needs_trigger_check {
+            // Cleared before the request: an event that is raised while the answer is pending needs another check.
             self.thread.needs_trigger_check = false;
             let id = self.next_effect();
             self.out.push(Effect::RaiseAndAwaitTriggers { id, event: None });
@@ -119,10 +124,12 @@ impl StepContext<'_> {
 
     /// Returns true if a firing holds the thread or a pause is pending.
     pub(super) fn is_stopped(&mut self) -> bool {
+        // Before the pause: a held thread becomes PAUSED only when its last hold ends.
         if self.is_held() {
             return true;
         }
         if let Some(trigger_depth) = self.thread.pause {
+            // Work that arrives while the thread is paused leads here again. The event is raised once per pause.
             if self.thread.status == ThreadStatus::Running {
                 self.thread.status = ThreadStatus::Paused;
                 self.emit_caused(trigger_depth, EventType::ThreadPaused, |thread| {
@@ -142,8 +149,11 @@ impl StepContext<'_> {
     pub(super) fn hold(&mut self, firings: Vec<FiringId>) {
         for firing in firings {
             let pending = self.thread.pending_mut();
+            // The firing may have ended first: its result and this answer come from different parties. Then nothing is left to wait
+            // for.
             match pending.released.iter().position(|released| *released == firing) {
                 Some(place) => {
+                    // The two messages have met. An entry that stayed would let the list grow with each firing.
                     pending.released.remove(place);
                 }
                 None => pending.held.push(firing),
@@ -158,7 +168,9 @@ impl StepContext<'_> {
             (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
             (When::BeforeModelCall, SafePointWork::Assign(_)) => false,
         };
+        // Borrowed again for each piece of work, because applying one needs the whole thread.
         while let Some(pending) = &mut self.thread.pending {
+            // Not the front: before a model call, compressions overtake the work that waits for the end of the node.
             let place = pending.arrived.iter().position(may_now)?;
             match pending.arrived.remove(place)? {
                 SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
@@ -166,6 +178,7 @@ impl StepContext<'_> {
                     merge,
                     conversation: false,
                     ..
+                // Without changes to the conversation the result is applied in this step.
                 } => self.merged(&merge, Outcome::Done),
                 SafePointWork::Triggered {
                     merge,
@@ -180,8 +193,11 @@ impl StepContext<'_> {
                             firing,
                             error: Some(error),
                         });
+                        // The firing gets its answer here. Its part for the conversation is never requested.
                         continue;
                     }
+                    // The variables cannot change until the answer: assignments that arrive while the thread waits are queued in
+                    // `arrived`.
                     let id = self.next_effect();
                     self.converse(id, ConversationOp::Merge(firing));
                     return Some((id, merge));
@@ -200,6 +216,7 @@ impl StepContext<'_> {
         } = assignment;
         match self.thread.variables.assign(&name, value, false) {
             Ok(value) => self.variable_changed(&name, &value, VariableScope::Thread, trigger_depth),
+            // An event instead of a failure: a trigger's mistake does not end the thread that it observes.
             Err(error) => self.emit_caused(trigger_depth, EventType::TriggerFailed, |_| {
                 [("triggerId", json!(trigger_id)), ("error", json!(error))]
             }),
@@ -210,14 +227,17 @@ impl StepContext<'_> {
     pub(super) fn merged(&mut self, merge: &PendingMerge, outcome: Outcome) {
         let error = match outcome {
             Outcome::Failed(error) => Some(error),
+            // Only now, after the conversation has changed: a rejected result leaves both untouched.
             _ => self.take_variables(&merge.variables, merge.trigger_depth).err(),
         };
         let firing = merge.firing;
+        // Also on success: the firing ends only when its result was applied.
         self.out.push(Effect::Applied { firing, error });
     }
 
     /// Performs a stop that arrived during the change, else calls `then`. Called after [`Self::merged`].
     pub(super) fn unless_stopped(&mut self, then: impl FnOnce(&mut Self) -> Progress) -> Progress {
+        // Taken, so that the stop is performed once.
         match self.thread.stop.take() {
             Some(stop) => Progress::Stopped(stop),
             None => then(self),
@@ -230,8 +250,10 @@ impl StepContext<'_> {
         variables: &[(Arc<str>, Arc<Value>)],
         trigger_depth: u32,
     ) -> Result<(), RunError> {
+        // The events follow the last assignment: a trigger must not observe half of the result.
         self.thread.variables.assign_all(variables)?;
         for (name, _) in variables {
+            // Read again, because the type of the variable may have converted the value.
             if let Some(value) = self.thread.variables.value(name).cloned() {
                 self.variable_changed(name, &value, VariableScope::Thread, trigger_depth);
             }
@@ -253,6 +275,7 @@ impl StepContext<'_> {
 
     pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
         if let NodeRun::Llm(stage) = &mut self.thread.run
+            // Before the result is queued: it may lead to the next model call within this step.
             && result.checks_limit
         {
             stage.check_limit();
@@ -262,7 +285,9 @@ impl StepContext<'_> {
             Some(place) => {
                 pending.held.remove(place);
             }
+            // The answer that the firing holds the thread is still on its way. `hold` drops it when it arrives.
             None if result.holds => pending.released.push(firing),
+            // The firing never held the thread: no later message names it.
             None => {}
         }
         pending.arrived.push_back(SafePointWork::Triggered {
@@ -280,12 +305,15 @@ impl StepContext<'_> {
     /// Applies newly arrived work if the thread is at a safe point.
     pub(super) fn poll_safe_point(&mut self) {
         match self.thread.run {
+            // The thread waits for exactly this work, or is paused and applies it while it rests.
             NodeRun::SafePoint => self.safe_point(),
+            // An LLM node may be held inside of the node, before its model call.
             NodeRun::Llm(ref stage) if stage.is_safe_point() => {
                 if let Some(progress) = super::nodes::llm::safe_point(self) {
                     self.advance(progress);
                 }
             }
+            // The node is in progress: `arrive` leads to the next safe point and applies the work there.
             _ => {}
         }
     }
