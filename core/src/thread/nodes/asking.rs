@@ -25,17 +25,21 @@ pub(super) struct Asking {
 /// Returns `NODE_FAILED` if the profile's id is empty or a value is not a message part.
 pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
     let failed = |message: String| RunError::new(RunErrorCode::NodeFailed, message);
+    // Fails only for an outcome that a host built: `evaluate` serializes this type.
     let computed = Computed::deserialize(computed).map_err(|error| failed(error.to_string()))?;
+    // An empty id would otherwise be looked up later, and the error would name a profile instead of the template.
     if computed.profile.as_ref().is_some_and(|id| id.trim().is_empty()) {
         return Err(failed(
             "the template of `profileId` evaluates to an empty string: expected a profile's id".to_owned(),
         ));
     }
+    // Not shared: the value has just been deserialized.
     let parameters = computed.parameters.map(Arc::unwrap_or_clone);
     let choice = ModelChoice {
         profile_id: computed.profile.map(|id| Arc::from(id.trim())),
         parameters: match parameters {
             Some(Value::Object(parameters)) => Some(Arc::new(parameters)),
+            // Null means no parameters, as if the node had none.
             _ => None,
         },
     };
@@ -55,11 +59,13 @@ pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
 /// Parses a part, a string, or a list of both. Null is an empty list.
 fn pieces(value: &Value) -> Result<Vec<Part>, String> {
     match value {
+        // Allows an expression to omit a part by a condition.
         Value::Null => Ok(Vec::new()),
         Value::String(text) => Ok(vec![Part::text(text.as_str())]),
         Value::Array(items) => {
             let mut all = Vec::with_capacity(items.len());
             for item in items {
+                // Checked before the recursion, which bounds its depth to one level.
                 if item.is_array() {
                     return Err("a list of parts holds no lists".to_owned());
                 }
@@ -67,6 +73,7 @@ fn pieces(value: &Value) -> Result<Vec<Part>, String> {
             }
             Ok(all)
         }
+        // Validated here, so that the error names the node instead of a provider's rejection.
         Value::Object(_) => Part::deserialize(value)
             .map(|part| vec![part])
             .map_err(|error| format!("not a part of a message: {error}")),
@@ -76,6 +83,7 @@ fn pieces(value: &Value) -> Result<Vec<Part>, String> {
 
 /// Returns the parts of a node's message, with the computed ones inserted at their positions.
 pub(super) fn parts(node: &LlmNode, computed: Vec<Vec<Part>>) -> Vec<Part> {
+    // `evaluate::computed` returns one value for each computed part, in the order of the node's parts.
     let mut computed = computed.into_iter();
     let mut parts = Vec::with_capacity(node.parts.len());
     for part in &node.parts {

@@ -31,6 +31,7 @@ impl Stage {
 
 pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Progress {
     match input {
+        // Three inputs need no evaluation: each saves an effect and its answer.
         None => work(walk, Arc::clone(&walk.thread.input).into()),
         Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value).into()),
         Some(spec) if is_last_output(walk, spec) => work(walk, walk.thread.last.clone()),
@@ -46,6 +47,7 @@ fn is_last_output(walk: &StepContext<'_>, spec: &ValueSpec) -> bool {
     let ValueSpec::Expression(text) = spec else {
         return false;
     };
+    // Compared as text: the snippet need not be compiled for this.
     let name = &*walk.thread.graph().snippet(*text).source;
     // A variable of this name would take precedence.
     matches!(name, "output" | "result") && !walk.environment.has_globals && walk.thread.variables.value(name).is_none()
@@ -57,10 +59,12 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
     match (stage, outcome) {
         (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input.into()),
+        // The lines are raised before the node completes or fails, so that they precede its last event.
         (Stage::Work { .. }, Outcome::Logged(logged)) => {
             tell_logs(walk, &logged.logs);
             value_or(logged.outcome, done)
         }
+        // `done` checks the limits of the value, because a function of the host may return any.
         (Stage::Work { .. }, outcome) => value_or(outcome, done),
         (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
     }
@@ -68,6 +72,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
 
 /// Raises an event for each retained log line, and one with the number of dropped lines.
 fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
+    // Cloned, because `emit` borrows the thread mutably.
     let graph = Arc::clone(walk.thread.graph());
     let node = &graph.node(walk.thread.at).id;
     for (level, line) in &logs.lines {
@@ -79,6 +84,7 @@ fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
             ]
         });
     }
+    // One event for all dropped lines: a script that logs in a loop must not fill the event backlog.
     if logs.dropped > 0 {
         walk.emit(EventType::ScriptLog, |_| {
             let message = format!("{} more lines are left out", logs.dropped);
@@ -93,10 +99,12 @@ fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
 }
 
 fn work(walk: &mut StepContext<'_>, input: Output) -> Progress {
+    // Retries share the key, so that a function with effects outside can recognize the repeated call.
     let (id, key) = walk.next_call();
     let node = walk.thread.at;
     walk.out.push(match walk.thread.graph().node(node).kind {
         NodeKind::Script { .. } => {
+            // A script reads JSON. A function receives the output unread, which may then never be built.
             let input = Arc::clone(input.value());
             Effect::Script { id, key, node, input }
         }

@@ -52,10 +52,12 @@ impl ConsentAnswer {
     /// # Errors
     /// Returns a sentence that describes the accepted forms.
     pub fn read(answer: &Value) -> Result<Self, String> {
+        // The model receives the reason, so that a refusal always has one.
         let unsaid = || "a person refused it".to_owned();
         match answer.as_str() {
             Some("allow") => return Ok(Self::Allow(None)),
             Some("refuse") => return Ok(Self::Refuse(unsaid())),
+            // Other strings fall through to the error with all accepted forms.
             Some(_) | None => {}
         }
         match Written::deserialize(answer) {
@@ -71,6 +73,7 @@ impl ConsentAnswer {
 
     /// Returns the JSON Schema of the input of [`Self::read`].
     pub fn schema() -> Arc<Map<String, Value>> {
+        // Built once: `interactions` returns it for each open approval at each query.
         static SCHEMA: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(|| {
             let written = |decision: &str, field: &str, kind: &str| {
                 json!({
@@ -120,6 +123,7 @@ impl Consent {
             reason: request.reason,
             schema: request.schema,
         });
+        // The effect of the call has been answered already: `NeedsConsent` means that nothing was called.
         let question = OpenQuestion::put(walk, content(&tool, request.timeout_ms));
         Self::Asked {
             question,
@@ -148,6 +152,7 @@ impl Consent {
             Self::Allowed { edited, .. } => {
                 let result = match outcome {
                     Outcome::Tool(result) => result,
+                    // A failed call is a result: the model, not the node, decides about it.
                     other => ToolResult::failed(failure(other).to_string()),
                 };
                 Consented::Ended(result, edited)
@@ -161,11 +166,14 @@ impl Consent {
                     |reason: &str| ToolResult::failed(format!("the call of `{}` was refused: {reason}", tool.name));
                 let result = match question.hear(walk, effect, outcome) {
                     Heard::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
+                        // No result yet: the same call starts now.
                         Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, key, &tool, edited)),
                         Ok(ConsentAnswer::Refuse(reason)) => refused(&reason),
+                        // Refused and not asked again: an answer that nobody can interpret must not run the tool.
                         Err(expected) => refused(&format!("invalid answer: {expected}")),
                     },
                     Heard::NobodyInTime => {
+                        // Only a question with a time limit times out, so that the default is never used.
                         let after_ms = timeout_ms.unwrap_or_default();
                         refused(&format!("no answer within {after_ms} ms"))
                     }
@@ -183,7 +191,9 @@ impl Consent {
                 question,
                 tool,
                 timeout_ms,
+                // Built on demand: the stage stores the call once.
             } => Some((question.id, content(tool, *timeout_ms).of(thread, question.id))),
+            // The question was answered.
             Self::Allowed { .. } => None,
         }
     }
@@ -202,6 +212,7 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> Content {
         question: format!("May the tool {} run with {}?", tool.name, tool.arguments).into(),
         schema: Some(ConsentAnswer::schema()),
         timeout_ms,
+        // Marks the question as an approval: its answer is read by `ConsentAnswer::read`.
         tool: Some(Arc::clone(tool)),
         ..Content::default()
     }
@@ -209,10 +220,12 @@ fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> Content {
 
 /// Starts the approved call.
 fn run(walk: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Option<Value>) -> Consent {
+    // A new effect, because the first one is answered. The key stays: the first one called nothing.
     let id = walk.next_effect();
     let call = ToolCall {
         id: tool.tool_call_id.clone(),
         name: tool.name.clone(),
+        // Cloned: the state keeps both, for the report to the model and for a repeated query.
         arguments: edited.as_ref().unwrap_or(&tool.arguments).clone(),
     };
     walk.out.push(Effect::Tool {
@@ -220,6 +233,7 @@ fn run(walk: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Op
         key,
         node: walk.thread.at,
         call,
+        // Without the flag the host would request approval again.
         is_consented: true,
     });
     Consent::Allowed { id, edited }

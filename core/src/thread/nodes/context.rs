@@ -67,17 +67,20 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &ContextNode) -> Progress 
             keep_system: *keep_system,
         }),
         ContextNode::Filter(filter) => ConversationOp::Apply(ContextChange::Filter(filter.clone())),
+        // Not through `ask`: a compression is atomic, and its stage defers cancels.
         ContextNode::Compress(config) => return compress(walk, ConversationOp::Compress(config.clone())),
     };
     ask(walk, op)
 }
 
 pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+    // An answer to an effect that was cancelled.
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Context(stage));
     }
     match (stage, outcome) {
         (Stage::Texts { .. }, Outcome::Texts(texts)) => match resolve(walk, texts) {
+            // The templates are requested for two operations only.
             Some(op) => ask(walk, ConversationOp::Apply(op)),
             None => Progress::Failed(failure(Outcome::Done)),
         },
@@ -91,11 +94,13 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         (Stage::Compressing { .. }, Outcome::Done) => {
             walk.unless_stopped(|walk| Progress::Done(walk.thread.last.clone()))
         }
+        // Nothing has been applied yet, so that the stop needs no model call first.
         (Stage::Compressing { .. }, Outcome::Summarize(..)) if walk.thread.stop.is_some() => {
             tell_failed(walk, &stopped());
             walk.unless_stopped(|_| Progress::Failed(stopped()))
         }
         (Stage::Compressing { .. }, Outcome::Summarize(request, goes_on)) => {
+            // The host raises the tokens of the summary in the thread's name.
             walk.may_be_held_by(&[EventType::LlmToken]);
             summarize(walk, request, goes_on)
         }
@@ -103,13 +108,17 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             walk.spend(reply.usage);
             // Tool calls or an empty text: the model continued the conversation instead of summarizing it.
             let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
+            // Without a fallback the text is used: `finish_summary` ignores a blank one.
             match transcript.filter(|_| went_on) {
+                // The fallback has none itself, so that a compression makes at most two model calls.
                 Some(transcript) => summarize(walk, transcript, None),
                 None => compress(walk, ConversationOp::FinishSummary(reply.content)),
             }
         }
         (Stage::Summary { transcript, .. }, other) => {
+            // Counts the tokens of the failed call first: they are spent even if the fallback succeeds.
             let error = super::llm::call_error(walk, other);
+            // The long request may exceed the context of the model. Other failures would fail the transcript too.
             let is_rejected = ModelFailure::of(&error).kind == FailureKind::Rejected;
             if let Some(transcript) = transcript.filter(|_| is_rejected) {
                 return summarize(walk, transcript, None);
@@ -120,6 +129,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         (Stage::Compressing { .. }, other) => {
             let error = failure(other);
             tell_failed(walk, &error);
+            // A stop that waited takes precedence over the failure, because the node must not be retried then.
             walk.unless_stopped(|_| Progress::Failed(error))
         }
         (Stage::Texts { .. } | Stage::Pin { .. } | Stage::Work { .. }, other) => Progress::Failed(failure(other)),
@@ -129,6 +139,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
 /// Cancels the node. The summary of a running model call is discarded; a change that the conversation has started completes.
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &Stage) {
     walk.out.push(Effect::Drop { id: stage.id() });
+    // Only this stage has started a compression without a final event.
     if let Stage::Summary { .. } = stage {
         tell_failed(walk, &stopped());
     }
@@ -147,6 +158,7 @@ fn tell_failed(walk: &mut StepContext<'_>, error: &RunError) {
 fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<GoesOn>>) -> Progress {
     let (id, key) = walk.next_call();
     let node = walk.thread.at;
+    // Stored in the stage, because the request itself moves to the host.
     let transcript = goes_on.as_ref().map(|goes_on| Arc::clone(&goes_on.transcript));
     walk.out.push(Effect::Model {
         id,
@@ -154,6 +166,7 @@ fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Op
         node,
         request: Arc::new(request.into()),
         offers_tools: false,
+        // The profile of the summary comes from the parameters of the compression: see `ModelChoice::of`.
         choice: None,
         goes_on,
     });
@@ -176,6 +189,7 @@ fn ask(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
 fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
     let graph = walk.thread.graph();
     let NodeKind::Context(node) = &graph.node(walk.thread.at).kind else {
+        // The stage belongs to a CONTEXT_PROCESSOR, so that this does not occur.
         return None;
     };
     match node {
@@ -187,6 +201,7 @@ fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<Context
             target: target.clone(),
             messages: rendered(messages, texts),
         }),
+        // These have no templates and were sent in `enter`.
         ContextNode::Truncate(_)
         | ContextNode::Clear { .. }
         | ContextNode::Filter(_)
@@ -196,6 +211,7 @@ fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<Context
 }
 
 fn rendered(messages: &[TemplateMessage], texts: Vec<Option<String>>) -> Vec<Message> {
+    // `evaluate` renders the contents in this order.
     let rendered = messages.iter().zip(texts).map(|(message, text)| Message {
         pin: message.pin,
         ..Message::new(message.role, text.unwrap_or_default())

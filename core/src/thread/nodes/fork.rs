@@ -18,6 +18,7 @@ pub(super) fn enter_fork(walk: &mut StepContext<'_>, fork: &Fork) -> Progress {
 
 pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) -> Progress {
     let id = walk.next_effect();
+    // Both events precede the effect: the events of the first branch must follow them.
     walk.emit(EventType::ThreadForkStarted, |thread| {
         [
             ("nodeId", json!(thread.graph().node(fork.fork_node).id)),
@@ -35,14 +36,17 @@ pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) ->
             ("timeoutMs", json!(fork.join.timeout_ms)),
         ]
     });
+    // Requested by JOIN and not by FORK, so that the thread awaits the branches and the decision with one effect.
     walk.out.push(Effect::Fork { id, fork: ix });
     Progress::Wait(NodeRun::Join { id })
 }
 
 pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
+        // Reducers without expressions were applied when the join was decided.
         Outcome::Joined(joined) if joined.folds.is_empty() => assign(walk, joined),
         Outcome::Joined(mut joined) => {
+            // Taken: the rest of `joined` waits in the stage, and the effect owns the values.
             let folds = Arc::new(std::mem::take(&mut joined.folds));
             let names = folds.iter().map(|fold| Arc::clone(&fold.name)).collect();
             let id = evaluate(walk, Evaluation::Folds(folds));
@@ -79,6 +83,7 @@ pub(super) fn reduced(
     match outcome {
         Outcome::Value(values) => {
             let values = values.as_array().into_iter().flatten().cloned().map(Arc::new);
+            // The evaluation returns one value for each fold, in their order.
             joined.variables.extend(names.into_iter().zip(values));
             assign(walk, joined)
         }
@@ -87,6 +92,7 @@ pub(super) fn reduced(
 }
 
 fn assign(walk: &mut StepContext<'_>, joined: Joined) -> Progress {
+    // All or none: a value of the wrong type must not leave the variables of half of the branches.
     match walk.thread.variables.assign_all(&joined.variables) {
         Ok(()) => Progress::Done(joined.output),
         Err(error) => Progress::Failed(error),

@@ -43,9 +43,11 @@ impl Asked {
 impl InteractionStage {
     /// Returns the open question, with the effect that awaits its answer.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
+        // Before the templates are rendered there is no question to show.
         let (Self::Asked(asked), NodeKind::UserInteraction(node)) = (self, &thread.graph().node(thread.at).kind) else {
             return None;
         };
+        // Schema and choices are taken from the graph, so that the stage stores the rendered strings only.
         let content = content(node, Arc::clone(&asked.question), asked.assignee.clone());
         Some((asked.id, content.of(thread, asked.id)))
     }
@@ -73,12 +75,14 @@ pub(super) fn answer(
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
+    // Cloned, because the node is read while the thread is changed.
     let graph = Arc::clone(walk.thread.graph());
     let NodeKind::UserInteraction(node) = &graph.node(walk.thread.at).kind else {
         return Progress::Failed(failure(outcome));
     };
     match (stage, outcome) {
         (InteractionStage::Texts { id }, Outcome::Texts(texts)) if id == effect => ask(walk, node, texts),
+        // Includes the error of a template.
         (InteractionStage::Texts { id }, other) if id == effect => Progress::Failed(failure(other)),
         (InteractionStage::Asked(asked), outcome) if asked.open().awaits(effect) => {
             match asked.open().hear(walk, effect, outcome) {
@@ -87,11 +91,13 @@ pub(super) fn answer(
                 Heard::Failed(error) => Progress::Failed(error),
             }
         }
+        // An answer to an effect that was cancelled: the person and the time limit may answer at once.
         (stage, _) => Progress::Wait(NodeRun::Interaction(stage)),
     }
 }
 
 fn ask(walk: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<String>>) -> Progress {
+    // The order of `evaluate`: question, addressee.
     let mut texts = texts.into_iter();
     let question: Arc<str> = texts.next().flatten().unwrap_or_default().into();
     let assignee: Option<Arc<str>> = texts.next().flatten().map(Arc::from);
@@ -119,23 +125,27 @@ fn answered(
 
 fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
     match &node.on_timeout {
+        // As a node failure, so that `retry` asks again and `onError` applies.
         QuestionTimeout::Fail => {
             let after_ms = node.timeout_ms.unwrap_or_default();
             let message = format!("no answer within {after_ms} ms");
             Progress::Failed(RunError::new(RunErrorCode::NodeTimeout, message))
         }
         QuestionTimeout::Default(answer) => taken(walk, node, answer, json!({ "answer": answer })),
+        // No edge is evaluated: the definition names the target of this case.
         QuestionTimeout::GoTo(target) => Progress::DoneAt(walk.thread.last.clone(), *target),
     }
 }
 
 fn taken(walk: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>, output: Value) -> Progress {
     if let Some(variable) = &node.assign_to {
+        // Before the node completes: a value of the wrong type fails the node, and edges read the variable.
         match walk.thread.variables.assign(variable, Arc::clone(answer), false) {
             Ok(value) => walk.variable_changed(variable, &value, VariableScope::Thread, 0),
             Err(error) => return Progress::Failed(error),
         }
     }
+    // `done` checks the size, because the answer comes from outside.
     done(Arc::new(output).into())
 }
 

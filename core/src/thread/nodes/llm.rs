@@ -144,6 +144,7 @@ impl Stage {
 
     /// Returns the open questions, each with the effect that awaits its answer.
     pub(super) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
+        // Only tool calls ask for approval.
         let At::Tools { calls, .. } = &self.at else {
             return Vec::new();
         };
@@ -162,6 +163,7 @@ impl Stage {
 
 pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
     let stage = Stage {
+        // A placeholder: each path below sets the stage that awaits an effect.
         at: At::Held,
         system: None,
         choice: None,
@@ -171,6 +173,7 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
         is_last_word: false,
     };
     if node.prompt.is_none() && node.system.is_none() && !node.is_computed() {
+        // Without templates there is nothing to evaluate, and without parts nothing to add to the conversation.
         return if node.parts.is_empty() {
             prepare(walk, stage)
         } else {
@@ -183,14 +186,17 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
 
 pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     let mut stage = stage;
+    // Moved out, because each arm consumes the data of its stage. The last arm puts an unawaited one back.
     match std::mem::replace(&mut stage.at, At::Held) {
         At::Texts { id } if id == effect => match outcome {
             Outcome::Texts(texts) => {
+                // The order of `evaluate`: prompt, system message.
                 let mut texts = texts.into_iter();
                 let prompt = texts.next().flatten();
                 stage.system = texts.next().flatten();
                 speak(walk, stage, prompt, Vec::new())
             }
+            // An object instead of texts: the node computes more than its two templates.
             Outcome::Value(computed) => match asking::read(&computed) {
                 Ok(computed) => {
                     stage.system = computed.system;
@@ -210,6 +216,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             other => Progress::Failed(failure(other)),
         },
         At::Announcing { id } if id == effect => {
+            // Any other outcome holds nothing: the call is then made although the limit is exceeded.
             if let Outcome::HeldByFiring(firings) = outcome {
                 walk.hold(firings);
             }
@@ -217,6 +224,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         }
         At::Merging { id, merge } if id == effect => {
             walk.merged(&merge, outcome);
+            // The conversation has changed, so that the request is prepared again unless the node must stop.
             walk.unless_stopped(|walk| prepare(walk, stage))
         }
         At::Calling { id } if id == effect => match outcome {
@@ -232,17 +240,20 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             Outcome::Done => after_reply(walk, stage, &content, calls, finish),
             other => Progress::Failed(failure(other)),
         },
+        // Without a comparison of ids: several effects are awaited, and `tool_answer` finds the one.
         At::Tools { calls, answered } => tool_answer(walk, stage, (calls, answered), effect, outcome),
         At::Closing { id } if id == effect => match outcome {
             Outcome::Done => after_last_round(walk, stage),
             other => Progress::Failed(failure(other)),
         },
+        // A late answer to a cancelled effect.
         unawaited => stage.to(unawaited),
     }
 }
 
 /// Applies work that arrived while the node is held before its model call.
 pub(in crate::thread) fn safe_point(walk: &mut StepContext<'_>) -> Option<Progress> {
+    // Moved out, because `prepare` consumes the stage and changes the thread.
     match std::mem::take(&mut walk.thread.run) {
         NodeRun::Llm(stage) => Some(prepare(walk, *stage)),
         other => {
@@ -256,11 +267,14 @@ pub(in crate::thread) fn safe_point(walk: &mut StepContext<'_>) -> Option<Progre
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
     const CANCELLED: &str = "The tool call was cancelled before it had a result.";
     match stage.at {
+        // The operation is already queued at the conversation, whose changes are not cancelled. Its answer is ignored.
         At::Held | At::Answering { .. } | At::Closing { .. } => {}
         At::Texts { id } | At::Prompting { id } | At::Preparing { id } | At::Announcing { id } | At::Calling { id } => {
             walk.out.push(Effect::Drop { id });
         }
+        // Not reached while the conversation applies the change: see `NodeRun::is_merging`.
         At::Merging { id, merge } => NodeRun::Merging { id, merge }.abandon(walk),
+        // The reply is queued at the conversation and adds the calls. The results follow it in the same queue.
         At::Replying { calls, .. } => {
             let results = calls
                 .into_iter()
@@ -271,15 +285,18 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
         At::Tools { calls, answered: _ } => {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
+                // The tool may have been called: a retry that repeats the call must use its key.
                 if running.result.is_none() {
                     let cut_off = walk.thread.cut_off.get_or_insert_default();
                     cut_off.calls.push((running.key, running.call.clone()));
                 }
                 match &running.consent {
+                    // The effect of the call was answered by `NeedsConsent`: only the effects of the consent are in flight.
                     Some(consent) => consent.abandon(walk),
                     None if running.result.is_none() => walk.out.push(Effect::Drop { id: running.id }),
                     None => {}
                 }
+                // Results that arrived before are kept: the model of the next attempt sees what was done.
                 let cancelled = || Message::tool_result(running.call.id, CANCELLED);
                 results.push(running.result.unwrap_or_else(cancelled));
             }
@@ -290,6 +307,7 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
 
 fn append_unasked(walk: &mut StepContext<'_>, messages: Vec<Message>) {
     if !messages.is_empty() {
+        // No effect id: the node or the thread ends now, so that nothing waits for the answer.
         walk.converse(0, ConversationOp::Append(messages));
     }
 }
@@ -300,10 +318,12 @@ fn speak(walk: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, compu
         NodeKind::Llm(node) => asking::parts(node, computed),
         _ => Vec::new(),
     };
+    // A retry continues the conversation of the attempt before: a second prompt would repeat the question.
     if walk.thread.prompted || (prompt.is_none() && parts.is_empty()) {
         return prepare(walk, stage);
     }
     walk.thread.prompted = true;
+    // A sub-agent's role precedes its first prompt only. Later prompts continue the same conversation.
     let text = match walk.thread.agent.as_deref().filter(|_| walk.thread.first_prompt) {
         Some(agent) => match first_prompt(&prompt.unwrap_or_default(), agent) {
             Ok(text) => Some(text),
@@ -314,6 +334,7 @@ fn speak(walk: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, compu
     walk.thread.first_prompt = false;
     let message = match text {
         Some(text) if parts.is_empty() => Message::new(Role::User, text),
+        // An empty prompt is left out, because providers reject blank text parts.
         text => {
             let text = text.filter(|text| !text.is_empty()).map(Part::text);
             Message::of_parts(Role::User, text.into_iter().chain(parts).collect::<Vec<_>>())
@@ -331,10 +352,12 @@ fn append(walk: &mut StepContext<'_>, messages: Vec<Message>) -> EffectId {
 
 /// Applies pending compressions, then requests the next model request unless a firing holds the thread.
 fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
+    // Before the check for holds and before each call, so that the request includes a finished compression.
     if let Some((id, merge)) = walk.apply_arrived(When::BeforeModelCall) {
         return stage.to(At::Merging { id, merge });
     }
     if walk.is_held() {
+        // `safe_point` continues here when the firing's result arrives.
         return stage.to(At::Held);
     }
     let id = walk.next_effect();
@@ -346,6 +369,7 @@ fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
     let node = walk.thread.at;
     let op = ConversationOp::Prepare {
         agent,
+        // Cloned, because the request is prepared again for each round of tools.
         system: stage.system.clone(),
         node,
         choice: stage.choice.clone(),
@@ -356,8 +380,10 @@ fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
 }
 
 fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
+    // The limit event is held back until the others are raised, because the thread waits after it.
     let mut crossed = None;
     for event in prepared.events {
+        // Without a subscriber no trigger can compress, so that the thread does not wait for one.
         if event.event_type == EventType::TokenLimitExceeded && walk.listens(EventType::TokenLimitExceeded) {
             crossed = Some(event);
         } else {
@@ -365,14 +391,19 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
         }
     }
     if let Some(event) = crossed {
+        // Before the wait: the request is prepared again afterwards and would raise the event once more.
         stage.announced = true;
         let id = walk.next_effect();
+        // Not by `emit_raised`: event and wait are one effect, so that no trigger is matched between them.
         let event = event.at_depth(walk.thread.trigger_depth);
         walk.out.push(Effect::RaiseAndAwaitTriggers { id, event: Some(event) });
         return stage.to(At::Announcing { id });
     }
+    // The event is raised once per call, and the next call starts here.
     stage.announced = false;
+    // The host raises the tokens in the thread's name while the model answers.
     walk.may_be_held_by(&[EventType::LlmToken]);
+    // Retries of the node share the key until a reply arrives: see `replied`.
     let (id, key) = walk.next_call();
     let node = walk.thread.at;
     walk.out.push(Effect::Model {
@@ -391,8 +422,10 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
     // The next call has a new body, and must not reuse the idempotency key.
     walk.thread.first_call = None;
     walk.spend(reply.usage);
+    // Counted twice on purpose: `spend` for the report by node, here for the node's output.
     stage.usage.add(reply.usage);
     let message = Message {
+        // Cloned: the conversation gets the message, and the stage starts the calls after its answer.
         tool_calls: reply.tool_calls.clone(),
         metadata: reply.metadata,
         ..Message::new(Role::Assistant, reply.content.clone())
@@ -409,6 +442,7 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
 /// Returns the error of a failed model call, after counting its usage.
 pub(super) fn call_error(walk: &mut StepContext<'_>, outcome: Outcome) -> RunError {
     let error = failure(outcome);
+    // A failed call may have been billed, for example if its stream broke off.
     walk.spend(ModelFailure::of(&error).spent);
     error
 }
@@ -420,10 +454,13 @@ fn after_reply(
     calls: Vec<ToolCall>,
     finish: FinishReason,
 ) -> Progress {
+    // A reply without calls ends the node, in every round.
     if calls.is_empty() {
         return done(walk, &stage, content, finish);
     }
+    // Read from the graph at each round, so that the stage does not store it.
     let limit = tool_rounds(walk).0;
+    // The calls are in the conversation already, and providers reject a history with unanswered calls.
     if stage.is_last_word || stage.rounds >= limit {
         let said = format!("The tool was not called: the limit of {limit} tool rounds is reached.");
         let results = calls
@@ -434,6 +471,7 @@ fn after_reply(
         return stage.to(At::Closing { id });
     }
     stage.rounds += 1;
+    // All calls start at once. Their ids ascend, on which the binary search of `tool_answer` relies.
     let running = calls.into_iter().map(|call| start_tool(walk, call)).collect();
     stage.to(At::Tools {
         calls: running,
@@ -444,6 +482,7 @@ fn after_reply(
 /// Handles tool calls after the last round: a final reply without tools, or TOOL_ROUNDS_EXCEEDED.
 fn after_last_round(walk: &mut StepContext<'_>, mut stage: Stage) -> Progress {
     let (limit, on_limit) = tool_rounds(walk);
+    // Once only: a model that ignores the missing tools would otherwise continue without end.
     if on_limit == ToolRoundLimit::Answer && !stage.is_last_word {
         stage.is_last_word = true;
         return prepare(walk, stage);
@@ -456,13 +495,16 @@ fn after_last_round(walk: &mut StepContext<'_>, mut stage: Stage) -> Progress {
 fn tool_rounds(walk: &StepContext<'_>) -> (u32, ToolRoundLimit) {
     match &walk.thread.graph().node(walk.thread.at).kind {
         NodeKind::Llm(node) => (node.max_tool_rounds, node.on_limit),
+        // The stage belongs to an LLM node, so that this does not occur.
         _ => (0, ToolRoundLimit::Fail),
     }
 }
 
 fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
     let id = walk.next_effect();
+    // Unlike a model call, a tool call of a retry may differ from all calls before: it gets a new key then.
     let key = key_of_tool_call(walk, &call).unwrap_or(id);
+    // Before the effect: the event must precede the one with the result.
     walk.emit(EventType::ToolCallStarted, |thread| {
         [
             ("nodeId", json!(thread.graph().node(thread.at).id)),
@@ -472,6 +514,7 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
         ]
     });
     let node = walk.thread.at;
+    // Built-in tools read the conversation, which only its actor can access.
     match built_in(walk, &call.name) {
         Some(tool) => walk.converse(id, ConversationOp::BuiltIn(tool, Box::new(call.clone()))),
         None => walk.out.push(Effect::Tool {
@@ -499,6 +542,7 @@ fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<Effec
         .calls
         .iter()
         .position(|(_, before)| before.name == call.name && before.arguments == call.arguments)?;
+    // Removed, so that two equal calls of one reply do not share a key.
     Some(cut_off.calls.remove(place).0)
 }
 
@@ -507,6 +551,7 @@ fn built_in(walk: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
     let NodeKind::Llm(node) = &walk.thread.graph().node(walk.thread.at).kind else {
         return None;
     };
+    // A model may name a built-in tool that was not offered. Such a call goes to the host, like one of an unknown tool.
     BuiltInTool::of_name(name).filter(|_| node.tools.iter().any(|offered| **offered == *name))
 }
 
@@ -521,7 +566,9 @@ fn tool_answer(
     // Approvals have separate effect ids. They are rare, so that a linear search is enough.
     let place = place.or_else(|| calls.iter().position(|running| running.awaits(effect)));
     let running = place.and_then(|place| calls.get_mut(place));
+    // A second answer to a call that has a result, or that waits for a person, changes nothing.
     if let Some(running) = running.filter(|running| running.awaits(effect)) {
+        // Taken, because the answer consumes the state. A question that stays open is put back.
         let (result, edited) = match (running.consent.take(), outcome) {
             (Some(consent), outcome) => match consent.answer(walk, running.key, effect, outcome) {
                 Consented::Waits(consent) => {
@@ -538,10 +585,12 @@ fn tool_answer(
             }
             (None, Outcome::Tool(result)) => (result, None),
             (None, other) => {
+                // The model receives the error: a failed tool does not fail the node.
                 let error = failure(other);
                 (ToolResult::failed(error.to_string()), None)
             }
         };
+        // Also for a failed tool: its model calls were made.
         walk.spend(result.spent.as_deref().copied().unwrap_or_default());
         let event_type = if result.failed {
             EventType::ToolCallFailed
@@ -556,6 +605,7 @@ fn tool_answer(
                 ("result", json!(result.content)),
             ]
         });
+        // After the event, which has the tool's own text.
         running.result = Some(answered_by(told_of_edit(result, edited.as_ref()), &running.call));
     }
     // Results arrive in any order. This cursor avoids scanning all calls after each: n calls cost n steps in total.
@@ -565,6 +615,7 @@ fn tool_answer(
     if answered < calls.len() {
         return stage.to(At::Tools { calls, answered });
     }
+    // In the order of the calls, not of arrival, so that equal runs build equal requests.
     let results = calls.into_iter().filter_map(|running| running.result).collect();
     let id = append(walk, results);
     stage.to(At::Answering { id })
@@ -580,9 +631,11 @@ fn told_of_edit(mut result: ToolResult, edited: Option<&Value>) -> ToolResult {
 
 /// Converts a result to the tool message for a call.
 fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
+    // The common case: plain content needs no list of parts.
     if result.media.is_empty() {
         return Message::tool_result(call.id.clone(), result.content);
     }
+    // Providers reject blank text parts.
     let text = (!result.content.is_empty()).then_some(Part::Text { text: result.content });
     let parts: Vec<Part> = text.into_iter().chain(result.media).collect();
     Message {
@@ -592,6 +645,7 @@ fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
 }
 
 fn done(walk: &mut StepContext<'_>, stage: &Stage, content: &str, finish: FinishReason) -> Progress {
+    // Set here, because only the last reply of the node counts.
     if let Some(record) = walk.thread.history.last_mut() {
         record.finish_reason = Some(finish);
     }

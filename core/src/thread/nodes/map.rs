@@ -33,6 +33,7 @@ impl MapStage {
 }
 
 pub(super) fn enter(walk: &mut StepContext<'_>) -> Progress {
+    // Even a literal list is evaluated: the item inputs may depend on the item.
     let id = evaluate(walk, Evaluation::Input);
     Progress::Wait(NodeRun::Map(MapStage::Inputs { id }))
 }
@@ -44,6 +45,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: MapStage, effect: Effect
     match (stage, outcome) {
         (MapStage::Inputs { .. }, Outcome::Value(inputs)) => start(walk, inputs),
         (MapStage::Inputs { .. }, other) => Progress::Failed(failure(other)),
+        // The join of a MAP has the outcomes of a FORK's join.
         (MapStage::Join { .. }, outcome) => fork::answer(walk, outcome),
     }
 }
@@ -54,12 +56,15 @@ fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
     let NodeKind::Map(map) = &graph.node(node).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    // Before the effect, so that an invalid list starts no thread.
     let count = match count(map, &inputs) {
         Ok(count) => count,
         Err(error) => return Progress::Failed(error),
     };
     let id = walk.next_effect();
+    // From the cloned graph: the closures below must not borrow the thread.
     let node_id = &graph.node(node).id;
+    // Both events precede the effect: the events of the first thread must follow them.
     walk.emit(EventType::ThreadForkStarted, |_| {
         [
             ("nodeId", json!(node_id)),
@@ -81,6 +86,7 @@ fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
 
 fn count(map: &MapNode, inputs: &Value) -> Result<usize, RunError> {
     let kind = match inputs {
+        // An empty list is valid: the join of no threads is decided at once.
         Value::Array(list) if list.len() <= map.max_items as usize => return Ok(list.len()),
         Value::Array(list) => {
             let message = format!("{} items: at most {} (`maxItems`)", list.len(), map.max_items);

@@ -114,8 +114,10 @@ pub(in crate::thread) enum NodeRun {
 
 /// Enters the current node.
 pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
+    // Cloned, because the node is borrowed while its function changes the thread.
     let graph = Arc::clone(walk.thread.graph());
     match &graph.node(walk.thread.at).kind {
+        // The input becomes an output, so that the next node finds it as `output`.
         NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&walk.thread.input).into()),
         NodeKind::End { output: None } | NodeKind::ContinueFromTrigger(_) => Progress::End(walk.thread.last.clone()),
         NodeKind::End { output: Some(output) } => {
@@ -145,18 +147,23 @@ impl NodeRun {
     pub(in crate::thread) fn answer(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Progress {
         match self {
             Self::AwaitingTriggers { id } if id == effect => {
+                // Any other outcome, such as a failed check, holds nothing.
                 if let Outcome::HeldByFiring(firings) = outcome {
                     walk.hold(firings);
                 }
+                // The result of a firing may have arrived while the check was pending.
                 Progress::SafePoint
             }
             Self::Merging { id, merge } if id == effect => {
                 walk.merged(&merge, outcome);
+                // In this order: the change has happened, so that its variables and its event must not be lost by the stop.
                 walk.unless_stopped(|_| Progress::SafePoint)
             }
             Self::Edges { id } if id == effect => chosen_edge(walk, outcome),
+            // Only the timer answers this effect, so that its outcome has no content.
             Self::RetryDelay { id } if id == effect => Progress::Retry,
             Self::End { id } if id == effect => value_or(outcome, Progress::End),
+            // Stages with several effects compare the id themselves.
             Self::Variable(stage) => variable::answer(walk, stage, effect, outcome),
             Self::Llm(stage) => llm::answer(walk, *stage, effect, outcome),
             Self::Code(stage) => code::answer(walk, stage, effect, outcome),
@@ -171,6 +178,7 @@ impl NodeRun {
             Self::LoopStart { id } if id == effect => loops::answer_start(walk, outcome),
             Self::LoopEnd { id } if id == effect => loops::answer_end(walk, outcome),
             Self::Wait { id } if id == effect => wait::answer(walk, outcome),
+            // Late answers to cancelled effects, and duplicates. All states are listed, so that a new one is a compile error here.
             stale @ (Self::Idle
             | Self::SafePoint
             | Self::AwaitingTriggers { .. }
@@ -190,6 +198,7 @@ impl NodeRun {
     /// cancelled.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         match self {
+            // Every state is listed: a new atomic state that is missing here would be cancelled in the middle.
             Self::Merging { .. } => true,
             Self::Llm(stage) => stage.is_merging(),
             Self::Context(stage) => stage.is_compressing(),
@@ -220,6 +229,7 @@ impl NodeRun {
             Self::Interaction(stage) => stage.interaction(thread).into_iter().collect(),
             Self::Tool(stage) => stage.interaction(thread).into_iter().collect(),
             Self::Llm(stage) => stage.interactions(thread),
+            // No other node opens questions.
             _ => Vec::new(),
         }
     }
@@ -227,6 +237,7 @@ impl NodeRun {
     /// Cancels the active effects of the node.
     pub(in crate::thread) fn abandon(self, walk: &mut StepContext<'_>) {
         match self {
+            // No effect is in flight.
             Self::Idle | Self::SafePoint => {}
             Self::AwaitingTriggers { id }
             | Self::Edges { id }
@@ -265,6 +276,7 @@ pub(super) fn evaluate(walk: &mut StepContext<'_>, what: Evaluation) -> EffectId
 
 /// Completes the node with this output.
 pub(super) fn done(output: Output) -> Progress {
+    // Only for values from outside: expressions and literals have their own limits.
     output.within_limits().map_or_else(Progress::Failed, Progress::Done)
 }
 
@@ -278,6 +290,7 @@ pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Output) -> Progress) 
 
 /// Converts an unexpected outcome to an error.
 pub(super) fn failure(outcome: Outcome) -> RunError {
+    // Every outcome is listed: a new one must be handled or rejected by each node.
     match outcome {
         Outcome::Failed(error) => error,
         Outcome::Done
@@ -305,6 +318,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
 fn chosen_edge(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         Outcome::Choice(Some(index)) => match walk.thread.graph().node(walk.thread.at).edges.get(index as usize) {
+            // The index comes from the host or the journal: an invalid one fails the node instead of the process.
             Some(edge) => Progress::Chosen(edge.target),
             None => Progress::Failed(no_edge()),
         },

@@ -111,8 +111,10 @@ impl OpenQuestion {
     /// Opens a question.
     pub(super) fn put(walk: &mut StepContext<'_>, content: Content) -> Self {
         let (id, timeout_ms) = (walk.next_effect(), content.timeout_ms);
+        // Checked here, because the fields need clones of schema and choices.
         if walk.listens(EventType::InteractionRequested) {
             let asked = content.of(walk.thread, id);
+            // Absent instead of null for the question of a USER_INTERACTION node.
             let tool = asked.tool.as_ref().map(|tool| ("tool", json!(tool)));
             let fields = [
                 ("interactionId", json!(asked.id)),
@@ -126,10 +128,12 @@ impl OpenQuestion {
             let fields = fields.into_iter().chain(tool).collect::<Vec<_>>();
             walk.emit_raised(RaisedEvent::of(EventType::InteractionRequested, fields));
         }
+        // After the event: an answer cannot precede the announcement of its question.
         walk.out.push(Effect::Ask {
             id,
             node: walk.thread.at,
         });
+        // Not `StepContext::limit`: the node's limit fails the attempt, this one ends the question only.
         let timer = timeout_ms.map(|after_ms| {
             let id = walk.next_effect();
             walk.out.push(Effect::Timer {
@@ -150,11 +154,13 @@ impl OpenQuestion {
 
     /// Processes an awaited answer and cancels the other effect.
     pub(super) fn hear(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Heard {
+        // The person and the time limit race: the first answer in the queue decides, and the other effect is cancelled.
         if self.timer == Some(effect) {
             walk.out.push(Effect::Drop { id: self.id });
             self.tell(walk, EventType::InteractionTimedOut, []);
             return Heard::NobodyInTime;
         }
+        // An effect is awaited or cancelled: the timer is not awaited any more.
         if let Some(id) = self.timer {
             walk.out.push(Effect::Drop { id });
         }
@@ -174,6 +180,7 @@ impl OpenQuestion {
         if let Some(id) = self.timer {
             walk.out.push(Effect::Drop { id });
         }
+        // Tells the subscribers of INTERACTION_REQUESTED that no answer is expected any more.
         self.tell(walk, EventType::InteractionWithdrawn, []);
     }
 
@@ -181,6 +188,7 @@ impl OpenQuestion {
         if !walk.listens(event_type) {
             return;
         }
+        // Reborrowed, because `emit_raised` below needs the whole context.
         let thread = &*walk.thread;
         let named = [
             ("interactionId", json!(interaction_id(thread, self.id))),
@@ -192,5 +200,6 @@ impl OpenQuestion {
 }
 
 fn interaction_id(thread: &ThreadMachine, effect: EffectId) -> String {
+    // Unique without a counter: effect ids are never reused in a thread.
     format!("{}.{effect}", thread.thread_id())
 }

@@ -9,6 +9,7 @@ use crate::thread::effect::{Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
 pub(super) fn enter(walk: &mut StepContext<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
+    // Saves an evaluation that could only choose the default.
     if no_routes {
         return go_to(walk, default);
     }
@@ -17,11 +18,13 @@ pub(super) fn enter(walk: &mut StepContext<'_>, no_routes: bool, default: Option
 }
 
 pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+    // Cloned, because the routes are read while the thread is changed.
     let graph = Arc::clone(walk.thread.graph());
     let NodeKind::Route { routes, default } = &graph.node(walk.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
     match outcome {
+        // An index from the host or the journal: an invalid one fails the node.
         Outcome::Choice(Some(index)) => go_to(walk, routes.get(index as usize).map(|(_, target)| *target)),
         Outcome::Choice(None) => go_to(walk, *default),
         other => Progress::Failed(failure(other)),

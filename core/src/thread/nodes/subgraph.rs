@@ -33,6 +33,7 @@ impl Stage {
 }
 
 pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
+    // Before the input is evaluated: without a role the child could not send its first prompt.
     if let Some(agent) = agent.filter(|agent| agent.role.as_ref().is_none_or(|role| role.trim().is_empty())) {
         let message = format!("sub-agent {} has no role", agent.id);
         return Progress::Failed(RunError::new(RunErrorCode::SubAgentRoleMissing, message));
@@ -41,6 +42,7 @@ pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>, agent
         let id = evaluate(walk, Evaluation::Input);
         return Progress::Wait(NodeRun::Subgraph(Stage::Input { id }));
     }
+    // Builds a deferred output: the child's input is a JSON value.
     let input = Arc::clone(walk.thread.last.value());
     child(walk, input)
 }
@@ -66,6 +68,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
                 _ => Progress::Done(output.into()),
             }
         }
+        // Without `done`: the evaluator has its own limits.
         (Stage::Output { .. }, outcome) => value_or(outcome, Progress::Done),
         (Stage::Input { .. } | Stage::Child { .. }, other) => Progress::Failed(failure(other)),
     }
@@ -81,6 +84,7 @@ fn child(walk: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
         walk.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
     }
     let id = walk.next_effect();
+    // The supervisor finds the called workflow and the agent at the node.
     let node = walk.thread.at;
     walk.out.push(Effect::Child {
         id,

@@ -40,6 +40,7 @@ impl ToolStage {
     fn awaits(&self, effect: EffectId) -> bool {
         match self {
             Self::Arguments { id } | Self::Call { id } => *id == effect,
+            // A call under consent has several effects: the question, its timer, then the approved call.
             Self::Consent(under) => under.consent.awaits(effect),
         }
     }
@@ -62,6 +63,7 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &ToolStage) {
 }
 
 pub(super) fn enter(walk: &mut StepContext<'_>, arguments: &ValueSpec) -> Progress {
+    // Saves an evaluation.
     if let ValueSpec::Literal(arguments) = arguments {
         return call(walk, Arc::clone(arguments));
     }
@@ -76,18 +78,22 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: Effec
     match (stage, outcome) {
         (ToolStage::Arguments { .. }, Outcome::Value(arguments)) => call(walk, arguments),
         (ToolStage::Call { id }, Outcome::Tool(result)) => answered(walk, id, &result),
+        // The tool was not called, so that nothing has to be undone if the person refuses.
         (ToolStage::Call { id }, Outcome::NeedsConsent(request)) => {
             let consent = Consent::ask(walk, name_of(walk), call_id(id), *request);
             under_consent(UnderConsent { id, consent })
         }
         (ToolStage::Consent(under), outcome) => {
             let UnderConsent { id, consent } = *under;
+            // `call` has set the key. The approved call is the same call, so that it has the same key.
             let key = walk.thread.first_call.unwrap_or(id);
             match consent.answer(walk, key, effect, outcome) {
                 Consented::Waits(consent) => under_consent(UnderConsent { id, consent }),
+                // No model reads the result, so that the changed arguments are not reported in it.
                 Consented::Ended(result, _) => answered(walk, id, &result),
             }
         }
+        // Errors of the arguments' expression and of the host.
         (_, other) => Progress::Failed(failure(other)),
     }
 }
@@ -98,12 +104,16 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
     let NodeKind::Tool { name, .. } = &graph.node(node).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    // Retries share the key, so that a tool with effects outside can recognize the repeated call.
     let (id, key) = walk.next_call();
     let call = ToolCall {
+        // No model made this call. The effect's number is unique in the thread.
         id: call_id(id),
         name: name.to_string(),
+        // Copies only a literal, which the graph shares.
         arguments: Arc::unwrap_or_clone(arguments),
     };
+    // Before the effect: the event must precede the one with the result.
     walk.emit(EventType::ToolCallStarted, |_| {
         [
             ("nodeId", json!(graph.node(node).id)),
@@ -129,6 +139,7 @@ fn under_consent(under: UnderConsent) -> Progress {
 fn name_of(walk: &StepContext<'_>) -> String {
     match &walk.thread.graph().node(walk.thread.at).kind {
         NodeKind::Tool { name, .. } => name.to_string(),
+        // The stage belongs to a TOOL node, so that this does not occur.
         _ => String::new(),
     }
 }
@@ -143,6 +154,7 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
     let NodeKind::Tool { name, assign_to, .. } = &node.kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    // Also for a failed tool: its model calls were made.
     walk.spend(result.spent.as_deref().copied().unwrap_or_default());
     let event_type = if result.failed {
         EventType::ToolCallFailed
@@ -157,12 +169,14 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
             ("result", json!(result.content)),
         ]
     });
+    // Without a model that could react, the failure is one of the node: `retry` and `onError` apply.
     if result.failed {
         let message = format!("the tool {name} failed: {}", result.content);
         return Progress::Failed(RunError::new(RunErrorCode::ToolError, message));
     }
     let value = Arc::new(value_of(&result.content));
     if let Some(variable) = assign_to {
+        // Before the node completes: its edges read the variable.
         match walk.thread.variables.assign(variable, Arc::clone(&value), false) {
             Ok(value) => walk.variable_changed(variable, &value, VariableScope::Thread, 0),
             Err(error) => return Progress::Failed(error),
@@ -175,6 +189,7 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
 fn value_of(content: &str) -> Value {
     match serde_json::from_str(content) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => value,
+        // A bare number or word stays text: `7` and `true` may be words of the tool.
         Ok(_) | Err(_) => Value::from(content),
     }
 }

@@ -40,9 +40,11 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
     match (stage, outcome) {
         (Stage::Value { .. }, Outcome::Value(value)) => assign(walk, value),
+        // The run returns the stored value, which the type of the variable may have converted.
         (Stage::Global { .. }, Outcome::Value(value)) => {
             let graph = Arc::clone(walk.thread.graph());
             if let NodeKind::Variable { name, scope, .. } = &graph.node(walk.thread.at).kind {
+                // Raised here and not by the run, so that the event is ordered among the thread's other events.
                 walk.variable_changed(name, &value, *scope, 0);
             }
             Progress::Done(value.into())
@@ -63,6 +65,7 @@ fn assign(walk: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
     else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    // The type of the node is checked first. `assign` then checks the declared type of the variable.
     let value = match variable_type {
         Some(variable_type) => match coerce(*variable_type, value, name) {
             Ok(value) => value,
@@ -78,6 +81,7 @@ fn assign(walk: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
             }
             Err(error) => Progress::Failed(error),
         },
+        // All threads share these variables: the run assigns them.
         VariableScope::Global | VariableScope::Session => {
             let id = walk.next_effect();
             walk.out.push(Effect::SetGlobal {

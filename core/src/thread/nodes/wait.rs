@@ -26,9 +26,11 @@ pub(super) fn enter_event(walk: &mut StepContext<'_>, event: &Arc<str>, timeout_
         id,
         node: walk.thread.at,
         event: Arc::clone(event),
+        // A later WAIT for the same event must not match an event that this thread has consumed.
         taken: walk.thread.taken.as_deref().cloned().unwrap_or_default(),
     });
     if let Some(after_ms) = timeout_ms {
+        // The limit fails the attempt with NODE_TIMEOUT, to which `onError` and `retry` apply.
         walk.limit(after_ms);
     }
     Progress::Wait(NodeRun::Wait { id })
@@ -41,6 +43,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
         Outcome::Event { sequence, event } => {
             let graph = Arc::clone(walk.thread.graph());
             if let NodeKind::WaitEvent { event: word, .. } = &graph.node(walk.thread.at).kind
+                // Only CUSTOM events are retained for later waits. Others match only while the thread waits.
                 && is_kept(word)
             {
                 walk.thread.taken.get_or_insert_default().take(word, sequence);
