@@ -44,16 +44,21 @@ impl ModelChoice {
     /// The profile is the evaluated one, else the node's. The parameters are those of the continued request if there is one, because
     /// the provider's cache needs an equal request; else the evaluated ones, else the node's.
     pub fn of(graph: &Graph, node: NodeIx, choice: Option<&Self>, goes_on: Option<&GoesOn>) -> Self {
+        // Both node types call models: an LLM node for its reply, a compression for its summary.
         let (profile_id, own) = match &graph.node(node).kind {
             NodeKind::Llm(llm) => (llm.profile_id.clone(), llm.parameters.clone()),
             NodeKind::Context(ContextNode::Compress(config)) => {
+                // Compressions have untyped parameters: the profile is one of them.
                 let named = config.parameters.get("profileId").and_then(Value::as_str);
                 (Some(Arc::from(named.unwrap_or("extractive"))), None)
             }
+            // No other node type calls a model.
             _ => (None, None),
         };
+        // Cloning copies two pointers: both fields are shared.
         let chosen = choice.cloned().unwrap_or_default();
         Self {
+            // A continued request differs in its parameters only: `goes_on` names no profile.
             profile_id: chosen.profile_id.or(profile_id),
             parameters: match goes_on {
                 Some(goes_on) => goes_on.parameters.clone(),
@@ -88,9 +93,11 @@ impl ToolChoice {
 
     /// Applies the choice to the parameters of the call. Profiles write the key in either spelling.
     pub fn apply(self, parameters: &mut Map<String, Value>) {
+        // The only choice that leaves the configured value in the parameters.
         if self == Self::AsConfigured {
             return;
         }
+        // Both spellings, so that none of them overrides the inserted one.
         parameters.remove("tool_choice");
         parameters.remove("toolChoice");
         if self == Self::Forbidden {
@@ -168,6 +175,7 @@ impl CancelReason {
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Requested { reason } => reason.into(),
+            // Only the arm of `TimedOut` formats; `Requested` borrows the caller's text.
             Self::JoinDecided => "its JOIN was decided without it".into(),
             Self::ParentEnded => "the thread that started it ended".into(),
             Self::TimedOut { after_ms } => format!("its time limit of {after_ms} ms passed").into(),
@@ -601,6 +609,7 @@ impl Outcome {
     /// Adds the log lines of the script to its outcome.
     #[must_use]
     pub fn after(self, logs: ScriptLogs) -> Self {
+        // Most scripts write nothing: their outcome needs neither the box nor space for lines in the journal.
         if logs == ScriptLogs::default() {
             return self;
         }

@@ -87,15 +87,18 @@ impl Scope for ThreadScope<'_> {
     }
 
     fn variable(&self, name: &str) -> Option<Arc<Value>> {
+        // A thread's variable takes precedence over a global one of the same name.
         let own = self.variables.value(name);
         let given = own.or_else(|| self.globals.value(name)).map(Arc::clone);
         match given {
+            // Last, so that a variable named `loop` is not hidden inside of a loop.
             None if name == "loop" => self.loops.map(|frame| frame.shown()),
             given => given,
         }
     }
 
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
+        // Globals first: `extend` overwrites them with the thread's variables, the precedence of `variable`.
         let mut all: std::collections::BTreeMap<_, _> = self.globals.iter().collect();
         all.extend(self.variables.iter());
         all.into_iter()
@@ -104,6 +107,7 @@ impl Scope for ThreadScope<'_> {
     }
 
     fn node(&self, id: &str) -> Option<Arc<Value>> {
+        // Outputs are stored by index: an id is resolved only if an expression names it.
         let node = self.graph.by_id.get(id)?;
         self.outputs.value(*node).map(Arc::clone)
     }
@@ -116,6 +120,7 @@ impl Scope for ThreadScope<'_> {
     }
 
     fn knows(&self, name: &str) -> bool {
+        // By the graph, not by the current values: a node without an output yet is still a known name.
         self.graph.by_id.contains_key(name) || self.graph.variable_names.contains(name)
     }
 
@@ -136,6 +141,7 @@ pub fn evaluate(
 ) -> Option<Outcome> {
     match outcome(graph, node, what, scope, evaluator) {
         Ok(outcome) => Some(outcome),
+        // A fault of the expression is an outcome: the machine decides about retries and `onError`.
         Err(Unevaluated::Fault(fault)) => Some(Outcome::Failed(RunError::from(fault))),
         Err(Unevaluated::Later) => None,
     }
@@ -146,8 +152,10 @@ pub fn evaluate(
 pub fn written(graph: &Graph, node: NodeIx, what: Evaluation) -> Value {
     let mut texts = Written::default();
     match outcome(graph, node, what, &ScopeValues::default(), &mut texts) {
+        // The evaluator `Written` returns the sources in the place of the values.
         Ok(Outcome::Value(value)) => Arc::unwrap_or_clone(value),
         Ok(Outcome::Texts(texts)) => json!(texts),
+        // A choice has no place for the sources, so they are taken from the evaluator's list.
         _ => json!(texts.0),
     }
 }
@@ -192,6 +200,7 @@ impl Evaluator for Written {
 
     fn truth_of(&mut self, source: &str, _scope: &dyn Scope) -> Result<bool, Unevaluated> {
         self.note(source);
+        // False, so that `first_that_holds` asks for every condition instead of stopping at the first.
         Ok(false)
     }
 
@@ -207,6 +216,7 @@ fn outcome(
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
 ) -> Result<Outcome, Unevaluated> {
+    // By index and not from the thread, because `evaluate` also runs over a snapshot on another OS thread.
     let node = graph.node(node);
     match what {
         Evaluation::Edges => {
@@ -214,6 +224,7 @@ fn outcome(
             first_that_holds(graph, conditions, scope, evaluator).map(Outcome::Choice)
         }
         Evaluation::Routes => {
+            // The request and the node come from one machine and match. A mismatch is answered, because this code never panics.
             let NodeKind::Route { routes, .. } = &node.kind else {
                 return Ok(Outcome::Done);
             };
@@ -222,24 +233,29 @@ fn outcome(
         }
         Evaluation::Value(snippet) => evaluator.value(graph, snippet, scope).map(Outcome::Value),
         Evaluation::Input => match &node.kind {
+            // The `input` of these types is one expression, template or object: it is evaluated by the same code.
             NodeKind::Script { input: Some(input), .. }
             | NodeKind::Function { input: Some(input), .. }
             | NodeKind::Subgraph { input: Some(input), .. }
             | NodeKind::Tool { arguments: input, .. } => spec_value(graph, input, scope, evaluator).map(Outcome::Value),
             NodeKind::Map(map) => item_inputs(graph, map, scope, evaluator).map(Outcome::Value),
+            // A loop stores the list itself and copies items one at a time, so that the iterable stays one value.
             NodeKind::LoopStart(LoopNode {
                 iterable: Some(iterable),
                 ..
             }) => spec_value(graph, iterable, scope, evaluator).map(Outcome::Value),
+            // Without an `input` the node receives the output of the node before it.
             _ => Ok(Outcome::Value(scope.output())),
         },
         Evaluation::Prompt => {
             let NodeKind::Llm(llm) = &node.kind else {
                 return Ok(Outcome::Done);
             };
+            // Nodes with two templates only are the common case: their outcome needs no JSON object.
             if llm.is_computed() {
                 return computed(graph, llm, scope, evaluator);
             }
+            // The order is read by `nodes/llm.rs`: the prompt is the first text.
             texts(graph, [llm.prompt, llm.system].into_iter(), scope, evaluator)
         }
         Evaluation::Texts => match &node.kind {
@@ -248,6 +264,7 @@ fn outcome(
             }
             NodeKind::UserInteraction(node) => texts(
                 graph,
+                // The order is read by `nodes/interaction.rs`: the question is the first text.
                 [Some(node.question), node.assignee].into_iter(),
                 scope,
                 evaluator,
@@ -272,6 +289,7 @@ fn computed(
     evaluator: &mut dyn Evaluator,
 ) -> Result<Outcome, Unevaluated> {
     let profile = llm.choice.as_ref().and_then(|choice| choice.profile);
+    // Lazy, so that the first error stops the evaluation: the later templates are not evaluated.
     let mut texts = [llm.prompt, llm.system, profile]
         .into_iter()
         .map(|snippet| match snippet {
@@ -280,11 +298,13 @@ fn computed(
         });
     let mut next = || texts.next().transpose().map(Option::flatten);
     let (prompt, system, profile) = (next()?, next()?, next()?);
+    // The iterator borrows the evaluator, which the parameters and parts need next.
     drop(texts);
     let parameters = llm.choice.as_ref().and_then(|choice| choice.parameters.as_ref());
     let parameters = parameters.map(|spec| spec_value(graph, spec, scope, evaluator));
     let mut parts = Vec::new();
     for part in &llm.parts {
+        // Literal parts are not copied into the outcome: `asking::parts` takes them from the graph.
         if let PartSpec::Computed(spec) = part {
             parts.push(spec_value(graph, spec, scope, evaluator)?);
         }
@@ -296,6 +316,7 @@ fn computed(
         parameters: parameters.transpose()?,
         parts,
     };
+    // One object, which `asking::read` parses: the parts need more than the list of `Outcome::Texts`.
     Ok(Outcome::Value(Arc::new(json!(computed))))
 }
 
@@ -312,7 +333,9 @@ fn first_that_holds(
 ) -> Result<Option<u32>, Unevaluated> {
     for (place, condition) in (0..).zip(conditions) {
         let holds = match condition {
+            // An error ends the selection: skipping the condition would silently select another path.
             Some(condition) => evaluator.truth(graph, condition, scope)?,
+            // An edge without a condition. The edges are sorted by weight, so that those after it are never selected.
             None => true,
         };
         if holds {
@@ -328,6 +351,7 @@ fn texts(
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
 ) -> Result<Outcome, Unevaluated> {
+    // Absent templates stay as `None`, so that the receiver finds each text by its position.
     let mut texts = Vec::with_capacity(snippets.size_hint().0);
     for snippet in snippets {
         texts.push(match snippet {
@@ -345,6 +369,7 @@ fn text(
     evaluator: &mut dyn Evaluator,
 ) -> Result<String, Unevaluated> {
     let source = &graph.snippet(snippet).source;
+    // Compiled templates are looked up by snippet; a literal text skips that.
     if source.contains("{{") {
         evaluator.text(graph, snippet, scope)
     } else {

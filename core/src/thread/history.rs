@@ -21,6 +21,7 @@ impl History {
             attempts: 1,
             finish_reason: None,
         };
+        // The record left before moves to the list only now, so that one-node branches never allocate.
         if let Some(left) = self.last.replace(entered) {
             make_room(&mut self.before, of);
             self.before.push(left);
@@ -33,6 +34,7 @@ impl History {
 
     /// Retains the first `len` nodes and the last one.
     pub(super) fn truncate(&mut self, len: usize) {
+        // One less, because the last node is not in the list. Saturates for an empty history.
         self.before.truncate(len.saturating_sub(1));
     }
 
@@ -45,6 +47,7 @@ impl History {
     }
 
     pub(super) fn take(&mut self) -> Vec<NodeRecord> {
+        // Takes the allocation of the list: the thread has ended and needs it no more.
         let mut all = std::mem::take(&mut self.before);
         all.extend(self.last.take());
         all
@@ -56,12 +59,15 @@ impl History {
 pub(super) fn make_room<T>(list: &mut Vec<T>, nodes: usize) {
     /// Maximum number of nodes of a small graph.
     const SMALL: usize = 16;
+    // Room is left from an earlier reservation.
     if list.len() < list.capacity() {
         return;
     }
     match list.len() {
         0 => list.reserve_exact(1),
+        // One element exists. The bound limits the waste of threads that enter only a few nodes of a large graph.
         1 => list.reserve_exact(nodes.clamp(2, SMALL) - 1),
+        // Long paths double the capacity as usual: the cost of an append stays constant on average.
         _ => list.reserve(1),
     }
 }

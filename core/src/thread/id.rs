@@ -35,11 +35,13 @@ impl ThreadId {
 
     /// Parses the number in a thread's id. Returns `None` if the id does not belong to the run.
     pub fn number(run_id: &str, thread_id: &str) -> Option<u32> {
+        // A run id may itself contain full stops, so that the prefix is compared instead of splitting the id.
         let digits = thread_id.strip_prefix(run_id)?.strip_prefix('.')?;
         // Accept the canonical form only: `07` and `+7` parse as 7 but are not ids.
         if digits.starts_with('+') || (digits.starts_with('0') && digits.len() > 1) {
             return None;
         }
+        // Fails for anything that is no number, and for a number that no run reaches.
         digits.parse().ok()
     }
 
@@ -48,11 +50,13 @@ impl ThreadId {
         /// Maximum number of digits of a 64-bit number.
         const MOST: usize = 20;
         let (mut digits, mut first, mut rest) = ([0; MOST], MOST, before);
+        // The second condition writes one digit for the number 0.
         while rest > 0 || first == MOST {
             first -= 1;
             digits[first] = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
+        // One allocation for any number; the conversion to `Arc<str>` copies the text to its exact length.
         let mut text = String::with_capacity(run_id.len() + 1 + MOST);
         text.push_str(run_id);
         text.push('.');
@@ -68,6 +72,7 @@ impl From<&str> for ThreadId {
     fn from(text: &str) -> Self {
         let text = Arc::from(text);
         Self {
+            // Never read: `text` is set, so that nothing is formatted. Sharing the text avoids an allocation.
             run_id: Arc::clone(&text),
             no: 0,
             text: text.into(),

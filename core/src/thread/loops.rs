@@ -56,11 +56,14 @@ impl LoopItems {
     fn of(iterable: Arc<Value>) -> Result<Self, RunError> {
         Ok(match &*iterable {
             Value::Array(_) => Self::List(iterable),
+            // Converted once at the start of the loop, so that each iteration indexes a list.
             Value::Object(fields) => Self::List(Arc::new(entries(fields))),
             Value::String(text) => {
+                // Characters, not bytes: an item is itself a valid string.
                 let items = text.chars().map(|character| Value::from(character.to_string()));
                 Self::List(Arc::new(items.collect()))
             }
+            // JavaScript has only floating-point numbers: a whole number of a script may arrive as `3.0`.
             Value::Number(number) => match number.as_u64().or_else(|| whole(number.as_f64()?)) {
                 Some(count) => Self::Count(Some(count)),
                 None => return Err(not_iterable(&format!("the number {number}"))),
@@ -72,7 +75,9 @@ impl LoopItems {
 
     fn len(&self) -> Option<u64> {
         match self {
+            // `None` for a counter without a maximum: only the break condition ends it.
             Self::Count(count) => *count,
+            // `of` makes lists only, so that the default is never used.
             Self::List(items) => Some(items.as_array().map_or(0, Vec::len) as u64),
         }
     }
@@ -80,12 +85,14 @@ impl LoopItems {
     fn item(&self, index: u64) -> Arc<Value> {
         match self {
             Self::Count(_) => Arc::new(index.into()),
+            // The copy of the item is cached in `current`. `turn` keeps the index below the length.
             Self::List(items) => Arc::new(items.get(index as usize).cloned().unwrap_or_default()),
         }
     }
 }
 
 fn whole(number: f64) -> Option<u64> {
+    // 2^53: from here on, a floating-point number does not identify one integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     (number.fract() == 0.0 && (0.0..EXACT).contains(&number)).then_some(number as u64)
 }
@@ -105,9 +112,11 @@ impl LoopFrame {
         Ok(Self {
             start,
             index: 0,
+            // A counter ends with `Over` at its maximum, because reaching it is its purpose. A list ends with `Limit`.
             items: iterable.map_or(Ok(LoopItems::Count(max_iterations)), LoopItems::of)?,
             max_iterations,
             is_next: false,
+            // `nodes/loops.rs` sets these three when the loop is entered: an empty loop never is.
             steps: 0,
             history: 0,
             outer: None,
@@ -136,6 +145,7 @@ impl LoopFrame {
     /// Advances to the next item.
     pub(super) fn advance(&mut self) {
         self.index += 1;
+        // Both caches belong to the previous index.
         self.current = OnceLock::new();
         self.shown = OnceLock::new();
     }
@@ -144,6 +154,7 @@ impl LoopFrame {
     pub(super) fn turn(&self) -> LoopTurn {
         let next = self.index + 1;
         match (self.items.len(), self.max_iterations) {
+            // Before the maximum: a loop whose last item is also the last permitted iteration ends normally.
             (Some(len), _) if next >= len => LoopTurn::Over,
             (_, Some(most)) if next >= most => LoopTurn::Limit,
             (_, _) => LoopTurn::Next,
@@ -157,6 +168,7 @@ impl LoopFrame {
                 "index": self.index,
                 "item": self.item(),
                 "first": self.index == 0,
+                // Also true at the maximum: no iteration follows in either case.
                 "last": self.turn() != LoopTurn::Next,
             }))
         };

@@ -15,7 +15,9 @@ pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Op
     if matches!(node.kind, NodeKind::Join(_)) {
         return None;
     }
+    // Without a policy every failure is final.
     let policy = node.retry.as_ref()?;
+    // `maxAttempts` includes the first attempt.
     if thread.attempt >= policy.max_attempts || !is_retried(policy, error) {
         return None;
     }
@@ -24,6 +26,7 @@ pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Op
 
 fn is_retried(policy: &RetryPolicy, error: &RunError) -> bool {
     match &policy.retry_on {
+        // A list replaces the default, even for codes that the default never retries.
         Some(codes) => codes.iter().any(|code| code == error.code.as_str()),
         // A retry cannot restore a used budget.
         None => !matches!(error.code, RunErrorCode::Cancelled | RunErrorCode::TokenBudgetExceeded),
@@ -32,8 +35,11 @@ fn is_retried(policy: &RetryPolicy, error: &RunError) -> bool {
 
 /// Returns the delay after attempt `attempt` (from 1), without jitter.
 fn backoff(policy: &RetryPolicy, attempt: u32) -> Millis {
+    // Huge attempt numbers saturate: the power becomes infinite, which the maximum below bounds.
     let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
+    // A factor below 1 would shrink the delay with each failure.
     let delay = policy.initial_delay_ms as f64 * policy.backoff.max(1.0).powi(exponent);
+    // Compared as floating-point numbers, because the power may exceed every integer.
     if delay >= policy.max_delay_ms as f64 {
         policy.max_delay_ms
     } else {
@@ -43,6 +49,7 @@ fn backoff(policy: &RetryPolicy, attempt: u32) -> Millis {
 
 /// Returns a delay between half and all of `delay`, so that attempts which failed together are not retried together.
 fn jittered(delay: Millis, random: u64) -> Millis {
+    // The number comes from the run's seed, so that a replay computes the same delay.
     let half = delay / 2;
     half + random % (delay - half + 1)
 }

@@ -54,6 +54,7 @@ pub struct BranchSeed<'a> {
     /// JOIN: the branch completes when it reaches this node.
     pub stop_at: NodeIx,
     /// Snapshot shared by all branches of the fork.
+    // Borrowed: a fork of many branches makes one snapshot and one seed for each branch.
     pub snapshot: &'a Snapshot,
     /// Number of triggers between the run's steps and this branch.
     pub trigger_depth: u32,
@@ -74,5 +75,6 @@ pub struct Snapshot {
     pub(super) loops: Option<Arc<LoopFrame>>,
     /// Cached event of the input.
     #[serde(skip)]
+    // Not serialized: the input contains the event.
     pub(super) event: OnceLock<Arc<Value>>,
 }

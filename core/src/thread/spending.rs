@@ -12,13 +12,16 @@ pub struct Spending(Vec<(NodeIx, Spent)>);
 impl Spending {
     /// Adds the usage of a call of `node`.
     pub(super) fn add(&mut self, node: NodeIx, spent: Spent) {
+        // An entry of zeros would make `is_nothing` false.
         if spent.is_nothing() {
             return;
         }
+        // A loop calls the model of one node many times: its entry is updated, and the list stays as short as the graph.
         match self.0.binary_search_by_key(&node, |(known, _)| *known) {
             Ok(place) => self.0[place].1.add(spent),
             Err(place) => {
                 if self.0.is_empty() {
+                    // Most threads have one node with model calls, and a list would reserve four entries.
                     self.0.reserve_exact(1);
                 }
                 self.0.insert(place, (node, spent));

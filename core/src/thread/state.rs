@@ -31,6 +31,7 @@ pub struct Variable {
 
 /// Variables by name. Cloning is O(1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+// Ordered, because the variables are listed in JSON and in reports, which must be equal in a replay.
 pub struct Variables(OrdMap<Arc<str>, Variable>);
 
 impl Variables {
@@ -46,14 +47,17 @@ impl Variables {
 
     /// Defines a variable without checks.
     pub fn define(&mut self, name: Arc<str>, variable: Variable) {
+        // Replaces a variable of this name: the caller decides about `readonly`.
         self.0.insert(name, variable);
     }
 
     /// Assigns a variable. Returns READONLY_VARIABLE if it is readonly, NODE_FAILED if the value does not have its type.
     pub fn assign(&mut self, name: &Arc<str>, value: Arc<Value>, readonly: bool) -> Result<Arc<Value>, RunError> {
+        // `get_mut` copies only the path to the entry if a snapshot shares the map.
         let Some(variable) = self.0.get_mut(name) else {
             let variable = Variable {
                 value: Arc::clone(&value),
+                // An undeclared variable takes any value, also of later assignments.
                 variable_type: None,
                 readonly,
                 is_of_session: false,
@@ -61,6 +65,7 @@ impl Variables {
             self.0.insert(Arc::clone(name), variable);
             return Ok(value);
         };
+        // Before the type: a read-only variable rejects even a value of the wrong type as read-only.
         if variable.readonly {
             return Err(read_only(name));
         }
@@ -69,12 +74,14 @@ impl Variables {
             None => value,
         };
         variable.value = Arc::clone(&value);
+        // An assignment may make the variable read-only, but never writable: that case has returned above.
         variable.readonly = readonly;
         Ok(value)
     }
 
     /// Assigns all variables, or none on an error.
     pub fn assign_all(&mut self, values: &[(Arc<str>, Arc<Value>)]) -> Result<(), RunError> {
+        // Constant time. An error drops the copy, so that nothing has to be undone.
         let mut next = self.clone();
         for (name, value) in values {
             next.assign(name, Arc::clone(value), false)?;
@@ -85,6 +92,7 @@ impl Variables {
 
     /// Marks a variable to be passed to the next run of the session.
     pub fn hand_on(&mut self, name: &str) {
+        // A missing variable is no error: callers mark a variable that they have just assigned.
         if let Some(variable) = self.0.get_mut(name) {
             variable.is_of_session = true;
         }
@@ -143,6 +151,7 @@ pub fn coerce(variable_type: VariableType, value: Arc<Value>, name: &str) -> Res
         VariableType::Object => value.is_object(),
     };
     if fits {
+        // The value is passed on by pointer.
         return Ok(value);
     }
     Err(RunError::new(
@@ -163,9 +172,11 @@ pub fn coerce(variable_type: VariableType, value: Arc<Value>, name: &str) -> Res
 
 fn number(text: &str) -> Option<Value> {
     let text = text.trim();
+    // First, because a floating-point number is exact only up to 2^53.
     if let Ok(whole) = text.parse::<i64>() {
         return Some(Value::from(whole));
     }
+    // `inf` and `NaN` parse, but JSON has no such numbers.
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite())?;
     serde_json::Number::from_f64(number).map(Value::Number)
 }
@@ -182,6 +193,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// Number of out-of-order outputs above which they are moved from the list to the shared map.
+// Bounds the entries that an insertion in the middle of the list moves.
 const MANY: usize = 32;
 
 /// Outputs by node. A thread adds to a small private list, which is merged into a shared persistent map when a FORK needs a
@@ -198,6 +210,7 @@ pub struct Outputs {
 impl Outputs {
     /// Returns the last output of a node.
     pub fn value(&self, node: NodeIx) -> Option<&Arc<Value>> {
+        // From the newest to the oldest part: an output set again is still stored in the older parts.
         if let Some((_, newest)) = self.newest.as_ref().filter(|(newest, _)| *newest == node) {
             return Some(newest.value());
         }
@@ -214,6 +227,7 @@ impl Outputs {
 
     /// Sets the output of a node in a graph with this number of nodes, which sizes the allocation.
     pub(super) fn set_of(&mut self, node: NodeIx, value: Output, nodes: usize) {
+        // The same node again, as in a retry, overwrites the output inline.
         if let Some((before, output)) = self.newest.replace((node, value)).filter(|(before, _)| *before != node) {
             make_room(&mut self.own, nodes);
             self.keep(before, output);
@@ -222,9 +236,11 @@ impl Outputs {
 
     fn keep(&mut self, node: NodeIx, value: Output) {
         if self.own.last().is_some_and(|(last, _)| *last < node) {
+            // The usual case: nodes are entered in index order, and no search is needed.
             return self.own.push((node, value));
         }
         match self.own.binary_search_by_key(&node, |(own, _)| *own) {
+            // A loop enters its nodes again: the list does not grow with the iterations.
             Ok(place) => self.own[place].1 = value,
             // An insertion in the middle of a long list is O(n). Move the list to the map, so that jumping between nodes stays
             // cheap.
@@ -237,12 +253,14 @@ impl Outputs {
     }
 
     fn share(&mut self) {
+        // Drained and not replaced, so that the list keeps its allocation.
         for (node, value) in self.own.drain(..) {
             self.shared.insert(node, value);
         }
     }
 
     fn share_all(&mut self) {
+        // Before the newest output, which may replace one of these.
         self.share();
         if let Some((node, value)) = self.newest.take() {
             self.shared.insert(node, value);
@@ -255,6 +273,7 @@ impl Outputs {
         self.share_all();
         Self {
             newest: None,
+            // Branches of one node never use the list: an empty one allocates nothing.
             own: Vec::new(),
             shared: self.shared.clone(),
         }
@@ -269,6 +288,7 @@ impl Outputs {
 
     /// Returns the nodes with an output, by index.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, &Arc<Value>)> {
+        // From the oldest to the newest part: `extend` overwrites outputs that were set again.
         let mut all: BTreeMap<NodeIx, &Output> = self.shared.iter().map(|(node, value)| (*node, value)).collect();
         all.extend(self.own.iter().map(|(node, value)| (*node, value)));
         all.extend(self.newest.iter().map(|(node, value)| (*node, value)));
