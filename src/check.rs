@@ -56,11 +56,13 @@ struct Parts {
 /// Checks files as one set. All faults and warnings are reported, ordered by file and location.
 pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let loaded = Loaded::of(files);
+    // Invalid profiles are reported by `profile_faults`; the other checks go on without them.
     let mut defined = world
         .config
         .and_then(|config| config.profiles().ok())
         .unwrap_or_default();
     defined.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+    // These two need no profile, so naming them is never a fault.
     let built_in = ["echo", "extractive"].map(str::to_owned);
     let ids = defined.iter().map(|profile| profile.id.clone());
     let profiles: BTreeSet<String> = ids.chain(built_in).collect();
@@ -70,6 +72,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let context = CompileContext {
         syntax: &syntax,
         functions: world.functions,
+        // Without any profile the check would report every name, although a config may follow. A warning is given instead.
         profiles: has_profiles.then_some(&profiles),
         tools: tools.as_ref(),
         first_uid: next_uids(loaded.workflows.len()),
@@ -84,6 +87,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
         .faults
         .extend(unknown_tokenizers_of_profiles(&loaded, world.config, world.tokenizers));
     let wrong = profile_faults(&loaded, world.config);
+    // The analysis needs the compiled graphs.
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     compiled.warnings.extend(unknown_names(&loaded));
     if !has_profiles {
@@ -104,8 +108,10 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
             .and_then(|name| files.iter().position(|file| file.name == *name));
         (file, fault.position.map(|position| position.offset))
     };
+    // The checks run one after the other, and a reader fixes a file from top to bottom. The sort is stable.
     compiled.faults.sort_by_key(by_place);
     compiled.warnings.sort_by_key(by_place);
+    // After all checks, because a check may set a more specific help text.
     help::add(&mut compiled.faults);
     help::add(&mut compiled.warnings);
     Checked(Arc::new(Parts { loaded, compiled }))
@@ -132,6 +138,7 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
                 NodeConfig::ContextProcessor(ContextOperation::Compress(compress)) => {
                     Some((format!("/nodes/{place}/config/strategy"), compress))
                 }
+                // Only this operation compresses.
                 _other => None,
             });
         let own = config
@@ -139,6 +146,7 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
             .as_ref()
             .map(|compress| ("/config/compression/strategy".to_owned(), compress));
         for (pointer, compress) in own.into_iter().chain(in_nodes) {
+            // A node inherits the strategy of the workflow, so only the merged settings can be judged.
             let compress = compress.or_default(config.compression.as_ref());
             let Some(name) = &compress.strategy else {
                 if pointer.starts_with("/config") {
@@ -276,6 +284,7 @@ fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fa
 /// Returns warnings about parameters of nodes that have no equivalent at their profiles' providers.
 fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
     let default = profiles.iter().find(|profile| profile.id == "default");
+    // The same choice as the registry makes for a node without a profile.
     let default = default.or(profiles.first());
     let mut found = Vec::new();
     for workflow in &loaded.workflows {
@@ -285,6 +294,7 @@ fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
                 Some(id) => profiles.iter().find(|profile| profile.id == *id),
                 None => default,
             };
+            // Parameters of the profile itself are checked by `profile_warnings`.
             let (Some(profile), Some(_)) = (profile, &llm.parameters) else {
                 continue;
             };
@@ -372,7 +382,9 @@ impl Checked {
 
 /// Reserves `count` consecutive graph numbers, unique in the process, and returns the first.
 pub(crate) fn next_uids(count: usize) -> u64 {
+    // One counter for the process, because graphs of a check may be registered in any engine.
     static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed, because only the uniqueness of the numbers matters.
     NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
 }
 
@@ -389,6 +401,7 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
         Some(Err(ProfilesError::File(_))) | None => {}
     }
     profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+    // The registry needs valid profiles. Faults of the reader come first, as they may be the cause of others.
     if wrong.is_empty()
         && let Err(faults) = ModelRegistry::new(profiles)
     {
@@ -403,6 +416,7 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
 /// Returns faults for model calls that draw on a budget and have no known upper bound of usage, given the profiles of these files
 /// and of the config. Only built-in providers are known here, as in [`profile_faults`].
 pub fn budget_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
+    // Most files have no budget, and the registry below is only needed for one.
     if loaded
         .workflows
         .iter()
@@ -435,6 +449,7 @@ pub(crate) fn located_all(faults: &[ProfileFault], loaded: &Loaded) -> Vec<Fault
 
 /// Locates a fault at its profile.
 fn located(fault: &ProfileFault, loaded: &Loaded, config: Option<&ConfigText>) -> Fault {
+    // From the end: of profiles with one id, the later one is the fault.
     let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);
     let in_files = own.map(|one| {
         one.origin

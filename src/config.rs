@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Maximum size of a config file in bytes.
+// Far above any config. The limit only stops a path to a device or a log file from filling the memory.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A parsed config file with its source.
@@ -76,6 +77,7 @@ impl ConfigText {
             Ok(text) => text,
             Err(error) => return Err(ConfigError::Unreadable { path, error }),
         };
+        // Some editors write a byte order mark, which is not part of the text.
         let text = text.trim_start_matches('\u{feff}');
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let read = if ending.eq_ignore_ascii_case("json") {
@@ -83,6 +85,7 @@ impl ConfigText {
         } else if ending.eq_ignore_ascii_case("toml") {
             toml(text)
         } else {
+            // JSON first: a JSON object is never valid TOML. If both fail, the error is that of TOML, the usual format.
             json(text).or_else(|_| toml(text))
         };
         match read {
@@ -135,6 +138,7 @@ impl ConfigText {
 /// The source cannot be read, is longer, or is not UTF-8. The message is meant for display.
 pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
+    // One byte more than allowed tells a source that is too long from one of exactly this size.
     source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let message = format!("it has more than {limit} bytes");
@@ -161,11 +165,13 @@ fn toml(text: &str) -> Result<(Value, bool), String> {
 
 /// Returns the byte range of the value at a JSON pointer, or of its deepest existing ancestor.
 fn place_in_toml(text: &str, pointer: &str) -> Range<usize> {
+    // Parsed a second time for its spans, because a fault is rare and the value without spans is smaller.
     let Ok(root) = DeTable::parse(text) else { return 0..0 };
     let mut steps = pointer.split('/').skip(1);
     let first = steps.next().and_then(|key| root.get_ref().get(key));
     let Some(mut here) = first else { return 0..0 };
     for step in steps {
+        // A missing field is reported at the object that lacks it.
         let Some(next) = part(here.get_ref(), step) else { break };
         here = next;
     }

@@ -85,6 +85,7 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
         }
     };
     let profiles = fields.remove("profiles");
+    // A misspelled section would be ignored silently otherwise.
     if let Some(unknown) = fields.keys().find(|name| !ELSEWHERE.contains(&name.as_str())) {
         let known = ELSEWHERE.iter().copied().chain(["profiles"]);
         let meant = nearest(unknown, known).map_or_else(
@@ -94,6 +95,7 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
         return Err(format!("unknown field `{unknown}`; {meant}"));
     }
     match profiles {
+        // A file may contain only tools or faults.
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
         Some(_) => Err("`profiles` must be a list: in TOML, each profile begins with [[profiles]]".to_owned()),
@@ -105,7 +107,9 @@ fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
     let mut profiles = Vec::with_capacity(list.len());
     for (place, value) in list.into_iter().enumerate() {
         let id = value.get("id").and_then(Value::as_str);
+        // `check::fault_in` parses this form to find the profile in the file.
         let id = id.map_or_else(|| format!("#{place}"), str::to_owned);
+        // Before the profile is parsed, so that no error message can quote the key.
         if let Some(pointer) = value.as_object().and_then(key_in) {
             let message = "a key must not be in a file: name its environment variable in `apiKeyEnv`";
             faults.push(ProfileFault::new(id, pointer, message));
@@ -133,6 +137,7 @@ fn key_in(profile: &Map<String, Value>) -> Option<String> {
 }
 
 fn is_key(name: &str) -> bool {
+    // All spellings (`api_key`, `API-Key`) are refused, because a misspelled one would still be a key in a file.
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     plain.eq_ignore_ascii_case("apikey")
 }

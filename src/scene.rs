@@ -62,11 +62,13 @@ impl Stage {
             for trigger in &self.plan.triggers {
                 drop(engine.add_trigger(trigger.clone()));
             }
+            // The registrations are complete before the scene starts, so the schedule only orders the requests of the scene.
             simulated.run_until_idle();
             let scene = Scene {
                 engine: Arc::clone(&engine),
                 host: simulated.host(),
             };
+            // Nothing runs during `set`: its requests are all pending when the schedule makes its first choice.
             let played = set(&scene);
             simulated.run_until_idle();
             played

@@ -218,6 +218,7 @@ impl Simulator {
     pub fn run(mut self) -> Result<Simulation, SimulateError> {
         let mut told = Simulation {
             first_seed: self.seeds.start,
+            // An empty range may have its end before its start.
             seeds: self.seeds.end.saturating_sub(self.seeds.start),
             played: 0,
             statuses: BTreeMap::new(),
@@ -227,10 +228,12 @@ impl Simulator {
         };
         let workflow = match self.workflow.take() {
             Some(id) => id,
+            // A plan has no threads, so it is the cheapest way to read the workflows of the builder.
             None => (self.build)().plan().map_err(SimulateError::Build)?.first_workflow(),
         };
         for seed in self.seeds.clone() {
             let report = self.play(&workflow, seed)?;
+            // Before the run is counted: an interrupted run may have been cancelled, which would be counted as a failure.
             if (self.stop_when)() {
                 told.interrupted = true;
                 break;
@@ -238,12 +241,14 @@ impl Simulator {
             told.played += 1;
             *told.statuses.entry(report.status).or_default() += 1;
             let checked = (self.check)(&report);
+            // Counted before the progress is reported, which contains the number.
             told.failed += u64::from(checked.is_err());
             (self.on_progress)(Progress {
                 played: told.played,
                 failed: told.failed,
             });
             if let Err(message) = checked {
+                // The first failure only, because its seed is enough to reproduce it and reports can be large.
                 told.failure.get_or_insert(Failure { seed, message, report });
                 if !self.keeps_going {
                     break;
@@ -254,7 +259,9 @@ impl Simulator {
     }
 
     fn play(&mut self, workflow: &str, seed: u64) -> Result<Arc<RunReport>, SimulateError> {
+        // Every seed needs the input again.
         let input = self.input.clone().map_err(SimulateError::Refused)?;
+        // A new engine for each seed: ids, counters and triggers of an engine continue from run to run.
         let engine = (self.build)().simulated(seed).build().map_err(SimulateError::Build)?;
         let run = engine
             .run(workflow)
@@ -265,6 +272,7 @@ impl Simulator {
             .start()
             .map_err(SimulateError::Refused)?;
         (self.on_start)(&run);
+        // Without this, the wait for the outcome of a deadlocked run would last for ever.
         engine.cancel_if_deadlocked(&run);
         Ok(run.outcome_blocking())
     }

@@ -17,6 +17,7 @@ pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Faul
         .map(|(place, workflow)| (workflow.value.id.as_str(), place))
         .collect();
     let mut found = Vec::new();
+    // Several workflows with a budget may call one workflow, whose faults are reported once.
     let mut told = BTreeSet::new();
     for (place, workflow) in loaded.workflows.iter().enumerate() {
         let limits: Vec<&Budget> = workflow
@@ -30,6 +31,7 @@ pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Faul
         if !limits_cost && !limits.iter().any(|limits| limits.tokens.is_some()) {
             continue;
         }
+        // A budget also covers the workflows that are called, so all that can be reached are checked.
         let (mut reached, mut next) = (BTreeSet::from([place]), vec![place]);
         while let Some(place) = next.pop() {
             let workflow = &loaded.workflows[place];
@@ -43,6 +45,7 @@ pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Faul
                     continue;
                 };
                 let missing = match bound {
+                    // Without a maximum the engine cannot reserve tokens before the call.
                     CallBound { output: None, .. } => Some((
                         FaultCode::BudgetWithoutMaximum,
                         "a budget limits this call, and its maximum reply length is unknown",
@@ -73,6 +76,7 @@ fn called(node: &NodeConfig) -> Option<&str> {
     match node {
         NodeConfig::Subgraph(subgraph) => Some(&subgraph.subgraph_id),
         NodeConfig::Map(map) => Some(&map.subgraph_id),
+        // Only these two nodes call a workflow by its id.
         _ => None,
     }
 }

@@ -14,9 +14,11 @@ impl Checked {
     /// Returns the location in the files of the node's text that caused an error: of the innermost error that has a location.
     /// Returns `None` if no text caused it, or the text is not in these files.
     pub fn place_of(&self, error: &RunError) -> Option<Fault> {
+        // Errors wrap their cause, and the innermost one is closest to the text that the author wrote.
         let chain: Vec<&RunError> = std::iter::successors(Some(error), |error| error.cause.as_ref()).collect();
         chain.iter().enumerate().rev().find_map(|(depth, error)| {
             let place = Place::of(error)?;
+            // The cause itself may name no node; then the nearest error around it does.
             let node = chain[..=depth]
                 .iter()
                 .rev()
@@ -40,6 +42,7 @@ impl Checked {
         let place = Place::of(error)?;
         let mut workflows = self.loaded().workflows.iter();
         let own = workflows.find(|workflow| workflow.value.id == workflow_id);
+        // A trigger of the workflow hides one outside of workflows with the same id.
         let own = own.and_then(|workflow| {
             let mut triggers = workflow.value.triggers.iter();
             let at = triggers.position(|trigger| trigger.id == trigger_id)?;
@@ -78,6 +81,7 @@ impl<'e> Place<'e> {
                 line,
                 column,
             }),
+            // A template has no line and column: the path is searched in its tags.
             None => text("path").map(Self::Path),
         }
     }
@@ -96,6 +100,7 @@ impl<'e> Place<'e> {
                 column,
             } => {
                 let start = place::offset(text, *line, *column);
+                // The same position may be valid in another text of the node, so the whole text must be equal.
                 (expression.or(script) == Some(text)).then_some(start..start)
             }
             Self::Path(path) => {

@@ -16,13 +16,16 @@ impl Answers {
 
     /// Returns the possible answers of a question: those configured, or those that the question implies.
     pub(super) fn to(&self, question: &Interaction) -> Vec<Value> {
+        // Configured answers come first: they are also the only way to answer a question with an open schema.
         if let Some(given) = self.0.get(&*question.node_id) {
             return given.clone();
         }
+        // A question for consent has no choices of its own, and both decisions lead to different outcomes.
         if question.tool.is_some() {
             return vec![json!("allow"), json!("refuse")];
         }
         match (&question.choices, &question.schema) {
+            // Choices before the schema: an answer must be one of them in any case.
             (Some(choices), _) => choices.to_vec(),
             (None, Some(schema)) => named(schema),
             (None, None) => vec![json!("answer")],
@@ -41,6 +44,7 @@ fn named(schema: &Map<String, Value>) -> Vec<Value> {
     match schema.get("type").and_then(Value::as_str) {
         Some("boolean") => vec![json!(true), json!(false)],
         Some("null") => vec![Value::Null],
+        // A type such as `string` has no finite list of values, so the question stays open.
         _ => Vec::new(),
     }
 }

@@ -41,6 +41,7 @@ use schedule::{Played, ScheduleRun};
 use search::{Prefix, Search};
 
 /// Default maximum number of schedules.
+// Each schedule runs the workflow from its start, so the number bounds the time of an exploration.
 pub const DEFAULT_SCHEDULES: u64 = 4_000;
 
 /// Default number of random schedules beyond the maximum.
@@ -112,6 +113,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
         answers: Answers::default(),
         max_schedules: DEFAULT_SCHEDULES,
         samples: DEFAULT_SAMPLES,
+        // A fixed seed, so that two explorations of one workflow report the same orders.
         rules: Rules {
             seed: 0,
             timeouts: false,
@@ -200,6 +202,7 @@ impl Explorer {
     /// Sets the maximum number of schedules to run in order, at least 1 (default [`DEFAULT_SCHEDULES`]).
     #[must_use]
     pub fn max_schedules(mut self, schedules: u64) -> Self {
+        // Without any schedule there would be no outcome to report.
         self.max_schedules = schedules.max(1);
         self
     }
@@ -267,6 +270,7 @@ impl Explorer {
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
     pub fn run(mut self) -> Result<Exploration, ExploreError> {
+        // A copy, because the workflow can switch the reduction off for this exploration only.
         let mut rules = self.rules;
         let plan = self.builder.plan().map_err(ExploreError::Build)?;
         // The events that a trigger or a waiting node receives depend on timing, so no two orders are equivalent there.
@@ -277,8 +281,10 @@ impl Explorer {
             input: self.input.map_err(ExploreError::Refused)?,
             conversation: self.conversation,
             pinned: self.pinned,
+            // Nothing outside of the process is called, so no caller needs to be named.
             metadata: None,
             deadline_ms: None,
+            // A session orders runs, and an exploration has one run at a time.
             session: None,
         };
         let schedule = ScheduleRun::new(plan, request, rules, self.answers);
@@ -290,8 +296,10 @@ impl Explorer {
         let mut search = Search::new(rules.is_reduced);
         let (mut complete, mut is_enough) = (false, false);
         while !is_enough && all.schedules < self.max_schedules {
+            // An abandoned schedule counts too, because it costs a run up to the known state.
             all.take(schedule.play(&search.next_prefix())?, false);
             if !search.advance() {
+                // No untried choice is left, so sampling would only repeat known orders.
                 complete = true;
                 break;
             }
@@ -304,6 +312,7 @@ impl Explorer {
                 }
                 is_enough = (self.stop_when)();
                 all.take(
+                    // A seed for each sample, so that every sample draws another order and a repeated exploration draws the same.
                     schedule.play(&search.random_prefix(rules.seed.wrapping_add(sample)))?,
                     true,
                 );
@@ -317,6 +326,7 @@ impl Explorer {
 fn listens(plan: &Plan) -> bool {
     use pirn_core::graph::NodeKind;
     let waits = |node: &pirn_core::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });
+    // A schedule receives no event, and it does not fire in an exploration.
     let hears = |trigger: &TriggerDefinition| trigger.schedule.is_none();
     let graphs = || plan.graphs.iter();
     plan.triggers.iter().any(hears)
@@ -334,6 +344,7 @@ impl Outcomes {
         self.schedules += 1;
         if let Played::Ended { key, outcome } = played {
             match self.by_key.get_mut(&key) {
+                // The shortest order is the easiest one to understand. Samples are drawn at random and often longer.
                 Some(known) if known.order.len() <= outcome.order.len() => {}
                 Some(known) => *known = *outcome,
                 None => {
@@ -353,6 +364,7 @@ impl Outcomes {
 
     fn told(self, complete: bool) -> Exploration {
         let mut outcomes: Vec<Outcome> = self.by_key.into_values().collect();
+        // Ties are ordered by the steps, so that equal explorations print equal reports.
         outcomes.sort_by(|one, other| (one.order.len(), &one.order).cmp(&(other.order.len(), &other.order)));
         Exploration {
             outcomes,

@@ -19,6 +19,7 @@ impl Models for OfflineModels {
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
         let (profile, model) = self.0.choose(profile_id);
         if model.is_external() {
+            // The profile stays, because its limits and tokenizer affect the run.
             (profile, Arc::new(Echo))
         } else {
             (profile, model)
@@ -26,6 +27,7 @@ impl Models for OfflineModels {
     }
 
     fn of_run(&self, graphs: &Graphs) -> Option<Arc<dyn Models>> {
+        // Wrapped too, because the models of a definition's own profiles would call their provider otherwise.
         let models = self.0.of_run(graphs)?;
         Some(Arc::new(Self(models)))
     }
@@ -40,6 +42,7 @@ impl Tools for OfflineTools {
     }
 
     fn is_external(&self, _: &str) -> bool {
+        // No call behind this wrapper reaches the outside world.
         false
     }
 

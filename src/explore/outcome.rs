@@ -43,6 +43,7 @@ pub(super) fn outcome_of(report: &RunReport, order: Vec<String>, is_strict: bool
         code: error.code,
         message: names.in_text(&error.message),
     });
+    // Without the message, which may quote values that differ between orders.
     let mut key = json!([report.status, output, error.as_ref().map(|error| error.code.as_str())]);
     if is_strict && let Some(parts) = key.as_array_mut() {
         let messages = report.conversation.messages.iter();
@@ -74,9 +75,11 @@ pub(super) fn stuck(order: Vec<String>) -> (String, Outcome) {
     let outcome = Outcome {
         order,
         status: ThreadStatus::Running,
+        // A deadlocked run has no report.
         output: Value::Null,
         error: None,
     };
+    // An empty key, which no JSON array equals: all deadlocks of a workflow are one outcome.
     (String::new(), outcome)
 }
 
@@ -88,6 +91,7 @@ struct Names {
 impl Names {
     fn of(report: &RunReport) -> Self {
         let name = |thread: &pirn_core::run::ThreadReport| {
+            // Only branches have a path. Other threads are named after their workflow.
             let name = thread.path_id.clone().unwrap_or_else(|| thread.workflow_id.clone());
             (thread.thread_id.to_string(), format!("thread of {name}"))
         };
@@ -100,6 +104,7 @@ impl Names {
     fn in_text(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (id, name) in &self.by_id {
+            // `replace` allocates a new string even if nothing is found.
             if text.contains(id.as_str()) {
                 text = text.replace(id.as_str(), name);
             }
@@ -193,6 +198,7 @@ fn wrapped(order: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for step in order.split_inclusive(", ") {
         match lines.last_mut() {
+            // The space after the last comma of a line is trimmed below, so it does not count.
             Some(line) if line.chars().count() + step.trim_end().chars().count() <= width => line.push_str(step),
             Some(_) | None => lines.push(step.to_owned()),
         }
@@ -201,6 +207,7 @@ fn wrapped(order: &str, width: usize) -> Vec<String> {
 }
 
 fn shortened(text: &str) -> String {
+    // A table row is one line, and the first line of an error is its summary.
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= SHOWN {
         return line.to_owned();

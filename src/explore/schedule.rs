@@ -41,6 +41,7 @@ pub(super) enum Played {
 
 impl ScheduleRun {
     pub(super) fn new(mut plan: Plan, request: RunRequest, rules: Rules, answers: Answers) -> Self {
+        // Thousands of schedules must not call a provider or change anything outside.
         plan.ports.models = Arc::new(OfflineModels(plan.ports.models));
         plan.ports.tools = Arc::new(OfflineTools(plan.ports.tools));
         let answers = Rc::new(move |question: &Interaction| answers.to(question));
@@ -54,11 +55,13 @@ impl ScheduleRun {
 
     /// Runs the schedule that starts with `prefix`.
     pub(super) fn play(&self, prefix: &Prefix) -> Result<Played, ExploreError> {
+        // Set when the run is admitted, and read by the chooser, which exists before the run.
         let outcome = Rc::new(RefCell::new(None));
         let chooser = UntilOutcome {
             prefix: prefix.clone(),
             outcome: Rc::clone(&outcome),
         };
+        // A new host for each schedule: every schedule starts from the same state.
         let simulated = SimulatedHost::with_config(SimulatedConfig {
             seed: Some(self.rules.seed),
             choosing: Some(Choosing {
@@ -71,11 +74,14 @@ impl ScheduleRun {
         });
         let report = spawn_here(&simulated.host(), |spawner| {
             let engine = EngineShared::start(EngineParts {
+                // The ports are shared, so a tool or model with state makes schedules differ (`NotRepeatable`).
                 ports: self.plan.ports.clone(),
+                // An exploration must not fail because of a limit on concurrent runs.
                 max_runs: usize::MAX >> 1,
                 spawner,
                 run_id_seed: self.rules.seed,
                 seed: Some(self.rules.seed),
+                // No run has a session.
                 max_waiting: 0,
                 first_number: 0,
             })?;
@@ -86,6 +92,7 @@ impl ScheduleRun {
         let order = made.iter().filter(|made| made.is_shown).map(|made| made.what.clone());
         let order: Vec<String> = order.collect();
         let (key, outcome) = match (report, prefix.end()) {
+            // Checked before the report: an abandoned schedule may have no report, or one of a run that was not finished.
             (_, End::Visited) => return Ok(Played::Left),
             (_, End::Diverged) => return Err(ExploreError::NotRepeatable { order }),
             (Some(report), End::Complete) => outcome_of(&report, order, self.rules.is_strict),
@@ -107,10 +114,13 @@ impl ScheduleRun {
             engine.register(graph);
         }
         for trigger in &self.plan.triggers {
+            // Not awaited: this thread executes the matcher, in `run_until_idle` below.
             drop(engine.add_trigger(trigger.clone()));
         }
+        // Triggers must be active before the first step of the run, or they would miss its events.
         simulated.run_until_idle();
         let (started, admitted) = engine.admit_run(engine.next_run_id(), self.request.clone(), Vec::new())?;
+        // Before `go`: the chooser is asked from the first step on.
         outcome.replace(Some(started.outcome.clone()));
         admitted.go()?;
         simulated.run_until_idle();

@@ -12,6 +12,7 @@ use pirn_actors::host::{Chance, Chooser, Pending};
 
 /// The search state, shared with the chooser of each schedule.
 pub(super) struct Search {
+    // Shared and not passed back and forth, because the host owns the chooser while a schedule runs.
     state: Rc<RefCell<State>>,
 }
 
@@ -75,6 +76,7 @@ impl Search {
 
     /// Returns the prefix of a random schedule with this seed.
     pub(super) fn random_prefix(&mut self, seed: u64) -> Prefix {
+        // A sample chooses freely from its first choice.
         self.state.borrow_mut().prefix.clear();
         self.prefix(Some(Chance::new(seed)))
     }
@@ -92,6 +94,7 @@ impl Search {
     /// Advances to the next untried choice. Returns false if there is none.
     pub(super) fn advance(&mut self) -> bool {
         let mut state = self.state.borrow_mut();
+        // Depth first: the last choice with an untried alternative changes, and the choices before it stay.
         let Some(place) = state.made.iter().rposition(|made| made.chosen + 1 < made.options) else {
             return false;
         };
@@ -109,6 +112,7 @@ impl Prefix {
 
     pub(super) fn end(&self) -> End {
         let state = self.state.borrow();
+        // The run ended before it had made the choices that led to its state the last time.
         if state.end == End::Complete && state.made.len() < state.prefix.len() {
             return End::Diverged;
         }
@@ -122,14 +126,17 @@ impl Chooser for Prefix {
         let place = search.made.len();
         let chosen = match (search.prefix.get(place).copied(), &search.dice) {
             (Some(chosen), _) => {
+                // The prefix was recorded with more options at this choice.
                 if chosen >= options.len() {
                     search.end = End::Diverged;
                     return None;
                 }
                 chosen
             }
+            // Samples ignore known states: they are to reach orders beyond those that the search has visited.
             (None, Some(dice)) => dice.below(options.len()),
             (None, None) => {
+                // A shorter way to a known state is followed, so that the reported orders are the shortest.
                 if search.is_reduced && search.visited.get(&state).is_some_and(|known| *known <= place) {
                     search.end = End::Visited;
                     return None;
@@ -143,6 +150,7 @@ impl Chooser for Prefix {
             options: options.len(),
             chosen,
             what: what.to_string(),
+            // A step without an alternative outside of branches happens in every order and says nothing.
             is_shown: options.len() > 1 || what.is_branch,
         };
         search.made.push(made);

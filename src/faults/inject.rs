@@ -20,6 +20,7 @@ use super::{Faults, Rates};
 
 /// Wraps the models and tools of an engine; `seed` determines which calls fail, in the order of the calls.
 pub(crate) fn inject(ports: &mut Ports, faults: Faults, seed: u64) {
+    // No wrapper, so that an engine without faults pays nothing for each call.
     if faults.is_empty() {
         return;
     }
@@ -59,8 +60,10 @@ impl Dice {
         let chance = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // 53 bits: the resolution of a double between 0 and 1.
         let drawn = || (chance.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        // Every call draws three numbers whatever its rates are, so that a changed rate does not shift the faults of later calls.
         let (late, end) = (drawn(), drawn());
         let (from, to) = rates.late_ms;
+        // The range includes both ends. It may cover all values, whose number does not fit.
         let spread = to.saturating_sub(from).saturating_add(1);
         let late_ms = from + chance.next() % spread.max(1);
         Fate {
@@ -131,10 +134,12 @@ struct FaultyModel {
 
 impl Model for FaultyModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        // Drawn when the call is made and not when the future is polled, whose order depends on the work runtime.
         let fate = self.dice.fate(&self.rates);
         let model = Arc::clone(&self.model);
         async move {
             let failed = |message| RunError::new(RunErrorCode::ModelError, message);
+            // Before the call: a call that fails must have had no effect.
             fate.pass(&call.clock).await.map_err(failed)?;
             model.call(call).await
         }

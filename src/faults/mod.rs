@@ -110,6 +110,7 @@ impl Faults {
                         ));
                     }
                 }
+                // One number decides between failing and stalling, so both rates share the range from 0 to 1.
                 if rates.fail + rates.stall > 1.0 {
                     return Err(format!("faults.{kind}.{name}: fail and stall together are more than 1"));
                 }

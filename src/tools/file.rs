@@ -46,9 +46,11 @@ impl ConfigText {
     /// # Errors
     /// Like [`load_tools`].
     pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
+        // Relative to the file and not to the process, so that a config works from any directory.
         let folder = self.path().parent().unwrap_or_else(|| Path::new(""));
         tools_of(self.written().clone(), folder).map_err(|mut faults| {
             for fault in &mut faults {
+                // The reader of the entries knows no lines, because it works on the parsed value.
                 let pointer = format!("{}{}", fault.place, fault.pointer);
                 fault.line = self.line_of(&pointer);
             }
@@ -60,6 +62,7 @@ impl ConfigText {
     /// Returns faults for undefined profiles that MCP servers may call.
     #[cfg(feature = "mcp")]
     pub(crate) fn unknown_sampling(&self, known: &BTreeSet<String>) -> Vec<Fault> {
+        // Errors of the file itself are reported by the reader of the tools.
         let servers = self.tools().map(|tools| tools.mcp_servers).unwrap_or_default();
         let named = servers.into_iter().enumerate();
         let unknown =

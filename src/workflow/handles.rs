@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 
 /// An invariant lifetime: neither a longer nor a shorter one is accepted.
+// Each builder has its own lifetime, so the compiler refuses a handle of another workflow.
 pub(super) type Brand<'f> = PhantomData<fn(&'f ()) -> &'f ()>;
 
 /// A node with incoming and outgoing edges.
@@ -39,6 +40,7 @@ pub struct Question<'f>(pub(super) Node<'f>);
 /// A FORK that has no JOIN yet, from which only its paths lead to other nodes.
 #[derive(Debug)]
 #[must_use = "a FORK needs a JOIN"]
+// Neither `Clone` nor `Copy`: `join` consumes the fork, so a fork cannot have two joins.
 pub struct Fork<'f>(pub(super) Node<'f>);
 
 /// A LOOP_START that has no LOOP_END yet.
@@ -93,6 +95,7 @@ handles! {
     Route<'f>: |route| route.0, [Enters];
     Question<'f>: |question| question.0, [Leaves Enters];
     Fork<'f>: |fork| fork.0, [];
+    // By reference: an edge to a fork must not consume it before its join.
     &Fork<'f>: |fork| fork.0, [Enters];
     &LoopStart<'f>: |start| start.node, [Leaves Enters];
 }

@@ -55,6 +55,7 @@ impl<'f> Join<'f> {
     pub fn when(when: JoinWhen) -> Self {
         let (join_strategy, threshold) = when.parts();
         let config = JoinConfig {
+            // `WorkflowBuilder::join` copies the ids from the fork.
             fork_path_ids: Vec::new(),
             join_strategy,
             threshold,

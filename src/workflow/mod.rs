@@ -180,11 +180,13 @@ impl<'f, K> WorkflowBuilder<'f, K> {
             on_error: None,
             in_doubt: None,
         });
+        // Nodes are only appended, so their index is valid for the life of the builder.
         Node::new(self.definition.nodes.len() - 1)
     }
 
     /// Returns the definition of a node. The index is valid: handles belong to one workflow, and nodes are never removed.
     fn definition_of(&mut self, node: Node<'f>) -> &mut NodeDefinition {
+        // The lifetime `'f` ties the handle to this builder, so the index is in range.
         &mut self.definition.nodes[node.at]
     }
 
@@ -293,6 +295,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
     /// Adds the target of a ROUTE if no condition holds.
     pub fn otherwise(&mut self, route: Route<'f>, target: impl Enters<'f>) -> &mut Self {
         let target = self.id_of(target.node());
+        // Always a route: only `route` creates this handle.
         if let NodeConfig::Route(config) = &mut self.definition_of(route.0).config {
             config.default_target_node_id = Some(target);
         }
@@ -306,6 +309,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
 
     /// Makes the paths of a FORK run one after the other.
     pub fn in_series(&mut self, fork: &Fork<'f>) -> &mut Self {
+        // Always a fork: only `fork` creates this handle.
         if let NodeConfig::Fork(config) = &mut self.definition_of(fork.0).config {
             config.fork_strategy = ForkStrategy::Serial;
         }
@@ -321,6 +325,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
             config.fork_path_ids.push(id.into());
             config.child_node_ids.push(to.clone());
         }
+        // The JSON format lists a path both in the fork and as an edge.
         self.definition.edges.push(EdgeDefinition {
             id: None,
             source_node_id: from,
@@ -340,6 +345,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
             config.map_or(&[][..], |config| &config.fork_path_ids)
         };
         let Join { mut config, main } = join.into();
+        // A path of another fork yields an id that the compilation refuses.
         config.main_path_id = main.and_then(|path| paths(path.fork).get(path.number).cloned());
         config.fork_path_ids = paths(fork.node()).to_vec();
         self.add(id.into(), NodeConfig::Join(config))
@@ -414,5 +420,6 @@ impl<'f, K> WorkflowBuilder<'f, K> {
 }
 
 fn milliseconds(time: Duration) -> u64 {
+    // A longer duration is as good as no limit.
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

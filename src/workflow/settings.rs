@@ -86,6 +86,7 @@ pub struct RouteSettings<'a>(Option<&'a mut Route>);
 impl<'a> RouteSettings<'a> {
     pub(super) fn push(node: &'a mut NodeDefinition, condition: String, target_node_id: String) -> Self {
         let NodeConfig::Route(config) = &mut node.config else {
+            // Cannot occur: only `WorkflowBuilder::route` creates the handle of a route.
             return Self(None);
         };
         config.routes.push(Route {
