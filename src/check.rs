@@ -397,7 +397,7 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
     match config.map(ConfigText::profiles) {
         Some(Ok(list)) => profiles = list,
         Some(Err(ProfilesError::Profiles { faults, .. })) => wrong = faults,
-        // Not a list of profiles: the reader of the file reports that.
+        // A section that is not a list of profiles is reported by the reader of the file.
         Some(Err(ProfilesError::File(_))) | None => {}
     }
     profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
@@ -487,7 +487,7 @@ fn profile_ids(config: &ConfigText) -> (&'static str, Vec<Option<&str>>) {
 fn fault_in(config: &ConfigText, fault: &ProfileFault) -> Option<Fault> {
     let (way, ids) = profile_ids(config);
     let by_place = || fault.profile.strip_prefix('#')?.parse::<usize>().ok();
-    // Of a duplicate id, the second is the fault.
+    // The fault of a duplicate id is located at the last occurrence.
     let place = ids
         .iter()
         .rposition(|id| *id == Some(&*fault.profile))

@@ -135,7 +135,7 @@ enum Served {
 
 impl LocalMailbox {
     fn new(run: Rc<RunContext>, mut spec: RunSpec) -> Rc<Self> {
-        // Before the first step, so that subscribers receive every event.
+        // Subscribers are added before the first step, so that they receive every event.
         for subscription in std::mem::take(&mut spec.subscriptions) {
             run.subscribe(subscription.mask(), subscription.after, subscription.deliver);
         }
@@ -362,7 +362,7 @@ impl Actors {
             seed: new.seed(&run.run_id, run.supervisor.metadata(), &run.host, run.ports().run_bytes),
             settings: Vec::new(),
         };
-        // Before the first event.
+        // The limits must be set before the first event.
         limit_triggers(&begun.seed.graph, run);
         // The journal is opened first, because the machine's effects are reported to it.
         run.begun(&begun);
@@ -409,7 +409,7 @@ impl Actors {
         if let Some((_, workflow)) = machine.origin(0) {
             limit_triggers(workflow, run);
         }
-        // Before the earlier events, because the bus retains only names that it knows.
+        // The names are registered before the earlier events are sent, because the bus retains only events with registered names.
         run.keep_events();
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
         // Effects are held back until the first record is durable. The write fails if another process has resumed the run.
@@ -456,7 +456,7 @@ impl Actors {
         let mut now = run.step_time();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
-                // Only with an empty queue, so that one write covers all inputs of the turn.
+                // Write only when the queue is empty, so that one write covers all inputs of the turn.
                 if let Err(lost) = self.keep(now, run, inbox) {
                     return Served::Lost(lost);
                 }

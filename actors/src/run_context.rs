@@ -88,7 +88,7 @@ impl RunContext {
         in_place: InPlace,
         not_before: Millis,
     ) -> Self {
-        // Not before the last input of an earlier process: the wall clock may have been set back since.
+        // Time must not be before the last input of an earlier process: the wall clock may have been set back since.
         let epoch = host.wall_clock().max(not_before).saturating_sub(host.now());
         let is_durable = in_place.ports().is_durable();
         let promised = if is_durable { promised() } else { EventMask::NONE };

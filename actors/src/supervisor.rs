@@ -216,7 +216,7 @@ impl SupervisorActor {
             }
             Effect::Report(report) => {
                 if turn.machine.has_ended() {
-                    // Before the outcome is published: its receiver may start another run with this id at once.
+                    // Leave before the outcome is published: its receiver may start another run with this id at once.
                     self.leave(turn.run);
                 }
                 self.report(report);

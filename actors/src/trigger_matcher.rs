@@ -282,7 +282,7 @@ impl TriggerMatcherActor {
         let held = self.held.entry(run_id).or_default();
         held.evaluation = evaluation;
         held.then = Some((watcher, Arc::clone(event), then));
-        // Without a label, because an explorer must not place other steps before the result of an evaluation.
+        // The work has no label, because an explorer must not place other steps before the result of an evaluation.
         held.work = Some(self.host.on_other_thread(
             None,
             |tell| self.ports.scripts.evaluate(job, tell),
@@ -330,7 +330,7 @@ impl TriggerMatcherActor {
             let Some(held) = self.held.get_mut(run_id).filter(|held| held.then.is_none()) else {
                 return;
             };
-            // At half the limit, so that the run is not blocked and unblocked for each event.
+            // The run is unblocked at half the limit, so that it is not blocked and unblocked for each event.
             if held.rest.len() == MOST_WAITING / 2 {
                 for run in self.interest.caught_up(run_id) {
                     self.backlog.turn_later(run, &self.host);
@@ -746,7 +746,7 @@ impl Actor for TriggerMatcherActor {
 
 impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
     fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
-        // Ahead of the queued messages, so that a limit takes effect however many events are queued.
+        // Limits are taken before the queued messages, so that they take effect regardless of the length of the queue.
         for (run_id, limit) in self.interest.take_trigger_limits() {
             match limit {
                 TriggerLimit::AtMost(most) => self.machine.set_budget(&run_id, most),

@@ -281,7 +281,7 @@ async fn listen(
         drop(stop);
         left.runs_left
     };
-    // For a shared store: take over runs that lost their owner, and receive inputs that other processes send to runs here.
+    // With a shared store, claim runs that lost their owner, and receive inputs that other processes send to runs here.
     let working = async {
         let at_most = if args.detach { 0 } else { args.served.max_runs() };
         if let Err(error) = service.work(at_most).await {

@@ -163,7 +163,8 @@ impl Engine {
 
     fn register_compiled(&self, loaded: &Loaded, compiled: &Compiled) {
         if let Some(durable) = &self.durable {
-            // Before the graphs are registered: a run may start as soon as its graph is, and its first commit needs the definition.
+            // Must precede the registration of the graphs: a run may start as soon as its graph is registered, and its first commit
+            // needs the definition.
             durable.definitions.extend(loaded, compiled, &self.shared.all_graphs());
         }
         for graph in &compiled.graphs {

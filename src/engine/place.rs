@@ -314,7 +314,7 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
 pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
     placement.wait_idle(grace.max(WIND_DOWN));
     shared.close();
-    // After the close, so that no later run misses this message.
+    // Sent after the close, so that no later run misses this message.
     shared.keep_waiting();
     placement.wake();
     let mut runs_cancelled = 0;
@@ -325,7 +325,7 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
         shared.gate().wait_drained(WIND_DOWN);
     }
     let runs_left = shared.live_runs();
-    // Only after the last run has ended or was cancelled: a bus delivers the events of runs.
+    // Stop only after the last run has ended or was cancelled: a bus delivers the events of runs.
     for flushed in shared.stop() {
         // A bus that has stopped has nothing to flush.
         let _: Option<Result<(), Lost>> = flushed.wait_timeout(WIND_DOWN);

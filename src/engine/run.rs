@@ -168,7 +168,7 @@ impl RunBuilder {
     pub fn deadline(mut self, limit: Duration) -> Self {
         // A limit beyond 584 million years is the same as none.
         let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        // At least 1 ms: a limit that is rounded down to 0 would be due before the first step.
+        // The minimum is 1 ms: a limit that is rounded down to 0 would be due before the first step.
         self.request.deadline_ms = Some(ms.max(1));
         self
     }
@@ -225,7 +225,7 @@ impl RunBuilder {
 
     /// Validates what the builder was given, independent of the order of its calls.
     pub(super) fn settle(&mut self) -> Result<(), RunError> {
-        // Here and not in the setters, because `session` may be called after `keep_on_failure`.
+        // Checked here and not in the setters, because `session` may be called after `keep_on_failure`.
         if let Some(invalid) = self.invalid.take() {
             return Err(invalid);
         }

@@ -145,7 +145,7 @@ impl EngineShared {
         // `admit` consumes the request, and the watchers need the id afterwards.
         let workflow_id = request.workflow_id.clone();
         let (started, admitted) = self.admit(run.run_id, request, subscriptions, from)?;
-        // Before the first step, so that watchers receive every event.
+        // Watchers subscribe before the first step, so that they receive every event.
         for take in takers {
             take(started.clone(), &workflow_id);
         }
@@ -164,7 +164,8 @@ impl EngineShared {
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
         let metadata = request.metadata.clone();
-        // Before admission, because the seat is part of the run's seed. If admission fails, dropping the seat releases it.
+        // The seat is taken before admission, because it is part of the run's seed. If admission fails, dropping the seat releases
+        // it.
         let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
         let from_trigger = (from.is_unlimited, from.trigger_depth);

@@ -21,7 +21,7 @@ impl EngineShared {
     pub fn mailbox_depths(&self) -> impl Future<Output = MailboxDepths> + Send + use<> {
         // Runs have shared counters; the counters of the bus and the matcher are bound to their thread.
         let runs = self.runs.waiting();
-        // Sent before the first await, so that all arbiters count at nearly the same time.
+        // All requests are sent before the first await, so that the arbiters count at nearly the same time.
         let asked = self.ask_every_arbiter(|local, answer| {
             answer.give((local.bus_depth.waiting() as u64, local.matcher_depth.waiting() as u64));
         });

@@ -75,7 +75,8 @@ impl Local {
         let (bus, matcher, interest) = (local.bus.clone(), local.matcher.clone(), Rc::clone(&local.interest));
         let (uid, backlog) = (engine.uid, Rc::clone(&local.backlog));
         let waiting = Rc::clone(&backlog);
-        // Before the bus starts: a host that shuts down drops the bus at once, and its exit callback removes the entry.
+        // The entry is added before the bus starts: a host that shuts down drops the bus at once, and its exit callback removes the
+        // entry.
         LOCALS.with_borrow_mut(|locals| locals.insert(uid, local));
         start_contained_with(
             host,

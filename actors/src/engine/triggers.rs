@@ -19,7 +19,7 @@ impl EngineShared {
         // Running runs hold their own `Arc` of the map and are not affected.
         let before = Arc::make_mut(&mut *self.graphs.write().unwrap_or_else(PoisonError::into_inner))
             .insert(id, Arc::clone(graph));
-        // After the graph is registered, because a schedule may start a run of it at once.
+        // Schedules start after the graph is registered, because a schedule may start a run of it at once.
         self.schedules_of(&owner, &graph.triggers);
         let removed = before.iter().flat_map(|graph| by_event(&graph.triggers));
         let removed: Vec<String> = removed.map(|trigger| trigger.id.clone()).collect();
@@ -31,7 +31,7 @@ impl EngineShared {
         let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
         for arbiter in 0..self.spawner.arbiters() {
             let (owner, removed, added) = (owner.clone(), removed.clone(), added.clone());
-            // In one job, so that no event is matched between the removals and the additions.
+            // Removals and additions are one job, so that no event is matched between them.
             self.on_arbiter(arbiter, move |local| {
                 for id in removed {
                     let owner = owner.clone();

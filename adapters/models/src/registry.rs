@@ -114,7 +114,7 @@ impl ModelRegistry {
             }
         }
         if faults.is_empty() {
-            // Only after all profiles are valid: a missing fallback may be an invalid profile.
+            // Fallbacks are checked only if all profiles are valid: a missing fallback may be an invalid profile.
             faults.append(&mut registry.unknown_fallbacks());
             faults.append(&mut registry.other_currencies());
         }

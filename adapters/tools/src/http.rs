@@ -74,7 +74,7 @@ impl Tool for HttpTool {
         async move {
             let (request, secrets) = request(&config, &arguments)?;
             let host = request.url().host_str().unwrap_or_default().to_owned();
-            // Without the URL, which may contain secrets.
+            // Remove the URL from the error, because it may contain secrets.
             let broken =
                 |error: reqwest::Error| format!("{host} did not answer: {}", with_causes(&error.without_url()));
             let response = shared.client()?.execute(request).await.map_err(broken)?;

@@ -68,7 +68,7 @@ fn make_absurd(url: &str, absurdctl: &OsStr) -> Result<(), ConnectError> {
     let failed = |why: String| ConnectError::Absurdctl { why };
     let output = Command::new(absurdctl)
         .arg("init")
-        // In the environment, because other users can read arguments and the URL may contain a password.
+        // Pass the URL in the environment: it may contain a password, and other users can read arguments.
         .env("ABSURD_DATABASE_URL", url)
         .stdin(Stdio::null())
         .output()

@@ -207,7 +207,7 @@ impl Keeper {
                 taken = number;
             }
             self.held.wake.notify_one();
-            // In parallel: each release waits for the server.
+            // Release in parallel, because each release waits for the server.
             join_all(given_back.into_iter().map(|(run, call)| self.give_back(run, call))).await;
         }
     }
@@ -267,7 +267,7 @@ impl Keeper {
 
     pub(crate) async fn release(&self, run: &str, call: &ReleaseCall) -> Result<(), StoreError> {
         self.server.call::<()>(&Target::run(run, "release"), None, call).await?;
-        // After the run object: until then its claim must stay listed, so that it expires with the process.
+        // Must follow the call of the run object: until then the claim must stay listed, so that it expires with the process.
         self.held.left(run, call.ticket.epoch);
         Ok(())
     }

@@ -199,7 +199,7 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // For the metrics, which count refusals by code.
+        // The metrics read this extension, to count refusals by code.
         response.extensions_mut().insert(Refusal(self.code));
         response
     }

@@ -55,7 +55,7 @@ impl EngineBuilder {
         }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         if let Some(durable) = &durable {
-            // Before `faults::inject` wraps these ports: resources are looked up by name, and no call is made.
+            // Must precede `faults::inject`, which wraps these ports: resources are looked up by name, and no call is made.
             durable.has(Resources::new(Arc::clone(&ports.tools), Arc::clone(&ports.models)));
             ports.sessions = Arc::new(StoredSessions::new(
                 Arc::clone(&durable.store),
@@ -73,7 +73,7 @@ impl EngineBuilder {
             Clock::Virtual { seed } => seed,
             Clock::Real => None,
         });
-        // Before the engine starts, because its actors take the ports as they are now.
+        // Faults are injected before the engine starts, because its actors receive the current ports.
         crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
         let (placement, spawner) = match self.clock {
             Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
@@ -114,7 +114,7 @@ impl EngineBuilder {
             durable,
         };
         if let Some(checked) = &checked {
-            // Before the files, which may refer to the checked workflows.
+            // Checked workflows are registered before the files, which may refer to them.
             engine.register_compiled(checked.loaded(), checked.compiled());
         }
         engine

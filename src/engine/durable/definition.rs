@@ -84,7 +84,7 @@ impl Texts {
         // The engine shares one map between runs until the next load, so a pointer comparison suffices.
         let known = self.last.take().filter(|last| Arc::ptr_eq(&last.graphs, graphs));
         let last = known.unwrap_or_else(|| {
-            // By graph number and not by id: a run that is starting may still use graphs of before a reload.
+            // Look up by graph number and not by id: a run that is starting may still use graphs from before a reload.
             let workflows = graphs.values().filter_map(|graph| self.workflows.get(&graph.uid));
             let text = bundle(workflows, self.triggers.values(), self.profiles.values());
             Last {
@@ -101,7 +101,7 @@ impl Texts {
 /// Merges loaded files into a definition: a loaded item replaces the one with its id.
 pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec<Fault>> {
     let below = Loaded::of(&[SourceFile::new("the run's definition", definition)]);
-    // Only the faults of the new files: the definition was valid when it was stored.
+    // These can only be faults of the new files: the definition was valid when it was stored.
     if !loaded.faults.is_empty() {
         return Err(loaded.faults.clone());
     }

@@ -66,7 +66,7 @@ pub(super) async fn settle(
             answers.push(Message::Thread(*thread, ToThread::Input(answer)));
         }
     }
-    // After the loop, which borrows the open effects.
+    // This follows the loop, because the loop borrows the open effects.
     for effect in settled {
         rebuilt.open.threads.remove(&effect);
     }
@@ -102,7 +102,7 @@ pub(super) async fn settle(
     if !doubts.is_empty() || rebuilt.is_uncarried {
         told.push(Message::Supervisor(ToSupervisor::Recovered(doubts)));
     }
-    // After `Recovered`, which reports the decisions from which these answers follow.
+    // The answers must follow `Recovered`, which reports the decisions that they result from.
     told.extend(answers);
     Ok(told)
 }

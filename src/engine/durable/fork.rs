@@ -105,7 +105,7 @@ impl ForkBuilder {
         stored.told.truncate(self.step as usize);
         let told = std::mem::take(&mut stored.told);
         let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
-        // Before the commit too, because an assignment is only executed after it.
+        // Check the names before the commit too, because an assignment is executed only after it.
         self.check_names(&rebuilt)?;
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
         // The fork refers to the same contents as the original. The store keeps each text once.

@@ -178,7 +178,7 @@ impl Trace {
             Replayed::Did(at, effects) => {
                 for effect in effects.iter() {
                     self.did(effect);
-                    // After the effect itself, which has recorded the node that the thread entered last.
+                    // Decisions are recorded after the effect, which records the node that the thread entered last.
                     for decision in self.triggers.on(*at, effect) {
                         self.decided(effect, decision);
                     }

@@ -142,7 +142,7 @@ pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
         let mut bytes = 0;
         while let Some(Counted { message, tokens }) = added.next_if(|counted| {
             bytes += size_of(&counted.message);
-            // At least one message in each part, or a message above the limit would never be written.
+            // Each part has at least one message; otherwise a message above the limit would never be written.
             part.messages.is_empty() || bytes <= PART_BYTES
         }) {
             // A reference: the conversation itself is immutable and shared.

@@ -197,7 +197,7 @@ fn resume(
                 std::iter::once(cancel).chain(calls).collect()
             }
         };
-        // Before this run is admitted, because a child's end is one of its first inputs.
+        // Children are queried before this run is admitted, because a child's end is one of its first inputs.
         let (ended, elsewhere) = detached(&engine, &durable, &mut rebuilt).await?;
         told.extend(ended);
         // Read now, because the rebuilt run moves into the admission.
@@ -232,7 +232,7 @@ fn resume(
         admitted.go().map_err(ResumeError::Refused)?;
         let run = engine.handle(started);
         for (firing, child) in elsewhere {
-            // Only now, because the message goes to the run, which was not registered before.
+            // The end is sent only now, because the run was not registered before.
             tell_end(&engine, run.run_id(), firing, child)?;
         }
         Ok(run)
@@ -253,7 +253,7 @@ fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> R
         }
         Ok::<(), ResumeError>(())
     };
-    // On the work runtime: the wait may last as long as the child run, and the caller's future may be dropped before.
+    // The wait is on the work runtime: it may last as long as the child run, and the caller's future may be dropped earlier.
     let waiting = engine.shared().work(move |_| {
         waiting
             .map(|told| {

@@ -107,7 +107,7 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
         let page = store.runs(RunFilter::live(), after, PAGE).await?;
         after = page.last().map(Run::place);
         for run in page.into_iter().filter(|run| run.session.is_some()) {
-            // Only the start record: the other contents are tool results and parts of conversations.
+            // Read only the start record: the other contents are tool results and parts of conversations.
             let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
             // A run with an unreadable record cannot be resumed either.
             let begun = texts

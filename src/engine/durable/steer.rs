@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::resume_error::ResumeError;
 
 /// Maximum number of attempts to find a run while other processes claim it or write to it.
-// With the pauses about 1 second in total. A run that moves for longer is reported to the caller.
+// Including the pauses, the attempts take about 1 second. A run that changes its owner for longer is reported to the caller.
 const ATTEMPTS: u32 = 16;
 
 /// Maximum pause between two attempts, in milliseconds.
@@ -104,7 +104,7 @@ impl Engine {
     /// # Errors
     /// Fails if there is no such run, it has ended, or it refuses the input.
     pub async fn tell(&self, run_id: &str, told: &Steering) -> Result<Steered, ResumeError> {
-        // Before the first attempt, because another process could only reject the input without this message.
+        // Check before the first attempt: another process could reject the input, but not with this message.
         if let Some(refusal) = told.refusal() {
             return Err(ResumeError::Refused(refusal));
         }
@@ -135,7 +135,7 @@ impl Engine {
             return Ok(());
         };
         let after = (1 << before).min(LONGEST_PAUSE);
-        // By the engine's clock, because a virtual clock must not wait for real time.
+        // Sleep by the engine's clock, because a virtual clock must not wait for real time.
         let sleep = self.shared().work(move |clock| clock.sleep(after));
         let over = sleep.map_err(ResumeError::Refused)?;
         // If the host has stopped, the wait fails, and the next attempt follows without a pause.

@@ -129,10 +129,10 @@ pub(crate) async fn view(
     }
     // The inputs move into the rebuilt machine, so that memory holds only one copy of the journal.
     let mut told = std::mem::take(&mut stored.told);
-    // Before the replay, so that a view of an early step of a long run is cheap.
+    // Truncate before the replay, so that a view of an early step of a long run is cheap.
     told.truncate(step as usize);
     let run = stored.run.clone();
-    // Before the replay, which consumes the inputs.
+    // The outline is built before the replay, which consumes the inputs.
     let history = outline(run_id, &told, stored.begun.at());
     let rebuilt = stored.rebuild(engine, durable, told)?;
     let report = match &rebuilt.open.report {

@@ -51,7 +51,7 @@ impl Engine {
         let Some(claims) = durable.store.claims() else {
             return Ok(());
         };
-        // Before the guard, which sets the limit back to 0 however this future ends.
+        // Set the limit before the guard exists, which resets it to 0 when this future ends in any way.
         claims.carry(at_most);
         let _carrying = Carrying(claims);
         let mut under_way: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();

@@ -78,7 +78,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     sql.set_prepared_statement_cache_capacity(64);
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     sql.pragma_update(None, "page_size", PAGE_SIZE)?;
-    // For a new file: allows to return free pages to the system in small steps.
+    // Takes effect for a new file. It allows free pages to be returned to the system in small steps.
     sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     // Overwrites deleted rows with zeros in their page. Pages that become free are erased by `shrink`.
     sql.pragma_update(None, "secure_delete", "FAST")?;

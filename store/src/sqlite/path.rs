@@ -71,7 +71,7 @@ fn check(path: &Path) -> Result<(), String> {
         has_log |= log > Some(0);
     }
     let Some(length) = length else { return Ok(()) };
-    // Also opened for writing: for a read-only file SQLite would report a failed lock.
+    // Open the file for writing too: for a read-only file SQLite would report a failed lock.
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|error| format!("it must be readable and writable: {error}"))?;
     // With a log, SQLite may still have to complete or undo a change of the header.

@@ -251,7 +251,7 @@ impl Thread {
         match self.tables.shrink_some(pages) {
             Ok(_) => self.checkpoint_if_due(),
             Err(fault) => {
-                // For example a full disk. The next removal starts the shrinking again.
+                // Shrinking failed, for example because the disk is full. The next removal starts it again.
                 self.tables.is_shrinking = false;
                 drop(self.failed(fault));
             }

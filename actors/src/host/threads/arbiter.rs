@@ -247,7 +247,7 @@ impl Drop for LocalGuard {
     fn drop(&mut self) {
         self.tag.leave();
         if let Some(pool) = self.pool.take() {
-            // Without waiting, because the thread belongs to the embedding program.
+            // The pool is closed without waiting, because the thread belongs to the embedding program.
             pool.close(Duration::ZERO);
         }
     }

@@ -311,7 +311,7 @@ impl Start {
     }
 
     fn run(self, runtime: &Runtime) {
-        // Before the first task: a task that calls `stop` must be detected as the runtime's own thread.
+        // Must be set before the first task: a task that calls `stop` must be detected as a thread of the runtime.
         THREAD_OF.set(Some(self.id));
         IS_ACTOR_THREAD.set(true);
         runtime.block_on(async move {
@@ -463,7 +463,7 @@ impl Inner {
                 tracing::error!(arbiter, "an arbiter's thread panicked");
             }
         }
-        // After the arbiters, because their tasks may start work until the end.
+        // The pool closes after the arbiters, because their tasks may start work until they end.
         self.close_pool();
         report
     }

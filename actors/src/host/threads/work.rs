@@ -87,7 +87,7 @@ impl WorkPool {
     /// is zero.
     pub(super) fn close(&self, patience: Duration) {
         let runtime = std::mem::replace(&mut *self.lock(), WorkRuntime::Closed);
-        // After the lock is released: destructors may request more work.
+        // Drop the runtime after the lock is released: destructors may request more work.
         match runtime {
             WorkRuntime::Own(own) => own.shutdown_timeout(patience),
             WorkRuntime::Given(_) | WorkRuntime::NotYet | WorkRuntime::Closed => {}

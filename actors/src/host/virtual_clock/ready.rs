@@ -281,7 +281,7 @@ impl TaskState {
 
     /// Makes the executor drop the task in its next turn.
     pub(in crate::host) fn abort(self: &Arc<Self>) {
-        // Before the wake, because the executor reads the flag when it takes the task from the queue.
+        // Set the flag before the wake, because the executor reads it when it takes the task from the queue.
         self.is_aborted.store(true, Ordering::SeqCst);
         self.wake_by_ref();
     }

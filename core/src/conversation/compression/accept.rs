@@ -106,7 +106,7 @@ fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted
     }
     let mut is_kept = vec![true; shown.len()];
     for counted in turn {
-        // Of equal messages, the last ones belong to the turn.
+        // Among equal messages, the last ones belong to the turn.
         if let Some(place) = places.get_mut(&Content(&counted.message)).and_then(Vec::pop) {
             is_kept[place] = false;
         }

@@ -176,7 +176,7 @@ impl Loader {
     }
 
     fn root(&mut self, mut root: Tree) {
-        // For editors; the loader has one form to read.
+        // The field is used by editors only.
         root.take(SCHEMA_FIELD);
         match root.value {
             Json::List(items) => {

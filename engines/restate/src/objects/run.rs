@@ -322,7 +322,7 @@ impl Naming {
             };
             Target::content(hash, "name").ask::<_, NameReply>(ctx, call).call()
         };
-        // Sent in parallel.
+        // All calls are sent before the first is awaited.
         let asked: Vec<_> = hashes.iter().map(ask).collect();
         let mut missing = None;
         for (hash, named) in hashes.iter().zip(asked) {
