@@ -46,9 +46,11 @@ impl TriggerDecision {
         let mut made = Map::new();
         made.insert("trigger".to_owned(), json!(self.trigger));
         made.insert("event".to_owned(), json!(self.sequence));
+        // The source text stands for the unknown result: two decisions are equal only if their expressions are.
         if let Condition::Unknown(condition) = &self.condition {
             made.insert("condition".to_owned(), condition.clone());
         }
+        // For an unknown condition the record shows the result: a trigger that has not fired did nothing.
         if self.condition == Condition::Holds || matching == Matching::Fired {
             made.insert("does".to_owned(), self.does.clone());
         }
@@ -92,6 +94,7 @@ impl TriggersDecide {
         });
         let outside = outside.into_iter().map(|trigger| (Owner::Engine, trigger));
         for (owner, trigger) in inside.chain(outside) {
+            // A schedule fires at times, not on events of the run.
             if trigger.schedule.is_none() {
                 // Cannot fail: the loader of the definition has checked the ids.
                 let _ = machine.add(owner, Arc::new(trigger));
@@ -110,6 +113,7 @@ impl TriggersDecide {
             return Vec::new();
         };
         let interest = self.machine.interest();
+        // Most events have a type that no trigger watches: no `Event` is built for them.
         let watched = emitted
             .numbered()
             .filter(|(_, raised)| interest.contains(raised.event_type));
@@ -131,12 +135,14 @@ impl TriggersDecide {
             ..ScopeValues::default()
         };
         let expression = definition.condition.expression.as_deref();
+        // An answered expression was proved true by the index, and is not evaluated.
         let truth = match expression.filter(|_| !watcher.is_answered) {
             None => Ok(true),
             Some(expression) => self.evaluator.truth_of(expression, &scope),
         };
         let (condition, does) = match truth {
             Ok(false) => return None,
+            // A failed condition is a decision too: the run reports it as TRIGGER_FAILED. It counts as no firing.
             Err(Unevaluated::Fault(fault)) => (Condition::Holds, failed(&fault)),
             Ok(true) => match self.machine.fire(watcher.key, event) {
                 Fire::Refused => return None,
@@ -172,6 +178,7 @@ impl TriggersDecide {
                 let text = self.evaluator.text_of(message, scope);
                 ("message", text.map(Value::String))
             }
+            // Other actions have no template: their definition is all that they do.
             _ => return json!(action),
         };
         let value = match evaluated {
@@ -181,6 +188,7 @@ impl TriggersDecide {
         };
         let mut action = json!(action);
         if let Some(parameters) = action["parameters"].as_object_mut() {
+            // Replaced by the value: two expressions with equal values have decided alike.
             parameters.remove("expression");
             parameters.insert(field.to_owned(), value);
         }
