@@ -32,6 +32,7 @@ pub struct Doubt {
 impl Doubt {
     /// Returns the idempotency key of the effect.
     pub fn key(&self, run_id: &str) -> String {
+        // One key for all attempts, so that the called service can detect a repetition.
         self.name_of(run_id, self.key.unwrap_or(self.effect))
     }
 
@@ -42,6 +43,7 @@ impl Doubt {
 
     fn name_of(&self, run_id: &str, effect: EffectId) -> String {
         match self.kind {
+            // Calls of triggers are numbered in the run, not in a thread. The `t` separates them from numbers of threads.
             DoubtKind::Trigger => trigger_key(run_id, effect),
             DoubtKind::Model | DoubtKind::Tool | DoubtKind::Function | DoubtKind::Code => {
                 effect_key(run_id, self.thread, effect)
@@ -74,6 +76,7 @@ impl DoubtKind {
             thread::Effect::Tool { .. } => Some(Self::Tool),
             thread::Effect::Function { .. } => Some(Self::Function),
             thread::Effect::Script { .. } => Some(Self::Code),
+            // Waits, evaluations and effects that the run itself performs: a repetition has no effect outside of the run.
             thread::Effect::Timer { .. }
             | thread::Effect::WaitEvent { .. }
             | thread::Effect::Evaluate { .. }
@@ -135,6 +138,7 @@ pub struct RepeatReport {
 
 /// Returns the name of an effect, equal in every process. For a node's first attempt it is the idempotency key of the call.
 pub fn effect_key(run_id: &str, thread: ThreadNo, effect: EffectId) -> String {
+    // Derived from the order of effects, not random: the next process computes an equal key without a record of it.
     format!("{run_id}.{thread}.{effect}")
 }
 
