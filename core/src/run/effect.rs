@@ -26,6 +26,7 @@ pub enum Effect {
     /// The run waits for its turn in its session: the host sends [`super::ToSupervisor::Session`]. First effect of such a run.
     AwaitSession,
     /// The run ends its turn in its session, with this update; `None` leaves the session unchanged. Precedes the outcome.
+    // Boxed, like the other large contents below: the size of `Effect` is that of its largest variant.
     LeaveSession(Option<Box<SessionLeft>>),
     /// A thread needs a model, a tool, a script, an evaluation that the world does not perform inline, a slow function, a timer or
     /// an event. The host answers with [`thread::Input::Answer`].
@@ -139,6 +140,7 @@ pub struct Emitted<'a> {
 impl Effect {
     /// Returns the events that the effect publishes; `None` if it is another effect.
     pub fn emitted(&self) -> Option<Emitted<'_>> {
+        // A single event becomes a slice of one, so that both variants are read by one loop without an allocation.
         let (first, graph, thread_id, events) = match self {
             Self::Emit {
                 sequence,
@@ -156,6 +158,7 @@ impl Effect {
         };
         Some(Emitted {
             first,
+            // Borrowed: a caller copies only those events that it needs, in `Emitted::event`.
             workflow_id: &graph.workflow_id,
             thread_id,
             events,
@@ -166,6 +169,7 @@ impl Effect {
 impl<'a> Emitted<'a> {
     /// Returns the events with their sequence numbers, in ascending order.
     pub fn numbered(self) -> impl Iterator<Item = (u64, &'a RaisedEvent)> {
+        // The step that emitted them has reserved consecutive numbers.
         (self.first..).zip(self.events)
     }
 
