@@ -17,6 +17,7 @@ use crate::thread::{CancelReason, EffectId};
 impl RunMachine {
     /// Handles the end of a thread, after its end message or a panic.
     pub(super) fn ended(&mut self, thread: ThreadNo, mut ended: Box<Ended>, step: &mut Step<'_>) {
+        // Two ends may be queued: that of the thread, and one because its actor or its conversation panicked. The first counts.
         if !self.tree.is_live(thread) {
             return;
         }
@@ -38,6 +39,7 @@ impl RunMachine {
         if ended.artifacts.is_some() && !self.keeps_artifacts(thread) {
             ended.artifacts = None;
         }
+        // Before the starter is notified below, which reads the outcome from the slot.
         let slot = std::mem::replace(&mut self.slots[thread as usize], Slot::Ended(ended));
         if let Slot::Live(live) = slot {
             if thread == 0 {
@@ -50,6 +52,7 @@ impl RunMachine {
         let Some(owned) = self.tree.end(thread) else { return };
         let Some(at) = self.tree.get(thread) else { return };
         let (origin, trigger_depth) = (at.origin, at.trigger_depth);
+        // The host would otherwise hold the timer until it expires.
         if let Some(after_ms) = self.time_limit(at) {
             let timer = Timer::Thread { thread, after_ms };
             step.out.push(Effect::StopTimer { timer });
@@ -62,6 +65,7 @@ impl RunMachine {
                 GivenUp::Stop(child) => self.cancel(child, CancelReason::ParentEnded, trigger_depth),
                 GivenUp::NeverBegan(error) => self.say_refused(firing, &error, step),
                 GivenUp::TooLate => self.applied(firing, Some(too_late()), step),
+                // `detached_ended` ends the firing when its run reports.
                 GivenUp::Nothing => {}
             }
         }
@@ -99,6 +103,7 @@ impl RunMachine {
                 Quiet::AskTriggers => step.out.push(Effect::QuiesceTriggers),
                 Quiet::Report => {
                     let report = self.report(step.now);
+                    // Before the report: a run of the session that starts when the outcome is visible has the new state.
                     step.out.extend(self.leave_session(&report));
                     step.out.push(Effect::Report(Box::new(report)));
                     // Without detached threads and open calls the run may settle in this step.
@@ -112,15 +117,18 @@ impl RunMachine {
     /// Returns true if the starter of this thread uses its remaining state.
     pub(super) fn keeps_artifacts(&self, thread: ThreadNo) -> bool {
         match self.tree.get(thread).map(|at| at.origin) {
+            // The report shows the state of the main thread. A triggered thread may return messages and variables.
             Some(Origin::Main | Origin::Triggered { .. }) => true,
             Some(Origin::Branch { fork, path, .. }) => {
                 let run = self.forks.get(&fork);
                 run.is_some_and(|run| run.machine.may_take_over(path as usize))
             }
             Some(Origin::Item { fork, index }) => self.forks.get(&fork).is_some_and(|run| {
+                // Only variables: a MAP never takes over the conversation of an item.
                 let merges = run.machine.rule().merge_variables != MergeVariables::None;
                 merges && run.machine.may_take_over(index as usize)
             }),
+            // A caller receives the output only.
             Some(Origin::Called { .. }) | None => false,
         }
     }
@@ -128,17 +136,20 @@ impl RunMachine {
     /// Cancels work that an ended thread owned.
     fn give_up(&mut self, owned: Owned, trigger_depth: u32, step: &mut Step<'_>) {
         match owned {
+            // Through the join, which decides once: its branches are then cancelled as losers.
             Owned::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),
             Owned::Child { thread, .. } => self.cancel(thread, CancelReason::ParentEnded, trigger_depth),
         }
     }
 
     pub(super) fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId, step: &mut Step<'_>) {
+        // Not found if the fork or the called thread has ended while the message was queued.
         let wanted = self.tree.owned(thread).iter().copied().find(|owned| match owned {
             Owned::Fork(fork) => self.forks.get(fork).is_some_and(|run| run.effect == effect),
             Owned::Child { effect: own, .. } => *own == effect,
         });
         if let Some(owned) = wanted {
+            // Disowned first: the end of the thread must not cancel it a second time.
             self.tree.disown(thread, owned);
             let trigger_depth = self.tree.trigger_depth(thread);
             self.give_up(owned, trigger_depth, step);
