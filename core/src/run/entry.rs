@@ -15,6 +15,7 @@ impl Message {
         match self {
             Self::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) => {
                 let refused = deep_part(outcome)?;
+                // Replaced, not removed: the thread waits for an answer to this effect.
                 *outcome = Outcome::Failed(refusal(refused));
                 Some(refused)
             }
@@ -24,6 +25,7 @@ impl Message {
                 (events.len() < all).then_some("the data of an event")
             }
             Self::Supervisor(ToSupervisor::Pin(_, value)) if is_too_deep(value) => {
+                // The caller records the message and passes it on, so that one without effect takes its place.
                 *self = Self::Supervisor(ToSupervisor::Raise(Vec::new()));
                 Some("a pinned value")
             }
@@ -35,6 +37,7 @@ impl Message {
 impl RaisedEvent {
     /// Returns true if the event, as an object, is nested more than [`MAX_LEVELS`] deep.
     pub fn is_too_deep(&self) -> bool {
+        // `>=`, because the object around the fields is one more level.
         self.fields.levels() >= MAX_LEVELS
     }
 }
@@ -57,6 +60,7 @@ fn refusal(what: &str) -> RunError {
 fn deep_part(outcome: &Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Value(value) => is_too_deep(value).then_some("the result"),
+        // The log lines are text and have no levels.
         Outcome::Logged(logged) => deep_part(&logged.outcome),
         Outcome::Reply(reply) => {
             if reply.tool_calls.iter().any(|call| is_too_deep(&call.arguments)) {
