@@ -17,7 +17,9 @@ impl RunMachine {
         let types = events.iter().fold(EventMask::NONE, |types, event| {
             types.union(EventMask::of(event.event_type))
         });
+        // No test for subscribers: a later WAIT takes an event that was raised before it.
         step.note_watched(types);
+        // One effect for all events: the numbers of the others follow from the first.
         let first = step.events + 1;
         step.events += events.len() as u64;
         step.out.push(Effect::EmitAll {
@@ -39,6 +41,7 @@ impl RunMachine {
 
     /// Raises the events of a recovery after a crash and records the effects in doubt.
     pub(super) fn recovered(&mut self, doubts: Vec<Doubt>, step: &mut Step<'_>) {
+        // Appended: a run may recover from several crashes, and its report lists the doubts of all.
         let mut reports = std::mem::take(&mut self.doubts).into_vec();
         for doubt in doubts {
             let report = DoubtReport {
@@ -64,6 +67,7 @@ impl RunMachine {
 
     /// Notifies a thread that events were raised in its name. If one of them may hold it, the thread checks at its next safe point.
     fn tell_raised(&mut self, thread: ThreadNo, types: EventMask, step: &Step<'_>) {
+        // Most events can hold no thread: their thread needs no message.
         if step.listening.holding.intersects(types) {
             self.send(thread, ToThread::Input(Input::Raised));
         }
@@ -88,10 +92,12 @@ impl RunMachine {
         step: &mut Step<'_>,
         fields: impl FnOnce() -> Vec<(&'static str, Value)>,
     ) {
+        // Before `fields` is called: events without a subscriber cost one test.
         if !step.listens(event_type) {
             return;
         }
         let Some(at) = self.tree.get(thread) else { return };
+        // The larger depth counts, so that chains of triggers through a thread are bounded.
         let event = RaisedEvent::of(event_type, fields()).at_depth(at.trigger_depth.max(trigger_depth));
         step.emit(self.graphs.get(at.graph), &self.thread_id(thread), event);
         self.tell_raised(thread, EventMask::of(event_type), step);
