@@ -58,6 +58,7 @@ impl Fired {
                 (Some(firing.event), Some(Action::FireAlone(firing.trigger)))
             }
             Some(Message::Supervisor(ToSupervisor::CallTrigger(call))) => {
+                // The sender usually passes its only reference: the call is moved, not copied.
                 let TriggerCall {
                     trigger_id,
                     event,
@@ -73,6 +74,7 @@ impl Fired {
                 };
                 (Some(event), Some(call))
             }
+            // The message itself: it has no event that could be left out of the record.
             Some(message) => (None, Some(Action::Tell(Box::new(message)))),
         };
         Self {
@@ -95,8 +97,10 @@ impl Fired {
     fn fits(&self, event: &Event) -> bool {
         match &self.does {
             Some(Action::Fire(trigger) | Action::FireAlone(trigger)) => {
+                // False if the run was rebuilt under another definition: another event may have this number then.
                 trigger.watches().any(|watched| watched == event.raised.event_type)
             }
+            // The record of a call does not have the definition of the trigger.
             Some(Action::Call { .. } | Action::Tell(_)) | None => true,
         }
     }
@@ -122,6 +126,7 @@ impl Fired {
                 in_doubt,
                 holds_outcome,
             })),
+            // Not reached: a replay ends with `Diverged` if `NamedEvents::complete` finds no event.
             (Action::Fire(_) | Action::FireAlone(_) | Action::Call { .. }, None) => return None,
         };
         Some(Message::Supervisor(message))
@@ -144,6 +149,7 @@ impl NamedEvents {
             if let Message::Supervisor(ToSupervisor::Fired(fired)) = &told.message
                 && fired.needs_event()
             {
+                // Counted, because several triggers may have fired on one event.
                 *named.entry(fired.sequence).or_insert(0) += 1;
             }
         }
@@ -156,11 +162,13 @@ impl NamedEvents {
 
     /// Collects the events among the effects of a step.
     pub(super) fn saw(&mut self, at: Millis, effects: &[Effect]) {
+        // Most runs have no firing: their events are not examined.
         if self.named.is_empty() {
             return;
         }
         for emitted in effects.iter().filter_map(Effect::emitted) {
             for (sequence, raised) in emitted.numbered() {
+                // Only events that a later record refers to are copied.
                 if self.named.contains_key(&sequence) {
                     let event = emitted.event(&self.run_id, at, (sequence, raised));
                     self.raised.insert(sequence, Arc::new(event));
@@ -183,6 +191,7 @@ impl NamedEvents {
         if let Some(records) = self.named.get_mut(&fired.sequence) {
             *records -= 1;
             if *records == 0 {
+                // Freed with the last reference: a long run would otherwise hold every such event until the end of the replay.
                 self.named.remove(&fired.sequence);
                 self.raised.remove(&fired.sequence);
             }
