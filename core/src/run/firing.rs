@@ -82,6 +82,7 @@ impl Firing {
     fn forget_event(&mut self) {
         let event = &self.event;
         let raised = RaisedEvent::new(event.raised.event_type, []).at_depth(event.raised.trigger_depth);
+        // A new event, because others may share the old one.
         self.event = Arc::new(Event {
             sequence: event.sequence,
             timestamp: event.timestamp,
@@ -168,6 +169,7 @@ impl FiringRun {
     /// Returns the memory of the event in bytes.
     pub(super) fn event_memory(&self) -> u64 {
         match self.state {
+            // `end` has dropped the fields of the event.
             FiringState::Over => 0,
             _ => memory(&self.firing.event.to_json()),
         }
@@ -190,6 +192,7 @@ impl FiringRun {
     pub(super) fn stands_at(&mut self, graph: &Graph, node: &Node) {
         self.report.current_node_id = Some(node.id.to_string());
         self.report.next_node_id = match node.edges.as_slice() {
+            // With several edges the next node depends on conditions that have not been evaluated.
             [edge] => Some(graph.node(edge.target).id.to_string()),
             _ => None,
         };
@@ -198,6 +201,7 @@ impl FiringRun {
     /// Stores a snapshot of the thread. The result of the firing is compared with it.
     pub(super) fn stands_on(&mut self, prepared: &Prepared) {
         let conversation = &prepared.conversation;
+        // The clone shares all messages. `change_of` finds with it whether the child has changed them.
         self.basis = Some(Box::new((conversation.basis(), conversation.clone())));
         self.variables = prepared.variables.clone();
     }
@@ -206,6 +210,7 @@ impl FiringRun {
         self.state = FiringState::Over;
         self.report.outcome = outcome;
         self.report.error = error;
+        // Only the report is read from now on. A run with thousands of firings would otherwise hold all their events and snapshots.
         self.firing.forget_event();
         self.basis = None;
         self.variables = Variables::default();
@@ -246,6 +251,7 @@ impl Deref for Firings {
     type Target = AllFirings;
 
     fn deref(&self) -> &AllFirings {
+        // Reads of a run without firings see an empty value and allocate nothing.
         static NONE: AllFirings = AllFirings {
             all: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -265,6 +271,7 @@ impl DerefMut for Firings {
 impl Firings {
     /// Takes the firings that hold a thread and that it has not received yet.
     pub(super) fn take_holding(&mut self, main: ThreadNo) -> Vec<FiringId> {
+        // Not through `DerefMut`, which would allocate for every thread of a run without firings.
         let all = self.0.as_deref_mut();
         all.and_then(|all| all.holding.remove(&main)).unwrap_or_default()
     }
@@ -303,6 +310,7 @@ impl AllFirings {
     }
 
     fn open(&self, main: ThreadNo) -> impl Iterator<Item = (FiringId, &FiringRun)> {
+        // Only the open firings of the thread are visited, not all of the run.
         let open = self.open.get(&main).map_or(&[][..], Vec::as_slice);
         open.iter().filter_map(|id| Some((*id, self.all.get(id)?)))
     }
@@ -334,18 +342,21 @@ impl AllFirings {
     pub(super) fn admit(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, is_live: bool) -> Admitted {
         if !is_live {
             let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
+            // Recorded although it never starts, so that the report lists every firing.
             return self.refuse((id, firing), main, error);
         }
         let same = |(id, run): (FiringId, &FiringRun)| (run.firing.trigger.id == firing.trigger.id).then_some(id);
         let same = self.open(main).find_map(same);
         if let Some(run) = same.and_then(|same| self.all.get_mut(&same)) {
             run.report.coalesced += 1;
+            // At its limit, the thread waits for the compression that has started early instead of starting another one.
             if firing.holds() && run.firing.is_early() && run.awaited_by.is_none() {
                 run.awaited_by = Some(id);
                 return Admitted::Awaits;
             }
             return Admitted::Coalesced;
         }
+        // After the search for the same trigger: a firing that coalesces needs no place in the queue.
         if self.open(main).count() >= QUEUE_LIMIT {
             let error = RunError::new(RunErrorCode::Overloaded, "too many triggers wait for this thread");
             return self.refuse((id, firing), main, error);
@@ -359,6 +370,7 @@ impl AllFirings {
     fn refuse(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, error: RunError) -> Admitted {
         let mut run = FiringRun::new((id, firing), main, FiringState::Queued);
         run.end(FiringOutcome::Refused, Some(error.clone()));
+        // Not in `open`: a refused firing blocks nothing.
         self.all.insert(id, run);
         Admitted::Refused(error)
     }
@@ -367,6 +379,7 @@ impl AllFirings {
     pub(super) fn detached(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo) -> &mut FiringRun {
         self.all
             .entry(id)
+            // Not in `open`: the thread neither waits for this run nor cancels it.
             .or_insert_with(|| FiringRun::new((id, firing), main, FiringState::Detached))
     }
 
@@ -374,6 +387,7 @@ impl AllFirings {
     pub(super) fn next_of(&mut self, main: ThreadNo) -> Option<FiringId> {
         let queued = |run: &FiringRun| run.state == FiringState::Queued;
         let is_held = self.open(main).any(|(_, run)| run.holds());
+        // Results of compressions are excluded: a held thread applies these before its model call.
         let is_aside = |run: &FiringRun| is_held && run.state == FiringState::Returning && !run.firing.is_token_event();
         let is_kept_waiting = |next: &FiringRun| {
             let keeps = |run: &FiringRun| !queued(run) && !is_aside(run) && !passes(&next.firing, &run.firing);
@@ -396,6 +410,7 @@ impl AllFirings {
     }
 
     fn pass(&mut self, id: FiringId, from: FiringState, to: FiringState) -> Option<&mut FiringRun> {
+        // A message about a firing may arrive after its end, for example after its thread ended. It then changes nothing.
         let run = self.all.get_mut(&id).filter(|run| run.state == from)?;
         run.state = to;
         Some(run)
@@ -438,6 +453,7 @@ impl AllFirings {
         };
         run.end(outcome, error);
         if let Some(open) = self.open.get_mut(&run.main) {
+            // A scan of at most `QUEUE_LIMIT` elements, which keeps the firing order.
             open.retain(|other| *other != id);
             if open.is_empty() {
                 self.open.remove(&run.main);
@@ -457,11 +473,14 @@ impl AllFirings {
     }
 
     fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+        // An ended thread does not take them.
         self.holding.remove(&main);
+        // Copied, because `never_began` removes elements from `open`.
         let open: Vec<(FiringId, FiringState)> = self.open(main).map(|(id, run)| (id, run.state)).collect();
         open.into_iter()
             .map(|(id, state)| {
                 let given_up = match state {
+                    // The state stays: `triggered_ended` ends the firing when its thread has ended.
                     FiringState::Running(thread) => GivenUp::Stop(thread),
                     FiringState::Queued | FiringState::Preparing => GivenUp::NeverBegan(self.never_began(id)),
                     // If the thread had applied the result, its message would have arrived before its end: messages are FIFO.
