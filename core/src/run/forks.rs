@@ -54,9 +54,11 @@ impl RunMachine {
         start: Box<BranchStart>,
         step: &mut Step<'_>,
     ) {
+        // The parent ended while the message was queued: nobody awaits an answer.
         if !self.tree.is_live(parent) {
             return;
         }
+        // A clone of the pointer, because `self` is changed while the graph is read.
         let graph = Arc::clone(self.graph_of(parent));
         let depth = match self.deeper(parent) {
             Ok(depth) => depth,
@@ -90,6 +92,7 @@ impl RunMachine {
             return;
         }
         let graph = Arc::clone(self.graph_of(parent));
+        // Not reached: only MAP nodes request this effect.
         let NodeKind::Map(map) = &graph.node(node).kind else {
             return;
         };
@@ -124,8 +127,10 @@ impl RunMachine {
     fn begin_fork(&mut self, run: ForkRun, step: &mut Step<'_>) {
         let no = self.next_fork;
         self.next_fork += 1;
+        // One allocation for all branches instead of repeated growth.
         self.tree.reserve(run.threads.len());
         self.slots.reserve(run.threads.len());
+        // Before `Start`: a fork without branches is decided and removed within it.
         self.tree.own(run.parent, Owned::Fork(no));
         self.forks.insert(no, run);
         self.step_fork(no, join::Input::Start, step);
@@ -142,6 +147,7 @@ impl RunMachine {
         for effect in effects {
             match effect {
                 join::Effect::StartPath { path } => self.start_path(no, path, step),
+                // The losers are found again by their status, so that no list of them is stored between the groups.
                 join::Effect::CancelPath { .. } => has_losers = true,
                 join::Effect::StartTimer { generation, after_ms } => step.out.push(Effect::SetTimer {
                     timer: Timer::Join { fork: no, generation },
@@ -182,6 +188,7 @@ impl RunMachine {
                     is_unlimited: parent.is_unlimited,
                     is_detached: parent.is_detached,
                 };
+                // No state yet: `branch` creates it at the first message. Until then a branch takes a slot only.
                 self.register(at, None, step)
             }
             Branches::Items {
@@ -194,9 +201,11 @@ impl RunMachine {
                     fork: no,
                     index: path as u32,
                 };
+                // A copy, because an item inside of the list cannot be shared by a pointer.
                 let input = Arc::new(inputs.get(path).cloned().unwrap_or_default());
                 self.memory.took(&input);
                 let start = Start {
+                    // The clone shares all messages.
                     conversation: HandedConversation::Snapshot(conversation.clone()),
                     depth: run.depth,
                     trigger_depth: parent.trigger_depth,
@@ -238,9 +247,11 @@ impl RunMachine {
 
     /// Cancels the next group of threads that the join no longer needs.
     pub(super) fn stop_losers(&mut self, no: ForkNo, from: usize) {
+        // All branches may have ended between two groups.
         let Some(run) = self.forks.get(&no) else { return };
         let reason = run.machine.verdict().map_or(CancelReason::JoinDecided, reason_of);
         let trigger_depth = self.tree.trigger_depth(run.parent);
+        // Each group continues where the last one ended: the search is linear in all groups together.
         let stopped = run.machine.paths().iter().zip(&run.threads).enumerate().skip(from);
         let mut losers = stopped.filter(|(_, (status, _))| **status == PathStatus::Stopped);
         let now: Vec<Option<ThreadNo>> = losers
@@ -248,12 +259,14 @@ impl RunMachine {
             .take(LOSERS_AT_A_TIME)
             .map(|(_, (_, thread))| *thread)
             .collect();
+        // Searched now, so that no message is sent for an empty group.
         let next = losers.next().map(|(path, _)| path);
         for thread in now.into_iter().flatten() {
             self.cancel(thread, reason.clone(), trigger_depth);
         }
         if let Some(from) = next {
             let message = ToSupervisor::StopLosers { fork: no, from };
+            // Before the first steps of other branches, which are queued with low priority too.
             self.mailbox.send_next(Message::Supervisor(message));
         }
     }
@@ -287,9 +300,11 @@ impl RunMachine {
         };
         // The parent's end cancels everything attached to it: detach the survivors before the parent continues.
         self.detach_survivors(no);
+        // The parent has ended or dropped the effect: it awaits no answer.
         if matches!(verdict, Verdict::Cancelled) {
             return;
         }
+        // Raised before the answer is sent, so that it precedes the events of the parent's next node.
         if matches!(outcome, Outcome::Joined(_)) {
             self.emit(parent, EventType::ThreadJoinConditionMet, step, || {
                 vec![("joinStrategy", json!(strategy))]
@@ -298,6 +313,7 @@ impl RunMachine {
         let Some(left) = source.and_then(|thread| self.artifacts(thread)) else {
             return self.answer(parent, effect, outcome);
         };
+        // A snapshot in constant time. There is none if the conversation's actor panicked.
         let Some(conversation) = left.conversation.clone() else {
             let error = not_restored().caused_by(super::conversation::lost());
             return self.answer(parent, effect, Outcome::Failed(error));
@@ -332,6 +348,7 @@ impl RunMachine {
             return error.map_or(Ok((Outcome::Done, None)), Err);
         };
         let merged = self.merged(run, &graph, merge)?;
+        // The parent of a MAP keeps its own conversation.
         let Branches::Paths { ix, .. } = run.branches else {
             let output = late_items_output(self.take_joined_paths(no))?;
             return Ok((joined(output, merged), None));
@@ -365,6 +382,7 @@ impl RunMachine {
                 let NodeKind::Map(map) = &graph.node(*node).kind else {
                     return Ok(MergedVariables::default());
                 };
+                // The usual case: no names of items and no lists of variables are built.
                 if map.assign.is_empty() {
                     return Ok(MergedVariables::default());
                 }
@@ -412,11 +430,13 @@ impl RunMachine {
         let Some(run) = forks.get(&no) else { return Vec::new() };
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
+            // Outputs that the join does not report stay with their threads.
             let is_asked = *status == PathStatus::Completed || status.counts_as_failed();
             let slot = thread
                 .filter(|_| is_asked)
                 .and_then(|thread| slots.get_mut(thread as usize));
             let (output, error) = match slot {
+                // The error is copied: the report of the run lists it for the thread too.
                 Some(Slot::Ended(ended)) => (Some(std::mem::take(&mut ended.end.output)), ended.end.error.clone()),
                 Some(Slot::NotStarted(_) | Slot::Live(_)) | None => (None, None),
             };
@@ -438,6 +458,7 @@ impl RunMachine {
             .filter_map(|(_, thread)| *thread)
             .collect();
         if !survivors.is_empty() {
+            // The end of the parent must not cancel the survivors.
             self.tree.disown(run.parent, Owned::Fork(no));
         }
         let Self {
@@ -449,6 +470,7 @@ impl RunMachine {
                     Owned::Fork(fork) => forks.get(fork),
                     Owned::Child { .. } => None,
                 });
+                // Called threads are missing here: `Tree::detach` follows those itself.
                 let branches = of_forks.flat_map(|run| run.threads.iter().flatten().copied());
                 branches.chain(firings.threads(thread)).collect()
             });
@@ -458,6 +480,7 @@ impl RunMachine {
     /// Removes a fork after every started branch has ended.
     fn fork_over(&mut self, no: ForkNo, step: &mut Step<'_>) {
         let Some(run) = self.forks.remove(&no) else { return };
+        // Without effect if the survivors were detached, or if the parent has ended.
         self.tree.disown(run.parent, Owned::Fork(no));
         let graph = Arc::clone(self.graph_of(run.parent));
         self.emit(run.parent, EventType::ThreadForkCompleted, step, || {
