@@ -56,7 +56,7 @@ struct Parts {
 /// Checks files as one set. All faults and warnings are reported, ordered by file and location.
 pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let loaded = Loaded::of(files);
-    // Invalid profiles are reported by `profile_faults`; the other checks go on without them.
+    // Invalid profiles are reported by `profile_faults`; the other checks run without them.
     let mut defined = world
         .config
         .and_then(|config| config.profiles().ok())

@@ -138,7 +138,7 @@ impl ConfigText {
 /// The source cannot be read, is longer, or is not UTF-8. The message is meant for display.
 pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a source that is too long from one of exactly this size.
+    // Reading one byte more than allowed distinguishes a source that is too long from one of exactly this size.
     source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let message = format!("it has more than {limit} bytes");

@@ -120,7 +120,7 @@ impl ScheduleRun {
         // Triggers must be active before the first step of the run, or they would miss its events.
         simulated.run_until_idle();
         let (started, admitted) = engine.admit_run(engine.next_run_id(), self.request.clone(), Vec::new())?;
-        // Before `go`: the chooser is asked from the first step on.
+        // Set before `go`, because the chooser reads it from the first step on.
         outcome.replace(Some(started.outcome.clone()));
         admitted.go()?;
         simulated.run_until_idle();

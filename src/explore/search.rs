@@ -133,7 +133,7 @@ impl Chooser for Prefix {
                 }
                 chosen
             }
-            // Samples ignore known states: they are to reach orders beyond those that the search has visited.
+            // Samples ignore known states: their purpose is to reach orders that the search has not visited.
             (None, Some(dice)) => dice.below(options.len()),
             (None, None) => {
                 // A shorter way to a known state is followed, so that the reported orders are the shortest.
@@ -150,7 +150,7 @@ impl Chooser for Prefix {
             options: options.len(),
             chosen,
             what: what.to_string(),
-            // A step without an alternative outside of branches happens in every order and says nothing.
+            // A step without an alternative outside of branches happens in every order, so it does not distinguish orders.
             is_shown: options.len() > 1 || what.is_branch,
         };
         search.made.push(made);

@@ -63,7 +63,7 @@ impl Dice {
         // Every call draws three numbers whatever its rates are, so that a changed rate does not shift the faults of later calls.
         let (late, end) = (drawn(), drawn());
         let (from, to) = rates.late_ms;
-        // The range includes both ends. It may cover all values, whose number does not fit.
+        // The range includes both ends. If it contains every value, their number overflows, so the addition saturates.
         let spread = to.saturating_sub(from).saturating_add(1);
         let late_ms = from + chance.next() % spread.max(1);
         Fate {

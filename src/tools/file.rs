@@ -50,7 +50,7 @@ impl ConfigText {
         let folder = self.path().parent().unwrap_or_else(|| Path::new(""));
         tools_of(self.written().clone(), folder).map_err(|mut faults| {
             for fault in &mut faults {
-                // The reader of the entries knows no lines, because it works on the parsed value.
+                // The reader of the entries has no line numbers, because it works on the parsed value.
                 let pointer = format!("{}{}", fault.place, fault.pointer);
                 fault.line = self.line_of(&pointer);
             }

@@ -92,7 +92,7 @@ impl Context {
         Self(ContextOperation::Replace(ReplaceContext {
             target: Target::Selection(target.options()),
             replacement: Replacement::Messages(messages.map(text_message).collect()),
-            // Each of the messages has its own role, so this one is not used.
+            // Every message has a role, so this one is not used.
             role: Role::User,
         }))
     }

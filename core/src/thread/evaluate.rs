@@ -200,7 +200,7 @@ impl Evaluator for Written {
 
     fn truth_of(&mut self, source: &str, _scope: &dyn Scope) -> Result<bool, Unevaluated> {
         self.note(source);
-        // False, so that `first_that_holds` asks for every condition instead of stopping at the first.
+        // False, so that `first_that_holds` requests every condition instead of stopping at the first.
         Ok(false)
     }
 

@@ -169,7 +169,7 @@ impl Consent {
                         // No result yet: the same call starts now.
                         Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, key, &tool, edited)),
                         Ok(ConsentAnswer::Refuse(reason)) => refused(&reason),
-                        // Refused and not asked again: an answer that nobody can interpret must not run the tool.
+                        // Refuse, and do not repeat the question: an answer that cannot be interpreted must not run the tool.
                         Err(expected) => refused(&format!("invalid answer: {expected}")),
                     },
                     Heard::NobodyInTime => {

@@ -180,7 +180,7 @@ impl OpenQuestion {
         if let Some(id) = self.timer {
             walk.out.push(Effect::Drop { id });
         }
-        // Tells the subscribers of INTERACTION_REQUESTED that no answer is expected any more.
+        // Notifies subscribers of INTERACTION_REQUESTED that the question no longer expects an answer.
         self.tell(walk, EventType::InteractionWithdrawn, []);
     }
 
