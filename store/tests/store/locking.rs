@@ -24,8 +24,10 @@ fn lock_holding_process() {
 
 /// Starts the helper. Its output is returned too: dropping that would break its pipe.
 fn other_process(file: &Path) -> (Child, BufReader<ChildStdout>) {
+    let (_, module) = module_path!().split_once("::").expect("a module of the test binary");
+    let helper = format!("{module}::lock_holding_process");
     let mut child = Command::new(env::current_exe().expect("this program"))
-        .args(["--exact", "locking::lock_holding_process", "--ignored", "--nocapture"])
+        .args(["--exact", &helper, "--ignored", "--nocapture"])
         .env(FILE, file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
