@@ -17,6 +17,7 @@ use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Var
 
 impl RunMachine {
     pub(super) fn report(&mut self, now: Millis) -> RunReport {
+        // Taken, because a run is reported once (`Quiescence`).
         let salvaged = self.salvaged.take();
         let end = self.end_of(0);
         let left = self.artifacts(0);
@@ -30,11 +31,13 @@ impl RunMachine {
             None => (Conversation::new(), None),
         };
         let own = left.into_iter().flat_map(|left| left.variables.iter());
+        // Later entries replace earlier ones: a variable of the thread hides the global one of its name.
         let variables: BTreeMap<_, _> = (self.globals.iter().chain(own))
             .map(|(name, value)| (String::from(&**name), (**value).clone()))
             .collect();
         let mut nodes = self.nodes(0, left.map_or(&[], |left| &left.history));
         nodes.extend(self.merged_nodes());
+        // `quiet` reports only after the end of the main thread, so the default does not occur.
         let status = end.map_or(ThreadStatus::Failed, |end| end.status);
         let spending = self.spending();
         RunReport {
@@ -71,6 +74,7 @@ impl RunMachine {
         let merged = self
             .firings
             .iter()
+            // The report has the history of the main thread only, so the nodes of other threads' firings are left out.
             .filter(|(_, run)| run.main == 0 && run.firing.execute().is_some_and(|execute| execute.merge_history));
         merged.flat_map(|(id, run)| {
             run.nodes.iter().map(|node| NodeReport {
@@ -113,11 +117,13 @@ impl RunMachine {
     pub fn report_so_far(&self, now: Millis) -> RunReport {
         let own = self.live(0);
         let left = self.artifacts(0);
+        // A snapshot in O(1). A main thread that has ended left its conversation in its artifacts.
         let conversation = match self.slots.first() {
             Some(Slot::Live(live)) => live.conversation().cloned(),
             _ => left.and_then(|left| left.conversation.clone()),
         };
         let conversation = conversation.unwrap_or_else(Conversation::new);
+        // A thread that has ended has no machine any more.
         let of_thread = own.map(ThreadMachine::variables).or(left.map(|left| &left.variables));
         let of_thread = of_thread.into_iter().flat_map(Variables::iter);
         let variables = self.globals.iter().chain(of_thread);
