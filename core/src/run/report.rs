@@ -131,6 +131,7 @@ impl Serialize for ConversationReport {
             messages: &'a Messages,
             mark_map: Cow<'a, MarkMap>,
         }
+        // Written for sessions only: a report without `from` has the complete history.
         let from = Some(self.from).filter(|from| *from > 0);
         let written = Written {
             from,
