@@ -35,7 +35,7 @@ impl RunMachine {
             self.slots.reserve_exact(1);
         }
         self.slots.push(Slot::NotStarted(start));
-        // Queued before the first step, which has low priority: the thread pauses before it executes a node.
+        // Queued before the first step, which has low priority: the thread pauses at its first safe point.
         if self.is_paused {
             self.send(thread, ToThread::Input(Input::Pause { trigger_depth: 0 }));
         }
