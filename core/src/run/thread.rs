@@ -79,6 +79,7 @@ impl LiveThread {
     /// Replaces the conversation of a thread that has not started.
     pub(super) fn begin_with(&mut self, conversation: Conversation) {
         if let Speech::Own(own) = &mut self.speech {
+            // The creation of the thread has determined the limit. Only the messages come from the session.
             *own = OwnConversation::new(conversation, own.machine.token_limit());
         }
     }
@@ -131,6 +132,7 @@ impl LiveThread {
                     variables: self.machine.variables().clone(),
                     history,
                     node: self.machine.node(),
+                    // The conversation adds itself when it forwards the end, so that it contains all earlier operations.
                     conversation: None,
                 })
             }),
@@ -168,6 +170,7 @@ impl ThreadTurn<'_, '_> {
         match message {
             ToThread::Input(input) => self.drive(input),
             ToThread::Triggered { firing, result, merge } => {
+                // Stored until the machine reaches a safe point and requests the merge by `ConversationOp::Merge`.
                 if let Some(merge) = merge {
                     self.rare().merges.insert(firing, merge);
                 }
@@ -185,7 +188,9 @@ impl ThreadTurn<'_, '_> {
     /// Processes an input and performs all inline effects that follow.
     fn drive(&mut self, mut input: Input) {
         if let Input::Answer { effect, outcome } = &mut input {
+            // Before the machine receives the value: equal events are replaced by one shared value.
             self.memory.arrived(outcome);
+            // A later `Drop` of this id must not reach the supervisor, which has finished the effect.
             if self.live.supervised == Some(*effect) {
                 self.live.supervised = None;
             }
@@ -193,12 +198,14 @@ impl ThreadTurn<'_, '_> {
                 self.settle(*effect, outcome);
             }
             match self.globals.evaluated(self.live.machine.graph(), self.no, *effect) {
+                // The machine still awaits the effect: the repeated evaluation has the same id.
                 Evaluated::Stale(again) => return self.outside(again),
                 // Answer and assignment are in one turn, so that no other assignment can come between them.
                 Evaluated::Fresh(next) => self.give_turn(next),
                 Evaluated::Other => {}
             }
         }
+        // Effects of the last turn precede those of this input. The `GoOn` that is queued for them then finds none.
         self.take_left_over();
         self.hear(input);
         self.carry_all();
@@ -206,6 +213,7 @@ impl ThreadTurn<'_, '_> {
 
     fn go_on(&mut self) {
         self.take_left_over();
+        // `give_turn` sends `GoOn` too: the thread may have reached the front of an evaluation queue.
         if let Some(evaluate) = self.globals.start(self.no) {
             self.outside(evaluate);
         }
@@ -213,6 +221,7 @@ impl ThreadTurn<'_, '_> {
     }
 
     fn take_left_over(&mut self) {
+        // A turn that panicked leaves its effects in the buffers, which all threads share.
         self.buffers.queue.clear();
         self.buffers.out.clear();
         if let Some(rare) = &mut self.live.rare {
@@ -227,6 +236,7 @@ impl ThreadTurn<'_, '_> {
             holding: self.step.listening.holding,
             has_globals: !self.globals.is_empty(),
         };
+        // Before the step, which takes the input.
         self.step.world.delivered(self.no, &input);
         self.memory.made(STEP);
         self.live.machine.step(environment, input, &mut self.buffers.out);
@@ -238,6 +248,7 @@ impl ThreadTurn<'_, '_> {
         if self.seed == 0 {
             return 0;
         }
+        // SplitMix64, written out: the numbers of a recorded run must not change with the version of a library.
         let place = (u64::from(self.no) << 32) ^ self.live.machine.effects_so_far();
         let mut mixed = self.seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -246,6 +257,7 @@ impl ThreadTurn<'_, '_> {
     }
 
     fn carry_all(&mut self) {
+        // A count and not a time limit: a replay would divide the work into other turns.
         for _ in 0..MAX_EFFECTS_A_TURN {
             let Some(effect) = self.buffers.next() else { return };
             if let Some((effect, outcome)) = self.carry(effect) {
@@ -257,6 +269,7 @@ impl ThreadTurn<'_, '_> {
                 break;
             }
         }
+        // The rest is stored with the thread, because the next turn of another thread uses the buffers.
         let EffectBuffers { queue, out } = &mut *self.buffers;
         if queue.is_empty() && out.is_empty() {
             return;
@@ -264,6 +277,7 @@ impl ThreadTurn<'_, '_> {
         queue.extend(out.drain(..));
         let left_over = &mut self.live.rare.get_or_insert_default().left_over;
         left_over.extend(queue.drain(..));
+        // Low priority: a cancel or a pause that is queued now takes effect before the rest.
         self.mailbox.send_later(Message::Thread(self.no, ToThread::GoOn));
     }
 
@@ -273,6 +287,7 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Evaluate { id, node, what } => {
                 let machine = &self.live.machine;
                 let scope = ThreadScope::new(machine, self.globals);
+                // Cloned because the world may decline, and the evaluation is then an effect.
                 match self.step.world.evaluate(machine.graph(), node, what.clone(), &scope) {
                     Some(outcome) => return Some((id, outcome)),
                     None => self.evaluate_outside(id, node, what),
@@ -287,6 +302,7 @@ impl ThreadTurn<'_, '_> {
                 readonly,
                 is_of_session,
             } => {
+                // In the turn of the evaluation: an assignment of another thread cannot come between read and write.
                 let outcome = match self.globals.assign(self.step, &name, value, readonly) {
                     Ok(value) => {
                         if is_of_session {
@@ -306,6 +322,7 @@ impl ThreadTurn<'_, '_> {
                 };
                 return Some((id, outcome));
             }
+            // Passes through the conversation, like MAP and SUBGRAPH below, because the start needs a snapshot of it.
             thread::Effect::Fork { id, fork } => {
                 self.live.supervised = Some(id);
                 let snapshot = self.live.machine.snapshot();
@@ -339,6 +356,7 @@ impl ThreadTurn<'_, '_> {
             }
             thread::Effect::Emit(event) => self.emit(event),
             thread::Effect::RaiseAndAwaitTriggers { id, event } => {
+                // Before the request, which is answered when the triggers of all earlier events have been matched.
                 if let Some(event) = event {
                     self.emit(event);
                 }
@@ -351,10 +369,12 @@ impl ThreadTurn<'_, '_> {
                 self.mailbox
                     .send(Message::Supervisor(ToSupervisor::Applied { firing, error }));
             }
+            // The cancel goes to the part that performs the effect: the supervisor, the budget, the evaluation queue, or the host.
             thread::Effect::Drop { id } if self.live.supervised == Some(id) => {
                 self.live.supervised = None;
                 self.forward(Forwarded::Drop { effect: id });
             }
+            // The call was still queued for its budget, so the host has not received it.
             thread::Effect::Drop { id } if self.budget.is_some() && self.give_up_call(id) => {}
             thread::Effect::Drop { id } if self.globals.has_requested(self.no, id) => self.withdraw(id),
             thread::Effect::Drop { id } => self.step.out.push(Effect::Drop {
@@ -370,12 +390,15 @@ impl ThreadTurn<'_, '_> {
                 let ended = self.live.ended(end, history, false);
                 self.step.out.push(Effect::ThreadEnded { thread: self.no });
                 let message = ToConversation::Ended(self.no, Box::new(ended));
+                // Behind the thread's earlier operations, so that what it adds last is part of its result.
                 let owner = self.live.speaks_in(self.no);
                 self.mailbox.send(Message::Conversation(owner, message));
             }
             thread::Effect::WaitEvent { id, node, event, taken } => {
+                // A name that is no event type is the name of a CUSTOM event.
                 let named = EventType::ALL.iter().find(|named| named.as_str() == &*event);
                 let types = EventMask::of(named.copied().unwrap_or(EventType::Custom));
+                // The set only grows: the run builds these events from now on, for this and later waits.
                 self.step.awaited = self.step.awaited.union(types);
                 self.outside(thread::Effect::WaitEvent { id, node, event, taken });
             }
@@ -391,6 +414,7 @@ impl ThreadTurn<'_, '_> {
     /// Evaluates expressions on another OS thread. Evaluations that assign the same global variable are serialized.
     fn evaluate_outside(&mut self, id: EffectId, node: NodeIx, what: Evaluation) {
         if let Some(name) = assigned(self.live.machine.graph(), node, &what)
+            // Parallel evaluations for one variable would make each other stale, so that N threads would cost more than N.
             && let Some(ticket) = self.globals.request(self.no, (id, node, &what), &name)
         {
             let world = &mut self.step.world;
@@ -404,6 +428,7 @@ impl ThreadTurn<'_, '_> {
         let Some((is_under_way, next)) = self.globals.withdraw(self.no) else {
             return;
         };
+        // A queued evaluation has not been sent to the host.
         if is_under_way {
             let thread = self.no;
             self.step.out.push(Effect::Drop { thread, effect });
@@ -458,6 +483,7 @@ impl ThreadTurn<'_, '_> {
     /// Sends an operation to the conversation.
     fn converse(&mut self, id: EffectId, op: ConversationOp) -> Option<(EffectId, Outcome)> {
         let request = match op {
+            // Removed: a firing is applied once.
             ConversationOp::Merge(firing) => match self.rare().merges.remove(&firing) {
                 Some(merge) => Request::Merge(merge),
                 None => return Some((id, Outcome::Done)),
@@ -470,9 +496,12 @@ impl ThreadTurn<'_, '_> {
                     NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_deref()),
                     _ => (&[][..], None),
                 };
+                // An expression of the node may have selected another profile than the configured one.
                 let chosen = choice.as_ref().and_then(|choice| choice.profile_id.clone());
                 let profile = chosen.as_deref().or(profile);
+                // A copy as of this turn: other threads may set sections before the conversation handles the request.
                 let mut pinned = self.pinned.clone().unwrap_or_default();
+                // The role of an agent replaces that of the run in its own requests only.
                 if let Some(agent) = machine.agent() {
                     pinned.role.clone_from(&agent.role);
                 }
@@ -513,6 +542,7 @@ impl ThreadTurn<'_, '_> {
 
     fn describe(&mut self, firing: FiringId) {
         let machine = &self.live.machine;
+        // Nothing of the conversation is needed, so the answer skips it.
         if machine.status().is_final() {
             self.mailbox
                 .send(Message::Supervisor(ToSupervisor::Prepared { firing, prepared: None }));
@@ -555,6 +585,7 @@ impl EffectBuffers {
 
 /// Sets a section of the pinned context. Returns an error if the value does not have the section's type.
 pub(super) fn pin(pinned: &mut Option<Box<Pinned>>, section: PinSection, value: &Value) -> Result<(), RunError> {
+    // `null` reads as `None`, which removes the section.
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<Option<T>, RunError> {
         serde_json::from_value(value.clone()).map_err(|error| {
             RunError::new(
