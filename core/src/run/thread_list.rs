@@ -65,6 +65,7 @@ impl ThreadList {
             threads: Vec::with_capacity(threads.size_hint().0),
             spent,
         };
+        // Consecutive threads usually share a workflow, so that most comparisons need no search.
         let mut last = 0;
         for thread in threads {
             if !known
@@ -90,6 +91,7 @@ impl ThreadList {
     /// Converts into a vector.
     pub(super) fn into_vec(self) -> Vec<ThreadReport> {
         let Self { known, list } = self;
+        // Converted at most once: a list that was accessed is moved out.
         list.into_inner()
             .unwrap_or_else(|| known.as_ref().map(Known::list).unwrap_or_default())
     }
@@ -97,6 +99,7 @@ impl ThreadList {
 
 impl Known {
     fn place_of(&mut self, graph: &Arc<Graph>) -> usize {
+        // A linear search: a run has few workflows, and neighbours were compared before.
         let place = self.graphs.iter().position(|known| Arc::ptr_eq(known, graph));
         place.unwrap_or_else(|| {
             self.graphs.push(Arc::clone(graph));
@@ -106,6 +109,7 @@ impl Known {
 
     fn list(&self) -> Vec<ThreadReport> {
         let report = |(no, thread): (usize, &Thread)| {
+            // The index comes from `place_of`, so no thread is left out.
             let graph = self.graphs.get(thread.graph as usize)?;
             let (usage, with_started) = self.spent.get(no).copied().unwrap_or_default();
             Some(ThreadReport {
@@ -134,6 +138,7 @@ impl Deref for ThreadList {
 impl From<Vec<ThreadReport>> for ThreadList {
     fn from(list: Vec<ThreadReport>) -> Self {
         Self {
+            // The list is set below, so that it is never converted.
             known: None,
             list: list.into(),
         }
@@ -151,6 +156,7 @@ impl<'a> IntoIterator for &'a ThreadList {
 
 impl PartialEq for ThreadList {
     fn eq(&self, other: &Self) -> bool {
+        // Compares the converted lists: a deserialized list has no other form.
         **self == **other
     }
 }
