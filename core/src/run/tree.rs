@@ -180,6 +180,8 @@ impl Tree {
 
     pub(super) fn disown(&mut self, thread: ThreadNo, owned: Owned) {
         if let Some(node) = self.nodes.get_mut(thread as usize) {
+            // Linear, but short: a thread waits for each fork or call before it starts the next, unless a JOIN leaves branches
+            // running.
             node.owned.retain(|other| *other != owned);
         }
     }
@@ -190,26 +192,33 @@ impl Tree {
 
     /// Ends a thread and returns the work to cancel. Returns `None` if the thread had ended or never existed.
     pub(super) fn end(&mut self, thread: ThreadNo) -> Option<Vec<Owned>> {
+        // A thread may panic after its end message was queued: the second report must not cancel anything again.
         let node = self.nodes.get_mut(thread as usize).filter(|node| !node.has_ended)?;
         node.has_ended = true;
         self.live -= 1;
         self.live_detached -= usize::from(node.at.is_detached);
+        // Taken, so that the caller can change the tree while it cancels them. The node stays, because its index is the thread's
+        // number.
         Some(std::mem::take(&mut node.owned))
     }
 
     /// Detaches a thread and everything that it started from the run's outcome. `below` returns the threads of its forks and
     /// firings; the tree itself knows only called threads.
     pub(super) fn detach(&mut self, thread: ThreadNo, below: impl Fn(ThreadNo, &[Owned]) -> Vec<ThreadNo>) {
+        // A list instead of recursion: the depth of the tree costs no stack.
         let mut marked = vec![thread];
         while let Some(thread) = marked.pop() {
+            // Threads that a detached thread starts are detached from the start, so its subtree needs no visit.
             let Some(node) = self.nodes.get_mut(thread as usize).filter(|node| !node.at.is_detached) else {
                 continue;
             };
             node.at.is_detached = true;
+            // `end` has already subtracted a thread that has ended.
             self.live_detached += usize::from(!node.has_ended);
             marked.extend(below(thread, &node.owned));
             marked.extend(node.owned.iter().filter_map(|owned| match owned {
                 Owned::Child { thread, .. } => Some(*thread),
+                // `below` returns the threads of forks.
                 Owned::Fork(_) => None,
             }));
         }
