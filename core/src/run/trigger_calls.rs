@@ -66,6 +66,7 @@ impl RunMachine {
         let calls = self.trigger_calls.get_or_insert_default();
         calls.last += 1;
         let call = calls.last;
+        // The run has not settled while a call is open: `left` counts these.
         calls.open.insert(call, Arc::clone(&what));
         step.out.push(Effect::CallTrigger { call, what });
     }
@@ -77,6 +78,7 @@ impl RunMachine {
             return;
         };
         let event = &called.event;
+        // The main thread raises the event if the call's event names no thread of this run.
         let thread = self.thread_of(&event.thread_id).unwrap_or_default();
         let trigger = || ("triggerId", json!(called.trigger_id));
         let follows = match (error, &called.target) {
@@ -86,13 +88,16 @@ impl RunMachine {
             }
             (None, CallTarget::Function { .. }) => None,
         };
+        // Events of types without subscribers are not built.
         if let Some((event_type, fields)) = follows.filter(|(event_type, _)| step.listens(*event_type)) {
             let follow_up = FollowUp {
                 thread,
+                // One deeper than its cause, so that the chain limit also stops triggers that watch failures of triggers.
                 event: RaisedEvent::new(event_type, fields).at_depth(event.raised.trigger_depth + 1),
             };
             self.follow_up(follow_up, step);
         }
+        // After the event above: if a trigger watches it, the run does not settle before that trigger has acted.
         self.look_for_the_end(step);
     }
 
