@@ -39,6 +39,7 @@ impl RunMachine {
             return;
         };
         let (id, is_live) = (self.firings.next_id(), self.tree.is_live(main));
+        // Before `admit`: a firing that is coalesced or refused holds the thread too, until `let_go` releases it.
         if is_live && firing.holds() {
             self.firings.hold(main, id);
             // If the event was raised in the thread's name from outside, the thread must check at its next safe point.
@@ -79,6 +80,7 @@ impl RunMachine {
         if self.tree.is_live(main)
             && let Some(firing) = self.firings.next_of(main)
         {
+            // The thread answers through its conversation, so that its state and the snapshot are of one point in time.
             self.send(main, ToThread::Describe(firing));
         }
     }
@@ -86,8 +88,10 @@ impl RunMachine {
     /// Starts a run that needs nothing of the thread that raised the event. The thread may have ended.
     pub(super) fn fire_alone(&mut self, firing: Firing, step: &mut Step<'_>) {
         self.memory.fired();
+        // The report needs a thread: the main one, if the event names none of this run.
         let main = self.thread_of(&firing.event.thread_id).unwrap_or_default();
         let graph = Arc::clone(self.graph_of(main));
+        // The node of the event, not the current one: the thread may have moved on or ended since.
         let named = firing.event.raised.fields.get("nodeId").and_then(Value::as_str);
         let node = named.and_then(|name| graph.by_id.get(name));
         let id = self.firings.next_id();
@@ -111,6 +115,7 @@ impl RunMachine {
         let graph = self.graphs.get(at.graph);
         run.stands_at(graph, graph.node(prepared.node));
         run.stands_on(&prepared);
+        // Two pointers, cloned because `run` borrows the firings, which change below.
         let firing = run.firing.clone();
         let included = match included_history(&firing, &prepared) {
             Ok(included) => included,
@@ -124,6 +129,7 @@ impl RunMachine {
         match &firing.trigger.action {
             TriggerAction::StartWorkflow { .. } => {
                 self.firings.run_begun(id);
+                // Only token events get here: the other firings of this action need no state of the thread (`Firing::is_alone`).
                 let Some(mut start) = detached((id, &firing)) else {
                     return;
                 };
@@ -148,17 +154,21 @@ impl RunMachine {
                 let origin = Origin::Triggered { firing: id };
                 let start = Start {
                     conversation: child_conversation(&firing, &prepared, included),
+                    // The nesting starts again: a chain of triggers is limited by its trigger depth.
                     depth: 1,
                     trigger_depth: firing.trigger_depth(),
                     // A compression must not trigger a compression of itself: inside a token event's workflow the limit is not
                     // checked.
                     is_unlimited: is_token || at.is_unlimited,
+                    // The outcome waits for a sub-workflow only if it waits for the thread that the sub-workflow serves.
                     is_detached: at.is_detached,
+                    // A summary continues this request, so that the provider's cache serves what it has read before.
                     asked: prepared.asked.clone().filter(|_| is_token),
                     ..Start::of(graph, ThreadKind::Triggered, origin, Arc::new(input))
                 };
                 let thread = self.start(start, step);
                 let thread_id = self.thread_id(thread);
+                // After `start`: the state contains the number of the thread.
                 self.firings.begun(id, thread);
                 if let Some(run) = self.firings.get_mut(id) {
                     run.report.thread_id = thread_id.to_string();
@@ -171,6 +181,8 @@ impl RunMachine {
             | TriggerAction::SetVariable { .. }
             | TriggerAction::SendNotification { .. }
             | TriggerAction::Custom { .. } => {
+                // The matcher sends other messages for these actions. A firing must still end, because it blocks the next one of
+                // the thread.
                 let error = RunError::new(RunErrorCode::NodeFailed, "the action starts no workflow");
                 self.firing_failed(id, &error, step);
             }
@@ -180,6 +192,7 @@ impl RunMachine {
     /// Cancels the sub-workflow when its time limit has passed.
     pub(super) fn firing_deadline(&mut self, id: FiringId, _step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id) else { return };
+        // The sub-workflow may have ended while its timer expired.
         let FiringState::Running(thread) = run.state() else {
             return;
         };
@@ -195,6 +208,7 @@ impl RunMachine {
     }
 
     fn hand_back_of(&mut self, id: FiringId, thread: ThreadNo, step: &mut Step<'_>) {
+        // Cloned because a failure changes the run. The output is shared.
         let Some(end) = self.end_of(thread).cloned() else {
             return;
         };
@@ -205,7 +219,9 @@ impl RunMachine {
         if run.firing.execute().is_some_and(|execute| execute.record_history) {
             run.report.nodes.clone_from(&nodes);
         }
+        // Retained even without `recordHistory`: `mergeHistory` reads them.
         run.nodes = nodes;
+        // Also without a time limit: the host ignores a timer that is not set.
         step.out.push(Effect::StopTimer {
             timer: Timer::Firing(id),
         });
@@ -224,6 +240,7 @@ impl RunMachine {
         if run.state() != FiringState::Running(thread) {
             return;
         }
+        // `keeps_artifacts` is true for triggered threads, so they always exist.
         let Some(left) = self.artifacts(thread) else { return };
         match self.result_of(run, thread, left) {
             Ok((variables, merge)) => {
@@ -236,9 +253,11 @@ impl RunMachine {
                     trigger_depth: run.firing.trigger_depth(),
                     ..TriggeredResult::default()
                 };
+                // Before `applied`, which accepts only a firing that is `Returning`.
                 self.firings.returning(id);
                 if self.tree.is_live(main) {
                     self.hand_back(main, id, result, merge);
+                    // A result that waits for a safe point does not block the next firing if another one holds the thread.
                     self.next_firing_of(main);
                 } else {
                     self.applied(id, Some(too_late()), step);
@@ -255,8 +274,10 @@ impl RunMachine {
         left: &Artifacts,
     ) -> Result<(Assigned, Option<Merge>), RunError> {
         let Some(conversation) = &left.conversation else {
+            // A panic lost the conversation, and without it the result would be incomplete.
             return Err(super::conversation::lost());
         };
+        // The sub-workflow may end at another node, and the defaults apply.
         let nothing = ContinueFromTriggerConfig::default();
         let config = match &self.graph_of(thread).node(left.node).kind {
             NodeKind::ContinueFromTrigger(config) => config,
@@ -267,9 +288,11 @@ impl RunMachine {
         let variables = handed_variables(config, &left.variables)?;
         let (globals, variables): (Vec<_>, Vec<_>) = variables.into_iter().partition(|(name, _)| is_global(name));
         let merge = match change_of(run, config, conversation)? {
+            // Without a change the thread needs no message to its conversation.
             None if globals.is_empty() => None,
             Some(change) => Some(merge(run, change, globals)),
             None => Some(Merge {
+                // Only variables change, so no COMPRESSION_COMPLETED is due.
                 is_compression: false,
                 ..merge(run, Change::Nothing, globals)
             }),
@@ -296,6 +319,7 @@ impl RunMachine {
             }
         };
         run.report.status = Some(ThreadStatus::Completed);
+        // Any other output is valid too: the workflow may have had another purpose than a compression.
         let is_result = is_token && (output.get("messages").is_some() || output.get("markMap").is_some());
         let result = is_result
             .then(|| serde_json::from_value::<CompressionResult>(output))
@@ -317,6 +341,7 @@ impl RunMachine {
             return self.firing_over(id, None, step);
         };
         let merge = merge(run, Change::Compressed { basis, result }, Vec::new());
+        // The run may outlive the thread that started it, and its result then has no receiver.
         if !self.tree.is_live(main) {
             return self.firing_failed(id, &too_late(), step);
         }
@@ -324,6 +349,7 @@ impl RunMachine {
         let result = TriggeredResult {
             variables: Vec::new(),
             conversation: true,
+            // No thread waits for a run of START_WORKFLOW.
             holds: false,
             is_compression: true,
             trigger_depth,
@@ -335,8 +361,10 @@ impl RunMachine {
     /// Ends a firing with an error. The main thread is unchanged and, if it was held, released.
     fn firing_failed(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
         let Some(run) = self.firings.get(id) else { return };
+        // Two pointers, cloned because the calls below change the firings.
         let (main, firing) = (run.main, run.firing.clone());
         self.say_failed(main, (id, &firing), error, step);
+        // Enables the token limit check, which the event of this firing has disabled.
         if firing.is_token_event() && self.tree.is_live(main) {
             self.converse(main, ToConversation::CompressionEnded);
         }
@@ -370,6 +398,7 @@ impl RunMachine {
             step.out.push(Effect::StopTimer {
                 timer: Timer::Firing(id),
             });
+            // The thread exceeded its limit during this early compression and waits for it. The result may still be too large.
             if let Some(holds) = self.firings.get_mut(id).and_then(FiringRun::take_awaiting) {
                 let result = TriggeredResult {
                     holds: true,
@@ -378,6 +407,7 @@ impl RunMachine {
                 };
                 self.hand_back(main, holds, result, None);
             }
+            // At most one firing prepares or runs for a thread, so the end of this one may start the next.
             self.next_firing_of(main);
         }
     }
@@ -481,11 +511,13 @@ fn take_part(from: &Map<String, Value>, path: &str, taken: &mut Map<String, Valu
             true
         }
         (Some(Value::Object(from)), Some(rest)) => {
+            // Another path may have selected a part of the same field: removed, extended and inserted again.
             let mut inside = match taken.remove(name) {
                 Some(Value::Object(inside)) => inside,
                 _none => Map::new(),
             };
             let is_there = take_part(from, rest, &mut inside);
+            // The parts of other paths are inserted again even if this path selects nothing.
             if is_there || !inside.is_empty() {
                 taken.insert(name.to_owned(), Value::Object(inside));
             }
@@ -505,6 +537,7 @@ fn handed_variables(config: &ContinueFromTriggerConfig, child: &Variables) -> Re
         let all = child.iter();
         variables.extend(all.map(|(name, value)| (Arc::clone(name), Arc::clone(value))));
     }
+    // Checked even with `includeAll`: a named variable that is missing is an error of the workflow.
     for name in callback.include_variables.iter().flatten() {
         let value = child.value(name).cloned().ok_or_else(|| {
             RunError::new(
@@ -532,6 +565,7 @@ fn change_of(
             let chosen = select(conversation, &callback.selection())
                 .map_err(|error| RunError::new(RunErrorCode::NodeFailed, error.to_string()))?;
             let messages = chosen.iter().map(|message| (**message).clone()).collect();
+            // A compression replaces what exceeded the limit. Other results are additions.
             let default = if is_token {
                 HistoryCallbackMode::Replace
             } else {
@@ -542,8 +576,10 @@ fn change_of(
                 HistoryCallbackMode::Replace => Some(Change::Replace { basis, messages }),
             }
         }
+        // Without a callback the visible conversation of the sub-workflow is the compression.
         None if is_token => {
             let messages = visible(conversation);
+            // A replacement by equal messages would start a new batch for nothing.
             if messages == visible(before) {
                 Some(Change::Nothing)
             } else {
@@ -589,6 +625,7 @@ fn child_input(
         let variables: BTreeMap<&str, &Value> = names
             .iter()
             .filter_map(|name| {
+                // A variable of the thread hides the global one of its name.
                 let value = prepared.variables.value(name).or_else(|| globals.value(name))?;
                 Some((name.as_str(), &**value))
             })
@@ -605,6 +642,7 @@ fn child_input(
         input.insert("workflowId".into(), json!(event.workflow_id));
         let messages = counted.iter().map(|counted| json!(*counted.message)).collect();
         input.insert("messages".into(), messages);
+        // `messages` contains the visible messages only, so nothing in it is archived.
         input.insert("markMap".into(), json!(MarkMap::default()));
         for field in ["tokensUsed", "tokenLimit"] {
             input.insert(
