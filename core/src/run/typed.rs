@@ -55,6 +55,7 @@ impl RunReport {
     /// # Errors
     /// Returns an [`OutputError`] if the run did not complete or the output does not have the form of the type.
     pub fn output_as<'report, T: Deserialize<'report>>(&'report self) -> Result<T, OutputError> {
+        // The output is null then, which some types accept: an `Option` would hide the failure.
         if self.status != ThreadStatus::Completed {
             return Err(OutputError::NotCompleted {
                 status: self.status,
@@ -63,6 +64,7 @@ impl RunReport {
         }
         serde_path_to_error::deserialize(&self.output).map_err(|error| OutputError::Mismatch {
             pointer: pointer_of(error.path()),
+            // The outer error repeats the path, which `pointer` states.
             reason: error.inner().to_string(),
         })
     }
