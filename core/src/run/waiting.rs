@@ -37,9 +37,11 @@ impl OpenWaits {
     /// Creates the waits of a resumed run.
     pub fn of(open: &OpenEffects) -> Self {
         let mut waits = Self::default();
+        // Timers of the run (`open.timers`) are time limits, not reasons to wait.
         for ((thread, effect), (_, wanted)) in &open.threads {
             waits.0.insert(Place::Thread(*thread, *effect), awaited_by(wanted));
         }
+        // `None`, here and below: the host is still working on these, so the run must not be parked.
         for (thread, effect) in &open.awaits_triggers {
             waits.0.insert(Place::Thread(*thread, *effect), None);
         }
@@ -60,6 +62,7 @@ impl OpenWaits {
     pub fn waits_for(&self) -> Option<Awaited> {
         let mut first = None;
         for awaited in self.0.values() {
+            // One effect that executes is enough: the run does not wait.
             let awaited = (*awaited)?;
             first = Some(first.map_or(awaited, |first: Awaited| first.min(awaited)));
         }
@@ -80,10 +83,12 @@ impl OpenWaits {
             Effect::StartRun(start) => self.open(Place::Firing(start.firing), None),
             Effect::CallTrigger { call, .. } => self.open(Place::TriggerCall(*call), None),
             Effect::Drop { thread, effect } => self.close(Place::Thread(*thread, *effect)),
+            // A thread that panicked has dropped none of its effects.
             Effect::ThreadEnded { thread } => self.0.retain(|place, _| match place {
                 Place::Begin(of) | Place::Thread(of, _) => of != thread,
                 Place::Session | Place::Firing(_) | Place::TriggerCall(_) => true,
             }),
+            // Without an outcome, or, as time limits and `QuiesceTriggers`, no work of a thread.
             Effect::LeaveSession(_)
             | Effect::Emit { .. }
             | Effect::EmitAll { .. }
@@ -105,6 +110,7 @@ impl OpenWaits {
             Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => self.close(Place::Firing(*firing)),
             Message::Supervisor(ToSupervisor::TriggerCalled { call, .. }) => self.close(Place::TriggerCall(*call)),
             Message::Supervisor(ToSupervisor::Session(_)) => self.close(Place::Session),
+            // Other inputs are no answers to these effects.
             Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
         }
     }
@@ -123,6 +129,7 @@ fn awaited_by(effect: &thread::Effect) -> Option<Awaited> {
         thread::Effect::Ask { .. } => Some(Awaited::Interaction),
         thread::Effect::WaitEvent { .. } => Some(Awaited::Event),
         thread::Effect::Timer { .. } => Some(Awaited::Timer),
+        // Includes effects that are added later: a run that wrongly counts as busy is only parked later.
         _ => None,
     }
 }
