@@ -51,6 +51,7 @@ pub(super) enum FieldValue {
 impl Equality {
     /// Parses a condition's expression; `None` if an index cannot answer it.
     pub(super) fn read(expression: &str, event_type: EventType) -> Option<Self> {
+        // A `&&` inside a string literal splits the literal. `Literal::read` then finds no closing quote and rejects it.
         let (first, rest) = match expression.split_once("&&") {
             Some((first, rest)) => (first, Some(rest)),
             None => (expression, None),
@@ -63,14 +64,17 @@ impl Equality {
         // Other events have no `data`: their evaluation fails, and the index must not hide that error.
         let data = path.strip_prefix(IN_DATA).filter(|_| event_type == EventType::Custom);
         let name = data.unwrap_or(path);
+        // A longer path (`a.b`) stops here too and is rejected below, because no operator follows.
         let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
         let (field, operator) = path.split_at(path.len() - name.len() + end);
         let operator = operator.trim_start();
+        // The longer operator first: `==` is a prefix of it.
         let (is_loose, literal) = match (operator.strip_prefix("==="), operator.strip_prefix("==")) {
             (Some(literal), _) => (false, literal),
             (None, Some(literal)) => (true, literal),
             (None, None) => return None,
         };
+        // The index reads the fields of the event's type, which never contain these.
         let is_own = data.is_none() && OWN_FIELDS.contains(&field);
         if is_own || !is_found_only_where_given(&name[..end]) {
             return None;
@@ -97,6 +101,7 @@ fn is_chain(rest: Option<&str>) -> bool {
         .replace("!==", "")
         .replace("==", "")
         .replace("!=", "");
+    // A `=` that remains is an assignment or part of `=>`: the expression does more than compare.
     let without = without.replace("<=", "").replace(">=", "");
     !without.contains(['|', '?', ',', ';', '='])
 }
@@ -117,6 +122,7 @@ fn is_found_only_where_given(name: &str) -> bool {
         "__proto__",
     ];
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    // Includes names such as `__defineGetter__`, which every object inherits too.
     starts_well && !name.starts_with("__") && !EVERYWHERE.contains(&name)
 }
 
@@ -137,10 +143,13 @@ impl Literal {
         }
         let quote = source.chars().next()?;
         if matches!(quote, '"' | '\'') {
+            // The quote is one byte, so the slice is valid.
             let inside = source[1..].strip_suffix(quote)?;
+            // An escape or a quote inside needs the rules of JavaScript, which the evaluation applies.
             let is_plain = !inside.contains([quote, '\\', '\n', '\r']);
             return is_plain.then(|| Self::Text(SmolStr::new(inside)));
         }
+        // Up to 15 digits are exact in a JavaScript number. A leading 0 could mean an octal number.
         let digits = source.strip_prefix('-').unwrap_or(source);
         let is_whole = !digits.is_empty()
             && digits.len() <= 15
@@ -174,6 +183,7 @@ pub(super) fn field_value(event: &RaisedEvent, field: &str) -> FieldValue {
 
 /// Returns a number as an integer if it has no fraction: 3.0 is 3 in JavaScript.
 fn whole(number: &serde_json::Number) -> Option<i64> {
+    // From 2^53 on, several integers are one number in JavaScript.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     number.as_i64().or_else(|| {
         let number = number.as_f64()?;
