@@ -117,9 +117,11 @@ impl TriggerIndex {
                 None => Some(&mut of_type.unnamed),
             };
             if let Some(tables) = tables {
+                // Parsed again instead of stored, because only a removal needs them.
                 for condition in conditions(owner, definition) {
                     tables.remove(&condition, key);
                 }
+                // Names are arbitrary, and empty entries would accumulate. Event types are few, so their entries stay.
                 if let Some(name) = name.filter(|_| tables.0.is_empty()) {
                     of_type.by_name.remove(name);
                 }
@@ -144,12 +146,14 @@ impl TriggerIndex {
 impl Tables {
     fn add(&mut self, condition: Condition, candidate: Candidate) {
         let Condition { probe, values, .. } = condition;
+        // Linear in the combinations of tested parts, not in the triggers.
         let place = self.0.iter().position(|(known, _)| *known == probe);
         let place = place.unwrap_or_else(|| {
             self.0.push((probe, Table::default()));
             self.0.len() - 1
         });
         match self.0[place].1.entry(values) {
+            // Most values have one trigger, which needs no list.
             Entry::Vacant(place) => {
                 place.insert(Candidates::One(candidate));
             }
@@ -173,6 +177,7 @@ impl Tables {
                 }
             }
         }
+        // An empty table would cost a lookup for each event.
         self.0.retain(|(_, table)| !table.is_empty());
     }
 
@@ -204,6 +209,7 @@ impl Candidates {
 /// Returns the conditions under which a trigger is stored.
 fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
     let (source, id) = match (&definition.thread_id, watched_workflow(owner, definition)) {
+        // The thread is the narrower test. `TriggerRecord::watches` checks the workflow.
         (Some(thread), _) => (SourceProbe::Thread, Some(SmolStr::from(thread))),
         (None, Some(workflow)) => (SourceProbe::Workflow, Some(SmolStr::from(workflow))),
         (None, None) => (SourceProbe::Anywhere, None),
@@ -220,10 +226,13 @@ fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
     let Some(equality) = expression.and_then(|text| Equality::read(text, definition.condition.event_type)) else {
         return vec![with_field(FieldProbe::None, None, false)];
     };
+    // The evaluation of the expression is skipped only if nothing but this comparison decides it.
     let is_answered = equality.is_whole_expression();
     let other_kind = FieldProbe::NotOfKind(equality.field.clone(), equality.literal.kind());
     let equals = FieldProbe::Equals(equality.field);
     let mut conditions = vec![with_field(equals, Some(equality.literal), is_answered)];
+    // A field has the type of the literal or another one: an event meets at most one condition, so `find` returns each trigger
+    // once.
     if equality.is_loose {
         conditions.push(with_field(other_kind, None, false));
     }
@@ -248,6 +257,7 @@ impl Probe {
                 FieldValue::Absent | FieldValue::Other => return None,
             },
             FieldProbe::NotOfKind(field, kind) => match field_value(&event.raised, field) {
+                // By `==`, an absent or null field equals no literal, whatever its type.
                 FieldValue::Absent => return None,
                 FieldValue::Literal(literal) if literal.kind() == *kind => return None,
                 FieldValue::Literal(_) | FieldValue::Other => None,
@@ -255,6 +265,7 @@ impl Probe {
         };
         let source = match self.source {
             SourceProbe::Anywhere => None,
+            // Short ids are stored inline, so that most lookups allocate nothing.
             SourceProbe::Workflow => Some(SmolStr::new(&event.workflow_id)),
             SourceProbe::Thread => Some(SmolStr::new(&event.thread_id)),
         };
