@@ -160,6 +160,7 @@ impl From<TriggerSnapshot> for TriggerMachine {
         for (key, record) in snapshot.records {
             machine.insert(key, record);
         }
+        // Stored, not derived from the records: the key of a removed trigger must not be used again.
         machine.next_key = snapshot.next_key;
         machine.fired_by_run = snapshot.fired_by_run;
         machine.budgets = snapshot.budgets;
@@ -217,6 +218,7 @@ impl TriggerMachine {
     pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
         let all = self.keys.iter().filter(|((own, _), _)| own == owner);
         let mut keys: Vec<TriggerKey> = all.map(|(_, key)| *key).collect();
+        // Keys ascend in the order of addition, and `keys` is ordered by id.
         keys.sort_unstable();
         let records = keys.iter().filter_map(|key| self.records.get(key));
         records
@@ -278,9 +280,11 @@ impl TriggerMachine {
         record.limit = record.definition.max_triggers.and_then(NonZeroU64::new);
         record.names_thread = record.definition.thread_id.is_some();
         let TriggerRecord { owner, definition, .. } = &record;
+        // Disabled triggers are indexed too: `watches` excludes them, so that enabling one does not change the index.
         self.index.add(key, owner, definition);
         self.keys.insert((owner.clone(), definition.id.clone()), key);
         if record.enabled {
+            // Only enabled triggers are counted: events of types that nothing watches are not built.
             count_watching(&mut self.watching, definition, true);
         }
         self.records.insert(key, record);
@@ -328,6 +332,7 @@ impl TriggerMachine {
     /// Limits the remaining budget of a run that is ending to [`DEFAULT_TRIGGERED_EVENTS`] firings, so that a run which was
     /// stopped during a trigger cascade terminates.
     pub fn run_ends(&mut self, run_id: &str) {
+        // A run without an entry has the default budget, which equals the allowance.
         if let Some(budget) = self.budgets.get_mut(run_id) {
             budget.most = budget.most.min(budget.used.saturating_add(DEFAULT_TRIGGERED_EVENTS));
         }
@@ -356,11 +361,14 @@ impl TriggerMachine {
         if event.raised.trigger_depth > self.chain_limit {
             return;
         }
+        // Firings would be refused. The check here saves their expressions, which the end of a cascade would wait for.
         if event.raised.trigger_depth > 0 && self.budgets.get(&*event.run_id).is_some_and(|budget| budget.is_told) {
             return;
         }
+        // Taken while the index and the records are borrowed, and put back for the next event.
         let mut found = std::mem::take(&mut self.found);
         self.index.find(event, &mut found);
+        // By key: hash maps have no order, and triggers act in the order of their addition.
         found.sort_unstable();
         for candidate in found.drain(..) {
             let record = self.records.get(&candidate.key);
@@ -388,16 +396,19 @@ impl TriggerMachine {
     }
 
     fn fire_within(&mut self, key: TriggerKey, event: &Event, claim: Option<&dyn Fn() -> Option<u64>>) -> Fire {
+        // `find` may have returned the trigger before an earlier firing, or a command, disabled or removed it.
         let record = self.records.get_mut(&key).filter(|record| record.enabled);
         let Some(record) = record else {
             return Fire::Refused;
         };
+        // Before the counts: a chain that is cut off uses up neither the budget nor `maxTriggers`.
         match event.raised.trigger_depth.cmp(&self.chain_limit) {
             Ordering::Less => {}
             Ordering::Equal => return Fire::TooDeep,
             // The event reports a chain that is too deep: a trigger on it must not prolong the chain.
             Ordering::Greater => return Fire::Refused,
         }
+        // Events of the run's own steps are not counted: only triggers that fire one another can cascade.
         let is_caused = event.raised.trigger_depth > 0;
         if is_caused
             && let Some(budget) = self
@@ -405,6 +416,7 @@ impl TriggerMachine {
                 .get_mut(&*event.run_id)
                 .filter(|budget| budget.used >= budget.most)
         {
+            // The caller reports the exhaustion once. Each report is an event, which triggers may watch.
             return if std::mem::replace(&mut budget.is_told, true) {
                 Fire::Refused
             } else {
@@ -425,6 +437,7 @@ impl TriggerMachine {
                 record.fired + 1
             }
             Some(limit) => {
+                // Only triggers with a limit get here, so that other runs have no entry.
                 let run = self.fired_by_run.entry(event.run_id.to_string()).or_default();
                 let count = run.entry(key).or_insert(0);
                 if *count >= limit {
@@ -435,12 +448,14 @@ impl TriggerMachine {
             }
         };
         if is_caused {
+            // Looked up by reference first: `entry` would allocate a key for each firing.
             match self.budgets.get_mut(&*event.run_id) {
                 Some(budget) => budget.used += 1,
                 None => self.budgets.entry(event.run_id.to_string()).or_default().used += 1,
             }
         }
         record.fired += 1;
+        // A trigger of a workflow counts for each run, so its limit in one run must not disable it for others.
         if is_engine_wide && limit == Some(count) {
             record.enabled = false;
             count_watching(&mut self.watching, &record.definition, false);
