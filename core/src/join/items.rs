@@ -13,6 +13,7 @@ use crate::value::Output;
 /// # Errors
 /// As [`within_limits`].
 pub fn late_items_output(items: Vec<JoinedPath>) -> Result<Output, RunError> {
+    // Checked now, before the value is built: the parent must fail at the JOIN, not at a later read.
     let levels = within_limits(&items)?;
     Ok(Output::later_of((levels, memory(&items)), move || output(&items)))
 }
@@ -28,6 +29,7 @@ fn output(items: &[JoinedPath]) -> Value {
     for (index, item) in items.iter().enumerate() {
         let is_completed = item.status == PathStatus::Completed;
         let value = item.output.as_ref().filter(|_| is_completed);
+        // Null without a result, so that a position in the list is the index of the item.
         results.push(value.map(|output| (**output.value()).clone()).unwrap_or_default());
         if is_completed {
             completed.push(json!(index));
