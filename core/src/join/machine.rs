@@ -176,6 +176,7 @@ impl ForkJoinMachine {
     pub fn of_paths(rule: JoinRule, paths: usize, max_concurrent: Option<u32>) -> Self {
         Self {
             rule,
+            // A bound of 0 would start no path and wait for ever.
             bound: max_concurrent.map_or(paths, |bound| bound.max(1) as usize),
             phase: Phase::Idle,
             paths: vec![PathStatus::Pending; paths],
@@ -216,6 +217,7 @@ impl ForkJoinMachine {
     pub fn may_take_over(&self, path: usize) -> bool {
         match self.phase {
             Phase::Idle | Phase::Waiting => rule::may_take_over(&self.rule, &self.paths, path),
+            // The verdict has named the paths to take over, and their threads have ended.
             Phase::Decided | Phase::Closed => false,
         }
     }
@@ -241,6 +243,7 @@ impl ForkJoinMachine {
                 self.step_decided(input, out);
                 Ok(())
             }
+            // A deadline or a cancel may be on its way when the last path ends: that is no error of the sender.
             Phase::Closed => Ok(()),
         }
     }
@@ -251,6 +254,7 @@ impl ForkJoinMachine {
                 if self.phase != Phase::Idle {
                     return Err(Rejected::AlreadyStarted);
                 }
+                // Before the timer: a fork without paths is decided at once and needs none.
                 self.settle(None, out);
                 if self.verdict.is_none() {
                     self.wait(out);
@@ -258,6 +262,7 @@ impl ForkJoinMachine {
             }
             Input::Ended { path, end } => self.count(path, end, out)?,
             Input::Deadline { generation } => {
+                // Before the start no timer runs, although the generations are equal (0).
                 let runs = self.phase == Phase::Waiting && self.timeout_ms().is_some() && generation == self.timer;
                 if !runs {
                     return Err(Rejected::NoSuchTimer { generation });
@@ -290,6 +295,7 @@ impl ForkJoinMachine {
             Some(true) => {}
             Some(false) => return Err(Rejected::NotRunning { path }),
         }
+        // Before the decision, which selects the path to take over by these statuses.
         self.paths[path] = end.into();
         match end {
             PathEnd::Completed => self.tally.completed += 1,
@@ -305,6 +311,7 @@ impl ForkJoinMachine {
             Some(true) => self.close(rule::success(&self.rule, &self.paths), gone, out),
             Some(false) => self.close(Verdict::ConditionNotMet, gone, out),
             None => {
+                // First, so that the ended path frees its place for the next one.
                 self.forget(gone);
                 self.start_next(out);
             }
@@ -313,6 +320,7 @@ impl ForkJoinMachine {
 
     fn forget(&mut self, path: Option<usize>) {
         if let Some(is_live) = path.and_then(|path| self.live.get_mut(path))
+            // Taken: a path that reports its end twice after the verdict is counted once.
             && std::mem::take(is_live)
         {
             self.live_count -= 1;
@@ -331,21 +339,26 @@ impl ForkJoinMachine {
     }
 
     fn close(&mut self, verdict: Verdict, gone: Option<usize>, out: &mut Vec<Effect>) {
+        // After TIMED_OUT the timer has fired, and in Idle it was not started.
         if self.phase == Phase::Waiting && self.timeout_ms().is_some() && verdict != Verdict::TimedOut {
             let generation = self.timer;
             out.push(Effect::StopTimer { generation });
         }
         let rest = self.rest_after(&verdict);
+        // Before the cancels: the parent's answer does not wait for the losers.
         out.push(Effect::Decided {
             verdict: verdict.clone(),
         });
+        // Stored: a loser whose turn comes before its cancel reads it (`RunMachine::stop_to_come`).
         self.verdict = Some(verdict);
+        // Before the count of live paths below: the path that caused the verdict has ended.
         self.forget(gone);
         if rest == PathStatus::Stopped {
             out.reserve(self.live_count + 1);
         }
         for (path, status) in self.paths.iter_mut().enumerate() {
             match status {
+                // No thread was created, so that there is nothing to cancel.
                 PathStatus::Pending => *status = PathStatus::Skipped,
                 PathStatus::Running => {
                     *status = rest;
@@ -382,7 +395,9 @@ impl ForkJoinMachine {
 
     fn step_decided(&mut self, input: Input, out: &mut Vec<Effect>) {
         match input {
+            // Only counted: the verdict has frozen the status.
             Input::Ended { path, .. } => self.forget(Some(path)),
+            // Returns without a test for the end: `AllEnded` follows only from the end of a path.
             Input::Start | Input::Deadline { .. } | Input::Cancel => return,
         }
         self.close_when_all_ended(out);
