@@ -59,6 +59,7 @@ pub fn join_output(
     run_id: Arc<str>,
     paths: Vec<JoinedPath>,
 ) -> Result<Output, RunError> {
+    // Checked before the value is built: the parent must fail at the JOIN, not at a later read.
     let levels = within_limits(&paths)?;
     Ok(Output::later_of((levels, memory(&paths)), move || {
         let fork = graph.fork(ix);
@@ -76,6 +77,7 @@ pub fn within_limits(paths: &[JoinedPath]) -> Result<usize, RunError> {
     let output = |path: &JoinedPath| 2 + path.output.as_ref().map_or(0, Output::levels);
     let error = |path: &JoinedPath| 3 + path.error.as_ref().map_or(0, error_levels);
     let levels = paths.iter().map(|path| output(path).max(error(path))).max();
+    // Without paths, the bound for the empty fields of the output.
     match levels.unwrap_or(3) {
         levels if levels > MAX_LEVELS => Err(too_deep().into()),
         levels => Ok(levels),
@@ -86,11 +88,13 @@ pub fn within_limits(paths: &[JoinedPath]) -> Result<usize, RunError> {
 pub(super) fn memory(paths: &[JoinedPath]) -> u64 {
     /// A path's id, its thread's id, and its entries in the lists.
     const PATH: u64 = 256;
+    // An estimate, because the output may never be built.
     let of = |path: &JoinedPath| PATH + path.output.as_ref().map_or(0, Output::memory);
     paths.iter().map(of).sum()
 }
 
 fn error_levels(error: &RunError) -> usize {
+    // A cause is nested one level deeper than the error that it caused.
     let causes = std::iter::successors(Some(error), |error| error.cause.as_ref());
     let details = |error: &RunError| error.details.as_ref().map_or(0, levels);
     causes
@@ -112,6 +116,7 @@ pub(super) fn reports_of<'a>(
     paths: &'a [JoinedPath],
 ) -> Vec<PathReport<'a>> {
     ids.zip(paths)
+        // The lists have one order, and both contain every path.
         .map(|(path_id, joined)| PathReport {
             path_id,
             status: joined.status,
@@ -174,6 +179,7 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
         details.insert(name.to_owned(), value);
     }
     let error = RunError::new(code, message).with_details(Value::Object(details));
+    // The first in path order, not in time, so that the error is the same in every order of the ends.
     let cause = paths
         .iter()
         .filter(|path| path.status.counts_as_failed())
@@ -197,6 +203,7 @@ fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String
         if let Some(thread) = &path.thread_id {
             threads.push((path.path_id.to_owned(), Value::from(&**thread)));
         }
+        // A detached path matches no case: it has no result.
         if path.status == PathStatus::Completed {
             completed.push(id());
             outputs.push((path.path_id.to_owned(), path.output.cloned().unwrap_or_default()));
@@ -260,6 +267,7 @@ fn sentence(paths: &[PathReport<'_>]) -> String {
         .take(NAMED_IN_MESSAGE)
         .map(|path| format!("{} {}", path.path_id, path.status.thread_status().as_str()))
         .collect();
+    // `None` if all paths are named.
     if let Some(more) = paths.len().checked_sub(NAMED_IN_MESSAGE + 1) {
         words.push(format!("and {} more", more + 1));
     }
