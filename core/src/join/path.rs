@@ -61,6 +61,7 @@ impl PathStatus {
     pub fn thread_status(self) -> ThreadStatus {
         match self {
             Self::Pending => ThreadStatus::Created,
+            // The status at the verdict: a detached thread may have ended since.
             Self::Running | Self::Detached => ThreadStatus::Running,
             Self::Completed => ThreadStatus::Completed,
             Self::Failed => ThreadStatus::Failed,
@@ -72,6 +73,7 @@ impl PathStatus {
     /// True if the path counts as failed: FAILED, TIMEOUT, or cancelled from outside.
     pub fn counts_as_failed(self) -> bool {
         match self {
+            // A cancel by the join itself is excluded: it follows from the verdict and cannot be a reason for it.
             Self::Failed | Self::Timeout | Self::Cancelled => true,
             Self::Pending | Self::Running | Self::Completed | Self::Stopped | Self::Skipped | Self::Detached => false,
         }
@@ -80,6 +82,7 @@ impl PathStatus {
     /// True if the join itself cancelled the path, whether it was running or not.
     pub fn cancelled_by_join(self) -> bool {
         match self {
+            // `Cancelled` is excluded: that cancel came from outside.
             Self::Stopped | Self::Skipped => true,
             Self::Pending
             | Self::Running
