@@ -21,6 +21,7 @@ pub(super) fn reduce<'a>(
 ) -> Result<Option<Value>, ScriptFault> {
     let mut values = values.into_iter();
     Ok(match reducer {
+        // Without a budget, because a copy of one value cannot grow in a loop.
         ReducerWord::Last => values.last().cloned(),
         ReducerWord::Append => Some(Value::Array(listed(values, |_| true)?)),
         ReducerWord::Union => Some(Value::Array(listed(values, first_of_each())?)),
@@ -50,6 +51,7 @@ fn listed<'a>(
     for value in values {
         let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
         for item in items.iter().filter(&mut is_wanted) {
+            // Before the copy, so that the limit also bounds the memory in use.
             room.take(item, 1)?;
             all.push(item.clone());
         }
@@ -64,6 +66,7 @@ fn merge<'a>(values: impl Iterator<Item = &'a Value>) -> Result<Option<Map<Strin
         let Some(more) = value.as_object() else {
             return Ok(None);
         };
+        // Fields that a later path replaces count too: the sum is an upper bound.
         room.take(value, 0)?;
         fields.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
@@ -85,6 +88,7 @@ fn sum(a: &Value, b: &Value) -> Option<Value> {
     {
         return Some(sum.into());
     }
+    // Also after an overflow of the integers. An infinite sum is no JSON number and gives `None`.
     let sum = a.as_f64()? + b.as_f64()?;
     serde_json::Number::from_f64(sum).map(Value::Number)
 }
@@ -93,6 +97,7 @@ fn sum(a: &Value, b: &Value) -> Option<Value> {
 fn is_less(a: &Value, b: &Value) -> Option<bool> {
     match (a, b) {
         (Value::String(a), Value::String(b)) => Some(a < b),
+        // JSON has no NaN: two numbers always compare.
         (_, _) => Some(a.as_f64()? < b.as_f64()?),
     }
 }
