@@ -67,8 +67,10 @@ pub(super) fn decide(rule: &JoinRule, tally: Tally) -> Option<bool> {
         JoinStrategy::AnyCompleted => (completed >= 1, failed == paths),
         JoinStrategy::AllFailed => (failed == paths, completed >= 1),
         JoinStrategy::AnyFailed => (failed >= 1, completed == paths),
+        // No underflow: the machine counts each path at most once.
         JoinStrategy::SuccessCountThreshold => (completed >= k, paths - failed < k),
     };
+    // Both cannot hold, because completed and failed paths together are at most all paths.
     match (succeeds, fails) {
         (true, _) => Some(true),
         (false, true) => Some(false),
@@ -78,6 +80,7 @@ pub(super) fn decide(rule: &JoinRule, tally: Tally) -> Option<bool> {
 
 /// Returns the verdict of a satisfied strategy: the conversation and the variables to take over.
 pub(super) fn success(rule: &JoinRule, paths: &[PathStatus]) -> Verdict {
+    // Decided after the strategy: a missing main path does not end the join before the strategy is satisfied.
     let Some(conversation) = conversation(rule, paths) else {
         return Verdict::MainThreadNotFound;
     };
@@ -91,6 +94,7 @@ pub(super) fn success(rule: &JoinRule, paths: &[PathStatus]) -> Verdict {
 
 /// Returns the effect on the conversation; `None` means `MAIN_THREAD_NOT_FOUND`.
 fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
+    // A MAP of an empty list has no paths, and no main path either.
     if paths.is_empty() {
         return Some(Conversation::Unchanged);
     }
@@ -103,6 +107,7 @@ fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
     }
     match rule.strategy {
         JoinStrategy::AllCompleted | JoinStrategy::AnyCompleted | JoinStrategy::SuccessCountThreshold => None,
+        // These strategies can succeed without completed paths: the absence of the main path is no error.
         JoinStrategy::AllFailed | JoinStrategy::AnyFailed => Some(Conversation::Unchanged),
     }
 }
@@ -112,6 +117,7 @@ fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
 pub(super) fn may_take_over(rule: &JoinRule, paths: &[PathStatus], path: usize) -> bool {
     let status = |path: usize| paths.get(path).copied();
     match status(path) {
+        // Only these can be completed at the verdict.
         Some(PathStatus::Pending | PathStatus::Running | PathStatus::Completed) => {}
         Some(
             PathStatus::Failed
