@@ -64,6 +64,7 @@ pub fn merge_variables<'a>(
     reducer: impl Fn(&str) -> Option<CompiledReducer>,
     branches: &[BranchVariables<'_>],
 ) -> Result<MergedVariables, RunError> {
+    // Ordered by name, so that errors and folds are equal in every replay.
     let mut writes: BTreeMap<&str, Vec<(&str, &Value)>> = BTreeMap::new();
     for branch in branches {
         for (name, value) in &branch.variables {
@@ -75,6 +76,7 @@ pub fn merge_variables<'a>(
     let mut merged = MergedVariables::default();
     let mut names = BTreeMap::new();
     for (name, writers) in writes {
+        // Not reached: a name is entered together with its first writer.
         let Some(((_, first), others)) = writers.split_first() else {
             continue;
         };
@@ -84,6 +86,7 @@ pub fn merge_variables<'a>(
                 merged.folds.push(Fold {
                     name: name.into(),
                     expression,
+                    // Copied, because the join may release the threads of the branches before the expression is evaluated.
                     values: values.cloned().map(Arc::new).collect(),
                 });
                 continue;
@@ -96,6 +99,7 @@ pub fn merge_variables<'a>(
         if let Some(value) = value {
             merged.variables.insert(name.to_owned(), value);
         } else {
+            // No early return: the error lists every name in conflict.
             let values = writers
                 .iter()
                 .map(|(path, value)| ((*path).to_owned(), (*value).clone()))
