@@ -45,6 +45,7 @@ impl Doubt {
         match self.kind {
             // Calls of triggers are numbered in the run, not in a thread. The `t` separates them from numbers of threads.
             DoubtKind::Trigger => trigger_key(run_id, effect),
+            // Numbers of effects are unique in a thread only, so that the name includes the thread.
             DoubtKind::Model | DoubtKind::Tool | DoubtKind::Function | DoubtKind::Code => {
                 effect_key(run_id, self.thread, effect)
             }
