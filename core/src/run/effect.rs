@@ -104,6 +104,7 @@ pub enum Effect {
     /// Requests [`super::ToSupervisor::TriggersQuiet`] when the triggers of all raised events have acted.
     QuiesceTriggers,
     /// Sends the outcome. Detached threads may still run.
+    // One per run: its allocation costs less than a larger `Effect` at each event.
     Report(Box<RunReport>),
     /// The run has settled. No effect follows.
     Settled,
@@ -177,6 +178,7 @@ impl<'a> Emitted<'a> {
     pub(super) fn event(self, run_id: &Arc<str>, at: Millis, (sequence, raised): (u64, &RaisedEvent)) -> Event {
         Event {
             sequence,
+            // The time of the step, so that a rebuilt run publishes an equal event.
             timestamp: at,
             run_id: Arc::clone(run_id),
             workflow_id: Arc::clone(self.workflow_id),
