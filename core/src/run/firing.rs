@@ -210,7 +210,7 @@ impl FiringRun {
         self.state = FiringState::Over;
         self.report.outcome = outcome;
         self.report.error = error;
-        // Only the report is read from now on. A run with thousands of firings would otherwise hold all their events and snapshots.
+        // These are not read again. A run with thousands of firings would otherwise hold all their events and snapshots.
         self.firing.forget_event();
         self.basis = None;
         self.variables = Variables::default();
