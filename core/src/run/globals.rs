@@ -86,6 +86,7 @@ impl Globals {
         value: Arc<Value>,
         readonly: bool,
     ) -> Result<Arc<Value>, RunError> {
+        // A refused assignment is no write: pending evaluations stay current.
         let value = self.variables.assign(name, value, readonly)?;
         self.note_write(name);
         step.world.shared(format_args!("variable {name} {readonly}"), &value);
@@ -95,6 +96,7 @@ impl Globals {
     /// Defines a variable of a workflow.
     pub(super) fn define(&mut self, name: &Arc<str>, variable: Variable) {
         self.variables.define(Arc::clone(name), variable);
+        // A definition may replace a value that a pending evaluation has read.
         self.note_write(name);
     }
 
@@ -104,6 +106,7 @@ impl Globals {
     }
 
     fn note_write(&mut self, name: &Arc<str>) {
+        // Writes are counted only while an evaluation is pending: other runs pay one test.
         if let Some(pending) = &mut self.pending {
             pending.writes += 1;
             pending.written.insert(Arc::clone(name), pending.writes);
@@ -119,6 +122,7 @@ impl Globals {
     ) -> Option<Ticket> {
         let pending = self.pending.get_or_insert_default();
         pending.tickets += 1;
+        // Tickets ascend, so that the first entry of a queue is the oldest request.
         let ticket = pending.tickets;
         let queue = pending.queues.entry(Arc::clone(name)).or_default();
         let starts = queue.is_empty();
@@ -129,6 +133,7 @@ impl Globals {
                 effect,
                 node,
                 what: what.clone(),
+                // The count at the start: a later write may make the result stale.
                 started: starts.then_some(pending.writes),
             },
         );
@@ -142,9 +147,11 @@ impl Globals {
         let (name, ticket) = pending.places.get(&thread)?;
         let mut first = pending.queues.get_mut(name)?.first_entry()?;
         let request = first.get_mut();
+        // A thread is also woken to continue a long turn: its evaluation is then active already, or still has to wait.
         if request.started.is_some() || first.key() != ticket {
             return None;
         }
+        // Borrowed again, because `key` needs the entry in between.
         let request = first.get_mut();
         request.started = Some(pending.writes);
         Some(request.evaluate())
@@ -155,11 +162,13 @@ impl Globals {
         let Some(pending) = &mut self.pending else {
             return Evaluated::Other;
         };
+        // Every answer of the thread arrives here, for example that of a timer.
         let Some(request) = pending.request(thread).filter(|request| request.effect == effect) else {
             return Evaluated::Other;
         };
         let (node, started) = (request.node, request.started.unwrap_or(0));
         // Compare-and-swap: between its start and now another write may have changed what the expression read.
+        // The counts are compared first: usually nothing was written, and the expression need not be searched for names.
         if pending.writes > started && pending.may_have_read(graph, node, started) {
             let writes = pending.writes;
             if let Some(request) = pending.request(thread) {
@@ -183,11 +192,13 @@ impl Globals {
         let queue = pending.queues.get_mut(&name)?;
         let was_first = queue.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let was_started = queue.remove(&ticket).is_some_and(|request| request.started.is_some());
+        // Only behind the first request: otherwise the first one is still active, and its end wakes the next.
         let next = queue.values().next().filter(|_| was_first).map(|next| next.thread);
         if queue.is_empty() {
             pending.queues.remove(&name);
         }
         if pending.places.is_empty() {
+            // Frees the counts of writes too. No evaluation is left that could compare them.
             self.pending = None;
         }
         Some((was_started, next))
@@ -203,10 +214,12 @@ impl Pending {
     /// Returns true if a global variable that the node's expression may read was written after write number `after`.
     fn may_have_read(&self, graph: &Graph, node: NodeIx, after: u64) -> bool {
         let NodeKind::Variable { expression, .. } = &graph.node(node).kind else {
+            // Not reached, because only VARIABLE nodes assign. `true` is the safe answer: the expression is evaluated again.
             return true;
         };
         let names = Names::of(&graph.snippet(*expression).source);
         let is_named = |name: &str| match names.variables() {
+            // The expression passes the variables on as a whole and may read any of them.
             Used::All => true,
             Used::These(members) => members.contains(name) || names.bare().any(|bare| &**bare == name),
         };
