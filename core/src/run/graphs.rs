@@ -29,7 +29,9 @@ pub(super) struct Graphs(Vec<Entry>);
 impl Graphs {
     pub(super) fn add(&mut self, graph: &Arc<Graph>, world: &dyn World) -> GraphNo {
         let known = |entry: &Entry| entry.graph.as_ref().is_some_and(|known| Arc::ptr_eq(known, graph));
+        // A scan: a run has few workflows.
         let place = self.0.iter().position(known).unwrap_or_else(|| {
+            // Most runs have one workflow: a list that doubles would reserve room for four.
             self.0.reserve_exact(1);
             let token_limit = graph.config.token_limit.or_else(|| world.token_limit(graph));
             self.0.push(Entry {
@@ -66,6 +68,7 @@ impl Graphs {
     /// Attaches the workflows to a deserialized run. Returns the id of a missing one.
     pub(super) fn attach(&mut self, find: &dyn Fn(&str) -> Option<Arc<Graph>>) -> Result<(), Arc<str>> {
         for entry in &mut self.0 {
+            // Threads name workflows by their index here, so that a missing one makes the run unusable.
             entry.graph = Some(find(&entry.workflow_id).ok_or_else(|| Arc::clone(&entry.workflow_id))?);
         }
         Ok(())
