@@ -18,10 +18,12 @@ impl ConversationTurn<'_, '_> {
         let max_bytes = self.graph().config.max_artifact_bytes.unwrap_or(DEFAULT_KEPT_BYTES);
         let mut shown = Vec::with_capacity(messages.len());
         for message in messages {
+            // Replies of built-in tools are never stored: the model would receive a preview of the page that it requested.
             if message.role != Role::Tool || self.answers_built_in(&message) {
                 shown.push(Counted::new(message, &*tokenizer));
                 continue;
             }
+            // Copied for the event, because `shown_result` takes the message.
             let call = message.tool_call_id.clone();
             let results = self.results.get_or_insert_default();
             match shown_result(message, (limit, max_bytes), results, &*tokenizer) {
@@ -32,6 +34,7 @@ impl ConversationTurn<'_, '_> {
                     tokens,
                     dropped,
                 } => {
+                    // No value is needed: the id is a hash of the content.
                     self.step.world.shared(format_args!("artifact {id}"), &Value::Null);
                     if self.step.listens(EventType::ArtifactKept) {
                         self.emit(RaisedEvent::new(
@@ -70,6 +73,7 @@ impl ConversationTurn<'_, '_> {
     /// Returns true if the result belongs to a built-in tool, which its call in the conversation shows.
     fn answers_built_in(&self, result: &Message) -> bool {
         let visible = self.own.machine.conversation().visible();
+        // From the end: the calls are in the last message that requests tools, so that the scan is short.
         let asked = visible.iter().rev().find(|counted| counted.message.asks_for_tools());
         let calls = asked.into_iter().flat_map(|counted| &counted.message.tool_calls);
         let mut answered = calls.filter(|call| result.tool_call_id.as_ref() == Some(&call.id));
@@ -87,6 +91,7 @@ impl ConversationTurn<'_, '_> {
             }
             BuiltInTool::Recall => recall(&call.arguments, self.own.machine.conversation(), limit, &*tokenizer),
         };
+        // An error is answered as text too, so that the model can correct its call.
         let failed = answer.is_err();
         Outcome::Tool(ToolResult {
             content: answer.unwrap_or_else(|why| why),
