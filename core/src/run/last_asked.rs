@@ -53,6 +53,7 @@ impl LastAsked {
         tokenizer: &dyn Tokenizer,
     ) -> Option<ModelRequest> {
         let is_left_out = |counted: &Counted| self.agent == AgentKind::Main && counted.message.sub_agent_internal;
+        // The request of a main agent leaves these messages out: the summary would lose them.
         if conversation.visible().iter().any(is_left_out) {
             return None;
         }
@@ -62,11 +63,13 @@ impl LastAsked {
             budget: self.budget.as_deref(),
             strategy: self.strategy,
             system: self.system.as_deref(),
+            // The instruction is appended below, after the part that the provider has cached.
             pending: None,
             tool_tokens: self.tool_tokens,
             rules: self.rules,
         };
         let mut request = build_request(conversation, &parts, tokenizer);
+        // Results without a call were removed from the request: the summary would lose them.
         if !request.repairs.dropped_results.is_empty() {
             return None;
         }
@@ -80,6 +83,7 @@ impl LastAsked {
     pub(super) fn goes_on(&self, transcript: Arc<ModelRequest>) -> GoesOn {
         GoesOn {
             thread_id: Arc::clone(&self.thread_id),
+            // Equal tools are part of the prefix that the provider has cached.
             tools: self.tools.clone(),
             parameters: self.parameters.clone(),
             transcript,
