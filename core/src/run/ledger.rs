@@ -60,6 +60,7 @@ impl Account {
         self.claimed = self.claimed.plus(needs);
         self.waiting += 1;
         for (kind, counts) in FigureKind::ALL.into_iter().zip(&mut self.needs) {
+            // A kind without a limit refuses no call.
             if self.limits.of_kind(kind).is_some() {
                 *counts.entry(needs.of(kind)).or_default() += 1;
             }
@@ -71,6 +72,7 @@ impl Account {
         self.claimed = self.claimed.minus(needs);
         self.waiting -= 1;
         for (kind, counts) in FigureKind::ALL.into_iter().zip(&mut self.needs) {
+            // Vacant only for a kind without a limit, which `claim` skips.
             if let Entry::Occupied(mut count) = counts.entry(needs.of(kind)) {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
@@ -83,6 +85,7 @@ impl Account {
     /// Returns true if a waiting call needs more than usage leaves of the limit, so that it can never open.
     fn refuses(&self) -> bool {
         FigureKind::ALL.into_iter().zip(&self.needs).any(|(kind, counts)| {
+            // The largest need is enough, and is found without a visit of all waiting calls.
             let most = counts.last_key_value().map(|(most, _)| *most);
             let exceeds = |limit, most| self.used.of(kind).saturating_add(most) > limit;
             self.limits
@@ -96,6 +99,7 @@ impl Account {
     fn warning(&self, kind: FigureKind) -> Option<Figure> {
         let limit = self.limits.of_kind(kind)?;
         let used = self.used.of(kind);
+        // Only a warning depends on it: the rounding of large figures is harmless.
         (used as f64 >= limit as f64 * self.limits.warn_at).then_some(Figure { kind, used, limit })
     }
 }
@@ -217,6 +221,7 @@ impl Ledger {
 
     /// Clears both lists when the run receives an input.
     pub(super) fn told(&mut self) {
+        // A journal has taken the list by now. Without one, nothing does, and the list would grow.
         self.lately.clear();
         self.again.clear();
     }
@@ -225,6 +230,7 @@ impl Ledger {
     pub(super) fn most_of(&mut self, thread: ThreadNo, effect: EffectId, ask: impl FnOnce() -> Most) -> Most {
         let is_it = |known: &CallMost| (known.thread, known.effect) == (thread, effect);
         let known = match self.again.front() {
+            // A replay requests calls in the recorded order, so that a search of the list is rarely needed.
             Some(next) if is_it(next) => self.again.pop_front(),
             _ => self.again.iter().copied().find(is_it),
         };
@@ -232,6 +238,7 @@ impl Ledger {
             tokens: known.tokens,
             pico: known.pico,
         });
+        // A journaled maximum is not journaled again.
         if known.is_none() {
             let Most { tokens, pico } = most;
             self.lately.push(CallMost {
@@ -289,6 +296,7 @@ impl Ledger {
     /// Returns the limited figures of the account of the workflow that this thread walks.
     pub(super) fn figures(&self, thread: ThreadNo) -> impl Iterator<Item = Figure> {
         let own = |account: &&Account| account.thread == thread && !account.is_path;
+        // A scan: only reports need it.
         let account = self.accounts.iter().find(own);
         account.into_iter().flat_map(|account| {
             FigureKind::ALL.into_iter().filter_map(|kind| {
@@ -328,9 +336,11 @@ impl Ledger {
         most: Most,
         effect: &Effect,
     ) -> Asked {
+        // First, because a call that can never open must not wait.
         if let Some(refusal) = self.refusal(account, most) {
             return Asked::Refused(refusal);
         }
+        // All waiting calls are earlier than this one.
         let claimed = |_, account: &Account| account.claimed;
         if self.stands_in_the_way(account, most.amount(), claimed).is_none() {
             self.begin(thread, id, account, most);
@@ -338,6 +348,7 @@ impl Ledger {
         }
         self.each(account, |account| account.claim(most.amount()));
         self.places.entry(thread).or_default().insert(id, self.next);
+        // Copied only here: a call that opens at once is sent by the caller.
         let effect = Box::new(effect.clone());
         self.waiting.insert(
             self.next,
@@ -362,6 +373,7 @@ impl Ledger {
             if let Some(kind) = FigureKind::ALL.into_iter().find(is_unbounded) {
                 return Some(Refusal::Unbounded { account: no, kind });
             }
+            // Without reservations and claims: those may be released, usage is final.
             let kind = account.limits.exceeded_by(account.used.plus(needs))?;
             let figure = Figure {
                 kind,
@@ -403,8 +415,10 @@ impl Ledger {
         let reserved = most.amount();
         let mut refuses = false;
         self.each(account, |account| {
+            // A call counts when it is sent, whatever its end.
             account.used.calls = account.used.calls.saturating_add(1);
             account.reserved = account.reserved.plus(Amount { calls: 0, ..reserved });
+            // The higher count of calls may leave too little for a waiting call.
             refuses |= account.refuses();
         });
         self.refuses |= refuses;
@@ -425,6 +439,7 @@ impl Ledger {
         self.each(open.account, |account| {
             account.reserved = account.reserved.minus(reserved);
         });
+        // An unknown maximum reserved 0, and any usage would exceed it.
         let is_over = |kind: FigureKind| open.most.is_known(kind) && used.of(kind) > reserved.of(kind);
         let is_overrun = is_over(FigureKind::Tokens) || is_over(FigureKind::Cost);
         Some(Settled {
@@ -441,6 +456,7 @@ impl Ledger {
             refuses |= account.refuses();
         });
         self.refuses |= refuses;
+        // Collected, because the accounts are changed in the loop.
         let chain: Vec<AccountNo> = self.chain(account).collect();
         let mut warnings = Vec::new();
         for no in chain {
@@ -449,6 +465,7 @@ impl Ledger {
             };
             for (place, kind) in FigureKind::ALL.into_iter().enumerate() {
                 if let Some(figure) = account.warning(kind)
+                    // Each account warns once of each kind.
                     && !std::mem::replace(&mut account.warned[place], true)
                 {
                     warnings.push((no, figure));
@@ -469,6 +486,7 @@ impl Ledger {
         let taken = self.waiting.remove(&place)?;
         take(&mut self.places, taken.thread, taken.id);
         let needs = taken.most.amount();
+        // Also before the call opens: its need moves from the claims to the reservations.
         self.each(taken.account, |account| account.unclaim(needs));
         Some(taken)
     }
@@ -483,6 +501,7 @@ impl Ledger {
             .flatten()
             .map(|(id, place)| (*place, *id))
             .collect();
+        // The map is ordered by effect. The tickets restore the order of the requests.
         waiting.sort_unstable();
         open.copied().chain(waiting.into_iter().map(|(_, id)| id)).collect()
     }
@@ -498,10 +517,12 @@ impl Ledger {
             {
                 self.visits += 1;
             }
+            // The scan continues by ticket, because the map is changed during the scan.
             from = place + 1;
             let (account, most) = (waiting.account, waiting.most);
             if let Some(refusal) = self.refusal(account, most) {
                 let Waiting { thread, id, .. } = *waiting;
+                // Removes its claim too, which would block later requests.
                 self.take_waiting(place);
                 released.push(Released::Refused(thread, id, refusal));
                 continue;
@@ -529,6 +550,7 @@ impl Ledger {
                 return released;
             }
         }
+        // Every waiting call was examined: those that could not open any more were refused.
         self.refuses = false;
         released
     }
@@ -538,6 +560,7 @@ impl Ledger {
 fn take<T>(calls: &mut BTreeMap<ThreadNo, BTreeMap<EffectId, T>>, thread: ThreadNo, effect: EffectId) -> Option<T> {
     let own = calls.get_mut(&thread)?;
     let taken = own.remove(&effect);
+    // Most threads have one call at a time: the map would otherwise keep an entry for every thread.
     if own.is_empty() {
         calls.remove(&thread);
     }
