@@ -32,7 +32,7 @@ use pirn::{Engine, Events, ShutdownReport};
 /// # let engine = Engine::builder().build()?;
 /// let service = Service::new(engine, Options::default());
 /// let app = service.router();
-/// // ... serve it; then, when the process is told to end:
+/// // ... serve it; on a stop signal:
 /// let left = service.shut_down(std::time::Duration::from_secs(10)).await;
 /// assert_eq!(left.runs_cancelled, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
