@@ -152,6 +152,7 @@ impl EngineShared {
 
     /// Returns the registered graphs. Later registrations do not change the returned map.
     pub fn all_graphs(&self) -> Graphs {
+        // The lock is held for the clone of one pointer.
         Arc::clone(&self.graphs.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -314,6 +315,7 @@ impl EngineShared {
 
     /// Stops admitting runs and cancels every run in progress, for a shutdown.
     pub fn cancel_all(&self) {
+        // The gate is closed before the runs are listed (`pirn_sync`), so that no run is missed.
         for supervisor in close_and_list(&self.gate, &self.runs) {
             supervisor.do_send(SupervisorMsg::Control(Control::Shutdown));
         }
@@ -352,6 +354,7 @@ impl EngineHandle for EngineShared {
     }
 
     fn disable_used_up(&self, trigger_id: &str) {
+        // Not awaited: the caller is a trigger matcher, and one of the answers is its own.
         drop(self.enable_trigger(&Owner::Engine, trigger_id, false));
     }
 }
