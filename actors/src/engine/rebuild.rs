@@ -53,6 +53,7 @@ impl EngineShared {
         let (at, metadata) = (begun.at, begun.seed.metadata.clone());
         let mut seen = Seen::new(&begun);
         let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
+        // The calling thread may be no arbiter, so the replay has its own evaluator.
         let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
         let rebuilt = in_place.replay(begun, told, saw)?;
         Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
@@ -83,6 +84,7 @@ impl EngineShared {
         let run_id = Arc::clone(resumed.rebuilt.machine.run_id());
         let graphs = Arc::clone(&resumed.rebuilt.graphs);
         let metadata = resumed.rebuilt.metadata.clone();
+        // A forked run never updates the session and has no place in its queue.
         let session = resumed.rebuilt.machine.session().filter(|session| !session.is_aside);
         let seat = session.map(|session| self.sessions.enter_again(session.clone(), &run_id));
         self.let_in(
