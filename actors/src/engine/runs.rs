@@ -46,6 +46,7 @@ impl Registry for Runs {
     type Run = Arc<SupervisorHandle>;
 
     fn insert(&self, run_id: &Arc<str>, supervisor: Arc<SupervisorHandle>) {
+        // `claim` has inserted this handle; `admit` inserts it again, before it enters the gate.
         self.0.insert(Arc::clone(run_id), supervisor);
     }
 
