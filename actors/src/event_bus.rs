@@ -270,7 +270,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::Token { source, raised } => self.token(source, raised),
             BusMsg::Settle { run_id, answer } => match &self.matcher {
                 Some(matcher) => matcher.do_send(MatcherMsg::Settle { run_id, answer }),
-                // Without a matcher nothing fires, so nothing holds the thread.
+                // Without a matcher no firing is on its way. The run's machine lists those that it has received.
                 None => answer.give(Outcome::HeldByFiring(Vec::new())),
             },
             BusMsg::Wait {
