@@ -572,6 +572,7 @@ impl Ports {
     /// Returns the tokenizer named by a workflow, or else that of its first LLM node's profile.
     pub(crate) fn tokenizer_of(&self, models: &dyn Models, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
         let name = graph.and_then(|graph| graph.config.tokenizer.as_deref());
+        // A named tokenizer saves the search for the first LLM node.
         let unnamed = graph.filter(|_| name.is_none());
         let profile = unnamed.and_then(|graph| first_profile(models, graph));
         (self.tokenizer)(&TokenizerChoice {
