@@ -58,6 +58,7 @@ impl Sampler {
         messages: Vec<Message>,
         parameters: Map<String, Value>,
     ) -> Result<ModelReply, RunError> {
+        // The lock must be released before the await below.
         let asked = {
             let mut state = self.state();
             state.asked += 1;
@@ -89,6 +90,7 @@ impl Sampler {
             session: shared.session.clone(),
             context: shared.context.clone(),
             goes_on_from: Arc::clone(&shared.context.thread_id),
+            // Distinguishes the idempotency keys of the requests of one tool call.
             key_part: format!("-{asked}"),
             clock: shared.clock.clone(),
             // Derived from the position in the run, so that virtual time reproduces it.
@@ -96,6 +98,7 @@ impl Sampler {
             tokens: TokenSink::closed(),
         };
         let answered = model.call(call).await;
+        // A failed request may have used tokens too.
         let spent = match &answered {
             Ok(reply) => reply.usage,
             Err(error) => ModelFailure::of(error).spent,
