@@ -185,6 +185,7 @@ pub(crate) enum TriggerLimit {
 #[derive(Debug, Default)]
 pub(crate) struct RunInterest {
     /// The bits of an [`EventMask`].
+    // Atomic only because messages that contain the interest must be `Send`.
     subscribers: AtomicU64,
     /// Subscribers whose message has not reached the bus yet.
     coming: AtomicU32,
@@ -247,6 +248,7 @@ impl Interest {
 
     /// Blocks the run's turns until the matcher has worked off the events that wait for a trigger's text.
     pub(crate) fn falls_behind(&self, run_id: &Arc<str>) {
+        // An empty list is enough to block the run.
         self.behind.borrow_mut().entry(Arc::clone(run_id)).or_default();
     }
 
@@ -262,6 +264,7 @@ impl Interest {
         let Some(waiting) = behind.get_mut(run_id) else {
             return false;
         };
+        // `run` returns none if the turn is in the list already.
         waiting.extend(run());
         true
     }
@@ -284,6 +287,7 @@ impl Interest {
     /// Counts a run of which the bus is about to receive the end.
     pub(crate) fn ends(&self, run_id: &Arc<str>) {
         if let Some(lives) = self.lives.borrow_mut().get_mut(run_id) {
+            // The entry stays until `closed`, so that a run with this id waits for it.
             lives.ended += 1;
         }
     }
@@ -311,8 +315,10 @@ impl Interest {
     pub(crate) fn closed(&self, run_id: &Arc<str>) -> bool {
         let mut all = self.lives.borrow_mut();
         let Some(lives) = all.get_mut(run_id) else { return true };
+        // No underflow: `opens` and `ends` have counted each run that is closed.
         lives.known -= 1;
         lives.ended -= 1;
+        // A start earlier would lose its waits and subscribers, which the bus removes by id.
         if lives.ended == 0 {
             for run in std::mem::take(&mut lives.waiting) {
                 run.do_send(SupervisorMsg::Begin);
@@ -337,6 +343,7 @@ impl Interest {
 
     /// Types with a subscriber to all runs, or with a trigger.
     pub(crate) fn listening(&self) -> EventMask {
+        // A subscriber that the bus does not have yet receives events too, if they are raised after `subscribe`.
         let subscribers = self.subscribers.get().union(self.coming.get().1);
         subscribers.union(self.triggers.get())
     }
@@ -372,6 +379,7 @@ impl Interest {
     pub(crate) fn subscribed(&self) {
         let (count, mask) = self.coming.get();
         let left = count.saturating_sub(1);
+        // With none left on the way, the bus's own mask contains all types.
         self.coming.set((left, if left == 0 { EventMask::NONE } else { mask }));
     }
 
