@@ -16,6 +16,7 @@ pub(crate) struct Sender<M>(UnboundedSender<M>);
 
 /// The receiver of an actor. Once it is dropped, later messages are dropped too.
 pub(crate) struct Receiver<M> {
+    // Shared with the handles that read its length.
     mail: Rc<RefCell<UnboundedReceiver<M>>>,
     turn: TurnEnd,
 }
@@ -59,6 +60,7 @@ impl<M> Clone for Sender<M> {
 impl<M> Receiver<M> {
     /// Returns a handle that measures the mailbox.
     pub(crate) fn depth(&self) -> Depth<M> {
+        // Weak, so that the messages are dropped together with the actor.
         Depth(Rc::downgrade(&self.mail))
     }
 
@@ -72,6 +74,7 @@ impl<M> Depth<M> {
     /// Number of messages in the mailbox; 0 once the actor is gone.
     pub(crate) fn waiting(&self) -> usize {
         let mail = self.0.upgrade();
+        // Borrowed only inside of `poll_next`, so the length is known wherever actors run.
         mail.and_then(|mail| Some(mail.try_borrow().ok()?.len())).unwrap_or(0)
     }
 }
@@ -87,6 +90,7 @@ impl<M> Stream for Receiver<M> {
 
     fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<M>> {
         if self.turn.0.replace(false) {
+            // The channel was not polled and holds no waker, so the task wakes itself.
             task.waker().wake_by_ref();
             return Poll::Pending;
         }
