@@ -127,6 +127,7 @@ impl SupervisorMsg {
                 }
             }
             Self::Assign { scope, assignment } => {
+                // Without such a thread, the drop of the assignment reports the refusal (`taken`).
                 let thread = machine.thread_of(&assignment.thread_id)?;
                 let Assignment {
                     trigger_id,
@@ -161,6 +162,7 @@ impl SupervisorMsg {
                 answer(machine.interactions());
                 return None;
             }
+            // The mailbox handles these itself: they are no inputs of the machine.
             Self::Begin
             | Self::AnswerInteraction(_)
             | Self::AwaitKept(_)
@@ -219,6 +221,7 @@ impl SupervisorHandle {
 
     /// Counts a message as handled. Called on the run's own thread only.
     pub(crate) fn has_heard(&self) {
+        // A load and a store suffice, because only one thread writes. `Release` pairs with the `Acquire` of `waiting`.
         let heard = self.heard.load(Ordering::Relaxed);
         self.heard.store(heard.wrapping_add(1), Ordering::Release);
     }
@@ -231,6 +234,7 @@ impl SupervisorHandle {
     }
 
     pub(crate) fn do_send(&self, message: SupervisorMsg) {
+        // Counted before the send, so that `heard` never exceeds `told`.
         self.told.fetch_add(1, Ordering::Relaxed);
         self.address.do_send(message);
         if let Some(raised) = self.raised.get() {
@@ -242,6 +246,7 @@ impl SupervisorHandle {
     pub(crate) fn raise(&self, event: RaisedEvent) {
         let raised = self.raised.get_or_init(|| Batches::new(MAX_EVENTS_AT_ONCE));
         raised.put(event, |batch| {
+            // Counts messages: an event that joins an open batch does not come here.
             self.told.fetch_add(1, Ordering::Relaxed);
             self.address.do_send(SupervisorMsg::Raise(batch));
         });
@@ -265,6 +270,7 @@ impl InteractionAnswer {
     pub(crate) fn check(self, machine: &RunMachine, fits: Fits, at: Millis) -> Option<(Message, HearTaken)> {
         let Self { id, answer, by, taken } = self;
         let answer = PersonsAnswer { answer, by, at };
+        // A panic of the validator refuses this answer; the run continues.
         let checked = contained(|| machine.accept_answer(&id, answer, fits));
         match checked {
             Ok(Ok(message)) => Some((message, taken)),
