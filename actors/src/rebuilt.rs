@@ -172,6 +172,7 @@ impl Seen {
     }
 
     pub(crate) fn saw(&mut self, replayed: Replayed<'_>) {
+        // Before the match, which takes the effects.
         self.open.saw(&replayed);
         self.triggers.saw(&replayed);
         match replayed {
@@ -212,6 +213,7 @@ impl Seen {
                 // An ended thread calls no model, so its sessions need not be restored.
                 self.answered.remove(&thread);
             }
+            // `open` has those without an outcome; the others leave nothing that a resumed run needs.
             Effect::Begin { .. }
             | Effect::AwaitSession
             | Effect::LeaveSession(_)
@@ -266,6 +268,7 @@ impl Seen {
                 self.waits.insert((thread, *id), self.events.len());
                 (*id, Some(*node))
             }
+            // The run's machine answers the other effects itself.
             _ => return,
         };
         if self.is_uncarried {
@@ -300,6 +303,7 @@ impl Seen {
             let graph = Arc::clone(machine.live(thread)?.graph());
             let requests = requests
                 .into_iter()
+                // A request without an answer is sent again, which moves the session on.
                 .filter(|(id, ..)| !open.threads.contains_key(&(thread, *id)));
             let requests = requests.map(|(_, node, request, choice)| ModelAnswered {
                 choice,
