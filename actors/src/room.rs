@@ -28,6 +28,7 @@ impl Room {
 
     /// Swaps the buffers out of a run after its effects were executed.
     pub(crate) fn take_back(&mut self, machine: &mut RunMachine, effects: &mut Vec<Effect>) {
+        // The second swap reverses the first.
         self.lend(machine, effects);
         if self.effects.capacity() > MOST || self.buffers.capacity() > MOST {
             *self = Self::default();
