@@ -172,6 +172,7 @@ impl RunContext {
 
     /// True if another process can resume the run after this one stops.
     pub(crate) fn is_durable(&self) -> bool {
+        // `promised` is set for durable runs only, so it serves as the flag.
         self.promised != EventMask::NONE
     }
 
@@ -181,6 +182,7 @@ impl RunContext {
         if self.told_at.get().is_some() {
             self.told_at.set(Some(self.now()));
         }
+        // Recorded first, because the record contains the number of steps before this input.
         let message = self.record(machine, message);
         machine.tell(message);
     }
@@ -200,6 +202,7 @@ impl RunContext {
     /// Requests that all inputs so far become durable. Returns the result if it is available at once; otherwise
     /// [`SupervisorMsg::Kept`] delivers it.
     pub(crate) fn keep(&self, machine: &mut RunMachine) -> Option<Result<(), RunError>> {
+        // First, because the settings belong to the record that is written now.
         self.note_settings(machine);
         let keeping = self.journal.borrow_mut().as_mut().and_then(|journal| journal.keep());
         let Some(mut keeping) = keeping else {
@@ -227,6 +230,7 @@ impl RunContext {
     pub(crate) fn parks_in(&self) -> Option<Millis> {
         let after = self.journal.borrow().as_ref()?.parks_after()?;
         let quiet = self.now().saturating_sub(self.step_time());
+        // Saturates to 0 once the quiet period is over.
         Some(after.saturating_sub(quiet))
     }
 
@@ -248,11 +252,13 @@ impl RunContext {
             .borrow()
             .as_ref()
             .map(|journal| journal.read(self.in_place.graphs()));
+        // Only runs with a journal are parked.
         let Some(reading) = reading else { return };
         let (supervisor, needed) = (Arc::clone(&self.supervisor), self.in_place.parts());
         let mut waking = async move {
             let made = reading.await.and_then(|(begun, told)| {
                 let (ports, engine, graphs) = needed;
+                // A private evaluator, because this future may run on another thread.
                 let machine = InPlace::apart(ports, engine, graphs).replay(begun, told, &mut |_| ());
                 let machine = machine.map(|(machine, _)| machine);
                 machine.map_err(|diverged| RunError::new(RunErrorCode::StoreError, diverged.to_string()))
@@ -268,12 +274,14 @@ impl RunContext {
 
     /// Returns the id of the run that a firing of this run starts.
     pub(crate) fn id_of(&self, firing: FiringId) -> Arc<str> {
+        // Derived from the firing, so that a start repeated in another process has an equal id.
         format!("{}-f{firing}", self.run_id).into()
     }
 
     /// Adds the configuration used since the last input to that input's record.
     #[inline]
     pub(crate) fn note_settings(&self, machine: &mut RunMachine) {
+        // Inlined up to here: a run that is not durable has no configuration.
         if let Some(configuration) = &self.configuration {
             self.note_settings_of(configuration, machine);
         }
@@ -320,6 +328,7 @@ impl RunContext {
             message,
             settings: Vec::new(),
         };
+        // After the settings were taken: values requested from here on belong to the new step.
         if let Some(configuration) = configuration {
             configuration.settings.get().next_step();
         }
@@ -341,6 +350,7 @@ impl RunContext {
 
     /// Notifies the bus of the run's end, if the bus received any message about the run.
     pub(crate) fn leave_bus(&self) {
+        // Once only: the supervisor calls this when the run settles, the exit callback of a run actor after a panic.
         if self.is_on_bus.get() && !self.has_left_bus.replace(true) {
             // Counted before the message is sent: a new run with this id waits until the bus has handled it.
             self.interest.ends(&self.run_id);
@@ -366,6 +376,7 @@ impl RunContext {
     /// True if the run must not start now: the backlog of the bus is long, or the bus has not handled the end of an earlier run
     /// with this id. [`SupervisorMsg::Begin`] starts it later.
     pub(crate) fn begins_later(&self) -> bool {
+        // At most one of the two queues may hold the run, because each sends a `Begin`.
         if self.interest.holds_start(&self.run_id, &self.supervisor) {
             return true;
         }
@@ -427,6 +438,7 @@ impl RunContext {
         }
         let graphs = self.in_place.graphs().values();
         let words: Vec<Arc<str>> = graphs.flat_map(|graph| &graph.awaited_events).cloned().collect();
+        // Most workflows wait for no named event, and the bus needs no entry for their runs.
         if !words.is_empty() {
             let run_id = Arc::clone(&self.run_id);
             self.bus().do_send(BusMsg::Keep { run_id, words });
