@@ -30,9 +30,11 @@ impl Kept {
     fn put(&mut self, id: Arc<str>, state: SessionState) {
         self.uses += 1;
         self.by_use.insert(self.uses, Arc::clone(&id));
+        // Removes the earlier use, so that both maps have one entry for each session.
         if let Some((used, _)) = self.by_id.insert(id, (self.uses, state)) {
             self.by_use.remove(&used);
         }
+        // At most one session is too many, because each call adds one.
         if self.by_id.len() > MOST
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
@@ -44,6 +46,7 @@ impl Kept {
 impl MemorySessions {
     fn find(&self, id: &str) -> Option<SessionState> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A cheap clone: the messages of a conversation are shared.
         kept.by_id.get(id).map(|(_, state)| state.clone())
     }
 }
