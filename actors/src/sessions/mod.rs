@@ -172,6 +172,7 @@ impl Sessions {
             return Some(Err(error));
         }
         let (waiter, told) = oneshot::channel();
+        // A separate statement, so that the lock is released before the await.
         let turn = self.state().queues.ask(&place.session, &place.run, is_new, waiter);
         match turn {
             SessionTurn::Now(_) => Some(Ok(())),
@@ -226,6 +227,7 @@ impl SessionSeat {
     ) -> impl Future<Output = Option<Result<SessionState, RunError>>> + use<> {
         // From here on an unfinished durable run retains its position.
         self.has_begun = true;
+        // Clones, because the supervisor owns the seat while the future waits.
         let (sessions, place, is_new) = (Arc::clone(&self.sessions), self.place(), self.is_new);
         async move {
             let refused = match sessions.keeper.turn(&place.session, &place.run) {
@@ -254,7 +256,9 @@ impl SessionSeat {
     }
 
     fn go(&mut self) {
+        // `leave` and `drop` both come here; the second call must not remove a later run's position.
         if !std::mem::replace(&mut self.is_left, true) {
+            // A separate statement, so that the lock is released before the next run is woken.
             let next = self.sessions.state().queues.leave(&self.seed.id, &self.run);
             if let Some(next) = next {
                 // The receiver may be gone; dropping its seat then notifies the next run.
@@ -279,6 +283,7 @@ impl Drop for SessionSeat {
 
 /// Runs a future that waits for the outside world. None if the host stops first.
 async fn outside<T: Send + 'static>(host: &Host, mut work: BoxFuture<'static, T>) -> Option<T> {
+    // A ready result needs no external work, during which a virtual clock is as slow as the real one.
     if let Some(done) = (&mut work).now_or_never() {
         return Some(done);
     }
@@ -286,6 +291,7 @@ async fn outside<T: Send + 'static>(host: &Host, mut work: BoxFuture<'static, T>
     // The receiver may have been dropped.
     let working = host.external(None, async move { tell.send(work.await).map_or((), |()| ()) }.boxed());
     let done = told.await.ok();
+    // Held until the result is there: the drop of the handle would abort the work.
     drop(working);
     done
 }
