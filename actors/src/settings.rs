@@ -26,6 +26,7 @@ impl SharedSettings {
     }
 
     pub(crate) fn into_inner(self) -> Settings {
+        // Taken out of the mutex, because tokenizers may hold clones.
         std::mem::take(&mut *self.get())
     }
 
