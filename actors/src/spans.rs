@@ -29,6 +29,7 @@ pub(crate) struct Spans {
 impl Spans {
     /// Creates the spans of a run. None if no tracing subscriber is interested.
     pub(crate) fn of(run_id: &str, workflow_id: &str) -> Option<Box<Self>> {
+        // Without a parent, because the run may outlive the span of its caller.
         let run = info_span!(parent: None, "run", run_id, workflow_id);
         (!run.is_disabled()).then(|| {
             Box::new(Self {
@@ -70,6 +71,7 @@ impl Spans {
 
     fn thread(&self, thread: ThreadNo, machine: &RunMachine) -> Span {
         if let Some(known) = self.threads.borrow().get(&thread) {
+            // Late messages for an ended thread are logged in the span of the run.
             return known.as_ref().unwrap_or(&self.run).clone();
         }
         let Some((origin, graph)) = machine.origin(thread) else {
