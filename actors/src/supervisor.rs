@@ -101,6 +101,7 @@ impl NewRun {
             deadline_ms: self.deadline_ms,
             trigger_depth: self.trigger_depth,
             seed: host.random(),
+            // Recorded, because a rebuilt run must repeat the order of starts.
             picks_starts: host.picks_order(),
             run_bytes,
             session: self.session,
@@ -127,6 +128,7 @@ pub(crate) struct SupervisorActor {
     settled: Option<Setter<()>>,
     /// The run's slot in the engine's admission limit.
     permit: Option<Permit>,
+    // Held for its drop, which releases the share of the arbiter.
     _seat: Option<ArbiterLease>,
     /// The run's seat in its session.
     session: Option<Box<SessionSeat>>,
@@ -161,6 +163,7 @@ impl SupervisorActor {
                     calls.ended(*call);
                 }
             }
+            // No handle of the supervisor belongs to the other messages.
             _ => {}
         }
         turn.step(Message::Supervisor(message));
@@ -267,6 +270,7 @@ impl SupervisorActor {
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         self.timers.clear();
         self.calls = None;
+        // Before the outcome is published, as for `Effect::Report`.
         self.leave(run);
         let report = RunReport::unknown(&run.run_id, ThreadStatus::Failed, error);
         self.report(Box::new(report));
@@ -283,6 +287,7 @@ impl SupervisorActor {
     }
 
     fn settle(&mut self, run: &Rc<RunContext>) {
+        // A run with detached threads holds its slot and id until here.
         self.leave(run);
         run.leave_bus();
         if let Some(settled) = self.settled.take() {
@@ -298,6 +303,7 @@ fn tell(message: ToSupervisor) -> SupervisorMsg {
 /// Lets the host choose when a thread takes its first step.
 fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
     let run = turn.run;
+    // Before the spawn, because the explorer looks up the thread of the label.
     run.host.observe(|| spawned(thread, turn.machine, &run.run_id));
     let label = Label {
         run: &run.run_id,
@@ -349,6 +355,7 @@ fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Observa
 
 /// The label of the JOIN that a time limit belongs to.
 fn limit_label<'a>(timer: Timer, turn: &'a Turn<'_>) -> Option<Label<'a>> {
+    // The other time limits belong to no node.
     let Timer::Join { fork, .. } = timer else { return None };
     let (thread, node) = turn.machine.join_of(fork)?;
     Some(Label {
@@ -363,6 +370,7 @@ fn limit_label<'a>(timer: Timer, turn: &'a Turn<'_>) -> Option<Label<'a>> {
 fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
     let firing = start.firing;
     let supervisor = Arc::clone(&turn.run.supervisor);
+    // The run may be on another arbiter, so its outcome comes back through this run's address.
     let on_end: OnEnd = Box::new(move |report| {
         let output = match &report.error {
             None => Ok(report.output.clone()),
@@ -375,6 +383,7 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
     if let Err(error) = Arc::clone(turn.run.engine()).start_detached(detached) {
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
+        // Recorded as an input, so that a replay repeats the failure without a start.
         turn.run.tell(turn.machine, Message::Supervisor(ended));
     }
 }
