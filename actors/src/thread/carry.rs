@@ -28,6 +28,7 @@ impl ThreadActor {
     /// Starts an effect.
     pub(crate) fn carry(&mut self, effect: Effect, turn: &mut Turn<'_>) {
         let no = self.no;
+        // An ended thread has no use for results.
         let Some(machine) = turn.machine.live(no) else { return };
         let started = match effect {
             Effect::Model {
@@ -86,6 +87,7 @@ impl ThreadActor {
             Effect::Evaluate { id, node, what } => texts(no, id, node, what, turn).map(|started| (id, started)),
             Effect::Ask { id, node } => {
                 let offered = answers(no, id, node, machine, turn);
+                // Only an explorer offers answers. On other hosts nothing is in flight for a question.
                 (!offered.is_empty()).then_some((id, InFlight::Answers(offered)))
             }
             // The run's machine handles these itself.
@@ -137,6 +139,7 @@ fn tool(
         tools.call(&names, asked, run.host.work_clock())
     });
     let supervisor = Arc::clone(&run.supervisor);
+    // A lost answer is a failed call for the model, and does not fail the run.
     let answer = Answer::new(move |called: Result<Called, _>| {
         let outcome = match called {
             Ok(Called::Result(result)) => Outcome::Tool(result),
@@ -161,11 +164,13 @@ fn function(
     let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
         return None;
     };
+    // The machine requests this effect only after `World::call` has found an asynchronous function.
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
     let future = work_of(machine.trigger_depth(), Some(effect_name(run, no, key)), || {
         let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
+        // Copied, because the function takes ownership of its input and the thread's output is shared.
         function((**input.value()).clone(), context)
     });
     let answer = outcome_answer(&run.supervisor, no, id);
@@ -212,6 +217,7 @@ fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn
     let (machine, scope) = (turn.machine.live(no)?, turn.machine.scope(no)?);
     let job = TextJob {
         run_id: Arc::clone(&run.run_id),
+        // A snapshot, because other threads of the run continue during the evaluation.
         texts: Texts::of_node(machine.graph(), node, what, &scope),
     };
     let answer = outcome_answer(&run.supervisor, no, id);
@@ -259,6 +265,7 @@ pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
     match &machine.graph().node(node).kind {
         NodeKind::Llm(llm) => llm.tools.clone(),
         NodeKind::Tool { name, .. } => vec![Arc::clone(name)],
+        // Other nodes call no tools.
         _ => Vec::new(),
     }
 }
@@ -314,6 +321,7 @@ fn answers(no: ThreadNo, id: EffectId, node: NodeIx, machine: &ThreadMachine, tu
             id: question.id.clone(),
             answer: Arc::new(answer),
             by: None,
+            // No caller waits for an explorer's answer.
             taken: Box::new(|_| ()),
         };
         supervisor.do_send(SupervisorMsg::AnswerInteraction(Box::new(answer)));
