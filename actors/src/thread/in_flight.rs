@@ -27,6 +27,7 @@ impl UnderWay {
     }
 
     pub(super) fn remove(&mut self, effect: EffectId) -> Option<InFlight> {
+        // A linear search, because most threads have one effect in flight. The order does not matter.
         let place = self.0.iter().position(|(other, _)| *other == effect)?;
         Some(self.0.swap_remove(place).1)
     }
