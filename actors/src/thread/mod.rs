@@ -37,6 +37,7 @@ impl ThreadActor {
     /// Handles a message from the queue.
     pub(crate) fn handle(&mut self, message: ToThread, turn: &mut Turn<'_>) {
         if let ToThread::Input(Input::Answer { effect, outcome }) = &message
+            // `remove` also drops the handles of other effects, which have their result now.
             && let (Some(InFlight::Wait(wait)), Outcome::Event { .. }) = (self.in_flight.remove(*effect), outcome)
         {
             // The bus removed the wait when it answered, so dropping the handle would send a needless message.
