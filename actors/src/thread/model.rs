@@ -52,11 +52,13 @@ impl ThreadActor {
         let chosen = ModelChoice::of(graph, node, choice.as_deref(), goes_on.as_deref());
         let (profile, model) = run.in_place.models().choose(chosen.profile_id.as_deref());
         let mut parameters = laid_over_profile(&profile, chosen.parameters.as_deref());
+        // A continued request offers the tools of the earlier one, so that the provider's prompt cache matches.
         let tools = match &goes_on {
             Some(goes_on) => run.ports().tools.specs(&goes_on.tools),
             None => run.ports().tools.specs(&tools_of(machine, node)),
         };
         ToolChoice::of(goes_on.is_some(), offers_tools, !tools.is_empty()).apply(&mut parameters);
+        // The clone shares its state with the thread's session.
         let session = self.sessions.entry(profile.id.clone()).or_default().clone();
         let is_external = model.is_external();
         let call = ModelCall {
@@ -106,6 +108,7 @@ fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenS
     let thread_id = Arc::clone(machine.thread_id());
     let node_id = Arc::clone(&machine.graph().node(node).id);
     let clock = run.host.work_clock();
+    // The sink may run on other threads, which can only read the work clock.
     let (wall_clock, began) = (run.host.wall_clock(), clock.now());
     let trigger_depth = machine.trigger_depth();
     // Pieces get no sequence in a durable run: a resumed run repeats its events, but receives different pieces.
