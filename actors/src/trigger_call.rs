@@ -33,6 +33,7 @@ impl UnderWay {
     }
 
     pub(crate) fn ended(&mut self, call: CallNo) {
+        // The work has ended, so the drop of its handle aborts nothing.
         self.0.remove(&call);
     }
 }
@@ -58,6 +59,7 @@ pub(crate) fn begin(call: CallNo, what: &TriggerCall, turn: &mut Turn<'_>) -> Op
                 let input = firing_value(&what.event, parameters);
                 let call = || function(&Input::from(&input).called_from(&context));
                 let call = || call_of(depth_after(&what.event), effect(), call);
+                // The function runs in the run's turn; its panic must fail only this call.
                 match catch_unwind(AssertUnwindSafe(call)) {
                     Ok(called) => called.map(drop).map_err(failed),
                     Err(_) => Err(failed(format!("function {name} panicked"))),
@@ -72,6 +74,7 @@ pub(crate) fn begin(call: CallNo, what: &TriggerCall, turn: &mut Turn<'_>) -> Op
             None => Err(failed(format!("no function is registered under the name {name}"))),
         },
     };
+    // A result known at once is an input too, so that a replay does not repeat the call.
     run.tell(turn.machine, called(call, done));
     None
 }
@@ -85,6 +88,7 @@ pub(crate) fn notify(
     channel: Option<&str>,
 ) -> Result<(), RunError> {
     let notify = || call_of(depth_after(event), effect, || (ports.notify)(message, channel));
+    // The hook is code of the embedding program.
     catch_unwind(AssertUnwindSafe(notify)).map_err(|_| failed("the engine's notification hook panicked"))
 }
 
