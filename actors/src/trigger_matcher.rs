@@ -176,6 +176,7 @@ impl TriggerMatcherActor {
         if let Some(quota) = quota {
             self.quotas.insert(key, quota);
         }
+        // Before the answer, so that runs raise the events as soon as the caller knows of the trigger.
         self.publish_interest();
         Ok(())
     }
@@ -186,10 +187,12 @@ impl TriggerMatcherActor {
 
     /// Matches an event with every trigger that watches it. `how` chooses the way, or none to skip the trigger.
     fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, Watcher) -> Option<Meeting>) {
+        // Taken out, because a match borrows `self`; put back to reuse the allocation.
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
         // Once a trigger waits for an evaluation, the remaining ones are queued behind it and act in order.
         let mut left = watching.drain(..);
+        // The first test saves a hash of the run id while no run waits.
         if self.held.is_empty() || !self.held.contains_key(&event.run_id) {
             for watcher in left.by_ref() {
                 if let Some(meeting) = how(self, watcher)
@@ -205,6 +208,7 @@ impl TriggerMatcherActor {
                 && let Some(held) = self.held.get_mut(&event.run_id)
             {
                 held.rest.push_back(Rest::Meets(watcher, Arc::clone(event), meeting));
+                // Turns of the run would add events faster than evaluations remove them. `proceed` unblocks the run at half.
                 if held.rest.len() == MOST_WAITING {
                     self.interest.falls_behind(&event.run_id);
                 }
@@ -266,6 +270,7 @@ impl TriggerMatcherActor {
             texts,
         };
         let (own, of_run) = (self.own.clone(), Arc::clone(&run_id));
+        // A lost answer is a failed evaluation: otherwise the run's queue would wait for ever.
         let answer = Answer::new(move |outcome: Result<Outcome, _>| {
             let lost = |_| {
                 Outcome::Failed(RunError::new(
@@ -338,6 +343,7 @@ impl TriggerMatcherActor {
             }
             match held.rest.pop_front() {
                 None => {
+                    // Without an entry, later events of the run are matched at once.
                     self.held.remove(run_id);
                     return;
                 }
@@ -377,6 +383,7 @@ impl TriggerMatcherActor {
             triggers,
             ..
         } = resumed;
+        // An earlier process has reported the exhausted budget, which is reported once for each run.
         if events.iter().any(|event| tells_of_budget(event)) {
             self.machine.told_of_budget(run_id);
         }
@@ -412,6 +419,7 @@ impl TriggerMatcherActor {
 
     /// Sends a firing's action to the event's run.
     fn tell_run(&self, watcher: Watcher, event: &Event, message: SupervisorMsg) -> Result<(), String> {
+        // A durable run records the firing together with its action.
         let message = if self.ports.is_durable() {
             self.triggered(watcher, event, Some(Box::new(message)))
         } else {
@@ -432,6 +440,7 @@ impl TriggerMatcherActor {
             trigger_id: trigger.id.as_str().into(),
             event: Arc::clone(event),
             target,
+            // By default repeated with its idempotency key, by which the receiver can detect the repetition.
             in_doubt: trigger.in_doubt.clone().unwrap_or(InDoubt::Keyed),
             holds_outcome,
         };
@@ -462,6 +471,7 @@ impl TriggerMatcherActor {
         if watcher.is_answered {
             return self.holds(watcher, event);
         }
+        // The trigger may have been removed while the event was queued.
         let Some(trigger) = self.machine.definition(watcher).cloned() else {
             return Ok(None);
         };
@@ -481,6 +491,7 @@ impl TriggerMatcherActor {
     fn holds(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
         let fire = self.fire(watcher, event);
         let from = || called_from(&*self.engine, event);
+        // A function that the trigger has called before is found by its tag, without a lookup by name.
         if let Fire::Fired { .. } = fire
             && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
@@ -519,6 +530,7 @@ impl TriggerMatcherActor {
     }
 
     fn evaluator(&mut self) -> &mut dyn Evaluator {
+        // Created on first use, and again after a panic (`contain`).
         &mut **self.evaluator.get_or_insert_with(|| (self.ports.evaluator)())
     }
 
@@ -577,6 +589,7 @@ impl TriggerMatcherActor {
                 self.notify(watcher, trigger, event, text).map(|()| None)
             }
             TriggerAction::Custom { function, parameters } => match self.ports.functions.get(function) {
+                // A durable run makes the calls of its triggers itself.
                 Some(known) if self.ports.is_durable() => {
                     let target = CallTarget::Function {
                         name: function.clone(),
@@ -587,6 +600,7 @@ impl TriggerMatcherActor {
                     Ok(None)
                 }
                 Some(Function::Inline(own)) => {
+                    // From the second firing on, `holds` finds the function by this tag.
                     let tag = self.functions.tag(function, own);
                     self.machine.set_tag(watcher.key, tag);
                     let mut watcher = watcher;
@@ -631,6 +645,7 @@ impl TriggerMatcherActor {
             return Ok(());
         };
         if self.ports.is_durable() {
+            // Without a call, the firing must be recorded separately.
             let message = text.inspect_err(|_| self.note_fired(watcher, event))?;
             let channel = channel.clone();
             let target = CallTarget::Notification { message, channel };
@@ -638,6 +653,7 @@ impl TriggerMatcherActor {
             return Ok(());
         }
         let text = text?;
+        // Before the event: a hook that panics raises TRIGGER_FAILED only.
         notify(&self.ports, event, None, &text, channel.as_deref())?;
         let raised = RaisedEvent::new(
             EventType::Notification,
@@ -654,10 +670,12 @@ impl TriggerMatcherActor {
         function: &Arc<WorkFunction>,
         parameters: &Map<String, Value>,
     ) {
+        // Without an idempotency key, because a run that is not durable is never repeated.
         let future = work(function, event, parameters, called_from(&*self.engine, event), None);
         let (bus, trigger, event) = (self.bus.clone(), Arc::clone(trigger), Arc::clone(event));
         let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
             let message = match result {
+                // The value of a trigger's function is not used.
                 Ok(Ok(_)) => return,
                 Ok(Err(message)) => message,
                 Err(lost) => lost.to_string(),
@@ -808,6 +826,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                 }
             }
             MatcherMsg::Forget { run_id } => {
+                // Nothing of the run is held here: the bus closes a run after a quiet round.
                 self.machine.run_ended(&run_id);
             }
             MatcherMsg::Stop(done) => self.stopping = Some(done),
