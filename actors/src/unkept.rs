@@ -62,6 +62,7 @@ impl Unkept {
             return Some(message);
         };
         match message {
+            // These change no state that must be stored.
             SupervisorMsg::Begin
             | SupervisorMsg::Over
             | SupervisorMsg::Lost(_)
@@ -109,6 +110,7 @@ impl Unkept {
 
     /// Calls `acknowledge` once the run is durable up to `step`.
     pub(crate) fn acknowledge(&mut self, step: u64, acknowledge: Acknowledge) {
+        // No later write would notify a caller of a step that is durable already.
         if self.effects.is_durable(step) {
             acknowledge(Ok(()));
         } else {
