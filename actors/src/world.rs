@@ -95,6 +95,7 @@ impl World for RunWorld<'_> {
         self.in_place.graphs().get(workflow_id).cloned()
     }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
+        // A closure, because a replay uses the recorded value instead of the current configuration.
         let ask = || self.in_place.token_limit(graph);
         match self.settings {
             // Profiles have no effect on a workflow without model calls, so its limit is not recorded.
@@ -116,6 +117,7 @@ impl World for RunWorld<'_> {
         };
         let ask = || Arc::from(tokenizer.name());
         let name = match &graph.config.tokenizer {
+            // A tokenizer named by the workflow is the same in every process, so its name is not recorded.
             Some(_) => None,
             None => settings.get().tokenizer(&graph.workflow_id, ask),
         };
@@ -139,8 +141,10 @@ impl World for RunWorld<'_> {
         self.in_place.call_bound(request, chosen)
     }
     fn tool_tokens(&self, graph: &Graph, tools: &[Arc<str>]) -> u64 {
+        // The sum is recorded as a whole, so the tokenizer need not record its counts.
         let ask = || self.in_place.tool_tokens(tools, &*self.in_place.tokenizer(graph));
         match self.settings {
+            // Without tools the sum is 0 in every process.
             Some(settings) if !tools.is_empty() => settings.get().tool_tokens(&graph.workflow_id, tools, ask),
             Some(_) | None => ask(),
         }
@@ -162,9 +166,11 @@ impl World for RunWorld<'_> {
         what: Evaluation,
         scope: &ThreadScope<'_>,
     ) -> Option<Outcome> {
+        // Not recorded: a replay evaluates again.
         self.in_place.evaluate(graph, node, what, scope)
     }
     fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called {
+        // Built only if the function reads its origin.
         let context = || context_of(self.run_id, thread, thread.node(), self.metadata);
         self.in_place.call(function, input, thread.trigger_depth(), &context)
     }
