@@ -17,7 +17,7 @@ use crate::thread::{CancelReason, EffectId};
 impl RunMachine {
     /// Handles the end of a thread, after its end message or a panic.
     pub(super) fn ended(&mut self, thread: ThreadNo, mut ended: Box<Ended>, step: &mut Step<'_>) {
-        // Two ends may be queued: that of the thread, and one because its actor or its conversation panicked. The first counts.
+        // Two ends may be queued: an actor may panic after it has sent the end of its thread. The first one counts.
         if !self.tree.is_live(thread) {
             return;
         }
