@@ -1,10 +1,9 @@
 //! Message queue of a run, for all its actors.
 //!
 //! 1. Messages are delivered in FIFO order across all actors.
-//! 2. Messages that start new work have low priority: a thread's first step, the rest of a long turn, the cancel of losers. They
-//!    are
-//!    delivered when the main queue is empty. All consequences of one thread's step are therefore processed before the next thread
-//!    starts, and a join's parent is answered before its losers are examined.
+//! 2. Messages that start new work have low priority: a thread's first step, the rest of a long turn, the cancel of losers.
+//!    They are delivered when the main queue is empty. All consequences of one thread's step are therefore processed before the
+//!    next thread starts, and a join's parent is answered before its losers are examined.
 //! 3. To prevent starvation, a low-priority message is delivered after 1,024 others in a row.
 
 use std::collections::VecDeque;
