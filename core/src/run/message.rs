@@ -46,6 +46,7 @@ pub enum Timer {
     Thread {
         /// Limited thread.
         thread: ThreadNo,
+        // The expiry repeats the limit, so that the reason of the cancel states it.
         /// Limit in milliseconds.
         after_ms: Millis,
     },
@@ -89,6 +90,7 @@ pub enum ToSupervisor {
     },
     /// External: a timer expired.
     Elapsed(Timer),
+    // Boxed, like the other large contents below: the queue moves messages by value.
     /// External: a trigger assigns a variable.
     Assign(Box<Assignment>),
     /// External: a section of the pinned context is set; null removes it.
@@ -100,6 +102,7 @@ pub enum ToSupervisor {
     /// External: a trigger fired on an event of the run. [`RunMachine::tell`](super::RunMachine::tell) replaces this message by the
     /// message of the trigger's action.
     Fired(Box<Fired>),
+    // Shared: the run retains the call while the host performs it.
     /// External: a trigger fired that calls a function or the notification hook.
     CallTrigger(Arc<TriggerCall>),
     /// External: the call of a trigger ended.
@@ -148,6 +151,7 @@ pub enum ToSupervisor {
         effect: EffectId,
         /// The MAP node.
         node: NodeIx,
+        // One value for all items: the input of an item is copied only when its thread starts.
         /// Input of each item's thread, as a list.
         inputs: Arc<Value>,
         /// Snapshot of the thread's conversation.
