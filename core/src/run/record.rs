@@ -155,6 +155,7 @@ impl BegunRecord {
     #[must_use]
     pub fn aside(mut self) -> Self {
         if let Some(session) = &mut self.session {
+            // The session is still read: a fork starts from its state.
             session.is_aside = true;
         }
         self
