@@ -111,7 +111,7 @@ pub struct ConversationReport {
 impl ConversationReport {
     /// Creates the report of a conversation. `in_session`: the session has the initial messages of the run.
     pub(super) fn of(conversation: &Conversation, in_session: bool) -> Self {
-        // The initial messages of a run without a session are stored nowhere else, so its report contains them.
+        // A fork of a session inherits messages too, but its report lists all of them (`RunMachine::session_id`).
         let from = if in_session { conversation.inherited() } else { 0 };
         Self {
             from,
