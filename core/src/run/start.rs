@@ -123,6 +123,7 @@ impl RunMachine {
     pub(super) fn begin_main(&mut self, step: &mut Step<'_>) {
         let limit = self.tree.get(0).and_then(|at| self.time_limit(at));
         self.takes_first_step(0, step);
+        // From here on, so that the wait for other runs of the session does not count.
         limit_time(0, limit, step);
     }
 
@@ -183,6 +184,7 @@ impl RunMachine {
             ..Start::of(called, ThreadKind::Subgraph, Origin::Called { parent, effect }, input)
         };
         let thread = self.start(start, step);
+        // The end of the caller cancels the called workflow.
         self.tree.own(parent, Owned::Child { effect, thread });
         let thread_id = self.thread_id(thread);
         self.emit(parent, EventType::SubgraphStarted, step, || {
