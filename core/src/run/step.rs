@@ -51,6 +51,7 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn emit(&mut self, graph: &Arc<Graph>, thread_id: &Arc<str>, event: RaisedEvent) {
+        // The outcome of the run waits for the triggers that watch this event (`Quiescence`).
         self.note_watched(EventMask::of(event.event_type));
         self.events += 1;
         self.out.push(Effect::Emit {
