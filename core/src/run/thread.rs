@@ -257,7 +257,7 @@ impl ThreadTurn<'_, '_> {
     }
 
     fn carry_all(&mut self) {
-        // A count and not a time limit: a replay would divide the work into other turns.
+        // A count: with a time limit, a replay would divide the work into other turns.
         for _ in 0..MAX_EFFECTS_A_TURN {
             let Some(effect) = self.buffers.next() else { return };
             if let Some((effect, outcome)) = self.carry(effect) {
@@ -414,7 +414,7 @@ impl ThreadTurn<'_, '_> {
     /// Evaluates expressions on another OS thread. Evaluations that assign the same global variable are serialized.
     fn evaluate_outside(&mut self, id: EffectId, node: NodeIx, what: Evaluation) {
         if let Some(name) = assigned(self.live.machine.graph(), node, &what)
-            // Parallel evaluations for one variable would make each other stale, so that N threads would cost more than N.
+            // Parallel evaluations for one variable would make each other stale: N threads would cost more than N evaluations.
             && let Some(ticket) = self.globals.request(self.no, (id, node, &what), &name)
         {
             let world = &mut self.step.world;
