@@ -51,6 +51,7 @@ impl Entries {
 
     pub(super) fn get(&self, index: usize) -> Option<&Entry> {
         match index.checked_sub(self.shared_len()) {
+            // The subtraction succeeds only at or behind the end of the shared part.
             Some(own) => self.own.get(own),
             None => self.shared.as_ref()?.get(index),
         }
@@ -61,11 +62,14 @@ impl Entries {
     }
 
     pub(super) fn push(&mut self, counted: Counted) {
+        // The bound on the copy that a clone makes.
         if self.own.len() == OWN {
             self.share();
         }
+        // Counts may come from a host's tokenizer: a huge one must not wrap around.
         self.total = self.total.saturating_add(counted.tokens);
         self.memory += ENTRY;
+        // A message of a session, a branch or a replaced batch is counted by the conversation that had it first.
         if Arc::strong_count(&counted.message) == 1 {
             self.memory += counted.message.memory();
         }
@@ -78,11 +82,14 @@ impl Entries {
     /// Returns the first `length` entries without copying shared ones. The caller sets the memory.
     pub(super) fn first(&self, length: usize) -> Self {
         if length >= self.len() {
+            // The whole log is a clone in constant time.
             return self.clone();
         }
+        // 0 if the prefix ends in the shared part.
         let own = length.saturating_sub(self.shared_len());
         let shared = self.shared.as_ref().map(|shared| {
             if length < shared.len() {
+                // The tree nodes stay shared: only the path to the cut is copied.
                 Arc::new(shared.take(length))
             } else {
                 Arc::clone(shared)
@@ -90,6 +97,7 @@ impl Entries {
         });
         Self {
             shared,
+            // At most 16 entries.
             own: self.own[..own].to_vec(),
             total: self.total_of(length),
             memory: 0,
@@ -108,14 +116,18 @@ impl Entries {
         if length >= self.len() {
             return self.total;
         }
+        // The total up to an index is stored with the entry before it.
         let last = length.checked_sub(1).and_then(|last| self.get(last));
         last.map_or(0, |entry| entry.running_total)
     }
 
     /// Moves all entries to the shared part, so that a clone copies none. The cost is proportional to the private part.
     pub(super) fn share(&mut self) {
+        // Without private entries the shared part must stay at its address: see `own_memory`.
         if !self.own.is_empty() {
+            // Copies the root only if a snapshot shares it. The tree nodes stay shared.
             let shared = Arc::make_mut(self.shared.get_or_insert_default());
+            // Drained, so that the list keeps its allocation.
             for entry in self.own.drain(..) {
                 shared.push_back(entry);
             }
@@ -152,7 +164,9 @@ impl Entries {
 
     /// Returns a snapshot whose entries so far are counted by this holder.
     pub(super) fn snapshot(&mut self) -> Self {
+        // Before the clone: all branches then share one allocation, and each starts without private entries.
         self.share();
+        // A strong reference: the address must not be reused while a snapshot names it.
         let base = self.shared.as_ref().map(|shared| (Arc::clone(shared), self.memory));
         Self { base, ..self.clone() }
     }
@@ -162,6 +176,7 @@ impl Entries {
     pub(super) fn own_memory(&self) -> (u64, Option<(usize, u64)>, Option<usize>) {
         let address = |shared: &Arc<Vector<Entry>>| Arc::as_ptr(shared) as usize;
         let base = self.base.as_ref().map(|(base, bytes)| (address(base), *bytes));
+        // The memory is set from outside for a stored conversation and may then be less than the base's.
         let own = self.memory.saturating_sub(base.map_or(0, |(_, bytes)| bytes));
         (own, base, self.shared.as_ref().map(address))
     }
@@ -173,6 +188,7 @@ impl Entries {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
+        // Private entries are separate copies, so that equal ones would have to be compared.
         are_the_same && self.own.is_empty() && other.own.is_empty()
     }
 
@@ -184,6 +200,7 @@ impl Entries {
 /// Compares the entries only, not how they are shared.
 impl PartialEq for Entries {
     fn eq(&self, other: &Self) -> bool {
+        // The lengths first, in constant time.
         self.len() == other.len() && self.iter().eq(other.iter())
     }
 }

@@ -71,6 +71,7 @@ impl ConversationError {
         match self {
             Self::InvalidMarkMap { pointer, .. } | Self::InvalidHistoryOptions { pointer, .. } => pointer,
             Self::InvalidBoundary { .. }
+            // These concern the call and not a field of its argument.
             | Self::UnknownBatch { .. }
             | Self::Changed
             | Self::NothingSelected

@@ -30,13 +30,18 @@ pub fn accept_result(
     result: &CompressionResult,
     tokenizer: &dyn Tokenizer,
 ) -> Result<Accepted, ConversationError> {
+    // The result comes from a sub-workflow, so that its marks are checked like any input.
     result.mark_map.check(result.messages.len())?;
+    // The messages that the compression has seen. Later appends are added by `replace_visible`.
     let before = visible_at(conversation, basis)?;
     let stretches = result.mark_map.visible(result.messages.len());
     let shown = stretches.into_iter().flatten().filter_map(|at| result.messages.get(at));
+    // Counted again: a strategy or a script may have returned messages that no tokenizer has seen.
     let shown: Vec<Counted> = shown.map(|message| Counted::new(message.clone(), tokenizer)).collect();
+    // In this order: a pinned message of the current turn is at its place in the turn then.
     let shown = with_pinned(&before, with_current_turn(&before, shown));
     let cost = |messages: &[Counted]| messages.iter().map(|one| one.tokens).fold(0, u64::saturating_add);
+    // Compared after both additions, which may make up for everything that the result saved.
     if cost(&shown) >= cost(&before) {
         return Ok(Accepted::NotSmaller);
     }
@@ -57,6 +62,7 @@ pub fn replacement(
     let is_system = |counted: &Counted| counted.message.role == Role::System;
     let (mut shown, others): (Vec<Counted>, Vec<Counted>) =
         with_current_turn(&before, returned).into_iter().partition(is_system);
+    // A sub-workflow that returns no system message must not remove the instructions of the model.
     if shown.is_empty() {
         shown.extend(before.iter().filter(|counted| is_system(counted)).cloned());
     }
@@ -65,10 +71,12 @@ pub fn replacement(
 }
 
 fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>, ConversationError> {
+    // Checked before the result is built: `replace_visible` would reject it anyway.
     if !conversation.only_appended_since(basis) {
         return Err(ConversationError::Changed);
     }
     let visible = conversation.visible();
+    // Indices ascend, so that the first later message ends the list.
     let then = visible.indexed().take_while(|(index, _)| *index < basis.length);
     Ok(then.map(|(_, counted)| counted.clone()).collect())
 }
@@ -76,23 +84,29 @@ fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>,
 /// Adds to `shown` the pinned messages of `before` that it lacks, each with its whole tool block, after the system messages.
 fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     let mut lost: Vec<bool> = before.iter().map(|counted| counted.message.pin).collect();
+    // The common case: nothing is pinned, and no hash set is built.
     if !lost.contains(&true) {
         return shown;
     }
+    // A pinned result needs its call, and a pinned call its results.
     widen(before, &mut lost);
     let known = contents(&shown);
     for (lost, counted) in lost.iter_mut().zip(before) {
         *lost = *lost && !known.contains(&Content(&counted.message));
     }
+    // The set borrows `shown`, which changes below.
     drop(known);
     widen(before, &mut lost);
     let lost = before.iter().zip(lost).filter(|(_, lost)| *lost);
     let lost: Vec<Counted> = lost.map(|(counted, _)| counted.clone()).collect();
     let known = contents(&lost);
+    // The parts of the blocks that the result has: each block is inserted as a whole instead.
     shown.retain(|counted| !known.contains(&Content(&counted.message)));
+    // The set borrows `lost`, which moves into `shown`.
     drop(known);
     let system = shown.iter().take_while(|counted| counted.message.role == Role::System);
     let at = system.count();
+    // Before all others, because the positions of the messages around them are lost.
     shown.splice(at..at, lost);
     shown
 }
@@ -100,6 +114,7 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
 /// Moves the whole current turn of `before` to the end of `shown`. Messages of the turn that `shown` contains are not duplicated.
 fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     let turn = &before[current_turn_start(before)..];
+    // The order of the map is never read, so that a fast hasher with a fixed seed is enough.
     let mut places: HashMap<Content<'_>, Vec<usize>, FixedState> = HashMap::default();
     for (place, counted) in shown.iter().enumerate() {
         places.entry(Content(&counted.message)).or_default().push(place);
@@ -108,12 +123,15 @@ fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted
     for counted in turn {
         // Among equal messages, the last ones belong to the turn.
         if let Some(place) = places.get_mut(&Content(&counted.message)).and_then(Vec::pop) {
+            // Marked only: removing messages one at a time would be quadratic.
             is_kept[place] = false;
         }
     }
     drop(places);
     let mut is_kept = is_kept.into_iter();
+    // `retain` visits the messages in order, once each.
     shown.retain(|_| is_kept.next().unwrap_or(true));
+    // From `before`, because the result may have only a part of the turn.
     shown.extend(turn.iter().cloned());
     shown
 }

@@ -84,6 +84,7 @@ pub struct FactStats {
 /// Returns the tokens of messages.
 pub(super) fn cost(messages: &[Arc<Message>], tokenizer: &dyn Tokenizer) -> u64 {
     let costs = messages.iter().map(|message| message_cost(message, tokenizer));
+    // Counts may come from a host's tokenizer: a huge one must not wrap around.
     costs.fold(0, u64::saturating_add)
 }
 
@@ -102,10 +103,13 @@ impl CompressionContext {
     /// # Errors
     /// Returns [`ConversationError::InvalidMarkMap`] if the map is invalid or its current batch has a gap.
     pub fn visible(&self) -> Result<&[Arc<Message>], ConversationError> {
+        // Before the ranges are used as indices: a context may come from outside as JSON.
         self.mark_map.check(self.messages.len())?;
         match &*self.mark_map.visible(self.messages.len()) {
             [] => Ok(&[]),
+            // Borrowed: one range is a slice and needs no copy.
             [stretch] => Ok(&self.messages[stretch.clone()]),
+            // Only a rollback makes a gap. The callers in the run pass the visible messages alone.
             [_, _, ..] => Err(ConversationError::InvalidMarkMap {
                 pointer: "/setAside".to_owned(),
                 message: "the current batch has a gap: give its visible messages alone".to_owned(),
@@ -118,11 +122,13 @@ impl CompressionContext {
     pub(super) fn pays(&self, saved: u64, again: impl FnOnce() -> u64) -> bool {
         let config = self.compression_config.as_ref();
         let requests = config.and_then(|config| config.parameters.get("payback")?.as_u64());
+        // `again` counts tokens and is evaluated only if `payback` is set.
         requests.is_none_or(|requests| requests.saturating_mul(saved) > again())
     }
 
     pub(super) fn unchanged(&self, visible: usize) -> CompressionResult {
         CompressionResult {
+            // Copies pointers only.
             messages: self.messages.clone(),
             mark_map: self.mark_map.clone(),
             stats: CompressionStats {
@@ -136,21 +142,26 @@ impl CompressionContext {
 
     /// Returns `shown` as a new batch if it has fewer tokens and satisfies `by`, else the unchanged messages.
     pub(super) fn result(&self, shown: Vec<Arc<Message>>, by: Smaller, tokenizer: &dyn Tokenizer) -> CompressionResult {
+        // `compress` has returned the error of an invalid map already.
         let visible = self.visible().unwrap_or_default();
         let is_fewer = match by {
             Smaller::Messages => shown.len() < visible.len(),
             Smaller::Tokens => true,
         };
+        // Compared first, because the token counts below read all messages.
         if !is_fewer {
             return self.unchanged(visible.len());
         }
         let (before, after) = (cost(visible, tokenizer), cost(&shown, tokenizer));
         let saved = before.saturating_sub(after);
+        // The provider's cache still serves these messages: only the ones after them are processed again.
         let same = visible.iter().zip(&shown).take_while(|(was, is)| was == is).count();
+        // A result without savings would break the cache for nothing, and a repeated one would never end.
         if saved == 0 || !self.pays(saved, || cost(&shown[same..], tokenizer)) {
             return self.unchanged(visible.len());
         }
         CompressionResult {
+            // A new batch number, so that an applied result differs from an unchanged one.
             mark_map: MarkMap::starting_with(self.mark_map.current_batch.saturating_add(1)),
             stats: CompressionStats {
                 original_count: visible.len() as u64,

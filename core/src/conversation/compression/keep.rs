@@ -8,10 +8,12 @@ use crate::message::{Message, Role};
 
 /// Selects the last `count` messages of any role.
 pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
+    // The smaller index: the current turn is kept even if it has more than `count` messages.
     let from = visible.len().saturating_sub(count).min(current_turn_start(visible));
     let mut kept: Vec<bool> = (visible.iter().enumerate())
         .map(|(at, message)| at >= from || message.pin)
         .collect();
+    // Last, because the selection may start in the middle of a tool block.
     widen(visible, &mut kept);
     kept
 }
@@ -20,6 +22,7 @@ pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
 pub(super) fn system_and_recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
     let turn = current_turn_start(visible);
     let others = visible.iter().filter(|message| message.role != Role::System).count();
+    // Counted from the front, so that one pass selects the last ones.
     let skipped = others.saturating_sub(count);
     let mut seen = 0;
     let mut kept: Vec<bool> = visible
@@ -30,9 +33,11 @@ pub(super) fn system_and_recent(visible: &[Arc<Message>], count: usize) -> Vec<b
                 return true;
             }
             seen += 1;
+            // The count includes messages of the current turn, which are the last ones.
             seen > skipped || at >= turn || message.pin
         })
         .collect();
+    // Last, because the selection may start in the middle of a tool block.
     widen(visible, &mut kept);
     kept
 }

@@ -70,10 +70,13 @@ impl std::error::Error for CompressionError {}
 /// # Errors
 /// Returns an error for an invalid mark map or a parameter of the wrong type.
 pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Result<Compression, CompressionError> {
+    // First, so that an invalid map is reported whatever the strategy is.
     let visible = context.visible().map_err(CompressionError::Conversation)?;
     let config = context.compression_config.clone().unwrap_or_default();
     let parameters = &config.parameters;
+    // `pays` ignores a value of the wrong type, because it cannot return an error.
     parameters::check_payback(parameters)?;
+    // All strategies but one remove messages.
     let mut by = Smaller::Messages;
     let kept = match config.strategy.as_deref() {
         Some("keep_recent") => {
@@ -86,23 +89,28 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
         }
         Some("sliding_window") => {
             let window = parameters::window(parameters)?;
+            // Counted once: `window` reads each cost several times.
             let costs: Vec<u64> = visible.iter().map(|message| message_cost(message, tokenizer)).collect();
             shown(visible, &window::window(visible, &costs, window), Order::SystemFirst)
         }
         Some("summarize") => {
             let keep_recent = parameters::keep_recent(parameters)?;
+            // Only checked here: `finish_summary`, which uses the value, cannot return an error.
             parameters::keep_facts(parameters)?;
             return Ok(
                 match plan_summary(context, keep_recent).map_err(CompressionError::Conversation)? {
+                    // Checked before the model is called: its summary could not pay either.
                     Some(plan) if plan.may_pay(tokenizer) => Compression::Summarize(Box::new(plan)),
                     Some(_) | None => Compression::Done(context.unchanged(visible.len())),
                 },
             );
         }
         Some("clear_tool_results") => {
+            // The strategy replaces contents and removes no message.
             by = Smaller::Tokens;
             tool_results::cleared(visible, &parameters::clear(parameters)?, tokenizer)
         }
+        // Not an error: an unknown strategy is defined as a no-op.
         Some(_) | None => visible.to_vec(),
     };
     Ok(Compression::Done(context.result(kept, by, tokenizer)))
@@ -121,9 +129,11 @@ fn shown(visible: &[Arc<Message>], kept: &[bool], order: Order) -> Vec<Arc<Messa
         .zip(kept)
         .filter(|(_, kept)| **kept)
         .map(|(message, _)| Arc::clone(message));
+    // Without a removal the result must equal the visible messages, or the strategy would not be idempotent.
     if order == Order::AsItWas || kept.iter().all(|kept| *kept) {
         return stay.collect();
     }
+    // `partition` is stable: both parts keep their order.
     let (mut system, others): (Vec<_>, Vec<_>) = stay.partition(|message| message.role == Role::System);
     system.extend(others);
     system

@@ -66,10 +66,12 @@ pub(super) struct Clear {
 pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, CompressionError> {
     let wrong = || invalid("exclude", ParameterKind::Names);
     let exclude = match parameters.get("exclude") {
+        // Null is like an absent field, as for all parameters.
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(names)) => (names.iter())
             .map(|name| name.as_str().map(str::to_owned).ok_or_else(wrong))
             .collect::<Result<_, _>>()?,
+        // A single name is no list: accepting it would hide a mistake in the definition.
         Some(_) => return Err(wrong()),
     };
     Ok(Clear {
@@ -81,6 +83,7 @@ pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, Compressio
 
 /// Validates `payback`, which every strategy has.
 pub(super) fn check_payback(parameters: &Map<String, Value>) -> Result<(), CompressionError> {
+    // `CompressionContext::pays` reads the value.
     whole(parameters, &["payback"]).map(|_| ())
 }
 
@@ -94,6 +97,7 @@ pub(super) fn keep_facts(parameters: &Map<String, Value>) -> Result<Option<f64>,
     match parameters.get("keepFacts") {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_f64() {
+            // The range also rejects NaN.
             Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
             Some(_) | None => Err(invalid("keepFacts", ParameterKind::Share)),
         },
@@ -114,10 +118,13 @@ pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, Compress
 }
 
 fn whole(parameters: &Map<String, Value>, names: &[&str]) -> Result<Option<u64>, CompressionError> {
+    // The first alias that is given wins. Its name is returned too, so that the error names what was written.
     let given = names.iter().find_map(|name| Some((*name, parameters.get(*name)?)));
     match given {
+        // A null is a given value: it hides the aliases after it.
         None | Some((_, Value::Null)) => Ok(None),
         Some((name, value)) => {
+            // A negative number or a fraction is an error instead of being rounded.
             let number = value.as_u64().map(Some);
             number.ok_or_else(|| invalid(name, ParameterKind::Whole))
         }
@@ -132,5 +139,6 @@ fn invalid(name: &str, kind: ParameterKind) -> CompressionError {
 }
 
 fn bounded(number: u64) -> usize {
+    // A count above every length selects all messages, also where `usize` has 32 bits.
     usize::try_from(number).unwrap_or(usize::MAX)
 }

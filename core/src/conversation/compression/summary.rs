@@ -38,6 +38,7 @@ pub struct SummaryPlan {
 impl SummaryPlan {
     /// Returns false if even an empty summary would save less than the provider's cache loses.
     pub(super) fn may_pay(&self, tokenizer: &dyn Tokenizer) -> bool {
+        // The summary is unknown, so that the largest possible saving is compared.
         let saved = cost(&self.to_summarize, tokenizer);
         self.context.pays(saved, || cost(&self.kept, tokenizer))
     }
@@ -59,11 +60,13 @@ pub fn plan_summary(
         system: Vec::new(),
         kept: Vec::new(),
         places: Vec::new(),
+        // Positions survive the split: `stands_for` and `shown` need them.
         kept_places: Vec::new(),
         context: context.clone(),
     };
     for (place, (message, kept)) in visible.iter().zip(flags).enumerate() {
         let part = match (message.role, kept) {
+            // Before the flags: a system message is never summarized.
             (Role::System, _) => &mut plan.system,
             (_, true) => {
                 plan.kept_places.push(place);
@@ -76,11 +79,13 @@ pub fn plan_summary(
         };
         part.push(Arc::clone(message));
     }
+    // Otherwise each compression would summarize the last summary again, and lose facts each time.
     Ok(has_new(&plan.to_summarize).then_some(plan))
 }
 
 /// Returns true if anything to summarize is neither a summary nor a message retained with one for its facts.
 fn has_new(to_summarize: &[Arc<Message>]) -> bool {
+    // The messages that a summary retained follow it directly: see `SummaryPlan::shown`.
     let mut beside = 0;
     to_summarize.iter().any(|message| match summary_of(message) {
         Some(summary) => {
@@ -101,12 +106,14 @@ fn has_new(to_summarize: &[Arc<Message>]) -> bool {
 /// the share of facts is reached or no other one fits in a result that is still smaller.
 pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> CompressionResult {
     let visible = plan.system.len() + plan.kept.len() + plan.to_summarize.len();
+    // A blank summary would delete the messages that it stands for.
     if text.trim().is_empty() {
         return plan.context.unchanged(visible);
     }
     let config = plan.context.compression_config.as_ref();
     // Validated when the summary was planned.
     let floor = config.and_then(|config| parameters::keep_facts(&config.parameters).ok().flatten());
+    // Without `keepFacts` no facts are extracted, which would read all messages.
     let Some(floor) = floor else {
         let stays = vec![false; plan.to_summarize.len()];
         let shown = plan.shown(text, &stays);
@@ -117,6 +124,7 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
     let mut result = plan
         .context
         .result(plan.shown(text, &verbatim.stays), Smaller::Messages, tokenizer);
+    // An unchanged result contains no summary to which the figures would apply.
     if result.stats.tokens_saved > 0 {
         result.stats.facts = Some(verbatim.facts(floor));
     }
@@ -126,11 +134,13 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
 impl SummaryPlan {
     /// Returns the messages with the summary: system messages, summary, then the retained ones in order.
     fn shown(&self, text: &str, stays: &[bool]) -> Vec<Arc<Message>> {
+        // Of the user: an assistant's message without calls would end a turn, and a system message is never summarized again.
         let mut summary = Message::new(Role::User, text);
         summary.metadata = Some(stands_for(self, stays));
         let verbatim = self.places.iter().zip(&self.to_summarize).zip(stays);
         let verbatim = verbatim.filter(|(_, stays)| **stays).map(|(message, _)| message);
         let mut beside: Vec<_> = verbatim.chain(self.kept_places.iter().zip(&self.kept)).collect();
+        // Both lists are sorted, but messages retained for their facts may be between the others.
         beside.sort_by_key(|(place, _)| **place);
         let system = self.system.iter().cloned().chain([Arc::new(summary)]);
         system
@@ -148,6 +158,7 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     let all = plan.to_summarize.iter().zip(&plan.places).zip(stays);
     for (message, place) in all.filter(|(_, stays)| !**stays).map(|(message, _)| message) {
         if let Some(earlier) = summary_of(message) {
+            // The ids of the summarized messages and not of the summary, so that a chain of summaries names all originals.
             ids.extend(
                 earlier
                     .get("ids")
@@ -156,6 +167,7 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
                     .flatten()
                     .cloned(),
             );
+            // A summary without a count, which another tool wrote, stands for at least one message.
             count = count.saturating_add(earlier.get("count").and_then(Value::as_u64).unwrap_or(1));
             continue;
         }
@@ -168,6 +180,7 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     let mut summary = json!({"ids": ids, "count": count, "batch": batch});
     let verbatim = stays.iter().filter(|stays| **stays).count();
     if verbatim > 0 {
+        // Absent instead of 0, so that summaries without `keepFacts` are unchanged.
         summary[VERBATIM] = json!(verbatim);
     }
     let mut metadata = Map::new();

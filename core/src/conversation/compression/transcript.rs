@@ -15,6 +15,7 @@ const RESULT_TAIL: usize = 400;
 /// and results with the tool's name. A result of more than 1,600 characters is shortened in the middle.
 pub fn transcript(messages: &[Arc<Message>]) -> String {
     let mut text = String::new();
+    // Names by call id: a result has only the id of its call.
     let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
     for message in messages {
         if !text.is_empty() {
@@ -26,9 +27,11 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
             text.push_str(tool);
         }
         let said = message.content.trim();
+        // An assistant message with calls only has no text to introduce.
         if !said.is_empty() || message.tool_calls.is_empty() {
             text.push_str(": ");
             match message.role {
+                // Only results are shortened: what people and the model said must be in the summary.
                 Role::Tool => shortened(&mut text, said),
                 Role::System | Role::User | Role::Assistant => text.push_str(said),
             }
@@ -43,12 +46,14 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
 }
 
 fn shortened(text: &mut String, result: &str) {
+    // In characters, so that no character is split.
     let length = result.chars().count();
     if length <= RESULT_HEAD + RESULT_TAIL {
         return text.push_str(result);
     }
     text.extend(result.chars().take(RESULT_HEAD));
     let left_out = length - RESULT_HEAD - RESULT_TAIL;
+    // Cannot fail: writing to a `String` is infallible.
     let _ = write!(text, " [{left_out} characters left out] ");
     text.extend(result.chars().skip(RESULT_HEAD + left_out));
 }

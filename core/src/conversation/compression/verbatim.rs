@@ -22,7 +22,9 @@ pub(super) struct Verbatim<'a> {
 
 impl<'a> Verbatim<'a> {
     pub(super) fn new(messages: &'a [Arc<Message>], summary: &str, tokenizer: &dyn Tokenizer) -> Self {
+        // Once: reading all texts again for each candidate would be quadratic.
         let facts = judge(messages, summary);
+        // The reverse index of `JudgedFact::messages`, so that a message finds its facts without a search.
         let mut facts_at = vec![Vec::new(); messages.len()];
         for (number, fact) in facts.iter().enumerate() {
             for place in &fact.messages {
@@ -46,8 +48,10 @@ impl<'a> Verbatim<'a> {
     /// not fit.
     pub(super) fn fill(&mut self, floor: f64) {
         let (mut kept, mut leaving) = (self.kept(), self.messages.len());
+        // The tokens of all messages that leave: each one that stays reduces the saving.
         let mut saved = self.costs.iter().copied().fold(0, u64::saturating_add);
         for unit in units(self.messages).into_iter().rev() {
+            // Checked before each unit, so that no message stays without need.
             if self.is_met(kept, floor) {
                 return;
             }
@@ -70,6 +74,7 @@ impl<'a> Verbatim<'a> {
     /// Retains a unit and returns the number of facts gained.
     fn keep(&mut self, unit: Range<usize>) -> usize {
         self.stays[unit.clone()].fill(true);
+        // Counts only facts that were missing: another message or the summary may have the others.
         let before = |fact: &mut JudgedFact| std::mem::replace(&mut fact.kept, true);
         let facts = self.facts_at[unit].iter().flatten();
         facts.filter(|number| !before(&mut self.facts[**number])).count()
@@ -81,6 +86,7 @@ impl<'a> Verbatim<'a> {
 
     /// Returns true if the share of retained facts is at least the floor. Always true without facts.
     fn is_met(&self, kept: usize, floor: f64) -> bool {
+        // Multiplied instead of divided, because there may be no facts.
         kept as f64 >= floor * self.facts.len() as f64
     }
 

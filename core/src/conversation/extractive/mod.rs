@@ -62,6 +62,7 @@ pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> 
     let ranked = ranked(&all);
     let chosen = within(&all, &ranked, budget);
     match ranked.first() {
+        // No sentence fits: an empty summary would change nothing.
         Some(best) if chosen.is_empty() => cut(all[*best].text, budget.most_tokens()),
         Some(_) | None => joined(chosen.into_iter().map(|place| &all[place])),
     }
@@ -69,6 +70,7 @@ pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> 
 
 /// Returns the best sentences within the budget, in their original order.
 fn within(all: &[Sentence<'_>], ranked: &[usize], budget: Budget) -> Vec<usize> {
+    // Rounded up, so that one sentence has a summary.
     let third = u64::try_from(all.len().div_ceil(3)).unwrap_or(8);
     let most = budget.sentences.unwrap_or_else(|| third.clamp(1, 8));
     let mut tokens_left = budget.most_tokens();
@@ -79,11 +81,13 @@ fn within(all: &[Sentence<'_>], ranked: &[usize], budget: Budget) -> Vec<usize> 
         }
         // Include the separator in the cost.
         let cost = Estimator.count(all[place].text).saturating_add(1);
+        // A long sentence is skipped, because a shorter one of lower rank may still fit.
         if cost <= tokens_left {
             tokens_left -= cost;
             chosen.push(place);
         }
     }
+    // Positions are unique, so that the sort need not be stable.
     chosen.sort_unstable();
     chosen
 }
@@ -94,6 +98,7 @@ fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String 
     for sentence in chosen {
         match before {
             Some(last) if last.of != sentence.of => summary.push('\n'),
+            // Scripts without spaces between words have none between sentences either.
             Some(last) if !last.text.ends_with(is_unspaced) => summary.push(' '),
             Some(_) | None => {}
         }
@@ -117,6 +122,7 @@ fn cut(text: &str, tokens: u64) -> String {
         .take(most)
         .map(|(at, c)| at + c.len_utf8())
         .collect();
+    // By bisection: the count grows with the prefix.
     let fitting = ends.partition_point(|end| Estimator.count(&text[..*end]) < tokens);
     let end = fitting.checked_sub(1).map_or(0, |last| ends[last]);
     format!("{}…", text[..end].trim_end())

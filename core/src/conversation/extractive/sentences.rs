@@ -16,18 +16,22 @@ pub(super) struct Sentence<'t> {
 /// (records, logs, calls) is omitted, unless the texts contain nothing but data.
 pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sentence<'t>> {
     let mut all = Vec::new();
+    // A summary starts a new line for each paragraph, not only for each text.
     let paragraphs = texts.into_iter().flat_map(|text| text.split("\n\n"));
     for (of, text) in paragraphs.enumerate() {
         let mut rest = text;
+        // Ends, because `sentence_end` is positive for a text that is not empty.
         while !rest.is_empty() {
             let (sentence, after) = rest.split_at(sentence_end(rest));
             rest = after;
             let sentence = sentence.trim();
+            // Lines of marks only have no words to compare.
             if sentence.contains(char::is_alphanumeric) {
                 all.push(Sentence { text: sentence, of });
             }
         }
     }
+    // Data alone is still summarized: an empty summary would be of no use.
     if all.iter().any(|sentence| !is_data(sentence.text)) {
         all.retain(|sentence| !is_data(sentence.text));
     }
@@ -42,6 +46,7 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
 /// Returns whether the text contains JSON, or more than a third of it is neither letters nor spaces. Very short texts count as
 /// prose.
 fn is_data(text: &str) -> bool {
+    // Before the count: JSON with long strings has enough letters to pass as prose.
     if text.contains("{\"") {
         return true;
     }
@@ -61,13 +66,16 @@ fn sentence_end(text: &str) -> usize {
     let mut word = 0;
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map(|(_, next)| *next);
+        // In scripts without spaces the mark alone ends the sentence.
         let ends = match c {
             '\n' | '。' | '！' | '？' | '；' | '…' => true,
             '!' | '?' => next.is_none_or(is_after_end),
+            // A full stop inside of a number or a name has no space after it.
             '.' => next.is_none_or(is_after_end) && !goes_on(&text[..at], before, word),
             _ => false,
         };
         if ends {
+            // A closing quote belongs to the sentence that it ends.
             let closing = |c: char| {
                 matches!(
                     c,
@@ -77,6 +85,7 @@ fn sentence_end(text: &str) -> usize {
             let behind = &text[at + c.len_utf8()..];
             return text.len() - behind.trim_start_matches(closing).len();
         }
+        // The length of the word before a full stop identifies initials and abbreviations.
         word = if c.is_alphanumeric() { word + 1 } else { 0 };
         before = c;
     }
@@ -85,6 +94,7 @@ fn sentence_end(text: &str) -> usize {
 
 /// Returns whether a full stop after `text` does not end a sentence, as in `J. Smith`, `e.g. this`, `1. First`.
 fn goes_on(text: &str, before: char, word: usize) -> bool {
+    // A single letter is an initial or part of an abbreviation. In Chinese it is a word.
     (word == 1 && before.is_alphabetic() && !is_unspaced(before))
         || (before.is_ascii_digit() && text.trim_start().chars().all(|c| c.is_ascii_digit()))
 }

@@ -5,6 +5,7 @@ use super::super::Tokenizer;
 /// Returns the length in bytes of a prefix of `text` within the budget. Found by bisection, so it may be a little short.
 pub(super) fn beginning(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
     longest(text.len(), budget, |length| {
+        // Up, not down: the length must grow, or the bisection would not end inside of a long character.
         let length = text.ceil_char_boundary(length);
         (length, tokenizer.count(&text[..length]))
     })
@@ -13,6 +14,7 @@ pub(super) fn beginning(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> u
 /// Returns the start of a suffix of `text` within the budget. Found by bisection, so it may be a little short.
 pub(super) fn end(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
     let length = longest(text.len(), budget, |length| {
+        // Down, which makes the suffix longer: see `beginning`.
         let start = text.floor_char_boundary(text.len() - length);
         (text.len() - start, tokenizer.count(&text[start..]))
     });
@@ -22,10 +24,12 @@ pub(super) fn end(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
 /// Returns a length within the budget. `cost` may measure a slightly longer excerpt and returns that length. Only excerpts of about
 /// the resulting length are tokenized, even if the text is very long.
 fn longest(whole: usize, budget: u64, cost: impl Fn(usize) -> (usize, u64)) -> usize {
+    // About four bytes a token: the first guess is near the result for most texts.
     let guess = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
     let (mut fits, mut high) = (0, guess.clamp(1, whole.max(1)).min(whole));
     while high > fits {
         let (length, tokens) = cost(high);
+        // The result is between the two lengths, which the second loop narrows.
         if tokens > budget {
             break;
         }
@@ -33,6 +37,7 @@ fn longest(whole: usize, budget: u64, cost: impl Fn(usize) -> (usize, u64)) -> u
         if fits == whole {
             return fits;
         }
+        // Doubled, so that a text with cheap tokens needs few counts.
         high = fits.saturating_mul(2).min(whole);
     }
     while high - fits > 1 {
@@ -52,6 +57,7 @@ pub(super) fn folded(text: &str) -> String {
     let fold = |letter: char| {
         let mut small = letter.to_lowercase();
         match (small.next(), small.next()) {
+            // Letters such as `İ` change their length in lower case and stay as they are.
             (Some(one), None) if one.len_utf8() == letter.len_utf8() => one,
             _ => letter,
         }

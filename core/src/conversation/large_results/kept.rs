@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 pub const DEFAULT_KEPT_BYTES: usize = 64 << 20;
 
 /// Number of hex digits in an id: a prefix of the result's SHA-256. All digits if two results share the prefix.
+// 64 bits: short enough for a model to repeat, and collisions are handled in `id_of`.
 const DIGITS: usize = 16;
 
 /// Large results of a run by id. Equal results are stored once.
@@ -17,6 +18,7 @@ const DIGITS: usize = 16;
 pub struct LargeResults {
     texts: BTreeMap<Arc<str>, Kept>,
     /// Ids by time of the last store.
+    // Numbers instead of times, so that a replay drops the same results.
     order: BTreeMap<u64, Arc<str>>,
     next: u64,
     bytes: usize,
@@ -45,6 +47,7 @@ impl LargeResults {
         self.next += 1;
         self.order.insert(place, Arc::clone(id));
         if let Some(kept) = self.texts.get_mut(id) {
+            // Stored again: the result moves to the end of the order instead of being stored twice.
             self.order.remove(&std::mem::replace(&mut kept.place, place));
             return Vec::new();
         }
@@ -52,7 +55,9 @@ impl LargeResults {
         let text = Arc::from(text);
         self.texts.insert(Arc::clone(id), Kept { text, place });
         let mut dropped = Vec::new();
+        // After the insertion, so that the new result itself is dropped last.
         while self.bytes > max_bytes {
+            // The new result alone fits: `shown_result` does not store larger ones.
             let Some((_, id)) = self.order.pop_first() else { break };
             let bytes = self.texts.remove(&id).map_or(0, |kept| kept.text.len());
             self.bytes -= bytes;
@@ -86,6 +91,7 @@ impl LargeResults {
         }
         let short = &digits[..DIGITS];
         match self.get(short) {
+            // Another text has this prefix. Messages may contain its id, so that the new text gets all digits.
             Some(kept) if **kept != *text => digits.into(),
             Some(_) | None => short.into(),
         }

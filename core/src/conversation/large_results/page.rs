@@ -12,6 +12,7 @@ const BEFORE: u64 = 120;
 const AFTER: u64 = 360;
 
 /// Maximum number of ids listed in a reply about an unknown id.
+// The reply must stay short: the model needs an id, not the list.
 const NAMED: usize = 5;
 
 #[derive(Deserialize)]
@@ -44,6 +45,7 @@ pub fn read_artifact(
     let text = results.get(&id).ok_or_else(|| no_such(&id, results))?;
     match (range, grep) {
         (Some(_), Some(_)) => Err("Give `range` or `grep`, not both.".to_owned()),
+        // A blank pattern would match every line.
         (None, Some(grep)) if grep.trim().is_empty() => Err("`grep` is blank: give a string to search for.".to_owned()),
         (None, Some(grep)) => lines_with(text, &id, &grep, from.unwrap_or(0), (limit, tokenizer)),
         (range, None) => {
@@ -57,12 +59,14 @@ pub fn read_artifact(
 pub(super) fn read_arguments<'de, T: Deserialize<'de>>(arguments: &'de Value) -> Result<T, String> {
     const LONGEST: usize = 200;
     T::deserialize(arguments).map_err(|error| {
+        // The error repeats values of the arguments, which the model may have made huge.
         let why: String = error.to_string().chars().take(LONGEST).collect();
         format!("Invalid arguments: {why}.")
     })
 }
 
 fn no_such(id: &str, results: &LargeResults) -> String {
+    // The model may have sent any text as the id.
     let id: String = id.chars().take(32).collect();
     let known: Vec<&str> = results.ids().take(NAMED).map(|id| &**id).collect();
     let known = match known.as_slice() {
@@ -78,7 +82,9 @@ fn characters(
     range: &Range,
     (limit, tokenizer): (u64, &dyn Tokenizer),
 ) -> Result<String, String> {
+    // Models count characters, not bytes.
     let total = text.chars().count();
+    // An end behind the text is no error: the model may not know the length.
     let end = range.end.unwrap_or(total).min(total);
     if range.start > end {
         return Err(format!(
@@ -86,6 +92,7 @@ fn characters(
             range.start
         ));
     }
+    // Linear, but called twice for each page.
     let byte_of = |place: usize| text.char_indices().nth(place).map_or(text.len(), |(at, _)| at);
     let part = &text[byte_of(range.start)..byte_of(end)];
     let page = |part: &str, whole: usize| {
@@ -98,6 +105,7 @@ fn characters(
         let start = range.start;
         format!("[artifact {id}: characters {start} to {last} of {total}{next}]\n{part}")
     };
+    // The header counts too, and its length is known only with the text cut off.
     let said = tokenizer.count(&page("", part.len()));
     let mut length = excerpt::beginning(part, limit.saturating_sub(said), tokenizer);
     loop {
@@ -108,6 +116,7 @@ fn characters(
         if length == 0 {
             return Err(NO_ROOM.to_owned());
         }
+        // Tokens of header and text do not add up exactly. Each retry shortens the text by an eighth.
         length = part.floor_char_boundary(length - length.div_ceil(8));
     }
 }
@@ -121,12 +130,14 @@ fn lines_with(
     from: usize,
     (limit, tokenizer): (u64, &dyn Tokenizer),
 ) -> Result<String, String> {
+    // Once, and not for each line.
     let needle = excerpt::folded(grep);
     let (mut total, mut characters, mut shown) = (0, 0, Vec::new());
     let mut cost = 0_u64;
     let (before, after) = (BEFORE.min(limit / 4) as usize, AFTER.min(limit / 2) as usize);
     for (line, number) in text.split('\n').zip(1_u64..) {
         if let Some(at) = excerpt::folded(line).find(&needle) {
+            // Later matches are only counted: they cannot be on this page.
             if total >= from && cost <= limit {
                 let place = characters + line[..at].chars().count();
                 let line = excerpt::around(line, at, before, after);
@@ -136,9 +147,11 @@ fn lines_with(
             }
             total += 1;
         }
+        // One for the line break, which `split` removes.
         characters += line.chars().count() + 1;
     }
     let head = |count: usize| {
+        // `from` comes from the model and may be behind the last match.
         let last = from.min(total) + count;
         let next = if last < total {
             format!("; continue with from {last}")
@@ -157,6 +170,7 @@ pub(super) fn paged(
     head: impl Fn(usize) -> String,
     (limit, tokenizer): (u64, &dyn Tokenizer),
 ) -> Result<String, String> {
+    // From the most matches down. At least one is shown, because an empty page would be requested again.
     for count in (usize::from(is_any)..=matches.len()).rev() {
         let page = [head(count)]
             .iter()

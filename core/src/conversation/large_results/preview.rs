@@ -45,12 +45,15 @@ pub fn shown_result(
     let whole = Counted::new(message, tokenizer);
     let tokens = whole.tokens.saturating_sub(MESSAGE_OVERHEAD);
     let message = &*whole.message;
+    // Parts may be images or files, of which no excerpt can be made.
     if tokens <= limit || message.role != Role::Tool || !message.parts.is_empty() {
         return ShownResult::Whole(whole);
     }
+    // Storing it would drop all other results and then the result itself.
     if message.content.len() > max_bytes {
         return ShownResult::Whole(whole);
     }
+    // Before the preview, which names the id.
     let id = results.id_of(&message.content);
     let mut metadata = message.metadata.clone().unwrap_or_default();
     metadata.insert(ARTIFACT.to_owned(), json!({"id": id, "tokens": tokens}));
@@ -63,9 +66,11 @@ pub fn shown_result(
         },
         tokenizer,
     );
+    // Compared with the finished preview, whose note may be longer than the part left out.
     if counted.tokens >= whole.tokens {
         return ShownResult::Whole(whole);
     }
+    // Last: a result that is shown whole must not drop others.
     let dropped = results.keep(&id, &message.content, max_bytes);
     ShownResult::Preview {
         counted,
@@ -83,8 +88,10 @@ pub fn artifact_of(message: &Message) -> Option<&str> {
 fn preview(text: &str, tokens: u64, id: &str, limit: u64, tokenizer: &dyn Tokenizer) -> String {
     let share = (limit / SHARE_SHOWN).min(MOST_SHOWN);
     let (head, rest) = text.split_at(excerpt::beginning(text, share, tokenizer));
+    // The end is taken from the rest, so that head and tail cannot overlap.
     let (middle, tail) = rest.split_at(excerpt::end(rest, share, tokenizer));
     let shown = tokenizer.count(head).saturating_add(tokenizer.count(tail));
+    // Two parts may count more tokens than the whole, because their borders split tokens.
     let left_out = tokens.saturating_sub(shown);
     let characters = middle.chars().count();
     format!(

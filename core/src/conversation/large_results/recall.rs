@@ -38,6 +38,7 @@ pub fn recall(
 ) -> Result<String, String> {
     let Arguments { query, from } = read_arguments(arguments)?;
     let folded = excerpt::folded(&query);
+    // A set: a word that the query repeats counts once.
     let words: BTreeSet<&str> = folded
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
@@ -50,6 +51,7 @@ pub fn recall(
         .iter()
         .filter_map(|(index, message)| Found::of(*index, message, &words))
         .collect();
+    // Both reversed: most words first, and of equals the latest message.
     found.sort_by_key(|found| (std::cmp::Reverse(found.words), std::cmp::Reverse(found.index)));
     let (from, total) = (from.unwrap_or(0), found.len());
     let mut cost = 0_u64;
@@ -58,6 +60,7 @@ pub fn recall(
         .skip(from)
         .map(|found| found.shown(limit / SHARE, tokenizer));
     let shown: Vec<String> = shown
+        // Matches are rendered lazily: those that cannot be on the page are neither cut nor counted.
         .take_while(|shown| {
             let is_room = cost <= limit;
             cost = cost.saturating_add(tokenizer.count(shown));
@@ -65,6 +68,7 @@ pub fn recall(
         })
         .collect();
     let head = |count: usize| {
+        // `from` comes from the model and may be behind the last match.
         let last = from.min(total) + count;
         let next = if last < total {
             format!("; continue with from {last}")
@@ -81,10 +85,12 @@ pub fn recall(
 /// once, without summaries and messages hidden from a main agent.
 pub fn no_longer_shown(conversation: &Conversation) -> Vec<(usize, &Message)> {
     let visible = conversation.visible();
+    // Starts with the visible messages, so that texts which the model sees anyway are omitted.
     let mut seen: BTreeSet<_> = visible.iter().map(|counted| same_as(&counted.message)).collect();
     let older = conversation
         .archived()
         .map(|(index, counted)| (index, &*counted.message));
+    // Before the set: an omitted message must not hide an equal one.
     let others = older.filter(|(_, message)| !message.sub_agent_internal && !is_summary(message));
     // Retain the first of equal messages.
     others.filter(|(_, message)| seen.insert(same_as(message))).collect()
@@ -115,7 +121,9 @@ impl Found {
             let _ = write!(text, "\ncalls {} {}", call.name, call.arguments);
         }
         let folded = excerpt::folded(&text);
+        // Substrings match, so that a query need not have the form of the word in the text.
         let places: Vec<usize> = words.iter().filter_map(|word| folded.find(word)).collect();
+        // Without any word the message is not found.
         let at = places.iter().copied().min()?;
         let role = message.role;
         let words = places.len();
@@ -131,6 +139,7 @@ impl Found {
     fn shown(&self, budget: u64, tokenizer: &dyn Tokenizer) -> String {
         let (index, role) = (self.index, self.role.as_str());
         let is_long = tokenizer.count(&self.text) > budget;
+        // A short message is shown whole. Of a long one, the first match must be visible.
         let start = if is_long {
             excerpt::end(&self.text[..self.at], budget / BEFORE, tokenizer)
         } else {

@@ -77,13 +77,16 @@ pub struct JudgedFact {
 /// Returns the facts of `originals`, each once, sorted by kind and word, and whether `summary` contains them.
 pub fn judge<M: AsRef<Message>>(originals: &[M], summary: &str) -> Vec<JudgedFact> {
     let said = Said::of(summary);
+    // Ordered, because the facts are part of a result that must be equal in a replay.
     let mut facts: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
     for (place, message) in originals.iter().enumerate() {
+        // `facts_of` returns a set, so that a message is listed once for each of its facts.
         for fact in facts_of(&text_of(message.as_ref())) {
             facts.entry(fact).or_default().push(place);
         }
     }
     let judged = facts.into_iter().map(|(fact, messages)| JudgedFact {
+        // Evaluated before `fact` is moved.
         kept: said.has(&fact),
         fact,
         messages,
@@ -96,6 +99,7 @@ fn text_of(message: &Message) -> String {
     let mut text = message.content.clone();
     for call in &message.tool_calls {
         text.push('\n');
+        // Amounts and ids often occur only in the arguments of a call.
         text.push_str(&call.arguments.to_string());
     }
     text
@@ -111,6 +115,7 @@ pub fn facts_of(text: &str) -> BTreeSet<Fact> {
             text: word.compared(),
         })
     });
+    // A word may be two facts: `Refund` in `no Refund` is a name and a negation.
     plain.chain(negated(&words)).collect()
 }
 
@@ -131,6 +136,7 @@ impl Said {
 
     fn has(&self, fact: &Fact) -> bool {
         match fact.kind {
+            // By the word alone: a summary may capitalize it in another way and so change its kind.
             FactKind::Number | FactKind::Date | FactKind::Id | FactKind::Name => self.words.contains(&fact.text),
             FactKind::Negation => self.negated.contains(fact),
         }
@@ -145,6 +151,7 @@ fn negated(words: &[Word<'_>]) -> impl Iterator<Item = Fact> {
         .filter(|(_, word)| word.negates())
         .map(|(at, _)| &words[at + 1..]);
     after.filter_map(|after| {
+        // A negation at the end of a sentence does not negate the next sentence.
         let sentence = after.iter().take_while(|word| !word.begins_sentence);
         let word = sentence.into_iter().find(|word| !word.is_small())?;
         Some(Fact {

@@ -30,6 +30,7 @@ pub(super) struct Word<'a> {
 
 /// Splits a text into words: letters and digits, and allowed characters between two of them.
 pub(super) fn words(text: &str) -> Vec<Word<'_>> {
+    // By position, because `goes_on` looks one character ahead.
     let letters: Vec<(usize, char)> = text.char_indices().collect();
     let is_of_word = |at: usize| {
         letters
@@ -38,6 +39,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     };
     let goes_on = |at: usize| {
         let is_within = letters.get(at).is_some_and(|(_, letter)| WITHIN.contains(letter));
+        // A full stop or comma at the end of a word belongs to the sentence.
         is_of_word(at) || (is_within && is_of_word(at + 1))
     };
     let byte_of = |at: usize| letters.get(at).map_or(text.len(), |(byte, _)| *byte);
@@ -49,6 +51,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
         if is_sign(letter) {
             // A character is a word if it negates, or follows one that negates it.
             let is_negation = NEGATING_SIGNS.contains(&letter);
+            // These scripts do not separate words, so that other characters would make one huge word.
             if !is_negation && after_negation != Some(from) {
                 continue;
             }
@@ -58,10 +61,12 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
                 at += 1;
             }
         } else {
+            // Kept until the next word: a space may follow the mark.
             begins_sentence |= ENDS.contains(&letter);
             continue;
         }
         words.push(Word {
+            // Positions are converted to bytes, so that the slice is at character boundaries.
             text: &text[byte_of(from)..byte_of(at)],
             begins_sentence,
         });
@@ -81,6 +86,7 @@ impl Word<'_> {
         let text = self.text;
         let has_digits = text.contains(char::is_numeric);
         let has_letters = text.contains(char::is_alphabetic);
+        // Before numbers: `24.12.2026` is also digits with points.
         if has_digits && is_date(text) {
             return Some(FactKind::Date);
         }
@@ -90,10 +96,12 @@ impl Word<'_> {
         if has_digits || text.contains(['@', '_']) {
             return Some(FactKind::Id);
         }
+        // After the other kinds, which may have capital letters too.
         let mut letters = text.chars();
         let is_capital = letters.next().is_some_and(char::is_uppercase);
         let is_long = letters.next().is_some_and(char::is_alphabetic);
         let all_capitals = !text.contains(char::is_lowercase);
+        // One capital letter alone, such as `I` or `A`, is no name.
         (is_capital && is_long && !self.negates() && (all_capitals || !self.begins_sentence)).then_some(FactKind::Name)
     }
 
@@ -103,11 +111,13 @@ impl Word<'_> {
         if self.kind() == Some(FactKind::Number) {
             return number(&small);
         }
+        // `Petra's` and `Petra` are one name.
         small.strip_suffix("'s").map_or(small.clone(), str::to_owned)
     }
 
     pub(super) fn negates(&self) -> bool {
         let small = self.text.to_lowercase().replace('’', "'");
+        // `words` makes such a character a word of its own.
         NEGATING.contains(&&*small) || small.ends_with("n't") || self.text.starts_with(NEGATING_SIGNS)
     }
 
@@ -118,7 +128,9 @@ impl Word<'_> {
 
 /// Returns true for three groups of digits with equal separators, with an optional time after `T`, or for a time.
 fn is_date(text: &str) -> bool {
+    // At most four digits, which is a year. Longer groups are ids.
     let is_group = |group: &str| (1..=4).contains(&group.len()) && group.bytes().all(|digit| digit.is_ascii_digit());
+    // The time may have a zone or fractions: only its first character is checked.
     let (day, is_timed) = match text.split_once(['T', 't']) {
         Some((day, time)) => (day, time.starts_with(|digit: char| digit.is_ascii_digit())),
         None => (text, false),
@@ -135,11 +147,13 @@ fn number(text: &str) -> String {
     let last = text.rfind(['.', ',']);
     let Some(last) = last else { return text.to_owned() };
     let (whole, fraction) = (&text[..last], &text[last + 1..]);
+    // A separator that occurs twice cannot be a decimal one.
     let is_thousands = whole.contains(&text[last..=last])
         || (text[last..].starts_with(',') && fraction.len() == 3 && !whole.contains('.'));
     if is_thousands {
         return text.replace(['.', ','], "");
     }
+    // `48.30` and `48.3` are one amount.
     let (whole, fraction) = (whole.replace(['.', ','], ""), fraction.trim_end_matches('0'));
     match fraction {
         "" => whole,
