@@ -66,6 +66,7 @@ impl Conversation {
     /// Returns [`ConversationError::InvalidMarkMap`] if the map does not fit the history.
     pub fn from_parts(messages: impl IntoIterator<Item = Counted>, marks: MarkMap) -> Result<Self, ConversationError> {
         let mut conversation = Self::from_messages(messages);
+        // Before the marks are stored: all later code uses them as indices without checks.
         marks.check(conversation.len())?;
         conversation.marks = Some(Arc::new(marks));
         Ok(conversation)
@@ -73,6 +74,7 @@ impl Conversation {
 
     /// Returns true if the two are clones of one snapshot and neither has changed since. Compares no messages.
     pub fn is_the_same_as(&self, other: &Self) -> bool {
+        // Versions first: unequal ones decide without a pointer being read.
         self.version == other.version
             && self.reshaped == other.reshaped
             && self.marks.as_ref().map(Arc::as_ptr) == other.marks.as_ref().map(Arc::as_ptr)
@@ -98,6 +100,7 @@ impl Conversation {
     #[must_use]
     pub fn inheriting(self, inherited: usize) -> Self {
         Self {
+            // A stored count is not trusted to fit the messages.
             inherited: inherited.min(self.len()),
             ..self
         }
@@ -121,11 +124,14 @@ impl Conversation {
         marks.check(log.len())?;
         let continued = Self {
             log,
+            // Normalized to `None`, so that a continued conversation without batches allocates no marks.
             marks: Some(Arc::new(marks)).filter(|marks| **marks != MarkMap::default()),
+            // The two come from the store: `only_appended_since` relies on this order.
             version: version.max(reshaped),
             reshaped,
             inherited: 0,
         };
+        // The caller sets the measured memory: what was counted above depends on who else holds the messages.
         Ok(continued.stored(0))
     }
 
@@ -150,11 +156,13 @@ impl Conversation {
 
     /// Returns the marks, which determine the visible part.
     pub fn mark_map(&self) -> &MarkMap {
+        // One map for all conversations without marks, so that the method can return a reference.
         static FIRST_BATCH: LazyLock<MarkMap> = LazyLock::new(MarkMap::default);
         self.marks.as_deref().unwrap_or(&FIRST_BATCH)
     }
 
     fn marks_mut(&mut self) -> &mut MarkMap {
+        // Copies the marks if a snapshot shares them: a snapshot never changes.
         Arc::make_mut(self.marks.get_or_insert_default())
     }
 
@@ -163,6 +171,7 @@ impl Conversation {
     pub fn snapshot(&mut self) -> Self {
         Self {
             log: self.log.snapshot(),
+            // After `snapshot`, which has moved the private entries: the discarded clone of the log copies none.
             ..self.clone()
         }
     }
@@ -202,6 +211,7 @@ impl Conversation {
     /// Returns the archived messages with their indices in the complete history, without those that a rollback set aside.
     pub fn archived(&self) -> impl Iterator<Item = (usize, &Counted)> {
         let marks = self.mark_map();
+        // Linear in the rollbacks, of which there are few.
         let is_set_aside = |index| {
             marks
                 .set_aside
@@ -226,6 +236,7 @@ impl Conversation {
     /// Returns the tokens of the visible messages. Computed from running totals, independent of the number of messages.
     pub fn visible_tokens(&self) -> u64 {
         let length = self.log.len();
+        // The common case: one batch, and the total is stored.
         let Some(marks) = &self.marks else {
             return self.log.total_of(length);
         };
@@ -240,6 +251,7 @@ impl Conversation {
     pub fn append(&mut self, message: Counted) -> usize {
         let index = self.log.len();
         self.log.push(message);
+        // `only_appended_since` relies on one increment for each message.
         self.version += 1;
         index
     }
@@ -257,6 +269,7 @@ impl Conversation {
     /// Returns [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= length.
     pub fn start_new_batch(&mut self, index: usize) -> Result<(), ConversationError> {
         let length = self.log.len();
+        // An error leaves the version, so that a rejected call is no change.
         self.marks_mut().start_new_batch(index, length)?;
         self.reshape();
         Ok(())
@@ -267,7 +280,9 @@ impl Conversation {
     /// # Errors
     /// Returns [`ConversationError::UnknownBatch`] if there is no such batch.
     pub fn rollback_to_batch(&mut self, batch: u64) -> Result<(), ConversationError> {
+        // Read first, because `marks_mut` borrows the conversation.
         let length = self.log.len();
+        // A rollback to the current batch changes nothing and must not invalidate prepared replacements.
         if self.marks_mut().rollback_to_batch(batch, length)? {
             self.reshape();
         }
@@ -277,6 +292,7 @@ impl Conversation {
     /// Replaces the content with that of another conversation (JOIN, undo). The version continues from the higher of the two, so
     /// that replacements prepared before are rejected.
     pub fn restore(&mut self, snapshot: &Conversation) {
+        // Read before the content is replaced.
         let version = self.version.max(snapshot.version);
         *self = snapshot.clone();
         self.version = version;
@@ -304,6 +320,7 @@ impl Conversation {
         if !self.only_appended_since(basis) {
             return Err(ConversationError::Changed);
         }
+        // Collected before the new batch starts, which hides them. Cloning copies pointers.
         let tail: Vec<Counted> = self.visible().from_index(basis.length).cloned().collect();
         self.show_in_new_batch(messages.into_iter().chain(tail));
         Ok(())
@@ -311,6 +328,7 @@ impl Conversation {
 
     /// Returns true if a replacement prepared at `basis` would succeed.
     pub fn only_appended_since(&self, basis: Basis) -> bool {
+        // Nothing but appends happened: no reshape since, and as many versions as messages.
         self.reshaped <= basis.version
             && basis.version <= self.version
             && basis.length <= self.log.len()
@@ -321,11 +339,13 @@ impl Conversation {
     /// starts there, so that nothing is stored twice.
     pub(super) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = Counted>) {
         let length = self.log.len();
+        // Collected, because the messages are compared before they are appended.
         let messages: Vec<Counted> = messages.into_iter().collect();
         let boundary = self.tail_of_visible(&messages).unwrap_or(length);
         // Cannot fail: the boundary is between the current one and the length. Batch numbers overflow after 2^64 batches.
         let started = self.marks_mut().start_new_batch(boundary, length);
         debug_assert!(started.is_ok(), "{started:?}");
+        // Otherwise the batch starts at messages that are in the log already.
         if boundary == length {
             for message in messages {
                 self.log.push(message);
@@ -341,13 +361,16 @@ impl Conversation {
         let mut tail = visible.indexed().rev();
         let same = messages.iter().rev().all(|message| {
             tail.next()
+                // By address: comparing contents would read the whole history.
                 .is_some_and(|(_, known)| Arc::ptr_eq(&known.message, &message.message))
         });
+        // An empty list would be a tail of anything. It starts an empty batch instead.
         visible.index(from).filter(|_| same && !messages.is_empty())
     }
 
     fn reshape(&mut self) {
         self.version += 1;
+        // After the increment, so that every basis taken before is older.
         self.reshaped = self.version;
     }
 }
@@ -375,6 +398,7 @@ fn is_none(count: &usize) -> bool {
 
 impl From<Conversation> for Stored {
     fn from(conversation: Conversation) -> Self {
+        // Without running totals and sharing, which are computed again.
         let (messages, tokens): (Vec<_>, Vec<_>) = conversation
             .log
             .iter()
@@ -384,6 +408,7 @@ impl From<Conversation> for Stored {
         Self {
             messages,
             tokens,
+            // Stored only if it differs from what deserializing computes.
             memory: Some(conversation.memory_total()).filter(|bytes| *bytes != apart),
             mark_map: conversation.mark_map().clone(),
             version: conversation.version,
@@ -397,6 +422,7 @@ impl TryFrom<Stored> for Conversation {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Self, String> {
+        // `zip` would silently drop the rest of the longer list.
         if stored.messages.len() != stored.tokens.len() {
             return Err(format!(
                 "{} messages but {} token counts",
@@ -404,6 +430,7 @@ impl TryFrom<Stored> for Conversation {
                 stored.tokens.len()
             ));
         }
+        // The next change increments the version and would overflow.
         if stored.version < stored.reshaped || stored.version == u64::MAX {
             return Err(format!("invalid version {}", stored.version));
         }
@@ -413,11 +440,14 @@ impl TryFrom<Stored> for Conversation {
             .zip(stored.tokens)
             .map(|(message, tokens)| Counted { message, tokens });
         let mut conversation = Self::from_parts(messages, stored.mark_map).map_err(|error| error.to_string())?;
+        // The messages were counted as unshared above.
         if let Some(bytes) = stored.memory {
             conversation.log.set_memory(bytes);
         }
+        // Set last, because adding the messages has counted versions.
         conversation.version = stored.version;
         conversation.reshaped = stored.reshaped;
+        // Checks the count against the length.
         Ok(conversation.inheriting(stored.inherited))
     }
 }
