@@ -63,10 +63,12 @@ impl MarkMap {
                 message,
             })
         };
+        // First, because the checks below index into the lists.
         if self.batch_boundaries.is_empty() {
             return broken("/batchBoundaries", "there is no batch boundary".to_owned());
         }
         if self.batch_boundaries.len() != self.boundary_to_batch.len() {
+            // `place_of` pairs the lists by position.
             return broken(
                 "/boundaryToBatch",
                 format!(
@@ -97,6 +99,7 @@ impl MarkMap {
         if self.place_of(self.current_batch).is_none() {
             return broken("/currentBatch", format!("batch {} has no boundary", self.current_batch));
         }
+        // Ranges may touch but not overlap: `stretches` walks them in one pass.
         let mut free_from = 0;
         for (at, &(start, end)) in self.set_aside.iter().enumerate() {
             if start < free_from || start >= end || end > length {
@@ -114,6 +117,7 @@ impl MarkMap {
     #[must_use]
     pub fn of_current_batch(&self) -> Self {
         let boundary = self.boundary();
+        // Ranges before the boundary hide nothing that the batch shows.
         let set_aside = self.set_aside.iter().filter(|(_, end)| *end > boundary);
         Self {
             original_indices: Vec::new(),
@@ -127,6 +131,7 @@ impl MarkMap {
     /// Returns the start of the current batch.
     pub fn boundary(&self) -> usize {
         self.place_of(self.current_batch)
+            // `check` guarantees the place. An unchecked map shows everything instead of panicking.
             .map_or(0, |place| self.batch_boundaries[place])
     }
 
@@ -138,9 +143,11 @@ impl MarkMap {
     /// Returns the ranges of [`Self::visible`] as an iterator.
     pub fn stretches(&self, length: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut from = self.boundary();
+        // An empty gap at the end closes the last range.
         let gaps = self.set_aside.iter().copied().chain([(length, length)]);
         gaps.filter_map(move |(start, end)| {
             let stretch = from..start.min(length);
+            // A gap before the boundary must not move the start back.
             from = from.max(end);
             (!stretch.is_empty()).then_some(stretch)
         })
@@ -152,6 +159,7 @@ impl MarkMap {
     /// Returns [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= `length`.
     pub fn start_new_batch(&mut self, index: usize, length: usize) -> Result<(), ConversationError> {
         let low = self.boundary();
+        // Batch numbers come from stored maps: the largest one has no successor.
         let next = self.current_batch.checked_add(1);
         let (true, Some(next)) = ((low..=length).contains(&index), next) else {
             return Err(ConversationError::InvalidBoundary {
@@ -161,7 +169,9 @@ impl MarkMap {
             });
         };
         let place = self.place_of(self.current_batch).unwrap_or(0);
+        // Batches after a rollback are dropped: their numbers are assigned again.
         self.keep_up_to(place, length);
+        // The length at which the batch is left now: a rollback to it ends there.
         self.original_indices.push(length);
         self.batch_boundaries.push(index);
         self.boundary_to_batch.push(next);
@@ -176,18 +186,24 @@ impl MarkMap {
     /// Returns [`ConversationError::UnknownBatch`] if there is no such batch.
     pub fn rollback_to_batch(&mut self, batch: u64, length: usize) -> Result<bool, ConversationError> {
         let place = self.place_of(batch).ok_or(ConversationError::UnknownBatch { batch })?;
+        // The last batch is current: there is nothing to go back from.
         if place + 1 == self.batch_boundaries.len() && batch == self.current_batch {
             return Ok(false);
         }
+        // Before `keep_up_to`, which drops the entry.
         let end = self.left_at(place, length);
         self.keep_up_to(place, length);
         self.current_batch = batch;
+        // The range from `end` on is set aside as a whole below.
         self.set_aside.retain(|&(start, _)| start < end);
         if let Some(last) = self.set_aside.last_mut() {
+            // A range across the end is cut, so that the ranges stay ordered.
             last.1 = last.1.min(end);
         }
+        // Without later messages there is nothing to set aside.
         if end < length {
             match self.set_aside.last_mut() {
+                // Adjacent ranges are merged, so that repeated rollbacks do not grow the list.
                 Some(last) if last.1 == end => last.1 = length,
                 Some(_) | None => self.set_aside.push((end, length)),
             }
@@ -199,14 +215,17 @@ impl MarkMap {
         self.boundary_to_batch
             .iter()
             .position(|&known| known == batch)
+            // Also called by `check` and for unchecked maps, in which one list may be longer.
             .filter(|&place| place < self.batch_boundaries.len())
     }
 
     /// Returns the length of the history when the batch at `place` was left, or `length` if unknown.
     fn left_at(&self, place: usize, length: usize) -> usize {
+        // A list of another length comes from another tool and has another meaning.
         let known = self.original_indices.len() + 1 == self.batch_boundaries.len();
         let next = self.batch_boundaries.get(place + 1).copied();
         match (known, next, self.original_indices.get(place)) {
+            // A batch is never left before the next one starts.
             (true, Some(next), Some(&left)) if (next..=length).contains(&left) => left,
             _ => length,
         }
@@ -214,6 +233,7 @@ impl MarkMap {
 
     /// Removes the batches after the one at `place`, and normalizes `original_indices`.
     fn keep_up_to(&mut self, place: usize, length: usize) {
+        // Computed before the boundaries are truncated, on which `left_at` depends.
         self.original_indices = (0..place).map(|before| self.left_at(before, length)).collect();
         self.batch_boundaries.truncate(place + 1);
         self.boundary_to_batch.truncate(place + 1);
