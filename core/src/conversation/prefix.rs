@@ -134,17 +134,21 @@ impl PrefixWatch {
         again: bool,
         tokenizer: &dyn Tokenizer,
     ) -> Prefix {
+        // A replacement is compared with the request before the replaced one, which no provider has seen.
         if !again {
             self.sent = self.prepared.take();
         }
+        // Before the comparison, which reads the hashes of the lists that this call extends.
         let now = self.remembered(request, outline, opening);
         let before = self.sent.as_ref();
         let (common, broken) = before.map_or((None, None), |before| self.compare(before, &now));
+        // Different openings share nothing: providers cache tools and format before the messages.
         let tokens = common.map_or(0, |common| {
             // The remainder is subtracted because it is usually short: its generated messages are counted with the tokenizer.
             let rest = self.cost_from(common, request, tokenizer);
             request.tokens().saturating_sub(rest)
         });
+        // Only now: `remembered` compares addresses with the request that was sent.
         self.prepared = Some(now);
         let kept = [&self.sent, &self.prepared];
         self.lists
@@ -160,6 +164,7 @@ impl PrefixWatch {
         };
         let (lists, before) = (&mut self.lists, self.sent.as_ref());
         request.pieces(|piece| {
+            // The index of the piece in the request, before its length is added.
             let at = now.length;
             now.length += piece.len();
             let (message, is_pinned) = match piece {
@@ -201,15 +206,18 @@ impl PrefixWatch {
             (was.tools == is.tools, BrokenBy::Tools),
             (was.format == is.format, BrokenBy::ResponseFormat),
         ];
+        // The first difference is the cause: what follows it in the cache is lost anyway.
         if let Some((_, why)) = opening.into_iter().find(|(is_same, _)| !is_same) {
             return (None, Some((0, why)));
         }
         let common = self.common(before, now);
+        // The request continues the previous one: nothing in the cache is lost.
         if common == before.length {
             return (Some(common), None);
         }
         // The message at the index may be pinned in one request and not in the other. The generated kinds are checked first: an
         // inserted or removed message moves the history behind it, which did not change.
+        // `None` behind the end of the shorter request.
         let kinds = [before, now].map(|request| self.message(request, common).map(|message| message.kind));
         let differs = |kind| kinds.contains(&Some(kind));
         let why = if differs(MessageKind::System) {
@@ -230,6 +238,7 @@ impl PrefixWatch {
         let (mut left, mut right) = (was.next().map(SentPiece::whole), is.next().map(SentPiece::whole));
         let mut common = 0;
         while let (Some((one, from)), Some((other, since))) = (left, right) {
+            // Pieces of the two requests have different borders: the common part of both is compared.
             let length = (one.len() - from).min(other.len() - since);
             // Lists are append-only: ranges at one index of one list contain equal messages, which need no comparison.
             let same = if one.is_at(from) == other.is_at(since) && one.is_at(from).is_some() {
@@ -241,6 +250,7 @@ impl PrefixWatch {
                 (0..length).find(differs).unwrap_or(length)
             };
             common += same;
+            // Only the first difference is of interest: a cache serves prefixes.
             if same < length {
                 break;
             }
@@ -272,6 +282,7 @@ impl PrefixWatch {
     }
 
     fn list(&self, id: ListId) -> Option<&HashedList> {
+        // Two requests refer to few lists, so that a linear search is enough.
         self.lists.iter().find(|list| list.id == id)
     }
 
@@ -279,6 +290,7 @@ impl PrefixWatch {
     fn cost_from(&self, mut from: usize, request: &PreparedRequest, tokenizer: &dyn Tokenizer) -> u64 {
         let mut cost = 0_u64;
         request.pieces(|piece| {
+            // `from` counts messages, and pieces before it are skipped as a whole.
             let skipped = from.min(piece.len());
             from -= skipped;
             if skipped == piece.len() {
@@ -318,9 +330,11 @@ fn hash_list(lists: &mut Vec<HashedList>, id: ListId, end: usize, request: &Prep
         lists.len() - 1
     });
     let list = &mut lists[at];
+    // A request without a snapshot has no lists. A list that is long enough is not read.
     let Some(conversation) = request.conversation().filter(|_| list.messages.len() < end) else {
         return;
     };
+    // Continues the totals of an earlier call.
     let mut total = list.running_totals.last().copied().unwrap_or_default();
     for counted in outline.listed(id, list.messages.len()..end, conversation) {
         total = total.saturating_add(counted.tokens);
@@ -351,6 +365,7 @@ impl SentRequest {
         for piece in &self.pieces {
             match piece {
                 SentPiece::Made(messages) if at < messages.len() => return messages.get(at),
+                // `None` if the index is in the middle of a list.
                 piece => at = at.checked_sub(piece.len())?,
             }
         }
@@ -374,6 +389,7 @@ impl SentPiece {
     fn is_at(&self, at: usize) -> Option<(ListId, usize)> {
         match self {
             Self::Listed(id, range) => Some((*id, range.start + at)),
+            // A generated message has no list that would prove its equality.
             Self::Made(_) => None,
         }
     }
@@ -396,6 +412,7 @@ struct StoredRequest {
 impl From<PrefixWatch> for Stored {
     fn from(watch: PrefixWatch) -> Self {
         let [sent, prepared] =
+            // Hashes only: a comparison needs no more.
             [&watch.sent, &watch.prepared].map(|request| request.as_ref().map(|request| watch.flat(request)));
         Self { sent, prepared }
     }
@@ -406,6 +423,7 @@ impl From<Stored> for PrefixWatch {
         Self {
             sent: stored.sent.map(SentRequest::from),
             prepared: stored.prepared.map(SentRequest::from),
+            // The ids of the lists are not valid in this process: the next request hashes its messages once.
             lists: Vec::new(),
         }
     }
