@@ -34,6 +34,7 @@ use crate::message::{Message, Part, Role};
 pub struct PreparedRequest {
     tokens: u64,
     repairs: Repairs,
+    // `None` for a request that was deserialized or built at once.
     foreseen: Option<Box<Foreseen>>,
     built: OnceLock<Arc<ModelRequest>>,
 }
@@ -103,6 +104,7 @@ impl PreparedRequest {
     pub fn len(&self) -> usize {
         match &self.foreseen {
             Some(foreseen) => foreseen.len(&self.repairs),
+            // Building is free here: the request was constructed with its messages.
             None => self.built().messages.len(),
         }
     }
@@ -123,6 +125,7 @@ impl PreparedRequest {
                 tokens: self.tokens,
                 ..foreseen.sources.build(&foreseen.conversation, &Uncounted)
             }),
+            // Not reached: without `foreseen` the cell is set by the constructor.
             None => Arc::default(),
         })
     }
@@ -171,6 +174,7 @@ impl Foreseen {
     }
 
     fn pieces<'a>(&'a self, repairs: &Repairs, mut take: impl FnMut(Piece<'a>)) {
+        // An empty list makes no piece, so that no piece has the length 0.
         let listed = |is_system, length| {
             let generation = self.generation;
             (length > 0).then_some(Piece::Listed(ListId { generation, is_system }, 0..length))
@@ -190,6 +194,7 @@ impl Foreseen {
             match (pinned_at.and_then(|pinned_at| pinned_at.checked_sub(at)), piece) {
                 (Some(before), Piece::Listed(list, range)) if before < length => {
                     let middle = range.start + before;
+                    // The context may precede the first message of the list.
                     if before > 0 {
                         take(Piece::Listed(list, range.start..middle));
                     }
@@ -206,6 +211,7 @@ impl Foreseen {
             }
             at += length;
         }
+        // The context is behind the last message.
         if pinned_at.is_some() {
             insert(&mut take);
         }
@@ -225,6 +231,7 @@ fn user_last() -> &'static Arc<Message> {
 impl From<Arc<ModelRequest>> for PreparedRequest {
     fn from(request: Arc<ModelRequest>) -> Self {
         Self {
+            // Copied, because the figures are read without the messages.
             tokens: request.tokens,
             repairs: request.repairs.clone(),
             foreseen: None,
@@ -345,9 +352,11 @@ impl Outline {
         tokenizer: &dyn Tokenizer,
     ) -> PreparedRequest {
         let sources = Sources::of(parts);
+        // A message outside of the conversation is in no list, so that the request is built at once. Runs pass none.
         if parts.pending.is_some() {
             return Arc::new(sources.build(conversation, tokenizer)).into();
         }
+        // The two properties that decide which messages are listed. All others are applied per request.
         let key = (parts.agent, parts.rules.no_blank);
         let at = self
             .sides
@@ -374,6 +383,7 @@ impl Outline {
             .iter()
             .map(|(_, side)| side)
             .find(|side| side.generation == list.generation);
+        // A list of an older generation is gone: the iterator is empty then.
         let half = side.map(|side| (side, if list.is_system { &side.system } else { &side.rest }));
         let kept = half.and_then(|(side, half)| Some((side, half.kept.get(range)?)));
         kept.into_iter()
@@ -401,6 +411,7 @@ impl Side {
             };
             0
         };
+        // Appends grow the lists as usual. Only a new outline knows its length in advance.
         if from == 0 {
             let length = visible.len();
             self.rest.visible.reserve(length);
@@ -409,6 +420,7 @@ impl Side {
         for (index, counted) in visible.indexed_from(from) {
             self.add(index, counted, key, tokenizer);
         }
+        // After the messages: the next call starts behind them.
         self.basis = conversation.basis();
     }
 
@@ -420,20 +432,24 @@ impl Side {
         tokenizer: &dyn Tokenizer,
     ) {
         let message = &*counted.message;
+        // Not in `visible` either: hidden messages do not count for the position of the pinned context.
         if agent == AgentKind::Main && message.sub_agent_internal {
             return;
         }
+        // A blank message stays in `visible`, because positions are determined before the repairs.
         let mut is_kept = true;
         if no_blank && !is_sent(message) {
             is_kept = false;
             self.repairs.dropped_blank += 1;
         }
         match message.role {
+            // System messages are sent first, so that one between a call and its result does not end the block.
             Role::System => {}
             Role::Tool => {
                 let id = message.tool_call_id.as_ref();
                 let answered = id.and_then(|id| self.open.iter().position(|call| call == id));
                 if let Some(answered) = answered {
+                    // `remove` and not `swap_remove`: the rest is stated in the order of the calls.
                     self.open.remove(answered);
                 } else {
                     is_kept = false;
@@ -446,6 +462,7 @@ impl Side {
                 if message.asks_for_tools() {
                     self.open.extend(message.tool_calls.iter().map(|call| call.id.clone()));
                 }
+                // A blank message is not sent, so that it is not the last word of the user.
                 if is_kept && message.role == Role::User {
                     self.said = Some(index);
                 }
@@ -464,6 +481,7 @@ impl Side {
 
     /// States a result for each call of the last block without one.
     fn close(&mut self, tokenizer: &dyn Tokenizer) {
+        // Listed now: no later append can answer these calls.
         for call in self.open.drain(..) {
             let stated = Counted::new(stated(&call), tokenizer);
             self.tokens = self.tokens.saturating_add(stated.tokens);
@@ -476,24 +494,29 @@ impl Side {
     /// Returns a request without its messages.
     fn foresee(&self, conversation: &Conversation, sources: Sources, tokenizer: &dyn Tokenizer) -> PreparedRequest {
         let rules = sources.rules;
+        // Cloned: repairs of open calls and of the ends belong to this request only.
         let mut repairs = self.repairs.clone();
         let system = sources.system.as_ref().filter(|_| self.system.visible.is_empty());
         let first = self.system.visible.len() + usize::from(system.is_some());
+        // The same rule as in `take_trailing_user` of `request.rs`.
         let is_prompt = sources.agent == AgentKind::Sub && first == 0 && self.rest.visible.len() == 1;
         let last = self.rest.visible.len().checked_sub(1);
         let last = last.and_then(|last| self.rest.get(last, conversation));
         let is_pending = last.is_some_and(|last| last.role == Role::User) && !is_prompt;
         let length = first + self.rest.visible.len() - usize::from(is_pending);
+        // In positions of visible messages, before the repairs, as `Sources::build` does.
         let pinned_at = (!sources.pinned.is_empty()).then(|| {
             pin_position(sources.strategy, length, |index| match index.checked_sub(first) {
                 Some(index) => self.rest.get(index, conversation),
                 None => (system.map(|system| &**system)).or_else(|| self.system.get(index, conversation)),
             })
         });
+        // The generated system message is subject to the rule like all others.
         let is_left_out = rules.no_blank && system.is_some_and(|system| !is_sent(system));
         repairs.dropped_blank += usize::from(is_left_out);
         let has_system = system.is_some() && !is_left_out;
         let kept_system = self.system.kept.len() + usize::from(has_system);
+        // Converted to a position among the messages that remain after the repairs.
         let inserted_at = pinned_at.map(|at| match at.checked_sub(first) {
             Some(at) => kept_system + self.rest.kept_before(at),
             None => self.system.kept_before(at).min(at),
@@ -505,13 +528,16 @@ impl Side {
             kept.and_then(|kept| self.counted(*kept, conversation))
                 .map(|one| one.message.role)
         };
+        // Pinned messages are the user's, so that they satisfy both rules.
         let is_pinned_first = inserted_at.is_some_and(|at| at <= kept_system);
         let user_is_first = is_pinned_first || role(self.rest.kept.first()) == Some(Role::User);
         repairs.user_first = rules.user_first && !user_is_first;
         let is_pinned_last = inserted_at == Some(kept_system + self.rest.kept.len());
         let assistant_is_last =
+            // Stated results are tool messages at the end.
             stated.is_empty() && !is_pinned_last && role(self.rest.kept.last()) == Some(Role::Assistant);
         repairs.user_last = rules.user_last && assistant_is_last;
+        // The inserted first message precedes the context.
         let inserted_at = inserted_at.map(|at| at + usize::from(repairs.user_first));
 
         let put_first = repairs.user_first.then(user_first);
@@ -528,6 +554,7 @@ impl Side {
             tokens,
             repairs,
             foreseen: Some(Box::new(Foreseen {
+                // Not a plain clone: the request may be held for long, and must not change how memory is attributed.
                 conversation: conversation.apart(),
                 sources,
                 said,
