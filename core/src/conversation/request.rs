@@ -73,8 +73,10 @@ pub struct ModelRequest {
 impl ModelRequest {
     /// Returns the last user message that is not pinned.
     pub fn last_user_message(&self) -> Option<&Arc<Message>> {
+        // Pinned messages have the user's role but are not said by the user.
         let pinned = self.inserted_at.map_or(0..0, |at| at..at.saturating_add(self.inserted));
         let said = self.messages.iter().enumerate().rev();
+        // From the end, so that only the tail is read.
         let mut said = said.filter(|(at, message)| message.role == Role::User && !pinned.contains(at));
         said.next().map(|(_, message)| message)
     }
@@ -117,6 +119,7 @@ impl Sources {
         let budget = parts.budget.map(|text| Message::new(Role::User, text));
         Self {
             agent: parts.agent,
+            // The budget is last: it differs in most requests, and the sections before it can stay in the cache of the provider.
             pinned: sections.into_iter().chain(budget).map(Arc::new).collect(),
             strategy: parts.strategy,
             system: parts.system.map(|text| Arc::new(Message::new(Role::System, text))),
@@ -130,9 +133,11 @@ impl Sources {
         let counted = |message: Message| Counted::new(message, tokenizer);
         let counted_again = |message: &Arc<Message>| Counted::new(Arc::clone(message), tokenizer);
         let (mut history, mut rest) = system_and_rest(conversation, self.agent);
+        // A system message of the history takes precedence over the node's.
         if history.is_empty() {
             history.extend(self.system.as_ref().map(counted_again));
         }
+        // Removed from the history before the position is determined: see `pin_position`.
         let pending = match &self.pending {
             Some(pending) => Some(counted_again(pending)),
             None => take_trailing_user(&mut rest, self.agent == AgentKind::Sub && history.is_empty()),
@@ -140,6 +145,7 @@ impl Sources {
         history.append(&mut rest);
         let pinned: Vec<Counted> = self.pinned.iter().map(counted_again).collect();
 
+        // Before the context is inserted, which would move the positions.
         let repeated = repeated_by(&history, !pinned.is_empty(), self.strategy);
         // The pinned context is never inside a tool block, neither in this request nor in the previous one. So the parts before and
         // after each of the two positions can be repaired separately, and the counts of the parts stay exact.
@@ -147,6 +153,7 @@ impl Sources {
         let mut before = layout.messages;
         let mut pinned = before.split_off(layout.inserted_at.unwrap_or(before.len()));
         let mut after = pinned.split_off(layout.inserted);
+        // Behind the pinned context, also where that is at the end.
         after.extend(pending);
         let mut repairs = Repairs::default();
         let mut repaired = |side: Vec<Counted>| {
@@ -155,6 +162,7 @@ impl Sources {
             repairs.absorb(drop_blank(self.rules, &mut side));
             side
         };
+        // The repaired length of the first part is the new index: repairs remove and add messages.
         let since = before.split_off(repeated.min(before.len()));
         let mut messages = repaired(before);
         let mut repeated = messages.len();
@@ -167,6 +175,7 @@ impl Sources {
         let (ends, put_at) = repair_ends(self.rules, &mut messages, counted);
         repairs.absorb(ends);
         if let Some(put) = put_at {
+            // A context at the index moves too: the message is inserted before it.
             for at in inserted_at.iter_mut().filter(|at| put <= **at) {
                 *at += 1;
             }
@@ -176,6 +185,7 @@ impl Sources {
             tokens: messages
                 .iter()
                 .map(|sent| sent.tokens)
+                // Starts with the definitions of the tools, which are part of each request.
                 .fold(self.tool_tokens, u64::saturating_add),
             messages: messages.into_iter().map(|sent| sent.message).collect(),
             inserted_at,
@@ -193,6 +203,7 @@ impl Sources {
 fn repeated_by(history: &[Counted], has_pinned: bool, strategy: PinStrategy) -> usize {
     let is_reply = |counted: &Counted| counted.message.role == Role::Assistant;
     let Some(replied) = history.iter().rposition(is_reply) else {
+        // The first request repeats nothing.
         return 0;
     };
     if !has_pinned {
@@ -218,6 +229,7 @@ fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<Counte
 /// Removes and returns the pending user message at the end. A sub-agent's first prompt is not pending: it is the first message of
 /// the history, before which no pinned context is inserted.
 fn take_trailing_user(rest: &mut Vec<Counted>, first_is_prompt: bool) -> Option<Counted> {
+    // Only the last message can be pending: a reply after it has answered it.
     let is_user = rest.last().is_some_and(|last| last.message.role == Role::User);
     if !is_user || (first_is_prompt && rest.len() == 1) {
         return None;
@@ -243,6 +255,7 @@ pub fn place<M: AsRef<Message>>(mut history: Vec<M>, pinned: Vec<M>, strategy: P
     let mut inserted_at = None;
     if inserted > 0 {
         let at = pin_position(strategy, history.len(), |index| history.get(index).map(M::as_ref));
+        // One splice, so that the messages behind the position move once.
         history.splice(at..at, pinned);
         inserted_at = Some(at);
     }
