@@ -87,6 +87,7 @@ impl ConversationMachine {
         Self {
             conversation,
             watch: TokenWatch::new(limit.into()),
+            // Boxed when the first usage is reported: many threads call no model.
             spent: None,
             overhead: 0,
         }
@@ -114,11 +115,13 @@ impl ConversationMachine {
 
     /// Returns the expected tokens of the next request: visible messages, and the overhead of the last request.
     pub fn context_tokens(&self) -> u64 {
+        // The overhead is an estimate: the next request is built only before its call.
         self.conversation.visible_tokens().saturating_add(self.overhead)
     }
 
     /// Processes an input. The time is unused; it is a parameter so that all machines have one signature.
     pub fn step(&mut self, _now: Millis, input: ConversationInput, out: &mut Vec<ConversationEffect>) {
+        // Taken before the change, so that `tell` announces exactly what this input has changed.
         let before = self.conversation.basis();
         let outcome = match input {
             ConversationInput::Append(messages) => {
@@ -134,17 +137,21 @@ impl ConversationMachine {
             ConversationInput::StartNewBatch(index) => self.conversation.start_new_batch(index),
             ConversationInput::RollbackToBatch(batch) => self.conversation.rollback_to_batch(batch),
             ConversationInput::BeforeModelCall { tokens } => {
+                // Repairs may remove messages, so that a request can be smaller than the visible messages.
                 self.overhead = tokens.saturating_sub(self.conversation.visible_tokens());
                 out.extend(self.watch.before_model_call(tokens).map(ConversationEffect::Signal));
                 return;
             }
+            // Changes no message, so that nothing is announced or observed.
             ConversationInput::CompressionEnded => return self.watch.compression_ended(),
             ConversationInput::Spent(spent) => return self.spent.get_or_insert_default().add(spent),
         };
         if let Err(error) = outcome {
+            // Nothing has changed: neither a change is announced nor the context observed.
             return out.push(ConversationEffect::Rejected(error));
         }
         self.tell(before, out);
+        // Without a limit no event can be rearmed, and the sum is not computed.
         if self.watch.limit().tokens.is_some() {
             self.watch.observe(self.context_tokens());
         }
@@ -152,9 +159,11 @@ impl ConversationMachine {
 
     fn tell(&self, before: Basis, out: &mut Vec<ConversationEffect>) {
         let version = self.conversation.version();
+        // An append of no messages, or a rollback to the current batch.
         if version == before.version {
             return;
         }
+        // One event for the whole change: its messages may have been in the log already.
         if !self.conversation.only_appended_since(before) {
             return out.push(ConversationEffect::Reshaped { version });
         }
@@ -164,6 +173,7 @@ impl ConversationMachine {
                 .zip(added)
                 .map(|(index, message)| ConversationEffect::MessageAdded {
                     index,
+                    // Copies a pointer.
                     message: message.clone(),
                 }),
         );

@@ -33,22 +33,26 @@ impl MediaRule {
 
     /// Returns the tokens by the most expensive rule, for unknown providers.
     pub fn most(part: &Part) -> u64 {
+        // Too high rather than too low: a request above the limit is rejected by the provider.
         Self::ALL.iter().map(|rule| rule.cost(part)).max().unwrap_or_default()
     }
 
     /// Returns the tokens of an image or a file. 0 for text, which the tokenizer counts.
     pub fn cost(self, part: &Part) -> u64 {
         match part {
+            // Counting it here too would double its tokens.
             Part::Text { .. } => 0,
             Part::Image {
                 width, height, detail, ..
             } => self.image(
+                // A side of 0 would make the image free of charge.
                 u64::from(width.unwrap_or(SIDE).max(1)),
                 u64::from(height.unwrap_or(SIDE).max(1)),
                 detail.as_deref(),
             ),
             Part::File { url, .. } => {
                 // Base64 encodes three bytes in four characters.
+                // The size of a file behind a URL is unknown without a download.
                 let bytes = if url.starts_with("data:") { url.len() / 4 * 3 } else { 0 };
                 (bytes.div_ceil(PAGE).max(1) as u64).saturating_mul(self.page())
             }
@@ -70,18 +74,21 @@ impl MediaRule {
                 if detail == Some("low") {
                     return 85;
                 }
+                // In the provider's order: first into the square, then the short side.
                 let (width, height) = shrunk(width, height, width.max(height), 2_048);
                 let (width, height) = shrunk(width, height, width.min(height), 768);
                 85 + 170 * width.div_ceil(512) * height.div_ceil(512)
             }
             Self::Anthropic => {
                 let (width, height) = shrunk(width, height, width.max(height), 1_568);
+                // The provider shrinks larger images, so that the cost has a maximum.
                 width.saturating_mul(height).div_ceil(750).min(1_600)
             }
             Self::Gemini => {
                 if width <= 384 && height <= 384 {
                     return 258;
                 }
+                // The short side divided by 1.5, in integers.
                 let tile = (width.min(height) * 2 / 3).clamp(256, 768);
                 258 * width.div_ceil(tile).saturating_mul(height.div_ceil(tile))
             }
@@ -94,6 +101,7 @@ fn shrunk(width: u64, height: u64, side: u64, most: u64) -> (u64, u64) {
     if side <= most {
         return (width, height);
     }
+    // At least one pixel: a very long image would otherwise lose its short side.
     let scaled = |pixels: u64| (pixels.saturating_mul(most) / side).max(1);
     (scaled(width), scaled(height))
 }

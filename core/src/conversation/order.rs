@@ -87,10 +87,12 @@ impl Repairs {
 /// Removes blank messages. Tool messages stay: an empty result is a result.
 pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<Counted>) -> Repairs {
     let before = messages.len();
+    // Without the rule the history is sent as it is: a repair is never made without need.
     if rules.no_blank {
         messages.retain(|counted| is_sent(&counted.message));
     }
     Repairs {
+        // `retain` only removes, so that the subtraction cannot overflow.
         dropped_blank: before - messages.len(),
         ..Repairs::default()
     }
@@ -99,7 +101,9 @@ pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<Counted>) -> Re
 /// Returns true if a provider that rejects blank messages is sent this one.
 pub(super) fn is_sent(message: &Message) -> bool {
     match message.role {
+        // Removing an empty result would leave its call unanswered.
         Role::Tool => true,
+        // The calls are the content. The blank text next to them is not sent.
         Role::Assistant => message.asks_for_tools() || !message.is_blank(),
         Role::System | Role::User => !message.is_blank(),
     }
@@ -114,7 +118,9 @@ pub(super) fn repair_ends(
     let mut repairs = Repairs::default();
     let mut put_at = None;
     let is_system = |counted: &Counted| counted.message.role == Role::System;
+    // System messages are not part of the order that providers check.
     let first = messages.iter().position(|counted| !is_system(counted));
+    // A request without other messages gets one: the rule requires that the first one exists.
     let first = first.unwrap_or(messages.len());
     let speaker = messages.get(first).map(|counted| counted.message.role);
     if rules.user_first && speaker != Some(Role::User) {
@@ -122,6 +128,7 @@ pub(super) fn repair_ends(
         repairs.user_first = true;
         put_at = Some(first);
     }
+    // Read after the insertion, which may have added the only message.
     let speaker = messages.last().map(|counted| counted.message.role);
     if rules.user_last && speaker == Some(Role::Assistant) {
         messages.push(counted(Message::new(Role::User, USER_LAST)));

@@ -8,6 +8,7 @@ use crate::message::{Message, Role};
 /// Returns the messages: role definition, TODO list, useful information, folder notes. Absent and empty sections are skipped. Equal
 /// contexts give equal messages.
 pub fn pinned_messages(pinned: &Pinned) -> Vec<Message> {
+    // An empty section is like an absent one: providers reject blank messages.
     let role = pinned.role.as_ref().filter(|role| !role.is_empty());
     let sections = [
         role.map(|role| format!("## Agent Role Definition\n\n{role}")),
@@ -39,6 +40,7 @@ fn text_of<T>(section: &PinnedText<T>, render: impl Fn(&T) -> Option<String>) ->
 }
 
 fn todo_list(items: &[TodoItem]) -> Option<String> {
+    // A heading without entries would be sent in every request.
     if items.is_empty() {
         return None;
     }
@@ -49,12 +51,14 @@ fn todo_list(items: &[TodoItem]) -> Option<String> {
             TodoStatus::InProgress => "[~]",
             TodoStatus::Completed => "[x]",
         };
+        // Cannot fail: writing to a `String` is infallible.
         write!(text, "\n- {mark} {}", item.content).unwrap_or_default();
     }
     Some(text)
 }
 
 fn useful_info(facts: &[UsefulInfo]) -> Option<String> {
+    // A heading without entries would be sent in every request.
     if facts.is_empty() {
         return None;
     }
@@ -66,6 +70,7 @@ fn useful_info(facts: &[UsefulInfo]) -> Option<String> {
             (None, Some(lines)) => format!("lines {lines}: "),
             (None, None) => String::new(),
         };
+        // Cannot fail: writing to a `String` is infallible.
         write!(text, "\n- {place}{}", fact.text).unwrap_or_default();
     }
     Some(text)
@@ -73,9 +78,11 @@ fn useful_info(facts: &[UsefulInfo]) -> Option<String> {
 
 fn folder_notes(notes: &FolderNotes) -> Option<String> {
     let mut text = "## Folder Notes".to_owned();
+    // Folders without notes are skipped, so that the map may have entries and the text none.
     let mut any = false;
     for (folder, lines) in notes.iter().filter(|(_, lines)| !lines.is_empty()) {
         any = true;
+        // Cannot fail: writing to a `String` is infallible.
         write!(text, "\n\n### {folder}\n").unwrap_or_default();
         for line in lines {
             write!(text, "\n- {line}").unwrap_or_default();

@@ -38,16 +38,20 @@ pub fn pin_position<'a>(
     length: usize,
     message_at: impl Fn(usize) -> Option<&'a Message>,
 ) -> usize {
+    // Saturates for an empty history.
     let counted = length.saturating_sub(1);
     let target = match strategy {
         PinStrategy::FromEnd(from_end) if counted >= from_end => length - from_end,
         PinStrategy::FromEnd(_) | PinStrategy::AtEnd => length,
+        // 0 for an empty history, which has no first message.
         PinStrategy::AfterFirst => length.min(1),
     };
+    // Inside of the history only a block around the position matters.
     if target < length {
         return split_block(target, message_at).unwrap_or(target);
     }
     match block_before(length, &message_at) {
+        // Providers require the results directly after the call.
         Some(start) if waits_for_result(start, length, &message_at) => start,
         Some(_) | None => length,
     }
@@ -58,6 +62,7 @@ fn waits_for_result<'a>(start: usize, end: usize, message_at: &impl Fn(usize) ->
     let Some(asking) = message_at(start) else {
         return false;
     };
+    // A list: a message has few calls, and an id may occur twice.
     let mut open: Vec<&str> = asking.tool_calls.iter().map(|call| call.id.as_str()).collect();
     for result in (start + 1..end).filter_map(message_at) {
         let answered = result
@@ -65,6 +70,7 @@ fn waits_for_result<'a>(start: usize, end: usize, message_at: &impl Fn(usize) ->
             .as_deref()
             .and_then(|id| open.iter().position(|call| *call == id));
         if let Some(call) = answered {
+            // Removed, because each result answers one call. The order does not matter here.
             open.swap_remove(call);
         }
     }

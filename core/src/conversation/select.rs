@@ -40,6 +40,7 @@ pub fn select_counted(
 ) -> Result<Vec<Counted>, ConversationError> {
     let view = conversation.visible();
     let positions = select_positions(conversation, options)?;
+    // Clones only the selected messages, and of those only pointers.
     let chosen = positions.into_iter().filter_map(|position| view.get(position));
     Ok(chosen.cloned().collect())
 }
@@ -67,6 +68,7 @@ pub fn select_positions(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
 ) -> Result<Vec<usize>, ConversationError> {
+    // First, so that the branches below need not handle zeros and empty ranges.
     check(options)?;
     let view = conversation.visible();
     let of_role = |role: Role| -> Vec<usize> {
@@ -76,19 +78,23 @@ pub fn select_positions(
             .map(|(position, _)| position)
             .collect()
     };
+    // The order of `check`: the first option that is given wins.
     Ok(if let Some(count) = options.last_n {
         (view.len().saturating_sub(bounded(count))..view.len()).collect()
     } else if let Some(last) = options.last_n_by_role {
         let mut positions = of_role(last.role);
+        // More than exist selects all.
         positions.drain(..positions.len().saturating_sub(bounded(last.count)));
         positions
     } else if let Some(role) = options.by_role {
         of_role(role)
     } else if let Some(range) = options.range {
         let range = bounded(range.start)..bounded(range.end);
+        // Ranges refer to the complete history, positions to the visible messages.
         let mut before = 0;
         let mut positions = Vec::new();
         for stretch in view.stretches() {
+            // `from` is above `to` for a stretch outside of the range: the list is empty then.
             let from = stretch.start.max(range.start);
             let to = stretch.end.min(range.end);
             positions.extend((from..to).map(|index| before + index - stretch.start));
@@ -97,6 +103,7 @@ pub fn select_positions(
         positions
     } else if let Some(range) = options.range_by_role {
         let positions = of_role(range.role);
+        // Cut to the length, because the slice below would panic.
         let from = bounded(range.start).min(positions.len());
         let to = bounded(range.end).min(positions.len());
         positions[from..to].to_vec()
@@ -117,6 +124,7 @@ pub fn check(options: &ConversationHistoryOptions) -> Result<Option<SelectionWar
     if options.last_n_by_role.is_some_and(|last| last.count == 0) {
         return invalid("/lastNByRole/count", "count must be a positive integer");
     }
+    // Ignored options are checked too: a mistake in them should not appear when another is removed.
     if options.range.is_some_and(|range| range.start >= range.end) {
         return invalid("/range", "start must be below end");
     }
@@ -140,6 +148,7 @@ pub fn check(options: &ConversationHistoryOptions) -> Result<Option<SelectionWar
             "at least one of lastN, lastNByRole, byRole, range, rangeByRole is needed",
         );
     };
+    // The rest of the iterator, after the first was taken.
     let ignored: Vec<&'static str> = given.collect();
     Ok((!ignored.is_empty()).then_some(SelectionWarning { used, ignored }))
 }
@@ -175,7 +184,9 @@ pub fn pointer_of(path: &serde_path_to_error::Path) -> String {
     path.iter()
         .map(|segment| match segment {
             Segment::Seq { index } => format!("/{index}"),
+            // `~` first: the other replacement inserts it.
             Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+            // Not part of the JSON text.
             Segment::Enum { .. } | Segment::Unknown => String::new(),
         })
         .collect()

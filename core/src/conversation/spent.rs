@@ -51,12 +51,14 @@ impl Spent {
 
     /// Returns true if nothing was reported.
     pub fn is_nothing(&self) -> bool {
+        // A cost of 0 counts as reported: the profile has prices.
         *self == Self::default()
     }
 
     /// Returns all input tokens.
     pub fn sent(&self) -> u64 {
         self.input
+            // The kinds exclude each other, so that nothing is counted twice.
             .saturating_add(self.cached_read)
             .saturating_add(self.cached_write)
     }
@@ -77,10 +79,12 @@ impl Spent {
             (&mut self.reasoning, other.reasoning),
             (&mut self.total, other.total),
         ] {
+            // The numbers come from providers: a wrong one must not wrap around.
             *own = own.saturating_add(more);
         }
         self.cost = match (self.cost, other.cost) {
             (Some(own), Some(more)) => Some(own.plus(more)),
+            // A call without prices leaves the sum: it is a lower bound then.
             (own, None) => own,
             (None, more) => more,
         };
@@ -110,6 +114,7 @@ const ONE: f64 = 1e12;
 impl Cost {
     /// Adds two amounts. If their currencies differ, the result is 0 in [`Currency::NONE`], to which every further sum evaluates.
     fn plus(self, other: Cost) -> Cost {
+        // No exchange rates are known.
         if self.currency != other.currency {
             return Cost {
                 pico: 0,
@@ -147,10 +152,12 @@ impl TryFrom<Written> for Cost {
     type Error = &'static str;
 
     fn try_from(written: Written) -> Result<Self, Self::Error> {
+        // Negated, because every comparison with NaN is false.
         if !(written.amount >= 0.0 && written.amount.is_finite()) {
             return Err("an amount is at least 0");
         }
         Ok(Self {
+            // Rounded, because the product of a decimal fraction is not exact. `as` saturates for huge amounts.
             pico: (written.amount * ONE).round() as u64,
             currency: written.currency,
         })
@@ -179,6 +186,7 @@ impl TryFrom<String> for Currency {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         match <[u8; 3]>::try_from(text.as_bytes()) {
+            // Only the form is checked: the list of currencies changes.
             Ok(letters) if letters.iter().all(u8::is_ascii_uppercase) => Ok(Self(letters)),
             Ok(_) | Err(_) => Err(format!("`{text}` is no currency: three capital letters, such as `EUR`")),
         }

@@ -17,6 +17,7 @@ pub struct RoleMissing {
 /// # Errors
 /// Returns [`RoleMissing`] if the agent has no role. Call this before any work is done.
 pub fn first_prompt(prompt: &str, agent: &AgentConfig) -> Result<String, RoleMissing> {
+    // A blank role is like none: the agent would have no instructions of its own.
     let role = agent.role.as_deref().filter(|role| !role.trim().is_empty());
     let role = role.ok_or_else(|| RoleMissing {
         agent_id: agent.id.clone(),
@@ -25,6 +26,7 @@ pub fn first_prompt(prompt: &str, agent: &AgentConfig) -> Result<String, RoleMis
     let parts: Vec<&str> = [prompt, role]
         .into_iter()
         .chain(instructions)
+        // Otherwise the text would start with blank lines.
         .filter(|part| !part.trim().is_empty())
         .collect();
     Ok(parts.join("\n\n"))

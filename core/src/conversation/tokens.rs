@@ -48,11 +48,13 @@ impl AsRef<Message> for Counted {
 
 /// Returns the tokens of a message: overhead, text, images and files, and the names and arguments of its tool calls.
 pub fn message_cost(message: &Message, tokenizer: &dyn Tokenizer) -> u64 {
+    // Providers send calls as JSON text, so that the arguments are counted in that form.
     let calls = message.tool_calls.iter().map(|call| {
         tokenizer
             .count(&call.name)
             .saturating_add(tokenizer.count(&call.arguments.to_string()))
     });
+    // Text parts are in `content` and counted with it.
     let media = message.parts.iter().filter(|part| part.as_text().is_none());
     let media = media.map(|part| tokenizer.count_media(part));
     calls.chain(media).fold(
@@ -79,6 +81,7 @@ impl Tokenizer for Estimator {
     }
 
     fn count(&self, text: &str) -> u64 {
+        // In quarters, so that the sum is exact and rounded once.
         text.chars().map(quarter_tokens).sum::<u64>().div_ceil(4)
     }
 }

@@ -17,6 +17,7 @@ pub fn repair_tool_pairs<M: AsRef<Message>>(
 ) -> (Vec<M>, Repairs) {
     let (mut closed_calls, mut dropped_results) = (Vec::new(), Vec::new());
     let mut sound = Vec::new();
+    // In the order of the calls. Results usually arrive in it, and are then removed at the front.
     let mut open: VecDeque<String> = VecDeque::new();
     let mut close = |open: &mut VecDeque<String>, sound: &mut Vec<M>| {
         for call in open.drain(..) {
@@ -33,16 +34,19 @@ pub fn repair_tool_pairs<M: AsRef<Message>>(
                     open.remove(answered);
                     sound.push(item);
                 }
+                // Providers reject a result without a call directly before its block.
                 None => dropped_results.push(id.cloned().unwrap_or_default()),
             }
             continue;
         }
+        // Any other message ends the block: a later result of these calls is an orphan.
         close(&mut open, &mut sound);
         if message.asks_for_tools() {
             open = message.tool_calls.iter().map(|call| call.id.clone()).collect();
         }
         sound.push(item);
     }
+    // Calls at the end of the history: the run was interrupted, or the results are still awaited.
     close(&mut open, &mut sound);
     let repairs = Repairs {
         closed_calls,

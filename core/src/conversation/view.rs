@@ -21,6 +21,7 @@ impl<'a> Visible<'a> {
 
     /// Returns the number of messages.
     pub fn len(&self) -> usize {
+        // Few ranges: one more for each rollback.
         self.stretches.iter().map(ExactSizeIterator::len).sum()
     }
 
@@ -36,6 +37,7 @@ impl<'a> Visible<'a> {
 
     /// Returns the index in the complete history of the message at `position`.
     pub fn index(&self, mut position: usize) -> Option<usize> {
+        // Linear in the ranges, not in the messages.
         for stretch in &self.stretches {
             if position < stretch.len() {
                 return Some(stretch.start + position);
@@ -53,6 +55,7 @@ impl<'a> Visible<'a> {
     /// Returns the messages with their indices in the complete history.
     pub fn indexed(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
         let log = self.log;
+        // Cloned, so that the iterator does not borrow the view.
         let stretches = self.stretches.clone().into_iter();
         stretches
             .flatten()
@@ -74,6 +77,7 @@ impl<'a> Visible<'a> {
         let stretches = self
             .stretches
             .iter()
+            // Ranges before the index are dropped, so that none of their messages is visited.
             .filter(|stretch| stretch.end > index)
             .map(|stretch| stretch.start.max(index)..stretch.end)
             .collect();

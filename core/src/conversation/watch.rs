@@ -33,6 +33,7 @@ impl From<Option<u64>> for TokenLimit {
     fn from(tokens: Option<u64>) -> Self {
         Self {
             tokens,
+            // A plain number means a limit without early compressions.
             speculative_at: None,
         }
     }
@@ -42,6 +43,7 @@ impl TokenLimit {
     /// Returns the smallest context, in tokens, at which a compression starts early.
     fn early(self) -> Option<u64> {
         let (tokens, share) = (self.tokens?, self.speculative_at?);
+        // Rounded up: the share must be reached.
         Some((tokens as f64 * share).ceil() as u64)
     }
 }
@@ -114,6 +116,7 @@ impl TokenWatch {
         // Rearm first, so that a context between two thresholds rearms the upper event and can fire the lower one.
         self.observe(tokens);
         let Some(token_limit) = self.limit else {
+            // Nothing can be exceeded without a limit.
             return [None; 2];
         };
         let tokens_used = tokens;
@@ -128,8 +131,10 @@ impl TokenWatch {
             };
             return [fires.then_some(exceeded), None];
         }
+        // A request without tokens reaches a threshold of 0, but has nothing to compress.
         let is_early = tokens > 0 && self.limit().early().is_some_and(|early| tokens >= early);
         let approaches = is_early && std::mem::replace(&mut self.early_armed, false);
+        // `replace` runs only if the condition holds, so that the event stays armed otherwise.
         let warns = is_near(tokens, token_limit) && std::mem::replace(&mut self.warning_armed, false);
         [
             approaches.then_some(TokenSignal::Approached {
@@ -150,6 +155,7 @@ impl TokenWatch {
             self.limit_armed |= tokens <= limit;
             self.warning_armed |= !is_near(tokens, limit);
         }
+        // Only set, never cleared: an event is disarmed where it fires.
         self.early_armed |= self.limit().early().is_some_and(|early| tokens < early);
     }
 

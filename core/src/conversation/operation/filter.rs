@@ -8,10 +8,12 @@ use crate::definition::FilterContext;
 pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> Vec<Counted> {
     let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
     let mut kept: Vec<bool> = visible.iter().map(|counted| wanted(counted, filter)).collect();
+    // Before the exclusions: a block that is wanted for one message is removed again if another is excluded.
     widen(&visible, &mut kept);
     for (flag, counted) in kept.iter_mut().zip(&visible) {
         *flag &= !excluded(counted, filter);
     }
+    // A result without its call, or a call without its result, would be repaired in every later request.
     for block in tool_blocks(&visible) {
         if visible[block.clone()].iter().any(|counted| excluded(counted, filter)) {
             kept[block].fill(false);

@@ -51,6 +51,7 @@ pub fn apply(conversation: &mut Conversation, operation: ResolvedContext) -> Res
     let shown = match operation {
         ResolvedContext::Insert { messages, position } => match insert::inserted(conversation, messages, position)? {
             insert::Inserted::AtEnd(messages) => {
+                // An append keeps the provider's cache and prepared replacements valid, which a new batch would not.
                 conversation.extend(messages);
                 return Ok(());
             }
@@ -61,6 +62,7 @@ pub fn apply(conversation: &mut Conversation, operation: ResolvedContext) -> Res
         ResolvedContext::Clear { keep_system } => cleared(conversation, keep_system),
         ResolvedContext::Filter(filter) => filter::filtered(conversation, &filter),
     };
+    // The only change, after all errors: an operation is applied completely or not at all.
     conversation.show_in_new_batch(shown);
     Ok(())
 }

@@ -10,6 +10,7 @@ pub(super) fn replaced(
     target: Option<&ConversationHistoryOptions>,
     messages: Vec<Counted>,
 ) -> Result<Vec<Counted>, ConversationError> {
+    // Copies pointers only.
     let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
     let Some(options) = target else {
         let system = visible
@@ -18,9 +19,11 @@ pub(super) fn replaced(
         return Ok(system.chain(messages).collect());
     };
     let mut goes = vec![false; visible.len()];
+    // Positions instead of messages: equal messages must be distinguished.
     for position in select_positions(conversation, options)? {
         goes[position] = true;
     }
+    // A block that loses a message leaves as a whole. The selection itself does not do this.
     widen(&visible, &mut goes);
     let first = goes
         .iter()

@@ -12,6 +12,7 @@ pub(super) fn truncated(
     truncate: &TruncateContext,
 ) -> Result<Vec<Counted>, ConversationError> {
     let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
+    // Positions of the counted messages, so that the range below applies with and without a role.
     let counts: Vec<usize> = visible
         .iter()
         .enumerate()
@@ -22,6 +23,7 @@ pub(super) fn truncated(
     for &position in &counts[stays(truncate, counts.len())?] {
         kept[position] = true;
     }
+    // Last, because the range may end inside of a block.
     widen(&visible, &mut kept);
     Ok(super::keep(visible, &kept))
 }
@@ -31,6 +33,7 @@ fn stays(truncate: &TruncateContext, length: usize) -> Result<Range<usize>, Conv
     let bounded = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(length);
     let ways = [
         truncate.keep_first.map(|n| 0..bounded(n)),
+        // `bounded` returns at most the length, so that the subtraction cannot overflow.
         truncate.keep_last.map(|n| length - bounded(n)..length),
         truncate.remove_first.map(|n| bounded(n)..length),
         truncate.remove_last.map(|n| 0..length - bounded(n)),
@@ -44,9 +47,11 @@ fn stays(truncate: &TruncateContext, length: usize) -> Result<Range<usize>, Conv
     let way = ways
         .next()
         .ok_or_else(|| invalid(&format!("truncate needs one of {ways_of}")))?;
+    // Several fields are an error, because none of them has precedence.
     if ways.next().is_some() {
         return Err(invalid(&format!("truncate takes only one of {ways_of}")));
     }
+    // The range is checked as written too: cut to the length, an invalid one may look empty.
     if way.start > way.end || truncate.range.is_some_and(|range| range.start >= range.end) {
         return Err(invalid("start must be below end"));
     }
