@@ -6,8 +6,10 @@ use crate::record::Record;
 use crate::run::{Base, Run, RunStatus, Snapshot};
 
 /// Maximum length of the id of a run, a session, an effect or a workflow, in bytes.
+// Ids are keys of several indexes, and every entry repeats them.
 const MAX_ID: usize = 512;
 /// Maximum length of a record, content, session or snapshot, in bytes.
+// Below the limits of the databases (1 GB for a value of SQLite and PostgreSQL), with room for an encoding.
 const MAX_TEXT: usize = 256 << 20;
 
 /// Atomic change of one run and its session.
@@ -122,8 +124,10 @@ impl NewRun {
             semantics: self.semantics,
             session: self.session.clone(),
             base: self.base.clone(),
+            // The status of the same commit is applied afterwards, as for any other commit.
             status: RunStatus::Unfinished,
             started_at: self.started_at,
+            // Replaced by the time of the first record.
             updated_at: self.started_at,
             steps,
         }
@@ -253,6 +257,7 @@ impl Commit {
 }
 
 fn id(what: &str, id: &str) -> Result<(), StoreError> {
+    // A NUL separates the fields of checksums, and PostgreSQL cannot store one in a text.
     if id.is_empty() || id.len() > MAX_ID || id.contains('\0') {
         return Err(StoreError::TooLarge {
             what: format!(
@@ -274,6 +279,7 @@ fn text(what: &str, text: &str) -> Result<(), StoreError> {
 }
 
 fn time(due: u64) -> Result<(), StoreError> {
+    // The databases have signed 64-bit integers only, and the order of timers must be that of their numbers.
     if i64::try_from(due).is_err() {
         return Err(StoreError::TooLarge {
             what: format!("a timer is due at {due} ms, which exceeds the range of a store"),

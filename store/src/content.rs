@@ -37,6 +37,7 @@ impl ContentHash {
         let mut bytes = [0; Self::LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            // At most 255, because both digits are below 16.
             *byte = (digit(0)? * 16 + digit(1)?) as u8;
         }
         Some(Self(bytes))

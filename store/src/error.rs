@@ -132,6 +132,7 @@ impl StoreError {
     /// Adds a run id to an error without one.
     pub(crate) fn of_run(mut self, id: &str) -> Self {
         if let Self::Failed { run, .. } | Self::Damaged { run, .. } = &mut self
+            // An error from a deeper place names the damaged run itself, which may be the base of a fork.
             && run.is_none()
         {
             *run = Some(id.to_owned());

@@ -139,6 +139,7 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
         .ok_or_else(|| StoreError::NoSuchRun { run: id.to_owned() })?;
     let mut lines = Lines::new(out);
     lines.write_text(serde_json::to_string(&head(&run)).map_err(io::Error::from)?)?;
+    // Several contents may continue one chain, and each part is exported once.
     let mut written = BTreeSet::new();
     for last in std::iter::once(run.definition).chain(run.contents.iter().copied()) {
         let chain = chain(store, last, &written).await?;
@@ -158,6 +159,7 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
     let mut step = 0;
     while step < run.steps {
         let page = store.journal(id, step, PAGE.min((run.steps - step) as usize)).await?;
+        // Without this check, a store that returns no records would make the loop endless.
         if page.is_empty() {
             break;
         }
@@ -167,6 +169,7 @@ pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -
         }
     }
     for timer in store.timers(u64::MAX, usize::MAX).await? {
+        // A store lists timers by time only.
         if timer.run == id {
             lines.write(&Line {
                 due: Some(timer.due),
@@ -208,6 +211,7 @@ pub async fn import(
     file: &mut (dyn BufRead + Send),
     id: Option<&str>,
 ) -> Result<String, ExportError> {
+    // The whole file is verified before the first write, so that a damaged file imports nothing.
     let commit = read(file, id)?;
     let id = commit.run.clone();
     store.commit(commit).await?;
@@ -235,6 +239,7 @@ fn head(run: &Run) -> Head {
 }
 
 fn step_line(step: u64, record: Record) -> Line {
+    // Verbatim bodies keep the bytes that the engine wrote, and a line must stay one line of valid JSON.
     let is_line = !record.body.contains(['\n', '\r'])
         && record.body.trim() == record.body
         && serde_json::from_str::<IgnoredAny>(&record.body).is_ok();
@@ -268,11 +273,13 @@ fn line_text(line: &Line) -> serde_json::Result<String> {
 }
 
 fn read_line(text: &str) -> Result<Line, String> {
+    // The first occurrence is the right one: the members before the body cannot contain it.
     let Some((members, body)) = text.split_once(BODY) else {
         return parse(text);
     };
     let mut line: Line = parse(&format!("{members}}}"))?;
     let body = body.trim_end().strip_suffix('}').unwrap_or(body);
+    // Only checked: parsing into a value and writing it again could change the bytes.
     parse::<IgnoredAny>(body)?;
     line.body = Some(body.to_owned());
     Ok(line)
@@ -307,6 +314,7 @@ impl<'a> Lines<'a> {
     fn end(mut self) -> Result<(), ExportError> {
         self.write(&Line {
             lines: Some(self.count),
+            // A clone, because `write` adds this last line to the sum too.
             sha256: Some(hex(self.sum.clone())),
             ..Line::default()
         })?;
@@ -320,6 +328,7 @@ fn hex(sum: Sha256) -> String {
 
 /// Appends the next line. False at the end.
 fn has_line(file: &mut dyn BufRead, text: &mut String) -> io::Result<bool> {
+    // One byte more than allowed tells a line that is too long from one of exactly this length.
     let read = file.take(LONGEST_LINE + 1).read_line(text)?;
     if read as u64 > LONGEST_LINE {
         let why = format!("a line has more than {} MiB", LONGEST_LINE >> 20);
@@ -337,9 +346,11 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
         text.clear();
         number += 1;
         let malformed = |why: String| ExportError::Malformed { line: number, why };
+        // The last line of a complete file returns from the loop below.
         if !has_line(file, &mut text)? {
             return Err(malformed("the file ends in the middle".to_owned()));
         }
+        // The first line is the head, and only it can start the commit.
         let Some(commit) = &mut commit else {
             let first: Head = parse(&text).map_err(malformed)?;
             commit = Some(start(&first, id).map_err(malformed)?);
@@ -350,13 +361,17 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
         let line = read_line(&text).map_err(malformed)?;
         if let (Some(lines), Some(sha256)) = (line.lines, line.sha256) {
             let steps = head.map_or(0, |head| head.steps);
+            // The number of steps is compared too: a checksum proves that the file is as it was exported, not that the export was
+            // complete.
             if lines + 1 != number || sha256 != hex(sum) || commit.records.len() as u64 != steps {
                 return Err(malformed(
                     "the file was changed after the export: its checksum does not match".to_owned(),
                 ));
             }
+            // Moved out of the variable, which is not used again.
             let commit = std::mem::replace(commit, Commit::after("", 0));
             text.clear();
+            // Empty lines are tolerated: editors and shells add them at the end of a file.
             while has_line(file, &mut text)? {
                 number += 1;
                 if !text.trim().is_empty() {
@@ -393,6 +408,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
                     return Err(malformed("`follows` is not a hash".to_owned()));
                 }
                 let content = Content::new(text).following(follows.flatten());
+                // The store names contents by their own hash, so a changed text would be missing under the name in the run.
                 if content.hash().to_string() != hash {
                     return Err(malformed(format!("the text is not the one with the hash {hash}")));
                 }
@@ -401,6 +417,7 @@ fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError>
             (None, None, Some((due, effect))) => commit.timers.push(TimerChange::Set { due, effect }),
             _ => return Err(malformed("neither a step nor a text nor a timer".to_owned())),
         }
+        // After the match, because the last line is not part of the sum.
         sum.update(&text);
     }
 }
@@ -424,6 +441,7 @@ fn start(head: &Head, id: Option<&str>) -> Result<Commit, String> {
     let mut new = NewRun::new(head.workflow_id.as_str(), hash(&head.definition)?, head.started_at);
     new.contents = head.contents.iter().map(hash).collect::<Result<_, _>>()?;
     new.semantics = head.semantics;
+    // Only the name: the session itself is not part of the file.
     new.session.clone_from(&head.session);
     let waits_for = |status: &RunStatus| status.waiting_for().map(WaitingFor::as_str) == head.waiting_for.as_deref();
     let status = RunStatus::ALL

@@ -27,6 +27,7 @@ impl StoreMeter {
     /// Counts a batch of durable writes. An empty batch is not counted: it needs no sync.
     pub fn durable(&self, writes: u64) {
         if writes > 0 {
+            // Relaxed, because the counters order nothing and are only read for display.
             self.writes.fetch_add(writes, Ordering::Relaxed);
             self.batches[place(writes)].fetch_add(1, Ordering::Relaxed);
         }
@@ -44,6 +45,7 @@ impl StoreMeter {
 /// Returns the histogram index of a batch size.
 fn place(writes: u64) -> usize {
     let below = BATCH_BOUNDS.iter().take_while(|bound| **bound < writes).count();
+    // No batch is larger than the last bound. The minimum only keeps the index in range.
     below.min(BATCH_BOUNDS.len() - 1)
 }
 

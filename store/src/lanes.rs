@@ -9,6 +9,7 @@ use futures::channel::oneshot;
 use futures::future::{Shared, join_all};
 
 /// Completes when a command is done or dropped.
+// Shared, because several later commands may wait for one earlier command.
 type Done = Shared<oneshot::Receiver<()>>;
 
 /// Unfinished commands: the last one of each run, and the last one for all runs.
@@ -45,6 +46,7 @@ pub struct Lane {
 impl Lane {
     /// Returns true if no earlier command is pending.
     pub fn is_free(&mut self) -> bool {
+        // Polled once: a receiver that nobody has polled does not report that its sender was dropped.
         self.before.retain(|done| done.clone().now_or_never().is_none());
         self.before.is_empty()
     }
@@ -61,12 +63,15 @@ impl Lanes {
     pub fn enter(&self, extent: Extent<'_>) -> Lane {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |done: &Done| done.peek().is_none();
+        // Finished lanes are removed when their number has doubled, so that the cost for each command is constant.
         if state.last.len() >= state.look_at.max(64) {
             state.last.retain(|_, done| done.clone().now_or_never().is_none());
             state.look_at = state.last.len() * 2;
         }
+        // Kept apart from the runs, because a run without a lane must wait for it too.
         let mut before: Vec<Done> = state.last_of_all.iter().cloned().collect();
         match extent {
+            // The last command is enough: it waits for the one before it.
             Extent::Run(run) => before.extend(state.last.get(run).cloned()),
             Extent::Reading | Extent::All => before.extend(state.last.values().cloned()),
         }
@@ -78,6 +83,7 @@ impl Lanes {
                 Some(done)
             }
             Extent::All => {
+                // Later commands wait for this one, and it waits for all of the removed ones.
                 state.last.clear();
                 state.last_of_all = Some(ended.shared());
                 Some(done)
@@ -85,6 +91,7 @@ impl Lanes {
             // Later commands do not wait for a read: a read that is late sees more, which is allowed.
             Extent::Reading => None,
         };
+        // The sender is dropped with the lane, also if the command fails or its future is dropped.
         Lane { before, _done: done }
     }
 }

@@ -46,6 +46,7 @@ enum List {
 
 /// Returns the list entries of a run.
 fn entries_of(run: &Run) -> impl Iterator<Item = (List, RunPlace)> {
+    // Computed from the run alone, so that the entries of its former state can be removed.
     let status = status_at(run.status);
     let session = run.session.clone().map(List::Session);
     let lists = [List::Status(status), List::Workflow(run.workflow.clone(), status)];
@@ -57,6 +58,7 @@ fn status_at(status: RunStatus) -> usize {
     RunStatus::ALL
         .iter()
         .position(|known| *known == status)
+        // Cannot occur: `ALL` has every status.
         .unwrap_or_default()
 }
 
@@ -105,6 +107,7 @@ impl MemoryStore {
     fn with<T: Send + 'static>(&self, command: impl FnOnce(&mut State) -> Result<T, StoreError>) -> Pending<T> {
         // A poisoned lock is safe: commands check everything before they change the state.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Executed before the future is returned, so that commands take effect in the order of their calls.
         Box::pin(future::ready(command(&mut state)))
     }
 }
@@ -139,11 +142,14 @@ impl Store for MemoryStore {
             let mut parts = Vec::new();
             loop {
                 let base = kept.base_step();
+                // Steps after the fork belong to the base run alone.
                 let own = &kept.records[..last.saturating_sub(base) as usize];
                 parts.push(&own[(after.saturating_sub(base) as usize).min(own.len())..]);
                 match &kept.run.base {
                     Some(base) => {
+                        // A fork of a fork may share fewer steps than its base does.
                         last = last.min(base.step);
+                        // Not `visible`: a removed base is hidden, and its forks still read its records.
                         kept = state.runs.get(&base.run).ok_or_else(|| no_run(&base.run))?;
                     }
                     None => break,
@@ -223,6 +229,7 @@ impl Store for MemoryStore {
 
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
         self.with(|state| {
+            // A copy of the state gives the same answer as the removal itself.
             if dry_run {
                 return Ok(state.clone().remove(&ids));
             }
@@ -249,6 +256,7 @@ impl State {
     fn runs_of(&self, filter: &RunFilter, after: Option<&RunPlace>, limit: usize) -> Vec<Run> {
         let asked = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
         let lists: Vec<List> = match (&filter.session, &filter.workflow) {
+            // A session's list is filtered by workflow and status afterwards, because no list has all three.
             (Some(session), _) => vec![List::Session(session.clone())],
             (None, Some(workflow)) => asked
                 .map(|status| List::Workflow(workflow.clone(), status_at(status)))
@@ -259,6 +267,7 @@ impl State {
         for list in lists {
             let listed = self.listed(list, after, filter.youngest_first);
             let listed = listed.filter_map(|place| Some(&self.runs.get(&place.id)?.run));
+            // Each list contributes at most `limit` runs: more of one list cannot be among the first ones of all.
             runs.extend(listed.filter(|run| filter.has(run)).take(limit));
         }
         runs.sort_by_cached_key(|run| run.place());
@@ -309,6 +318,7 @@ impl State {
             (None, true) => {
                 let end = RunPlace {
                     started_at: u64::MAX,
+                    // 516 bytes of the greatest character: greater than every id, which has at most 512 bytes.
                     id: "\u{10ffff}".repeat(129),
                 };
                 Box::new(
@@ -323,16 +333,19 @@ impl State {
     }
 
     fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
+        // Everything is checked before anything is changed: a refused commit has no effect.
         commit.check()?;
         let before = match &commit.follows {
             Follows::Start(new) => Some(self.start(&commit.run, new)?),
             Follows::Step(step) => {
                 let kept = self.visible(&commit.run).ok_or_else(|| no_run(&commit.run))?;
+                // Refuses a second writer of the run.
                 moved(&commit.run, *step, kept.run.steps, *step == kept.run.steps)?;
                 None
             }
         };
         let named = before.iter().flat_map(Kept::names).chain(&commit.names);
+        // A chain with a gap could never be read to its start.
         let followed: Vec<ContentHash> = commit.contents.iter().filter_map(Content::follows).collect();
         self.know(&commit, named.chain(&followed))?;
         let session = commit
@@ -346,6 +359,7 @@ impl State {
                 .or_else(|| self.runs.get(&commit.run))
                 .map(|kept| &kept.run);
             let steps = run.map_or(0, |run| run.steps) + commit.records.len() as u64;
+            // The snapshot may be of a step of this very commit.
             moved(&commit.run, snapshot.step, steps, snapshot.step <= steps)?;
         }
         // Nothing is refused below. The run is changed in the map: a copy would cost its whole journal.
@@ -366,6 +380,7 @@ impl State {
         if let Some(last) = commit.records.last() {
             kept.run.updated_at = last.at;
         }
+        // The lists contain the status, so they only change with it.
         if let Some(status) = commit.status.filter(|status| *status != kept.run.status) {
             for entry in entries_of(&kept.run) {
                 self.lists.remove(&entry);
@@ -378,6 +393,7 @@ impl State {
         let steps = kept.run.steps;
         for content in commit.contents {
             let hash = content.hash();
+            // Contents are immutable: an equal text is stored already, and its predecessor stays the first one given.
             if let Entry::Vacant(vacant) = self.contents.entry(hash) {
                 let follows = content.follows();
                 let text = Arc::clone(content.text());
@@ -399,6 +415,7 @@ impl State {
     }
 
     fn start(&self, id: &str, new: &NewRun) -> Result<Kept, StoreError> {
+        // A hidden run keeps its id: its forks name it as their base.
         if self.runs.contains_key(id) {
             return Err(StoreError::RunExists { run: id.to_owned() });
         }
@@ -406,6 +423,7 @@ impl State {
         if let Some(base) = &new.base {
             let kept = self.visible(&base.run).ok_or_else(|| no_run(&base.run))?;
             moved(&base.run, base.step, kept.run.steps, base.step <= kept.run.steps)?;
+            // The limit bounds a read of the journal, which visits every ancestor.
             let ancestors = std::iter::successors(Some(kept), |kept| self.runs.get(&kept.run.base.as_ref()?.run));
             if ancestors.count() >= MAX_FORKS {
                 return Err(StoreError::too_many_forks());
@@ -454,16 +472,19 @@ impl State {
             if let Some(kept) = self.runs.get_mut(id)
                 && !kept.is_hidden
             {
+                // Hidden first and deleted below: a run of this list may be the base of another one of it.
                 kept.is_hidden = true;
                 for entry in entries_of(&kept.run) {
                     self.lists.remove(&entry);
                 }
                 removed.runs += 1;
+                // A timer of a removed run would wake a run that does not exist.
                 self.timers.retain(|timer| timer.run != *id);
             }
         }
         let mut names = BTreeSet::new();
         loop {
+            // Computed again for each deletion, which may free the base of the deleted run.
             let bases: BTreeSet<&String> = self
                 .runs
                 .values()
@@ -478,6 +499,7 @@ impl State {
             };
             if let Some(kept) = self.runs.remove(&id) {
                 removed.bytes += kept.bytes();
+                // Collected for one pass at the end, because the contents may be named by another run of the list.
                 names.extend(kept.names().copied());
             }
         }
@@ -498,9 +520,11 @@ impl State {
         let mut free: Vec<ContentHash> = candidates.into_iter().collect();
         let first = ContentHash::from_bytes([0; ContentHash::LEN]);
         let last = ContentHash::from_bytes([u8::MAX; ContentHash::LEN]);
+        // Computed once: no name is added during the pass.
         let named = &self.named();
         while let Some(hash) = free.pop() {
             let mut followers = self.followers.range((hash, first)..=(hash, last));
+            // A content that another one follows is part of a chain that is still needed.
             if followers.next().is_some() || named.contains(&hash) {
                 continue;
             }
@@ -508,6 +532,7 @@ impl State {
                 bytes += gone.text.len() as u64;
                 if let Some(before) = gone.follows {
                     self.followers.remove(&(before, hash));
+                    // The predecessor had this follower, and may be free now.
                     free.push(before);
                 }
             }

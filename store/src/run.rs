@@ -3,6 +3,7 @@
 use crate::content::ContentHash;
 
 /// Maximum length of a chain of forks.
+// A read of a fork visits all of its ancestors, so the length of the chain is bounded.
 pub const MAX_FORKS: usize = 1000;
 
 /// Run without its journal.
@@ -90,6 +91,7 @@ pub enum WaitingFor {
 
 impl RunStatus {
     /// All statuses, in the order of their stored codes.
+    // Stored rows contain the index: append new statuses at the end.
     pub const ALL: [Self; 8] = [
         Self::Unfinished,
         Self::Waiting(WaitingFor::Interaction),
@@ -173,6 +175,7 @@ impl RunFilter {
 
     /// Returns true if the filter may match a run of this status.
     pub fn has_status(&self, status: RunStatus) -> bool {
+        // By name, so that one filter covers all three kinds of waiting.
         let is_asked = self.status.as_deref().is_none_or(|asked| asked == status.as_str());
         is_asked && !(self.live && status.is_final())
     }

@@ -45,6 +45,7 @@ impl Closed {
         while left > 0 {
             let read = file.read(&mut piece)?;
             if read == 0 {
+                // The file became shorter while it was read, so nothing is known about it.
                 return Ok(None);
             }
             hasher.update(&piece[..read]);
@@ -56,6 +57,7 @@ impl Closed {
 
     /// Returns true if the file is unchanged and has no log.
     pub(super) fn is_still(&self, path: &Path, log: &Path) -> bool {
+        // A log contains changes that the checksum of the file does not cover.
         let has_log = fs::metadata(log).is_ok_and(|log| log.len() > 0);
         !has_log && Self::of(path, self.next_key).is_ok_and(|found| found == Some(*self))
     }
@@ -76,6 +78,7 @@ impl Closed {
             sum: numbers.next()?.parse().ok()?,
             next_key: numbers.next()?.parse().ok()?,
         };
+        // Compared as a whole: this covers the first word, the layout and the checksum of the line itself.
         (closed.written() == text).then_some(closed)
     }
 }

@@ -70,6 +70,7 @@ impl Encoder {
     /// Appends an optional text: 0 for none, otherwise its length plus one, and the text.
     pub(crate) fn optional_text(&mut self, text: Option<&str>) {
         match text {
+            // An empty text is 1, so that none and empty are different.
             None => self.number(0),
             Some(text) => {
                 self.number(text.len() as u64 + 1);
@@ -80,6 +81,7 @@ impl Encoder {
 
     /// Appends the checksum of `seed` and the bytes. Returns the bytes and the checksum.
     pub(crate) fn seal(mut self, seed: &[u8]) -> (Vec<u8>, u32) {
+        // The seed is not stored. It ties the bytes to their row, so that bytes under a wrong key are detected.
         let sum = checksum(&[seed, &self.0]);
         self.0.extend_from_slice(&sum.to_le_bytes());
         (self.0, sum)
@@ -119,6 +121,7 @@ impl<'a> Decoder<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
+            // The last byte of ten has room for one bit only. More bits are damage and must not be dropped silently.
             if (bits << shift) >> shift != bits {
                 return Err(Malformed::Value);
             }
@@ -132,6 +135,7 @@ impl<'a> Decoder<'a> {
 
     pub(crate) fn bytes(&mut self, len: u64) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(len).map_err(|_| Malformed::Short)?;
+        // A damaged length must not panic, nor allocate before it is compared with the buffer.
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed::Short)?;
         self.0 = rest;
         Ok(bytes)

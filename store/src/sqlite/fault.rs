@@ -18,6 +18,7 @@ impl Fault {
     /// Returns true if the state of the disk is unknown after this error.
     pub(super) fn is_fatal(&self) -> bool {
         let Self::Sql(error) = self else {
+            // A refusal is a decision of the store's rules, so the disk is as it was.
             return false;
         };
         match error.sqlite_error_code() {
@@ -29,6 +30,7 @@ impl Fault {
                 | ErrorCode::CannotOpen
                 | ErrorCode::FileLockingProtocolFailed,
             ) => true,
+            // For example a full disk: the transaction is rolled back, and a later commit may succeed.
             Some(_) | None => false,
         }
     }
@@ -67,6 +69,7 @@ fn from_sql(error: &rusqlite::Error, file: &Arc<str>) -> StoreError {
 fn in_words(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
+            // The extended code tells a failed sync from a failed write, which the text often does not.
             let message = message.clone().unwrap_or_else(|| code.to_string());
             format!("{message} (SQLite {})", code.extended_code)
         }

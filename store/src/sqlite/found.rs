@@ -28,6 +28,7 @@ impl Listed {
     fn entry(&mut self, list: &str, started: i64, run: &str) {
         self.entries += 1;
         let sum = checksum(&[list.as_bytes(), &[0], &started.to_le_bytes(), run.as_bytes()]);
+        // A sum and not a chained checksum: rows of runs are read by id, and lists by their own order.
         self.sum = self.sum.wrapping_add(u64::from(sum));
     }
 }
@@ -53,6 +54,7 @@ fn of_session(session: &str) -> String {
 }
 
 fn started(at: u64) -> i64 {
+    // A saturated time still sorts last. The exact one is in the run's row.
     i64::try_from(at).unwrap_or(i64::MAX)
 }
 
@@ -64,6 +66,7 @@ impl Tables {
         limit: usize,
     ) -> Result<Vec<Run>, Fault> {
         let lists: Vec<String> = if let Some(session) = &filter.session {
+            // A session's list is filtered by workflow and status on the rows, because no list has all three.
             vec![of_session(session)]
         } else {
             let asked = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
@@ -75,17 +78,21 @@ impl Tables {
                 .collect()
         };
         let mut runs = Vec::new();
+        // Another round if the filter drops runs of the lists, until enough are found or the lists end.
         while runs.len() < limit {
             let wanted = limit - runs.len();
             let mut places = Vec::new();
             for list in &lists {
                 self.listed(list, after.as_ref(), filter.youngest_first, wanted, &mut places)?;
             }
+            // Each list is ordered, but the runs of several statuses have to be merged.
             places.sort_unstable();
             if filter.youngest_first {
                 places.reverse();
             }
+            // Entries beyond `wanted` of one list may come after entries of another list that are not read yet.
             places.truncate(wanted);
+            // By position and not by offset, because runs may be added between two pages.
             after = places.last().cloned();
             for place in &places {
                 let row = self.row(&place.id)?.filter(|row| !row.is_hidden);
@@ -112,6 +119,7 @@ impl Tables {
         let sql = format!(
             "SELECT started, run FROM listed WHERE list = ?1 {later} ORDER BY started {order}, run {order} LIMIT ?2"
         );
+        // Only four different texts occur, which the statement cache holds.
         let mut select = self.sql.prepare_cached(&sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut found = match after {
@@ -135,6 +143,7 @@ impl Tables {
         };
         let (was, is) = (before.map(lists).unwrap_or_default(), lists(row));
         let started = started(row.run.started_at);
+        // Only differences are written: a change of the status leaves the session's list.
         for list in was.iter().filter(|list| !is.contains(list)) {
             self.sql
                 .prepare_cached("DELETE FROM listed WHERE list = ?1 AND started = ?2 AND run = ?3")?
@@ -164,6 +173,7 @@ impl Tables {
             return Ok(());
         }
         self.sql.execute_batch("BEGIN IMMEDIATE; DELETE FROM listed;")?;
+        // The rows of the runs have checksums, so they are the truth and the lists are derived from them.
         self.each_run(|row| self.list(None, &row))?;
         self.sql.execute_batch("COMMIT")?;
         Ok(())

@@ -34,14 +34,17 @@ impl Hold {
             file: file.clone(),
             why: format!("its lock file {}: {why}", path.display()),
         };
+        // Before the file is opened: a link would lock another file, and a FIFO would be read without end.
         plain_length(&path).map_err(refused)?;
         let mut lock = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
+            // The content is needed: the id of the owner, or the checksum of the closed store.
             .truncate(false)
             .open(&path);
         let lock = lock.as_mut().map_err(|error| failed(error))?;
+        // Not waiting: the other process may hold the store for days, and the caller gets its id instead.
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -61,6 +64,7 @@ impl Hold {
         let closed = Closed::read(&found);
         let file = lock.try_clone().map_err(|error| failed(&error))?;
         let mut hold = Self { file, closed };
+        // Also removes the checksum: after a crash of this process the next open checks everything.
         hold.write(&format!("{}\n", std::process::id()))
             .map_err(|error| failed(&error))?;
         Ok(hold)
@@ -72,6 +76,7 @@ impl Hold {
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
+        // Truncated first, so that a shorter text leaves no rest of a longer one.
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(text.as_bytes())

@@ -35,6 +35,7 @@ use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 use crate::sqlite::writer::Writer;
 use crate::store::{Removed, Store};
 
+// `wal::check` reads frames of this size.
 const PAGE_SIZE: u32 = 4096;
 
 /// Store in one file, locked by this process until it is closed or dropped.
@@ -94,6 +95,7 @@ impl Store for SqliteStore {
     }
 
     fn commit(&self, commit: Commit) -> Pending<u64> {
+        // The job takes the commit, and the error needs the id.
         let run = commit.run.clone();
         let answer = self.writer.write(move |tables| tables.commit(&commit));
         Box::pin(async move { answer.await.map_err(|error| error.of_run(&run)) })
@@ -125,6 +127,7 @@ impl Store for SqliteStore {
 
     fn shrink(&self, rewrites: bool) -> Pending<u64> {
         self.writer
+            // As a read, because `VACUUM` cannot run inside of the transaction of a batch of writes.
             .read(move |tables| tables.shrink(writer::SHRUNK_AT_ONCE, rewrites))
     }
 
@@ -163,11 +166,14 @@ impl Store for SqliteStore {
                 return tables.remove(&ids);
             }
             let before = tables.recent.mark();
+            // The same code computes the answer, and the savepoint undoes it inside of the batch's transaction.
             tables.sql.execute_batch("SAVEPOINT dry_run")?;
+            // A dry run frees no pages, so it must not start the shrinking.
             let was_shrinking = tables.is_shrinking;
             let removed = tables.remove(&ids);
             tables.is_shrinking = was_shrinking;
             tables.sql.execute_batch("ROLLBACK TO dry_run; RELEASE dry_run")?;
+            // The index in memory is not part of the transaction, so it is rolled back separately.
             tables.recent.take_back(before);
             removed
         })

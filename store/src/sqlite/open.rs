@@ -31,12 +31,14 @@ pub(super) struct Opened {
 }
 
 pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError> {
+    // A registered VFS has its own names, which need not be files.
     let path = if vfs.is_some() { path.to_owned() } else { checked(path)? };
     let file: Arc<str> = path.to_string_lossy().into();
     let unreadable = |why: String| StoreError::Unreadable {
         file: file.clone(),
         why,
     };
+    // Checked at run time, because a program may link another SQLite than the bundled one.
     if rusqlite::version_number() < LEAST_SQLITE {
         return Err(unreadable(format!(
             "SQLite {} is too old, 3.51.3 is needed",
@@ -44,6 +46,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
         )));
     }
     let hold = if vfs.is_none() {
+        // Before the log is read: another process could write it at the same time.
         Some(Hold::take(&path, &file)?)
     } else {
         None
@@ -51,6 +54,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
     let mut closed = None;
     if let Some(hold) = &hold {
         let log = beside(&path, "-wal");
+        // Before SQLite opens the file, which may change it.
         closed = hold.closed.filter(|closed| closed.is_still(&path, &log));
         let damage = wal::check(&log).map_err(|error| unreadable(format!("its write-ahead log: {error}")))?;
         if let Some(why) = damage {
@@ -59,6 +63,7 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
         }
     }
     let tables = connect(&path, vfs, (&file, closed)).map_err(|fault| fault.told(&file))?;
+    // After the connection, which creates the file and its log.
     let files = hold.is_some().then(|| Files::of(&path));
     Ok(Opened { tables, hold, files })
 }
@@ -75,8 +80,11 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     };
     // Only the writer checkpoints, so that it detects failures: not on close, and (below) not automatically.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // The default of rusqlite (16) is less than the number of statements in this module.
     sql.set_prepared_statement_cache_capacity(64);
+    // Keeps the index of the log in the memory of this process, so no shared-memory file is needed.
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    // Only affects a new file.
     sql.pragma_update(None, "page_size", PAGE_SIZE)?;
     // Takes effect for a new file. It allows free pages to be returned to the system in small steps.
     sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -84,7 +92,9 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     sql.pragma_update(None, "secure_delete", "FAST")?;
     sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
     sql.pragma_update(None, "temp_store", "MEMORY")?;
+    // Detects damaged pages when they are read, at little cost.
     sql.pragma_update(None, "cell_size_check", true)?;
+    // A file from elsewhere must not call functions through its schema.
     sql.pragma_update(None, "trusted_schema", false)?;
     let refused = |why: &str| {
         Fault::Refused(StoreError::Unreadable {
@@ -96,6 +106,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     let number = |name: &str| sql.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, layout) = (number("application_id")?, number("user_version")?);
     let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    // All three, so that a foreign database without tables is not taken for a new store.
     let is_new = tables == 0 && application == 0 && layout == 0;
     if !is_new && application != APPLICATION {
         return Err(refused("an SQLite file, but not a Pirn store"));
@@ -105,9 +116,11 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
             "its layout is {layout}; this version supports {LAYOUT}"
         )));
     }
+    // SQLite falls back to reading only, and every commit would fail later.
     if sql.is_readonly(MAIN_DB)? {
         return Err(refused("the file is read-only"));
     }
+    // After the checks: changing the mode writes to the file, which may be foreign.
     let mode = keep_log(&sql)?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(refused(&format!(
@@ -132,11 +145,15 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     if is_new {
         tables.next_key = 1;
     } else if let Some(closed) = closed {
+        // The checksum proves that the last process checked these rows or wrote them itself.
         tables.next_key = closed.next_key;
     } else {
+        // First, because reading rows from damaged pages gives misleading errors.
         tables.quick_check()?;
+        // Before `check_rows`, which compares the lists with the rows.
         tables.sql.execute_batch(LISTS)?;
         tables.next_key = tables.check_rows()?;
+        // After the rows were checked, because it continues them with the recent records.
         tables.read_recent()?;
     }
     // Moves everything that an earlier process left in the log into the file. That process may have ended because of a failed sync:
@@ -159,6 +176,7 @@ fn keep_log(sql: &Connection) -> rusqlite::Result<String> {
 
 impl Tables {
     fn quick_check(&self) -> Result<(), Fault> {
+        // One finding is enough, and a full list of a large damaged file takes long.
         let found: String = self.sql.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if found == "ok" {
             return Ok(());
@@ -185,8 +203,10 @@ impl Tables {
     }
 
     fn empty_log(&mut self, checkpoint: &str) -> Result<(), Fault> {
+        // A file without its log must have no recent records: see that module.
         self.empty_recent()?;
         let busy: i64 = self.sql.prepare_cached(checkpoint)?.query_row([], |row| row.get(0))?;
+        // The connection is exclusive, so nobody else can use the log unless the lock was circumvented.
         if busy == 0 {
             return Ok(());
         }

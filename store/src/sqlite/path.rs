@@ -22,6 +22,7 @@ const APPLICATION_AT: usize = 68;
 /// Returns the path of a file that belongs to the store, such as its lock.
 pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(store);
+    // Appended and not set as the extension: `a.db` and `a.sql` must have different locks.
     name.push(suffix);
     name.into()
 }
@@ -43,6 +44,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);
     }
+    // The file does not exist yet, so only its folder can be resolved.
     let name = path.file_name().ok_or("not the name of a file")?;
     let folder = path
         .parent()
@@ -65,11 +67,13 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
 fn check(path: &Path) -> Result<(), String> {
     let length = plain_length(path)?;
     let mut has_log = false;
+    // SQLite opens these two without asking, also if they are links to another file.
     for suffix in ["-wal", "-journal"] {
         let log = beside(path, suffix);
         let log = plain_length(&log).map_err(|why| format!("{} beside it: {why}", log.display()))?;
         has_log |= log > Some(0);
     }
+    // A new store. The other two files were checked above.
     let Some(length) = length else { return Ok(()) };
     // Open the file for writing too: for a read-only file SQLite would report a failed lock.
     let file = OpenOptions::new().read(true).write(true).open(path);
@@ -78,6 +82,7 @@ fn check(path: &Path) -> Result<(), String> {
     if length == 0 || has_log {
         return Ok(());
     }
+    // Before SQLite opens the file, because that may already write to it.
     check_header(file, length)
 }
 
@@ -98,6 +103,7 @@ fn check_header(file: File, length: u64) -> Result<(), String> {
 
 /// Returns the length of the file at a path; none if there is no file. Refuses anything but a regular file with one name.
 pub(super) fn plain_length(path: &Path) -> Result<Option<u64>, String> {
+    // The link itself and not its target: a link is refused.
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -135,6 +141,7 @@ impl Files {
     pub(super) fn of(store: &Path) -> Self {
         let paths = [store.to_owned(), beside(store, "-wal")];
         let there = paths.into_iter().filter_map(|path| {
+            // A missing file is left out: it cannot be removed or replaced.
             let found = identity(&path)?;
             Some((path, found))
         });
@@ -157,6 +164,7 @@ fn identity(path: &Path) -> Option<Identity> {
 
 #[cfg(not(unix))]
 fn identity(path: &Path) -> Option<Identity> {
+    // Without inodes only a removed file is noticed, and not a replaced one.
     path.exists().then_some((0, 0))
 }
 
@@ -173,6 +181,7 @@ fn names(_: &Metadata) -> u64 {
 /// Reads a text of at most `most` bytes. A longer file is an error.
 pub(super) fn read_short(file: &mut File, most: u64) -> io::Result<String> {
     let mut text = String::new();
+    // One byte more than allowed tells a file that is too long.
     file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
         return Err(io::Error::new(ErrorKind::InvalidData, "longer than a lock file is"));

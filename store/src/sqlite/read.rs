@@ -28,6 +28,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Returns the id in `recent` of a step that is not moved.
     fn place(&self, step: u64) -> Option<i64> {
+        // One id for each step, in the order of the steps.
         self.recent.get((step - self.moved - 1) as usize).copied()
     }
 }
@@ -43,11 +44,14 @@ impl Tables {
     pub(super) fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, Fault> {
         let row = self.visible(id)?;
         if after >= row.run.steps {
+            // A lost update of the run's row would otherwise look like a shorter run.
             self.nothing_after(&row)?;
             return Ok(Vec::new());
         }
         let parts = self.parts(&row, row.run.steps)?;
+        // A page in the middle starts with the checksum of the record before it, so its first record is verified too.
         let mut follows = self.checksum_at(&row, after)?;
+        // The limit may be `usize::MAX`, so the number of steps bounds the allocation.
         let mut records = Vec::with_capacity(limit.min((row.run.steps - after) as usize));
         for part in parts {
             let from = part.after.max(after);
@@ -66,6 +70,7 @@ impl Tables {
             }
         }
         if after + records.len() as u64 == row.run.steps {
+            // The chain of checksums ends at the row, so a whole journal that was exchanged is detected.
             if follows != row.head {
                 return Err(self.damaged(id, "its last step does not match the run's row"));
             }
@@ -86,19 +91,23 @@ impl Tables {
                     key: row.key,
                     after,
                     last,
+                    // The recent records are always the last ones of their run.
                     moved: row.run.steps - recent.len() as u64,
                     recent,
                 });
                 last = after;
             }
+            // No ancestor is read once the parts reach the first step.
             next = if last == 0 { None } else { self.base_of(&row)? };
         }
+        // The ancestors were visited from the youngest, and records are read from the oldest.
         parts.reverse();
         Ok(parts)
     }
 
     fn read_part(&self, id: &str, part: Part<'_>, mut follows: u32, records: &mut Vec<Record>) -> Result<u32, Fault> {
         let mut read = |seq: u64, row: &rusqlite::Row<'_>| -> Result<(), Fault> {
+            // The query returns rows in order, so a missing one shows as a later number.
             if row.get::<_, i64>(0)? != row_of(part.key, seq) {
                 return Err(self.damaged(id, format!("step {seq} is missing")));
             }
@@ -130,6 +139,7 @@ impl Tables {
 
     /// Fails if the journal has a step after the last one in its run's row.
     fn nothing_after(&self, row: &RunRow) -> Result<(), Fault> {
+        // One lookup of the next key: a gap of more than one step is not searched.
         let mut select = self.sql.prepare_cached("SELECT 1 FROM journal WHERE id = ?1")?;
         if select.exists([row_of(row.key, row.run.steps + 1)])? {
             return Err(self.damaged(&row.run.id, format!("it has a step after {}, its last", row.run.steps)));
@@ -139,6 +149,7 @@ impl Tables {
 
     /// Returns the checksum of a step's record, which the next record includes.
     pub(super) fn checksum_at(&self, row: &RunRow, step: u64) -> Result<u32, Fault> {
+        // The usual case, without a read.
         if step == row.run.steps {
             return Ok(row.head);
         }
@@ -147,6 +158,7 @@ impl Tables {
             let mut base = self.base_of(row)?;
             while let Some(row) = base {
                 base = self.base_of(&row)?;
+                // The first record belongs to the oldest ancestor, so the root is made of its id and definition.
                 (id, definition) = (row.run.id, row.run.definition);
             }
             return Ok(records::root(&id, definition.as_bytes()));
@@ -163,6 +175,7 @@ impl Tables {
         };
         let mut select = self.sql.prepare_cached(sql)?;
         let bytes: Option<Vec<u8>> = select.query_row([place], |row| row.get(0)).optional()?;
+        // Not verified here: a wrong value makes the next record fail its own check.
         let sum = bytes.as_ref().and_then(|bytes| bytes.last_chunk()).copied();
         sum.map(u32::from_le_bytes)
             .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))
@@ -174,6 +187,7 @@ impl Tables {
             let mut rows = select.query([hash.as_bytes()])?;
             let row = rows.next()?.ok_or(StoreError::NoSuchContent { hash: *hash })?;
             let text: Option<Arc<str>> = row.get_ref(0)?.as_str().ok().map(Arc::from);
+            // The name is the hash, so contents need no checksum of their own.
             text.filter(|text| ContentHash::of(text) == *hash).ok_or_else(|| {
                 let (file, why) = (self.file.clone(), format!("content {hash} does not match its hash"));
                 StoreError::Damaged { file, run: None, why }.into()
@@ -184,6 +198,7 @@ impl Tables {
 
     /// Returns a content and its predecessors, last one first.
     pub(super) fn chain(&self, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, Fault> {
+        // `followed` does not tell a missing content from the start of a chain.
         self.know([&last].into_iter())?;
         let (mut chain, mut next) = (Vec::new(), Some(last));
         while let Some(hash) = next.filter(|_| chain.len() < limit) {
@@ -211,6 +226,7 @@ impl Tables {
         let mut found = select.query(params![after.unwrap_or_default(), limit])?;
         let mut sessions = Vec::new();
         while let Some(found) = found.next()? {
+            // By `session`, which verifies the row.
             sessions.extend(self.session(&found.get::<_, String>(0)?)?);
         }
         Ok(sessions)
@@ -225,6 +241,7 @@ impl Tables {
         };
         let (snapshot, follows) =
             rows::decode_snapshot(row.key, &bytes).map_err(|why| damaged(&self.file, Some(id), "its snapshot", why))?;
+        // A snapshot of another journal would continue the run from a state that it never had.
         if snapshot.step > row.run.steps || follows != self.checksum_at(&row, snapshot.step)? {
             return Err(self.damaged(id, "its snapshot is of another journal"));
         }
@@ -235,6 +252,7 @@ impl Tables {
         let sql = "SELECT due, run, effect, checksum FROM timers WHERE due <= ?1 ORDER BY due, run, effect LIMIT ?2";
         let mut select = self.sql.prepare_cached(sql)?;
         let (until, limit) = (
+            // `u64::MAX` asks for all timers, and no timer is due later than `i64::MAX` (see `Commit::check`).
             i64::try_from(until).unwrap_or(i64::MAX),
             i64::try_from(limit).unwrap_or(i64::MAX),
         );
@@ -272,6 +290,7 @@ impl Tables {
         let mut listed = Listed::default();
         while let Some(found) = found.next()? {
             let row = self.run_row(found)?;
+            // A key above those of all rows. The key of a removed run may be used again, because its records are erased.
             next_key = next_key.max(row.key + 1);
             listed.take(&row);
         }
@@ -286,6 +305,7 @@ impl Tables {
         while let Some(found) = found.next()? {
             self.meta(&found.get::<_, String>(0)?)?;
         }
+        // Reading verifies.
         self.timers(u64::MAX, usize::MAX)?;
         Ok(next_key)
     }

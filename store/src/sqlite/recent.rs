@@ -71,11 +71,13 @@ impl Recent {
         let id = &row.run.id;
         let undo = if let Some(latest) = self.runs.get_mut(id) {
             let (id, kept) = (id.clone(), latest.places.len());
+            // Ids are only appended, so an undo needs their former number and no copy.
             latest.places.extend(places);
             let was_written = std::mem::replace(&mut latest.is_written, is_written);
             let was = (std::mem::replace(&mut latest.row, row), was_written, kept);
             Undo::Run(id, Some(Box::new(was)))
         } else if places.is_empty() {
+            // The row in `runs` is current, and an entry without records would have nothing to move.
             return;
         } else {
             let id = id.clone();
@@ -99,7 +101,9 @@ impl Recent {
 
     /// Undoes the changes since a mark, when their transaction is rolled back.
     pub(super) fn take_back(&mut self, to: Mark) {
+        // The rows are rolled back too, so their ids are used again.
         self.records = to.records;
+        // In reverse order, because a later entry may concern the same run.
         while self.undo.len() > to.undo {
             match self.undo.pop() {
                 Some(Undo::Run(id, Some(was))) => {
@@ -126,6 +130,7 @@ impl Recent {
     /// Removes all entries, whose records were moved to the journal.
     pub(super) fn moved(&mut self) {
         let runs = std::mem::take(&mut self.runs);
+        // Kept until the transaction is durable: the move is part of it and may be rolled back.
         self.undo.push(Undo::All(runs));
         self.records = 0;
     }

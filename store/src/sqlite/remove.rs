@@ -12,13 +12,16 @@ use crate::store::Removed;
 
 impl Tables {
     pub(super) fn remove(&mut self, ids: &[String]) -> Result<Removed, Fault> {
+        // First, because a journal is deleted by the range of its keys, which the recent records are not part of.
         self.move_recent()?;
         let mut removed = Removed::default();
         for id in ids {
+            // An id may be unknown or given twice, which is no error.
             let Some(mut row) = self.row(id)?.filter(|row| !row.is_hidden) else {
                 continue;
             };
             let shown = row.clone();
+            // Hidden first and erased below: the run may be the base of forks, or of another removed run.
             row.is_hidden = true;
             self.list(Some(&shown), &row)?;
             self.sql
@@ -41,6 +44,7 @@ impl Tables {
             Ok(())
         })?;
         let mut names = BTreeSet::new();
+        // Hidden runs without forks. Their bases follow when the last fork is erased.
         let mut free: Vec<String> = hidden.keys().filter(|id| !forks.contains_key(*id)).cloned().collect();
         while let Some(row) = free.pop().and_then(|id| hidden.remove(&id)) {
             removed.bytes += self.erase(&row)?;
@@ -50,6 +54,7 @@ impl Tables {
             {
                 *count -= 1;
                 if *count == 0 {
+                    // The last fork is gone. `hidden` decides whether the base is removed too.
                     free.push(base.run.clone());
                 }
             }
@@ -72,9 +77,11 @@ impl Tables {
     }
 
     fn erase(&self, row: &RunRow) -> Result<u64, Fault> {
+        // The key is the upper half of the row id, so this range is the journal of one run.
         let (first, last) = (row_of(row.key, 0), row_of(row.key, u64::from(u32::MAX)));
         let sql = "SELECT (SELECT ifnull(sum(length(body)), 0) FROM journal WHERE id BETWEEN ?1 AND ?2)
             + (SELECT ifnull(sum(length(body)), 0) FROM snapshots WHERE run = ?3)";
+        // Measured before the rows are deleted.
         let bytes: i64 = self
             .sql
             .prepare_cached(sql)?
@@ -102,6 +109,8 @@ impl Tables {
             let mut line = vec![hash];
             let mut next = self.followed(&hash)?;
             while let Some(before) = next
+                // One follower is the content before it in this line. A second one is another chain, which still needs this
+                // content.
                 && !self.has_followers(&before, 2)?
             {
                 line.push(before);
@@ -130,6 +139,7 @@ impl Tables {
         drop(found);
         let (mut bytes, mut behind) = (0, BTreeSet::new());
         for line in lines {
+            // A named content needs all of its predecessors, so the line ends there.
             let free = line.iter().take_while(|hash| unnamed.contains(*hash));
             for hash in free {
                 let before = self.followed(hash)?;
@@ -143,6 +153,7 @@ impl Tables {
 
     /// Returns true if at least this number of contents follow a content.
     fn has_followers(&self, hash: &ContentHash, at_least: i64) -> Result<bool, Fault> {
+        // The limit keeps the count cheap for a content that many others follow.
         let sql = "SELECT count(*) FROM (SELECT 1 FROM contents WHERE follows = ?1 LIMIT ?2)";
         let found: i64 = self
             .sql

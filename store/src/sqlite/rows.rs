@@ -33,6 +33,7 @@ impl RunRow {
         let run = &self.run;
         let mut to = Encoder::with_capacity(128);
         to.byte(VERSION);
+        // The flag shares a byte with the status, which has far fewer than 128 values.
         to.byte(u8::from(self.is_hidden) << 7 | status_code(run.status));
         to.number(self.key);
         to.bytes(&self.head.to_le_bytes());
@@ -159,12 +160,14 @@ pub(super) fn timer_sum(timer: &Timer) -> u32 {
         b"timer",
         &timer.due.to_le_bytes(),
         timer.run.as_bytes(),
+        // Separates the run from the effect, so that no other pair has the same bytes.
         &[0],
         timer.effect.as_bytes(),
     ])
 }
 
 fn name(kind: &[u8], name: &str) -> Vec<u8> {
+    // The separators keep the kind and the name apart.
     [kind, &[0], name.as_bytes(), &[0]].concat()
 }
 
@@ -184,6 +187,7 @@ fn hashes(to: &mut Encoder, hashes: &[ContentHash]) {
 
 fn read_hashes(from: &mut Decoder<'_>) -> Result<Vec<ContentHash>, Malformed> {
     let count = from.number()?;
+    // No capacity from `count`, which may be damaged: each hash is checked against the remaining bytes.
     (0..count).map(|_| hash(from)).collect()
 }
 

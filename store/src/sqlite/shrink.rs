@@ -25,6 +25,7 @@ impl Tables {
             is_last = self.free_pages()? == 0;
         }
         if is_last {
+            // The log still has copies of the pages that were cut off.
             self.checkpoint()?;
             self.is_shrinking = false;
             return Ok(true);
@@ -33,6 +34,7 @@ impl Tables {
             .sql
             .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
         let mut steps = vacuum.query([])?;
+        // The pragma frees one page for each step, so it must be stepped to its end.
         while steps.next()?.is_some() {}
         Ok(false)
     }
@@ -43,6 +45,7 @@ impl Tables {
         self.empty_recent()?;
         let before = self.size()?;
         if rewrites || before <= REWRITTEN_BYTES {
+            // A rewrite also removes copies in the gaps of pages that stay, which cutting off pages does not.
             self.sql.execute_batch("VACUUM")?;
             self.checkpoint()?;
             self.is_shrinking = false;
@@ -62,6 +65,7 @@ impl Tables {
     pub(super) fn has_much_room(&self) -> Result<bool, Fault> {
         let free = self.free_pages()?;
         let pages: i64 = self.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        // Few free pages are reused by the next commits, so cutting them off would only be undone.
         Ok(free >= MUCH_ROOM && free * 4 >= pages)
     }
 

@@ -20,6 +20,7 @@ use crate::sqlite::rows::{self, RunRow};
 /// without row ids would store long records on separate overflow pages; this one can fill a page with a record.
 const STEP_BITS: u32 = 32;
 const MAX_STEPS: u64 = u32::MAX as u64;
+// One bit less than 32, so that the row id stays positive and the order of ids is that of keys.
 const MAX_KEY: u64 = (1 << 31) - 1;
 
 /// Layout, stored as `user_version` of the file.
@@ -82,6 +83,7 @@ impl Tables {
     /// Returns the row with this id, hidden or not.
     pub(super) fn row(&self, id: &str) -> Result<Option<RunRow>, Fault> {
         if let Some(row) = self.recent.row(id) {
+            // The row in `runs` may be older: commits that only append do not update it.
             return Ok(Some(row.clone()));
         }
         let mut select = self.sql.prepare_cached("SELECT body FROM runs WHERE id = ?1")?;
@@ -104,6 +106,7 @@ impl Tables {
         let Some(base) = &row.run.base else {
             return Ok(None);
         };
+        // Hidden bases too: a removed run stays while it has forks.
         let found = self.row(&base.run)?;
         found.map(Some).ok_or_else(|| {
             self.damaged(
@@ -125,11 +128,14 @@ impl Tables {
             }
         };
         let changes = commit.status.is_some_and(|status| status != row.run.status);
+        // Only needed to find the lists that the run leaves.
         let before = (changes && !is_new).then(|| row.clone());
+        // First, because the checks below accept contents of this commit.
         commit.contents.iter().try_for_each(|content| self.keep(content))?;
         if is_new {
             self.know(row.names())?;
         }
+        // Later errors roll back the contents as well: the command runs in a transaction.
         self.know(commit.names.iter())?;
         let followed: Vec<_> = commit.contents.iter().filter_map(Content::follows).collect();
         self.know(followed.iter())?;
@@ -157,6 +163,7 @@ impl Tables {
             self.list(before.as_ref(), &row)?;
         }
         let steps = row.run.steps;
+        // Before the snapshot, which reads the row with the new steps.
         self.recent.set(row, is_written, places);
         if let Some(snapshot) = &commit.snapshot {
             let row = self.visible(&commit.run)?;
@@ -166,9 +173,11 @@ impl Tables {
                 row.run.steps,
                 snapshot.step <= row.run.steps,
             )?;
+            // Ties the snapshot to this journal: see `read::snapshot`.
             let follows = self.checksum_at(&row, snapshot.step)?;
             let body = rows::encode_snapshot(row.key, follows, snapshot);
             self.sql
+                // Only the latest snapshot shortens a replay, so earlier ones are not retained.
                 .prepare_cached("REPLACE INTO snapshots(run, body) VALUES(?1, ?2)")?
                 .execute(params![row.key.cast_signed(), body])?;
         }
@@ -180,6 +189,7 @@ impl Tables {
     }
 
     fn start(&mut self, id: &str, new: &NewRun) -> Result<RunRow, Fault> {
+        // Hidden runs count: their forks name them by this id.
         if self.row(id)?.is_some() {
             return Err(StoreError::RunExists { run: id.to_owned() }.into());
         }
@@ -194,6 +204,7 @@ impl Tables {
             let row = self.visible(&base.run)?;
             moved(&base.run, base.step, row.run.steps, base.step <= row.run.steps)?;
             let (mut depth, mut ancestor) = (1, self.base_of(&row)?);
+            // A read visits every ancestor, so their number is limited here.
             while let Some(row) = ancestor {
                 depth += 1;
                 ancestor = self.base_of(&row)?;
@@ -204,6 +215,7 @@ impl Tables {
             (steps, head) = (base.step, self.checksum_at(&row, base.step)?);
         }
         let key = self.next_key;
+        // Not reused if the command fails; `none_is_refused` resets it before it tries again.
         self.next_key += 1;
         Ok(RunRow {
             run: new.begun(id, steps),
@@ -228,6 +240,7 @@ impl Tables {
         for record in &commit.records {
             let place = Place {
                 seq: row.run.steps + 1,
+                // Links the record to its predecessor, so that an exchanged or missing record is detected.
                 follows: row.head,
             };
             let (bytes, sum) = records::encode(record, place);
@@ -241,6 +254,7 @@ impl Tables {
     fn keep(&self, content: &Content) -> Result<(), Fault> {
         let mut insert = self
             .sql
+            // Contents are immutable, so an existing one is equal and is not written again.
             .prepare_cached("INSERT OR IGNORE INTO contents(hash, body, follows) VALUES(?1, ?2, ?3)")?;
         let follows = content.follows();
         let follows = follows.as_ref().map(ContentHash::as_bytes);
@@ -261,6 +275,7 @@ impl Tables {
 
     fn write_session(&self, run: &str, write: &SessionWrite) -> Result<(), Fault> {
         let found = self.session(&write.id)?.map_or(0, |session| session.version);
+        // The second of two writers must not replace the result of the first.
         if found != write.follows {
             let (session, expected) = (write.id.clone(), write.follows);
             return Err(StoreError::SessionMoved {
@@ -299,6 +314,7 @@ impl Tables {
                 let (due, run, effect) = (*due, run.to_owned(), effect.clone());
                 let timer = Timer { due, run, effect };
                 let mut insert = self.sql.prepare_cached(
+                    // The key has all values of a timer, so setting it again changes nothing.
                     "INSERT OR IGNORE INTO timers(due, run, effect, checksum) VALUES(?1, ?2, ?3, ?4)",
                 )?;
                 insert.execute(params![
@@ -345,8 +361,10 @@ impl Tables {
         }
         let mut select = self
             .sql
+            // In the order of the journal's keys, so that each page of the journal is written once.
             .prepare_cached("SELECT run_step, body FROM recent ORDER BY run_step")?;
         let records = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        // Read completely before the deletion. A checkpoint is due at 4 MiB, so there are usually few records.
         let records: Vec<(i64, Vec<u8>)> = records.collect::<Result<_, _>>()?;
         // Deleted first, so that the inserts reuse the pages.
         self.sql.prepare_cached("DELETE FROM recent")?.execute([])?;
@@ -357,6 +375,7 @@ impl Tables {
             insert.execute(params![row, body])?;
         }
         let mut update = self.sql.prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?;
+        // Without `recent` the row in `runs` is the only source of the last step.
         for (id, latest) in self.recent.runs.iter().filter(|(_, latest)| !latest.is_written) {
             update.execute(params![id, latest.row.encode()])?;
         }
@@ -384,9 +403,11 @@ impl Tables {
     /// Rolls the transaction back. An error of the rollback is ignored: the original error is reported, and the next process
     /// undoes the transaction.
     pub(super) fn roll_back(&mut self, to: Mark) {
+        // SQLite may have rolled back itself, for example on a full disk. A second rollback would be an error.
         if !self.sql.is_autocommit() {
             let _undone = self.sql.execute_batch("ROLLBACK");
         }
+        // Also if SQLite rolled back itself, because the index is not part of the transaction.
         self.recent.take_back(to);
     }
 
@@ -401,10 +422,12 @@ impl Tables {
             let (place, run_step): (i64, i64) = (found.get(0)?, found.get(1)?);
             let (key, step) = (key_of(run_step), step_of(run_step));
             let latest = runs.get_mut(&key).ok_or_else(|| self.lost("one belongs to no run"))?;
+            // Ids have no gaps, so a missing row is detected without a checksum over the table.
             if place != records {
                 return Err(self.lost("one is missing"));
             }
             let row = &mut latest.row;
+            // Earlier steps are in the row already, which a later commit with a new status has written.
             if step > row.run.steps {
                 let follows = row.head;
                 let bytes = found.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
@@ -430,11 +453,13 @@ impl Tables {
 
     /// Returns the runs with records in `recent` by key, with the rows in `runs`.
     fn runs_in_recent(&self) -> Result<BTreeMap<u64, Latest>, Fault> {
+        // Not cached: the statement runs once, when the store is opened.
         let mut select = self.sql.prepare("SELECT DISTINCT run_step >> 32 FROM recent")?;
         let keys = select.query_map([], |row| row.get::<_, i64>(0))?;
         let keys: std::collections::BTreeSet<i64> = keys.collect::<Result<_, _>>()?;
         let mut runs = BTreeMap::new();
         if !keys.is_empty() {
+            // Rows have no index by key, and this scan happens only after a crash.
             self.each_run(|row| {
                 if keys.contains(&row.key.cast_signed()) {
                     let latest = Latest {

@@ -14,6 +14,7 @@ use crate::sqlite::PAGE_SIZE;
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 const FRAME: usize = FRAME_HEADER + PAGE_SIZE as usize;
+// The lowest bit is the byte order of the checksums.
 const MAGIC: u32 = 0x377f_0682;
 
 /// Returns the reason why the log is damaged, if it is. A missing or empty log is valid. Needs memory for one frame only, however
@@ -26,6 +27,7 @@ pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
     };
     let mut header = [0; HEADER];
     if !is_read(&mut log, &mut header)? {
+        // A log that is shorter than its header has no transaction.
         return Ok(None);
     }
     let header = &header[..];
@@ -61,6 +63,7 @@ struct Frames<'a> {
 impl<'a> Frames<'a> {
     fn of(log: &'a mut File) -> io::Result<Self> {
         log.seek(SeekFrom::Start(HEADER as u64))?;
+        // A log may have gigabytes, so it is read once in large pieces.
         let (log, frame) = (BufReader::with_capacity(1 << 16, log), vec![0; FRAME]);
         Ok(Self { log, frame })
     }
@@ -89,15 +92,19 @@ fn damaged_frame(header: &[u8], mut frames: Frames<'_>, big_endian: bool) -> io:
     let mut number = 0;
     while let Some(frame) = frames.next()? {
         number += 1;
+        // Frames with other salts are left over from before the log was restarted.
         let is_ours = frame[8..16] == header[16..24];
         let is_whole = is_ours && follows(before, frame, big_endian) == stored(frame, 16);
         let ends = is_ours && word(frame, 4) != 0;
         match &mut bad {
             None if is_whole => {}
+            // The first bad frame. It may be the torn end of an unfinished transaction.
             None => bad = Some((number, ends)),
+            // A valid frame after the end of the bad frame's transaction belongs to a later one, which was written after a sync.
             Some((damaged, true)) if is_whole => return Ok(Some(*damaged)),
             Some((_, has_ended)) => *has_ended |= ends && is_whole,
         }
+        // The stored value and not the computed one, so that frames after a bad one can still be verified.
         before = stored(frame, 16);
     }
     Ok(None)
@@ -116,6 +123,7 @@ fn has_whole_frame(header: &[u8], mut frames: Frames<'_>, big_endian: bool) -> i
 
 /// Computes the checksum that a frame should have.
 fn follows(before: (u32, u32), frame: &[u8], big_endian: bool) -> (u32, u32) {
+    // SQLite excludes the salts and the checksum itself.
     sum(&frame[FRAME_HEADER..], sum(&frame[..8], before, big_endian), big_endian)
 }
 

@@ -19,6 +19,7 @@ use crate::sqlite::path::Files;
 use crate::sqlite::tables::Tables;
 
 /// Maximum number of writes in one transaction.
+// Bounds the time until the first command of a batch is answered. Equal to the last of `BATCH_BOUNDS`.
 const MAX_BATCH: usize = 1024;
 
 /// Number of log pages (4 MiB) from which the log is checkpointed. Moving the recent records doubles it.
@@ -56,6 +57,7 @@ struct Work<T, F> {
 
 impl<T: Send, F: FnMut(&mut Tables) -> Result<T, Fault> + Send> Job for Work<T, F> {
     fn run(&mut self, tables: &mut Tables) -> Result<(), Fault> {
+        // Replaced if the job is repeated after a rollback.
         self.value = Some((self.to_do)(tables)?);
         Ok(())
     }
@@ -81,6 +83,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(opened: Opened) -> Result<Self, StoreError> {
         let file = opened.tables.file.clone();
+        // Unbounded, because a call must not block. Most callers wait for their answer.
         let (commands, waiting) = channel();
         let meter = Arc::<StoreMeter>::default();
         let measured = Arc::clone(&meter);
@@ -135,6 +138,7 @@ impl Writer {
         };
         // If the thread has ended, the command and the sender of its answer are dropped.
         let _sent = self.commands.send(command(Box::new(job)));
+        // Built now, because the future must not borrow the writer.
         let gone = self.gone();
         Box::pin(async move { answer.await.unwrap_or(Err(gone)) })
     }
@@ -165,6 +169,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // `close` has taken the thread.
         if self.thread.is_some() {
             let (to, _answer) = oneshot::channel();
             let _sent = self.commands.send(Command::Close(to));
@@ -186,12 +191,14 @@ fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
         stopped: None,
         transactions: 0,
     };
+    // `next` holds a command that was received but is no write: it must run after the batch that came before it.
     let mut next = thread.next(waiting);
     while let Some(command) = next.take() {
         match command {
             Command::Read(job) => thread.read(job),
             Command::Write(job) => {
                 let mut jobs = vec![job];
+                // Commands that arrived during the last sync form the batch. Nothing waits for more of them.
                 while jobs.len() < MAX_BATCH && next.is_none() {
                     match waiting.try_recv() {
                         Ok(Command::Write(job)) => jobs.push(job),
@@ -206,6 +213,7 @@ fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
                 // Released before the answer, so that the caller can open the store again.
                 drop(hold);
                 let _gone = to.send(outcome);
+                // Commands that are still in the channel are dropped, and their callers get `Stopped`.
                 return;
             }
         }
@@ -230,7 +238,9 @@ impl Thread {
         while self.tables.is_shrinking && self.stopped.is_none() {
             match waiting.try_recv() {
                 Ok(command) => return Some(command),
+                // The handle was dropped without `Close`, which `Drop` prevents.
                 Err(TryRecvError::Disconnected) => return None,
+                // A small step, because a command that arrives meanwhile waits for it.
                 Err(TryRecvError::Empty) => self.shrink(SHRUNK_AT_ONCE),
             }
         }
@@ -260,6 +270,7 @@ impl Thread {
 
     fn read(&mut self, mut job: Box<dyn Job>) {
         let outcome = match &self.stopped {
+            // Reads fail too: the pages in the cache may not be those on the disk.
             Some(stopped) => Err(stopped.clone()),
             None => job.run(&mut self.tables).map_err(|fault| self.failed(fault)),
         };
@@ -276,6 +287,7 @@ impl Thread {
         }
         let mut refused = Vec::with_capacity(jobs.len());
         let mut jobs = jobs;
+        // Taken before the transaction, so that a failure can undo the whole batch in memory.
         let (before, was_shrinking) = (self.tables.recent.mark(), self.tables.is_shrinking);
         // Files are checked after the commit. A file that is replaced later takes durable writes with it: the check cannot
         // prevent that.
@@ -291,14 +303,17 @@ impl Thread {
                 }
                 self.transactions = self.transactions.wrapping_add(1);
                 if self.tables.is_shrinking && !was_shrinking {
+                    // After the answers, so that no caller waits for it.
                     self.begin_to_shrink();
                 } else if self.tables.is_shrinking && self.transactions.is_multiple_of(TRANSACTIONS_BETWEEN) {
                     self.shrink(SHRUNK_BETWEEN);
                 }
+                // Also after the answers: a checkpoint syncs the file.
                 self.checkpoint_if_due();
             }
             Err(fault) => {
                 let error = self.failed(fault);
+                // None of the jobs is durable, so all of them get the error.
                 self.tables.roll_back(before);
                 for job in jobs {
                     job.tell(Err(error.clone()));
@@ -324,10 +339,12 @@ impl Thread {
         for job in jobs {
             match job.run(&mut self.tables) {
                 Ok(()) => {}
+                // The transaction is gone or its state is unknown, so the whole batch fails.
                 Err(fault @ Fault::Sql(_)) if fault.is_fatal() || self.tables.sql.is_autocommit() => return Err(fault),
                 Err(_) => {
                     self.execute("ROLLBACK")?;
                     self.tables.recent.take_back(before);
+                    // The keys were given to runs that do not exist now.
                     self.tables.next_key = next_key;
                     return Ok(false);
                 }
@@ -342,6 +359,7 @@ impl Thread {
         self.execute("BEGIN IMMEDIATE")?;
         for job in jobs.iter_mut() {
             let before = self.tables.recent.mark();
+            // A savepoint for each job, so that a refused one does not undo the others.
             self.execute("SAVEPOINT command")?;
             match job.run(&mut self.tables) {
                 Ok(()) => {
@@ -353,6 +371,7 @@ impl Thread {
                     self.execute("ROLLBACK TO command")?;
                     self.execute("RELEASE command")?;
                     self.tables.recent.take_back(before);
+                    // Only this caller gets the error. The rest of the batch is committed.
                     refused.push(Some(fault.told(&self.tables.file)));
                 }
             }
@@ -367,6 +386,7 @@ impl Thread {
 
     fn checkpoint_if_due(&mut self) {
         let emptied = match self.tables.log_pages() {
+            // Each checkpoint writes every changed page once, so a longer log writes pages of busy runs less often.
             Ok(pages) if pages < CHECKPOINT_PAGES => Ok(()),
             Ok(pages) if pages < 2 * CHECKPOINT_PAGES => self.tables.begin_log_again(),
             // A single transaction grew the log: truncate it.
@@ -386,6 +406,7 @@ impl Thread {
         };
         let (file, run) = (self.tables.file.clone(), None);
         let failed = StoreError::Failed { file, run, why };
+        // Further commits would go to a file without a name, and the data would be lost when it is closed.
         self.stopped = Some(self.stopped_by(&failed));
         Err(failed.into())
     }
@@ -409,6 +430,7 @@ impl Thread {
 
     fn close(mut self, hold: Option<&mut Hold>) -> Result<(), StoreError> {
         if let Some(stopped) = self.stopped.take() {
+            // No checkpoint: it would write pages whose state is unknown to the file.
             return Err(stopped);
         }
         self.tables
