@@ -21,6 +21,7 @@ impl Acknowledgements {
 
     /// Notifies the callers of all steps up to this one.
     pub(crate) fn kept(&mut self, step: u64) {
+        // Callers wait for the current step, which never decreases, so the list is sorted.
         let first_later = self.0.partition_point(|(of, _)| *of <= step);
         for (_, acknowledge) in self.0.drain(..first_later) {
             acknowledge(Ok(()));
