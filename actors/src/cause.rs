@@ -114,6 +114,7 @@ impl<T> Future for Caused<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<T> {
+        // Split into fields, because the future is polled while the name of the effect is lent.
         let Self { depth, effect, work } = &mut *self;
         // Set again for each poll, because other tasks of this thread run between two polls.
         with_effect(effect, || with_trigger_depth(*depth, || work.as_mut().poll(task)))
