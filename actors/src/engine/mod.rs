@@ -171,6 +171,7 @@ impl EngineShared {
     /// arbiter.
     pub fn history(&self, workflow_id: &str, messages: impl Into<History>) -> History {
         let messages = messages.into();
+        // Nothing to count, and the choice of a tokenizer would search the workflow.
         if messages.is_empty() {
             return messages;
         }
@@ -192,6 +193,7 @@ impl EngineShared {
             return;
         }
         for arbiter in 0..self.spawner.arbiters() {
+            // The bus of each arbiter owns a sender.
             let deliver = deliver.another();
             self.on_arbiter(arbiter, move |local| {
                 let subscriber = Subscriber {
