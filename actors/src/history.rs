@@ -83,6 +83,7 @@ impl History {
     pub(crate) fn begin(self, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
         match self.kind {
             Kind::Empty => Conversation::new(),
+            // The messages are copied only if another holder shares the history.
             Kind::Uncounted(messages, marks) => counted(Arc::unwrap_or_clone(messages), marks, tokenizer),
             Kind::Counted(conversation, by, _) if is_same(&by, tokenizer) => conversation,
             // Another tokenizer made these counts, so all messages are counted again.
@@ -105,6 +106,7 @@ pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> Session
     let tokens = || conversation.since(0).map(|counted| counted.tokens).collect();
     SessionState {
         tokenizer: tokenizer.name().into(),
+        // The stored messages stay; only their counts have changed.
         stored: state.stored.map(|stored| StoredConversation {
             tokens: tokens(),
             memory: conversation.memory_total(),
