@@ -68,6 +68,7 @@ impl<T> Timers<T> {
         if self.due.first_key_value().is_none_or(|(first, _)| key < *first) {
             return None;
         }
+        // A foreground key is not in this set, and nothing is removed.
         self.background.remove(&key);
         self.due.remove(&key)
     }
