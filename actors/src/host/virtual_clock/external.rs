@@ -49,6 +49,7 @@ impl ExternalPlace {
                 WorkHandle::new(move || abort.abort())
             }
             Err(error) => {
+                // The guard is dropped on return, so that the clock does not wait for refused work.
                 tracing::error!(%error, "no thread for external work");
                 survive("work refused without a thread", move || drop(work));
                 WorkHandle::inert()
