@@ -110,6 +110,7 @@ impl SimulatedHost {
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
         let simulation = &self.simulation;
         let mut future = pin!(future);
+        // Numbered as a task, because the schedule and the fingerprint include the main future.
         let main = TaskState::new(MAIN_SLOT, simulation.next_number(), &simulation.shared);
         Arc::clone(&main).wake();
         let mut output = None;
