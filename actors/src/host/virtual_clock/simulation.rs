@@ -96,7 +96,7 @@ impl Simulation {
             };
             match next {
                 Some(Ready::Task(task)) => {
-                    // Another thread may have queued the task just before it ended.
+                    // A task that was woken during its last poll is still in the queue.
                     if task.is_ended() {
                         continue;
                     }
