@@ -76,6 +76,7 @@ pub struct ModelSession {
 impl ModelSession {
     /// Takes the first index below `count` that is unused and for which `wanted` returns true.
     pub fn take(&self, count: usize, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        // The set is valid after a panic too: it changes by one insertion.
         let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let place = (0..count).find(|place| !used.contains(place) && wanted(*place))?;
         used.insert(place);
@@ -86,6 +87,7 @@ impl ModelSession {
     #[must_use]
     pub fn of_fallback(&self, profile: &str) -> Self {
         let mut others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // The clone shares its state with the entry.
         others.entry(profile.to_owned()).or_default().clone()
     }
 }
