@@ -198,6 +198,7 @@ impl RunInterest {
 
     /// Counts a subscriber whose message is about to be sent to the bus.
     fn comes(&self, mask: EventMask) {
+        // From here until the bus has the subscriber, `left` does not narrow the mask.
         self.coming.fetch_add(1, Ordering::Relaxed);
         self.subscribers.fetch_or(mask.bits(), Ordering::Relaxed);
     }
