@@ -137,6 +137,7 @@ impl SupervisorMsg {
                     taken,
                     thread_id: _,
                 } = *assignment;
+                // From here on the run itself reports a failure.
                 taken.give(Ok(()));
                 ToSupervisor::Assign(Box::new(pirn_core::run::Assignment {
                     thread,
@@ -155,6 +156,7 @@ impl SupervisorMsg {
             }
             Self::Fire(firing) => ToSupervisor::Fire(firing),
             Self::FireAlone { firing, taken } => {
+                // The drop of an unused `taken` would start the action without the run.
                 taken.give(());
                 ToSupervisor::FireAlone(firing)
             }
