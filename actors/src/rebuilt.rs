@@ -102,6 +102,7 @@ impl Rebuilt {
 
     /// Returns the run's events for reconnecting subscribers, and the answers to waits that missed their event.
     pub(crate) fn events_again(&mut self) -> (ResumedEvents, Vec<Message>) {
+        // Moved, because a resumed run needs these events only for the bus.
         let events = std::mem::take(&mut self.events);
         let missed = self.waits.iter().filter_map(|((thread, id), before)| {
             let (_, thread::Effect::WaitEvent { event: wanted, .. }) = self.open.threads.get(&(*thread, *id))? else {
