@@ -148,6 +148,7 @@ fn tool(
         };
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, outcome)));
     });
+    // The future owns the answer, so that an abort drops it and thereby answers.
     let work = Box::pin(async move { answer.give(work.await) });
     in_flight(label(no, machine, run, node, AwaitKind::Tool), work, is_external, turn)
 }
@@ -244,6 +245,7 @@ fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
     };
     let (from, name) = match origin {
         Origin::Main => return graph.workflow_id.to_string(),
+        // A triggered thread has no parent, so its number distinguishes it.
         Origin::Triggered { .. } => return format!("{} {thread}", graph.workflow_id),
         Origin::Called { parent, effect } => (Some((parent, effect)), None),
         Origin::Branch { fork, .. } | Origin::Item { fork, .. } => (machine.fork_parent(fork), origin.path_id(graph)),
