@@ -30,6 +30,7 @@ impl ThreadActor {
         } = asked;
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), None);
         let (profile, model) = run.in_place.models().choose(chosen.profile_id.as_deref());
+        // The same key as in `model`, so that later calls find the session.
         let session = self.sessions.entry(profile.id.clone()).or_default();
         model.answered(request, session);
     }
