@@ -26,6 +26,7 @@ pub(crate) struct Turn<'a> {
 impl Turn<'_> {
     /// Steps the run's machine with a message.
     pub(crate) fn step(&mut self, message: Message) {
+        // Built for each step, because the listeners may change between two steps.
         let mut world = RunWorld::of(self.run);
         self.machine.step(self.now, message, &mut world, self.effects);
     }
