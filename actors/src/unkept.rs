@@ -51,6 +51,7 @@ impl Unkept {
     pub(crate) fn leave(&mut self) -> bool {
         let is_under_way = self.is_being_kept();
         if is_under_way {
+            // A repeated request must not discard the messages that wait since the first.
             self.leaving.get_or_insert_default();
         }
         is_under_way
