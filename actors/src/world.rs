@@ -175,6 +175,7 @@ impl World for RunWorld<'_> {
         self.in_place.call(function, input, thread.trigger_depth(), &context)
     }
     fn delivered(&mut self, thread: ThreadNo, input: &Input) {
+        // Inputs are formatted for observing hosts only.
         self.observe(|run| Observation::Delivered {
             run,
             thread,
