@@ -224,7 +224,7 @@ fn outcome(
             first_that_holds(graph, conditions, scope, evaluator).map(Outcome::Choice)
         }
         Evaluation::Routes => {
-            // The request and the node come from one machine and match. A mismatch is answered, because this code never panics.
+            // The request and the node come from one machine and match. A mismatch has an answer, because a panic would end the thread.
             let NodeKind::Route { routes, .. } = &node.kind else {
                 return Ok(Outcome::Done);
             };

@@ -153,7 +153,7 @@ impl StepContext<'_> {
             // for.
             match pending.released.iter().position(|released| *released == firing) {
                 Some(place) => {
-                    // The two messages have met. An entry that stayed would let the list grow with each firing.
+                    // Both messages have arrived. An entry that stayed would let the list grow with each firing.
                     pending.released.remove(place);
                 }
                 None => pending.held.push(firing),
@@ -174,11 +174,11 @@ impl StepContext<'_> {
             let place = pending.arrived.iter().position(may_now)?;
             match pending.arrived.remove(place)? {
                 SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
+                // Without changes to the conversation the result is applied in this step.
                 SafePointWork::Triggered {
                     merge,
                     conversation: false,
                     ..
-                // Without changes to the conversation the result is applied in this step.
                 } => self.merged(&merge, Outcome::Done),
                 SafePointWork::Triggered {
                     merge,
@@ -274,8 +274,8 @@ impl StepContext<'_> {
     }
 
     pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
+        // Before the result is queued: it may lead to the next model call within this step.
         if let NodeRun::Llm(stage) = &mut self.thread.run
-            // Before the result is queued: it may lead to the next model call within this step.
             && result.checks_limit
         {
             stage.check_limit();
@@ -285,7 +285,7 @@ impl StepContext<'_> {
             Some(place) => {
                 pending.held.remove(place);
             }
-            // The answer that the firing holds the thread is still on its way. `hold` drops it when it arrives.
+            // The answer that the firing holds the thread has not arrived yet. `hold` drops it when it arrives.
             None if result.holds => pending.released.push(firing),
             // The firing never held the thread: no later message names it.
             None => {}
@@ -305,7 +305,7 @@ impl StepContext<'_> {
     /// Applies newly arrived work if the thread is at a safe point.
     pub(super) fn poll_safe_point(&mut self) {
         match self.thread.run {
-            // The thread waits for exactly this work, or is paused and applies it while it rests.
+            // The thread waits for exactly this work, or is paused, which does not defer results.
             NodeRun::SafePoint => self.safe_point(),
             // An LLM node may be held inside of the node, before its model call.
             NodeRun::Llm(ref stage) if stage.is_safe_point() => {

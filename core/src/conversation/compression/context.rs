@@ -156,7 +156,7 @@ impl CompressionContext {
         let saved = before.saturating_sub(after);
         // The provider's cache still serves these messages: only the ones after them are processed again.
         let same = visible.iter().zip(&shown).take_while(|(was, is)| was == is).count();
-        // A result without savings would break the cache for nothing, and a repeated one would never end.
+        // A result without savings would break the cache of the provider for nothing.
         if saved == 0 || !self.pays(saved, || cost(&shown[same..], tokenizer)) {
             return self.unchanged(visible.len());
         }

@@ -187,11 +187,11 @@ impl Consent {
     /// Returns the question while it is open.
     pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
         match self {
+            // Built on demand: the stage stores the call once.
             Self::Asked {
                 question,
                 tool,
                 timeout_ms,
-                // Built on demand: the stage stores the call once.
             } => Some((question.id, content(tool, *timeout_ms).of(thread, question.id))),
             // The question was answered.
             Self::Allowed { .. } => None,
@@ -225,7 +225,7 @@ fn run(walk: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Op
     let call = ToolCall {
         id: tool.tool_call_id.clone(),
         name: tool.name.clone(),
-        // Cloned: the state keeps both, for the report to the model and for a repeated query.
+        // Cloned: the changed arguments are also reported to the model.
         arguments: edited.as_ref().unwrap_or(&tool.arguments).clone(),
     };
     walk.out.push(Effect::Tool {

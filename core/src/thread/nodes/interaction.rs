@@ -91,7 +91,7 @@ pub(super) fn answer(
                 Heard::Failed(error) => Progress::Failed(error),
             }
         }
-        // An answer to an effect that was cancelled: the person and the time limit may answer at once.
+        // An answer to an effect that was cancelled: the person and the time limit may answer at the same time.
         (stage, _) => Progress::Wait(NodeRun::Interaction(stage)),
     }
 }
@@ -125,7 +125,7 @@ fn answered(
 
 fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
     match &node.on_timeout {
-        // As a node failure, so that `retry` asks again and `onError` applies.
+        // As a node failure, so that `retry` opens the question again and `onError` applies.
         QuestionTimeout::Fail => {
             let after_ms = node.timeout_ms.unwrap_or_default();
             let message = format!("no answer within {after_ms} ms");

@@ -189,7 +189,7 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
 fn value_of(content: &str) -> Value {
     match serde_json::from_str(content) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => value,
-        // A bare number or word stays text: `7` and `true` may be words of the tool.
+        // A bare number or word stays text: `7` and `true` may be meant as text.
         Ok(_) | Err(_) => Value::from(content),
     }
 }
