@@ -36,7 +36,9 @@ pub(crate) async fn carry_out(
     let (commits, given_commits) = unbounded_channel();
     let (reads, given_reads) = unbounded_channel();
     let (asks, given_asks) = unbounded_channel();
+    // One connection for each kind: a long removal must not delay commits, and reads must not wait for their syncs.
     let carriers = Carriers { commits, reads, asks };
+    // The two writers share one receiver, so all three kinds have the same type here.
     let (given_commits, given_reads, given_asks) = (
         Mutex::new(given_commits),
         Mutex::new(given_reads),
@@ -60,8 +62,10 @@ pub(crate) async fn carry_out(
 
 /// Waits for at least one command and returns up to `most`; none once all senders are dropped.
 async fn waiting<T>(given: &Mutex<UnboundedReceiver<T>>, most: usize) -> Option<Vec<T>> {
+    // Held while the first command is awaited: the other writer then waits here for the next one.
     let mut given = given.lock().await;
     let mut taken = vec![given.recv().await?];
+    // Only commands that wait already are taken, so an idle server answers a single one at once.
     while taken.len() < most {
         match given.try_recv() {
             Ok(another) => taken.push(another),
@@ -90,6 +94,7 @@ impl Carrier {
 
     async fn ask_each(mut self, given: &Mutex<UnboundedReceiver<Box<dyn Ask>>>) {
         while let Some(asks) = waiting(given, 1).await {
+            // One at a time, because an ask such as a removal has a transaction of its own on this connection.
             for mut asked in asks {
                 self.ask(&mut *asked).await;
             }
@@ -99,9 +104,11 @@ impl Carrier {
     /// Executes reads, pipelined. A read that fails is retried alone.
     async fn read(mut self, given: &Mutex<UnboundedReceiver<Box<dyn Ask>>>) {
         while let Some(mut reads) = waiting(given, TOGETHER).await {
+            // Without a connection, each read goes through `ask` below, which waits and tries again.
             if let Ok(connection) = self.connected().await {
                 let asked = join_all(reads.iter_mut().map(|read| read.ask(connection))).await;
                 let mut asked = asked.into_iter();
+                // A read that was answered has no caller any more. Reading again is harmless, because a read changes nothing.
                 reads.retain(|_| asked.next().is_none_or(|asked| asked.is_err()));
             }
             for mut read in reads {
@@ -125,6 +132,7 @@ impl Carrier {
     }
 
     async fn commit(&mut self, mut commits: Vec<Committing>) {
+        // A single commit is one statement, which is a transaction without `BEGIN` and `COMMIT`.
         if commits.len() > 1 {
             let mut tries = Tries::new(self.patience);
             loop {
@@ -138,6 +146,7 @@ impl Carrier {
                         let kept = answered.filter(|is_kept| *is_kept).count();
                         // Counted before the answers are sent: a caller that has its answer sees the commit in the figures.
                         self.meter.durable(kept as u64);
+                        // After the whole batch is durable: an answer promises that.
                         return commits.iter_mut().for_each(Committing::tell);
                     }
                     // The outcome of the transaction is unknown. It is sent again as it is: numbered commits take effect once.
@@ -180,6 +189,7 @@ impl Carrier {
 
     async fn connected(&mut self) -> Result<&Connection, Fault> {
         if self.connection.is_none() {
+            // `open` checks the schemas again: another version may have upgraded them while the connection was lost.
             let opened = self.server.open(None).await;
             let connection = opened.map_err(|error| Fault::Lost(error.to_string()))?;
             if std::mem::take(&mut self.was_lost) {
@@ -200,12 +210,15 @@ impl Carrier {
             Fault::Failed(why) => Err(failed(why)),
             Fault::Refused(code, run) if code == "NO_SUCH_RUN" => Err(StoreError::NoSuchRun { run }),
             Fault::Refused(code, of) => Err(failed(format!("{code} {of}"))),
+            // Counted and not timed: the server answers, and conflicts end within a few attempts.
             Fault::Again(why) => tries.another().await.ok_or_else(|| failed(why)),
             Fault::Lost(why) => {
+                // Logged once for a connection, and not for every attempt to open the next one.
                 if self.connection.take().is_some() {
                     tracing::warn!(server = &*self.server.name, why, "the connection is lost");
                     self.was_lost = true;
                 }
+                // Timed and not counted: a restart of the server takes as long as it takes.
                 tries.later().await.ok_or_else(|| failed(why))
             }
         }
@@ -214,10 +227,12 @@ impl Carrier {
 
 /// Sends commits as one transaction. After an error either no commit has taken effect, or every one has.
 async fn together(on: &Connection, commits: &[Committing]) -> Result<Vec<tokio_postgres::Row>, Fault> {
+    // Prepared before `BEGIN`, because preparing would wait for an answer in the middle of the pipeline.
     on.prepared(crate::commit::SQL).await?;
     let sends = join_all(commits.iter().map(|commit| commit.send(on)));
     // Futures are polled, and so sent, in this order. Pipelining saves a round trip for each commit.
     let (begun, rows, ended) = tokio::join!(biased; on.execute("BEGIN"), sends, on.execute("COMMIT"));
+    // The error of a commit is more precise than that of `COMMIT`, which fails as a consequence.
     let rows: Result<Vec<_>, Fault> = rows.into_iter().collect();
     begun?;
     let rows = rows?;
@@ -254,6 +269,7 @@ impl Tries {
             return None;
         }
         tokio::time::sleep(self.delay).await;
+        // Doubled, so that many processes do not keep a server busy that is just starting.
         self.delay = (self.delay * 2).min(LAST_DELAY);
         Some(())
     }

@@ -120,12 +120,14 @@ impl Held {
     pub(crate) fn surely_stands(&self, run: &str) -> bool {
         let state = self.state();
         let claim = state.claims.get(run);
+        // A quarter of the duration remains as a margin for the time until the effect has started.
         claim.is_none_or(|claim| !claim.is_lost && claim.known.elapsed() < self.lasts() / 4 * 3)
     }
 
     /// Records that a request sent at `asked` extended the claim.
     fn extended(&self, run: &str, id: &str, asked: Instant) {
         let mut state = self.state();
+        // The run may have been released and claimed anew since the request.
         if let Some(claim) = state.claims.get_mut(run).filter(|claim| claim.id == id) {
             claim.known = asked;
         }
@@ -134,6 +136,7 @@ impl Held {
     pub(crate) fn forget(&self, run: &str) -> Option<String> {
         let mut state = self.state();
         let claim = state.claims.remove(run)?;
+        // A slot is free now, and the last query left runs behind.
         if state.has_backlog {
             self.wake.notify_one();
         }
@@ -194,6 +197,7 @@ impl Held {
     /// Returns the claims to extend, by claim id.
     fn alive(&self) -> BTreeMap<String, String> {
         let state = self.state();
+        // A lost claim cannot be extended, and extending it would only repeat the answer.
         let alive = state.claims.iter().filter(|(_, claim)| !claim.is_lost);
         alive.map(|(run, claim)| (claim.id.clone(), run.clone())).collect()
     }
@@ -219,6 +223,7 @@ impl Keeper {
                 Ok(()) => {
                     let state = self.held.state();
                     let somebody_waits = !state.turns.is_empty() || !state.tells.is_empty();
+                    // A turn and an answer are awaited by a caller; other work only by the store.
                     delay = if somebody_waits { POLL_SOON } else { POLL };
                 }
                 Err(Fault::Lost(why)) => {
@@ -229,6 +234,7 @@ impl Keeper {
                             "claims cannot be extended: the connection is lost"
                         );
                     }
+                    // At most a second, because claims expire while no heartbeat arrives.
                     delay = (delay * 2).min(Duration::from_secs(1));
                 }
                 // A conflict or a refusal concerns one query: the next poll may succeed.
@@ -238,6 +244,7 @@ impl Keeper {
             }
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
+                // A stored permit of `notify_one` is not lost if it is given during `look`.
                 () = self.held.wake.notified() => {}
             }
         }
@@ -249,6 +256,7 @@ impl Keeper {
     }
 
     async fn look(&mut self) -> Result<(), Fault> {
+        // Copied: the lock must not be held across an await.
         let claims = self.held.alive();
         let (carried, at_most, turns, tells, ends) = {
             let state = self.held.state();
@@ -261,12 +269,14 @@ impl Keeper {
             return Ok(());
         }
         if self.connection.is_none() {
+            // Notifications of the server end the pause between two polls.
             let heard = Some(Arc::clone(&self.held.wake));
             let opened = self.server.open(heard).await;
             let connection = opened.map_err(|error| Fault::Lost(error.to_string()))?;
             connection.execute("LISTEN pirn").await?;
             self.connection = Some(connection);
         }
+        // Before other queries: a claim that expires costs more than a late answer.
         if self.last_heartbeat.elapsed() >= self.held.lasts() / HEARTBEATS && !claims.is_empty() {
             self.heartbeat(&claims).await?;
         }
@@ -277,6 +287,7 @@ impl Keeper {
             let most = (at_most - carried).min(AT_ONCE);
             let has_backlog = self.claim_next(most).await? == most;
             self.held.state().has_backlog = has_backlog;
+            // The next query follows without a pause as long as runs and room remain.
             if has_backlog && carried + most < at_most {
                 self.held.wake.notify_one();
             }
@@ -302,6 +313,7 @@ impl Keeper {
     async fn heartbeat(&mut self, claims: &BTreeMap<String, String>) -> Result<(), Fault> {
         let ids: Vec<&str> = claims.keys().map(String::as_str).collect();
         let sql = "SELECT claim, is_lost FROM pirn.extend($1::text[]::uuid[], $2, $3)";
+        // Taken before the query, so that a slow answer does not make the claim look younger than it is.
         let (worker, seconds, asked) = (&self.held.worker, self.held.seconds, Instant::now());
         let rows = self.on()?.query(sql, &[&ids, worker, &seconds]).await?;
         let mut is_kept = true;
@@ -339,17 +351,20 @@ impl Keeper {
         for row in rows {
             let (request, run, body): (i64, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             open.insert(request);
+            // A request stays in the table until it is answered, and each poll finds it again.
             if !self.asked.contains(&request) {
                 let request = request.cast_unsigned();
                 self.assign(Assignment::Tell { request, run, body });
             }
         }
+        // Replaced, so that answered requests leave the set.
         self.asked = open;
         Ok(())
     }
 
     /// Claims up to `most` runs and returns the number of claimed runs.
     async fn claim_next(&mut self, most: usize) -> Result<usize, Fault> {
+        // At most `AT_ONCE`, so the conversion cannot fail.
         let most = i32::try_from(most).unwrap_or(1);
         let sql = "SELECT claim, run FROM pirn.claim_next($1, $2, $3)";
         let asked = Instant::now();
@@ -368,6 +383,7 @@ impl Keeper {
                 self.give_back(&claim).await?;
                 continue;
             }
+            // Before the assignment, because the engine may use the claim at once.
             self.held.put(&run, claim, asked);
             self.assign(Assignment::Run(run));
         }
@@ -375,6 +391,7 @@ impl Keeper {
     }
 
     async fn give_back(&self, claim: &str) -> Result<(), Fault> {
+        // After a second, so that the engine has released the expired claim when the run is offered again.
         let sql = "SELECT pirn.release($1::text::uuid, $2, 1)";
         self.on()?.query(sql, &[&claim, &self.held.worker]).await?;
         Ok(())
@@ -396,6 +413,7 @@ impl Keeper {
             let Some(row) = rows.first() else { continue };
             if row.try_get(0)? {
                 let mut state = self.held.state();
+                // A run that was resumed may wait twice, and has one turn.
                 for turn in state.turns.iter_mut().filter(|turn| turn.run == run) {
                     answer(&mut turn.answer, Ok(()));
                 }
@@ -416,6 +434,7 @@ impl Keeper {
         let sql = "SELECT id FROM pirn.runs WHERE id = ANY($1) AND status < 4 AND NOT is_hidden";
         let rows = self.on()?.query(sql, &[&waiting]).await?;
         let live: Result<BTreeSet<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+        // Before the lock is taken, so that an error leaves the waiters for the next poll.
         let live = live?;
         let mut state = self.held.state();
         for end in &mut state.ends {
@@ -457,6 +476,7 @@ impl Keeper {
 /// Commands on claims.
 impl Held {
     pub(crate) async fn claim(&self, on: &Connection, run: &str) -> Answer<()> {
+        // `claim_next` or the run's first commit has claimed it already.
         if self.claim_of(run).is_some() {
             return Ok(Ok(()));
         }
@@ -492,6 +512,7 @@ impl Held {
 
     /// Checks that a claim is valid, by extending it.
     pub(crate) async fn stands(&self, on: &Connection, run: &str) -> Answer<()> {
+        // A run without a claim has ended or was released, so there is nothing to check.
         let Some(claim) = self.claim_of(run) else {
             return Ok(Ok(()));
         };
@@ -499,11 +520,13 @@ impl Held {
         let asked = Instant::now();
         let rows = on.query(sql, &[&claim, &self.worker, &self.seconds]).await?;
         match rows.first().map(|row| row.try_get::<_, bool>(0)).transpose()? {
+            // `extend` returns only claims that it did not extend.
             None => {
                 self.extended(run, &claim, asked);
                 Ok(Ok(()))
             }
             Some(true) => Ok(Err(StoreError::RunLost { run: run.to_owned() })),
+            // A transaction holds the row, such as a commit of this run.
             Some(false) => Err(Fault::Again("the claim is in use".to_owned())),
         }
     }
@@ -514,9 +537,11 @@ impl Held {
             let sql = if after_ms == 0 {
                 "SELECT pirn.release($1::text::uuid, $2, $3)"
             } else {
+                // For a run that makes no progress: the delay doubles with each call, so that no process tries it without a pause.
                 "SELECT pirn.put_off($1::text::uuid, $2, $3)"
             };
             on.query(sql, &[&claim, &self.worker, &seconds]).await?;
+            // After the server has released it: a retry after a lost connection still needs the claim.
             self.forget(run);
         }
         Ok(Ok(()))

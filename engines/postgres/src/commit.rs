@@ -45,10 +45,12 @@ impl Committing {
     ) -> Self {
         Self {
             commit,
+            // Given in the order of the calls. The server remembers the number, so that a repeated commit returns its first answer.
             number: held.next_number(),
             held,
             location,
             steps: None,
+            // Earlier than the claim that the commit may create, so the local estimate of its expiry is conservative.
             given: Instant::now(),
             lane: Some(lane),
             answer: Some(answer),
@@ -59,10 +61,12 @@ impl Committing {
     pub(crate) async fn send(&self, on: &Connection) -> Result<Row, Fault> {
         let commit = &self.commit;
         let claim = match commit.follows {
+            // The first commit creates the claim.
             Follows::Start(_) => None,
             Follows::Step(_) => self.held.claim_of(&commit.run),
         };
         let records = &commit.records;
+        // Arrays, so that one call transfers any number of records in one round trip.
         let ats: Vec<i64> = records.iter().map(|record| record.at.cast_signed()).collect();
         let effects: Vec<Option<&str>> = records.iter().map(|record| record.effect.as_deref()).collect();
         let bodies: Vec<&str> = records.iter().map(|record| &*record.body).collect();
@@ -131,8 +135,10 @@ impl Committing {
         let run = || self.commit.run.clone();
         let Some(code) = row.try_get::<_, Option<&str>>(0)? else {
             if let Some(claim) = row.try_get::<_, Option<String>>(5)? {
+                // Before the answer is sent: the caller's next commit of the run needs the claim.
                 self.held.put(&self.commit.run, claim, self.given);
             }
+            // The server has completed the task, and an ended run has no claim.
             if self.commit.status.is_some_and(RunStatus::is_final) {
                 self.held.forget(&self.commit.run);
             }
@@ -160,6 +166,7 @@ impl Committing {
                 StoreError::RunLost { run: run() }
             }
             "TOO_MANY_FORKS" => StoreError::too_many_forks(),
+            // A name that is no hash comes from another version of the schema, and is reported as it is below.
             "NO_SUCH_CONTENT" if ContentHash::parse(&name).is_some() => StoreError::NoSuchContent {
                 hash: ContentHash::parse(&name).unwrap_or_else(|| ContentHash::of("")),
             },
@@ -173,6 +180,7 @@ impl Committing {
 
     pub(crate) fn fail(&mut self, error: StoreError) {
         let error = match error {
+            // The connection does not know the run of the command.
             StoreError::Failed { file, run: None, why } => StoreError::Failed {
                 file,
                 run: Some(self.commit.run.clone()),
@@ -190,6 +198,7 @@ fn bytes(hash: &ContentHash) -> &[u8] {
 
 /// Returns the small parts of a commit as one JSON parameter.
 fn small(commit: &Commit) -> Value {
+    // One JSON parameter instead of one for each optional field.
     let mut small = json!({"run": commit.run});
     match &commit.follows {
         Follows::Step(step) => small["follows"] = json!(step.cast_signed()),

@@ -114,6 +114,7 @@ impl Server {
             ));
         }
         if config.get_connect_timeout().is_none() {
+            // Without a limit, a host that drops packets blocks the connection for minutes.
             config.connect_timeout(Duration::from_secs(10));
         }
         // Detects a server that disappeared without closing the connection.
@@ -127,6 +128,7 @@ impl Server {
         };
         let port = config.get_ports().first().copied().unwrap_or(5432);
         let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+        // Built from the parts, because the URL may contain a password.
         let name = format!("postgres://{host}:{port}/{database}").into();
         Ok(Self { config, name })
     }
@@ -138,6 +140,7 @@ impl Server {
             server: self.name.to_string(),
             why: told(&error),
         })?;
+        // The connection makes progress only while this task polls it.
         tokio::spawn(async move {
             // Errors of the connection are returned by the queries that wait on it.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -164,6 +167,7 @@ impl Server {
     }
 
     async fn check(&self, on: &Connection) -> Result<(), ConnectError> {
+        // Asked through the catalog, because a query of a missing table is an error like any other.
         let there = "SELECT to_regclass('pirn.layout') IS NOT NULL AND to_regprocedure('absurd.get_schema_version()') IS NOT NULL";
         let is_there: bool = self.one(on, there).await?;
         if !is_there {
@@ -179,6 +183,7 @@ impl Server {
                 layout: Some(layout),
             });
         }
+        // The exact release: the functions of `pirn` read absurd's tables, whose columns are no public interface.
         let absurd: String = self.one(on, "SELECT absurd.get_schema_version()").await?;
         self.expect("pirn", &layout, &LAYOUT)?;
         self.expect("absurd", &*absurd, ABSURD)
@@ -221,6 +226,7 @@ impl Server {
 
 fn told(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), std::error::Error::source(error)) {
+        // The error's own text only says "db error" or "connection closed".
         (Some(refused), _) => refused.message().to_owned(),
         (None, Some(cause)) => cause.to_string(),
         (None, None) => error.to_string(),
@@ -246,6 +252,7 @@ impl Connection {
     /// Prepares a statement on first use.
     pub(crate) async fn prepared(&self, sql: &'static str) -> Result<Statement, Fault> {
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        // The lock is not held across the await. Two queries may prepare one statement, and the later one stays.
         if let Some(statement) = known().get(sql) {
             return Ok(statement.clone());
         }

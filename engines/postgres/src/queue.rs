@@ -67,6 +67,7 @@ where
     F: for<'a> Fn(&'a Connection) -> BoxFuture<'a, Result<Result<T, StoreError>, Fault>> + Send,
 {
     fn ask<'a>(&'a mut self, on: &'a Connection) -> BoxFuture<'a, Result<(), Fault>> {
+        // Called again for each attempt, so the query clones its parameters instead of moving them.
         let asking = (self.ask)(on);
         Box::pin(async {
             let result = asking.await?;
@@ -103,6 +104,7 @@ impl Queue {
         let (answer, answered) = oneshot::channel();
         let asked = Asked {
             ask,
+            // Entered here and not when the command is sent, because the order of calls is the order of commands.
             lane: Some(self.lanes.enter(extent)),
             answer: Some(answer),
         };
@@ -150,6 +152,7 @@ impl Carriers {
         let mut waiting = FuturesUnordered::new();
         loop {
             tokio::select! {
+                // A disabled branch while the set is empty.
                 Some(job) = waiting.next() => self.take(job),
                 job = given.recv() => match job {
                     Some(mut job) => {
@@ -160,6 +163,7 @@ impl Carriers {
                             waiting.push(job.in_turn());
                         }
                     }
+                    // All senders are dropped. The commands that still wait for their turn are sent below.
                     None => break,
                 },
             }

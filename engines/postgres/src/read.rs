@@ -38,6 +38,7 @@ const RUN: &str = "SELECT id, workflow, definition, contents, semantics, session
 fn run_of(row: &Row) -> Result<Run, Fault> {
     let base: Option<String> = row.try_get(6)?;
     let status: i16 = row.try_get(8)?;
+    // A later version may have more statuses.
     let status = usize::try_from(status).ok().and_then(|place| RunStatus::ALL.get(place));
     Ok(Run {
         id: row.try_get(0)?,
@@ -81,6 +82,7 @@ macro_rules! listed {
     };
 }
 
+// Separate statements instead of `$6 IS NULL OR ...`, so that the planner can use the index of workflows.
 const OLDEST: &str = listed!("", ">", "started_at, id");
 const YOUNGEST: &str = listed!("", "<", "started_at DESC, id DESC");
 const OLDEST_OF_WORKFLOW: &str = listed!("AND workflow = $6", ">", "started_at, id");
@@ -120,6 +122,7 @@ pub(crate) async fn runs(
 
 pub(crate) async fn journal(on: &Connection, id: &str, after: u64, limit: usize) -> Answer<Vec<Record>> {
     let sql = "SELECT at, effect, body FROM pirn.read_journal($1, $2, $3)";
+    // No run has that many steps, so the answer is empty, as it should be.
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let rows = on.query(sql, &[&id, &after, &most(limit)]).await?;
     let records = rows.iter().map(|row| {
@@ -139,6 +142,7 @@ pub(crate) async fn contents(on: &Connection, wanted: &[ContentHash]) -> Answer<
     let hashes: Vec<&[u8]> = wanted.iter().map(|hash| &hash.as_bytes()[..]).collect();
     let rows = on.query(sql, &[&hashes]).await?;
     let mut texts = Vec::with_capacity(rows.len());
+    // The outer join returns a row for every wanted hash, in their order.
     for (row, hash) in rows.iter().zip(wanted) {
         let Some(text) = row.try_get::<_, Option<&str>>(0)? else {
             return Ok(Err(StoreError::NoSuchContent { hash: *hash }));
@@ -153,6 +157,7 @@ pub(crate) async fn chain(on: &Connection, last: ContentHash, limit: usize) -> A
     let rows = on.query(sql, &[&&last.as_bytes()[..], &most(limit)]).await?;
     let chain = rows.iter().map(|row| hash(row.try_get(0)?));
     let chain: Vec<ContentHash> = chain.collect::<Result<_, Fault>>()?;
+    // A content that exists is always the first of its own chain.
     if chain.is_empty() && limit > 0 {
         return Ok(Err(StoreError::NoSuchContent { hash: last }));
     }
@@ -167,6 +172,7 @@ pub(crate) async fn snapshot(on: &Connection, id: &str, at_most: u64) -> Answer<
     let Some(row) = rows.first() else {
         return Ok(Err(StoreError::NoSuchRun { run: id.to_owned() }));
     };
+    // The outer join tells a run without a snapshot from a missing run.
     let Some(step) = row.try_get::<_, Option<i64>>(0)? else {
         return Ok(Ok(None));
     };
@@ -236,8 +242,10 @@ pub(crate) async fn meta(on: &Connection, name: &str) -> Answer<Option<String>> 
 }
 
 pub(crate) async fn remove(on: &Connection, ids: &[String], dry_run: bool) -> Answer<Removed> {
+    // A dry run executes the removal and rolls it back, so that both count the same.
     on.execute("BEGIN").await?;
     let rows = on.query("SELECT runs, bytes FROM pirn.remove($1)", &[&ids]).await;
+    // Also after an error: the connection would stay in the aborted transaction.
     on.execute(if rows.is_err() || dry_run { "ROLLBACK" } else { "COMMIT" })
         .await?;
     let rows = rows?;

@@ -32,6 +32,7 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
     let on = server.connect(None).await?;
     let execute = async |sql: &str| on.execute(sql).await.map_err(|fault| server.refused(fault));
     let encoding: String = server.one(&on, "SELECT current_setting('server_encoding')").await?;
+    // First, because no other encoding can store every text of a run, and it cannot be changed later.
     server.expect_encoding(&encoding)?;
     // Held until this connection closes: serializes concurrent setups.
     execute("SELECT pg_advisory_lock(7049, 0)").await?;
@@ -46,6 +47,7 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
     // Started after the lock: a transaction does not see a schema that was created after its first catalog lookup.
     execute("BEGIN").await?;
     let absurd: String = server.one(&on, "SELECT absurd.get_schema_version()").await?;
+    // Before `pirn` is created, whose functions depend on absurd's tables.
     server.expect("absurd", &*absurd, ABSURD)?;
     execute("SELECT absurd.create_queue('pirn')").await?;
     let mut layout = 0;
@@ -54,6 +56,7 @@ async fn make(server: &Server, url: &str, absurdctl: &OsStr) -> Result<bool, Con
     }
     if layout < LAYOUT {
         server.expect_nobody(&on, layout).await?;
+        // In the transaction: a failed upgrade leaves the earlier version intact.
         execute(PIRN_SQL).await?;
         layout = LAYOUT;
         is_made = true;

@@ -89,6 +89,7 @@ impl PostgresStore {
             server: location.to_string(),
             why,
         };
+        // Also proves that the server answers and has the right schemas, before the store is returned.
         let writer = thread::block_on(async {
             let on = server.open(None).await?;
             server.one::<String>(&on, "SELECT gen_random_uuid()::text").await
@@ -97,6 +98,7 @@ impl PostgresStore {
         let name = options.name.unwrap_or_else(|| format!("pid {}", std::process::id()));
         // Makes the name unique among processes.
         let worker = format!("{name} {}", &writer[..8]);
+        // A claim has whole seconds, and one of 0 would expire at once.
         let seconds = i32::try_from(options.claim.as_secs().max(1)).unwrap_or(i32::MAX);
         let held = Arc::new(Held::new(writer, worker, seconds));
         let (jobs, given) = unbounded_channel();
@@ -109,6 +111,7 @@ impl PostgresStore {
             assignments: assign,
             connection: None,
             asked: BTreeSet::new(),
+            // No claim exists yet, so the first heartbeat is due after an interval.
             last_heartbeat: Instant::now(),
         };
         let thread = thread::start(async move {
@@ -148,13 +151,16 @@ impl PostgresStore {
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
+        // First, so that no released run is claimed again by this process.
         self.held.carry(0);
+        // Released now, so that other processes need not wait until the claims expire.
         for run in self.held.runs() {
             Claims::release(self, &run, 0);
         }
         // The last sender: the thread ends when all commands are done.
         self.queue = None;
         if let Some(thread) = self.thread.take() {
+            // A panic of the thread is not propagated, because a second panic during unwinding aborts the process.
             drop(thread.join());
         }
     }
@@ -290,6 +296,7 @@ impl Store for PostgresStore {
 
     fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
         let named: Arc<(String, Option<String>)> = Arc::new((name.to_owned(), value));
+        // A lane of its own, so that writes of one name keep their order.
         ask!(self, Extent::Run(&lane_of_name(name)), |on| {
             let named = Arc::clone(&named);
             Box::pin(async move { read::set_meta(on, &named.0, named.1.as_deref()).await })
@@ -331,6 +338,7 @@ impl Claims for PostgresStore {
     }
 
     fn stands(&self, run: &str) -> Pending<()> {
+        // The usual case, without a round trip before each effect.
         if self.held.surely_stands(run) {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -358,6 +366,7 @@ impl Claims for PostgresStore {
     fn assigned(&self) -> Pending<Assignment> {
         let (assignments, location) = (Arc::clone(&self.assignments), Arc::clone(&self.location));
         Box::pin(async move {
+            // The lock makes several callers share one receiver.
             let assigned = assignments.lock().await.recv().await;
             assigned.ok_or_else(|| StoreError::Stopped {
                 file: location,
@@ -386,6 +395,7 @@ impl Claims for PostgresStore {
         });
         let (held, location) = (Arc::clone(&self.held), Arc::clone(&self.location));
         Box::pin(async move {
+            // Stored first, so that the owner's answer cannot arrive before the request has a number.
             let Some(request) = put.await? else { return Ok(None) };
             let (answer, answered) = oneshot::channel();
             held.wait_told(request, answer);
@@ -400,6 +410,7 @@ impl Claims for PostgresStore {
 
     fn answer(&self, request: u64, answer: String) {
         let answer: Arc<str> = answer.into();
+        // `Reading` waits for all earlier commands, and no later one waits for it.
         let answered: Pending<()> = ask!(self, Extent::Reading, |on| {
             let answer = Arc::clone(&answer);
             Box::pin(async move { Held::answer(on, request, &answer).await })
