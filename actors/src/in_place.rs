@@ -41,7 +41,7 @@ impl InPlace {
         graphs: Graphs,
         evaluator: SharedEvaluator,
     ) -> Self {
-        // Asked once, so that all calls of a run use one set of models.
+        // Requested once, so that all calls of a run use one set of models.
         let models = ports
             .models
             .of_run(&graphs)

@@ -74,7 +74,7 @@ pub(crate) fn begin(call: CallNo, what: &TriggerCall, turn: &mut Turn<'_>) -> Op
             None => Err(failed(format!("no function is registered under the name {name}"))),
         },
     };
-    // A result known at once is an input too, so that a replay does not repeat the call.
+    // An immediate result is an input too, so that a replay does not repeat the call.
     run.tell(turn.machine, called(call, done));
     None
 }

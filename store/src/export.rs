@@ -239,7 +239,7 @@ fn head(run: &Run) -> Head {
 }
 
 fn step_line(step: u64, record: Record) -> Line {
-    // Verbatim bodies keep the bytes that the engine wrote, and a line must stay one line of valid JSON.
+    // Verbatim bodies preserve the bytes that the engine wrote, and each line must be valid JSON.
     let is_line = !record.body.contains(['\n', '\r'])
         && record.body.trim() == record.body
         && serde_json::from_str::<IgnoredAny>(&record.body).is_ok();
@@ -328,7 +328,7 @@ fn hex(sum: Sha256) -> String {
 
 /// Appends the next line. False at the end.
 fn has_line(file: &mut dyn BufRead, text: &mut String) -> io::Result<bool> {
-    // One byte more than allowed tells a line that is too long from one of exactly this length.
+    // Reading one byte more than allowed distinguishes a line that is too long from one of exactly this length.
     let read = file.take(LONGEST_LINE + 1).read_line(text)?;
     if read as u64 > LONGEST_LINE {
         let why = format!("a line has more than {} MiB", LONGEST_LINE >> 20);

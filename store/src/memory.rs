@@ -229,7 +229,7 @@ impl Store for MemoryStore {
 
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
         self.with(|state| {
-            // A copy of the state gives the same answer as the removal itself.
+            // Removal from a copy of the state gives the answer of the real removal.
             if dry_run {
                 return Ok(state.clone().remove(&ids));
             }

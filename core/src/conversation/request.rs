@@ -73,7 +73,7 @@ pub struct ModelRequest {
 impl ModelRequest {
     /// Returns the last user message that is not pinned.
     pub fn last_user_message(&self) -> Option<&Arc<Message>> {
-        // Pinned messages have the user's role but are not said by the user.
+        // Pinned messages have the user's role but are not messages of the user.
         let pinned = self.inserted_at.map_or(0..0, |at| at..at.saturating_add(self.inserted));
         let said = self.messages.iter().enumerate().rev();
         // From the end, so that only the tail is read.

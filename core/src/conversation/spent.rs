@@ -84,7 +84,7 @@ impl Spent {
         }
         self.cost = match (self.cost, other.cost) {
             (Some(own), Some(more)) => Some(own.plus(more)),
-            // A call without prices leaves the sum: it is a lower bound then.
+            // A call without prices does not change the sum, which is then a lower bound.
             (own, None) => own,
             (None, more) => more,
         };
@@ -114,7 +114,7 @@ const ONE: f64 = 1e12;
 impl Cost {
     /// Adds two amounts. If their currencies differ, the result is 0 in [`Currency::NONE`], to which every further sum evaluates.
     fn plus(self, other: Cost) -> Cost {
-        // No exchange rates are known.
+        // There are no exchange rates.
         if self.currency != other.currency {
             return Cost {
                 pico: 0,

@@ -17,7 +17,7 @@ pub struct RoleMissing {
 /// # Errors
 /// Returns [`RoleMissing`] if the agent has no role. Call this before any work is done.
 pub fn first_prompt(prompt: &str, agent: &AgentConfig) -> Result<String, RoleMissing> {
-    // A blank role is like none: the agent would have no instructions of its own.
+    // A blank role is treated as absent, because the agent would have no instructions.
     let role = agent.role.as_deref().filter(|role| !role.trim().is_empty());
     let role = role.ok_or_else(|| RoleMissing {
         agent_id: agent.id.clone(),

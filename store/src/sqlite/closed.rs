@@ -45,7 +45,7 @@ impl Closed {
         while left > 0 {
             let read = file.read(&mut piece)?;
             if read == 0 {
-                // The file became shorter while it was read, so nothing is known about it.
+                // The file became shorter while it was read, so the checksum would be meaningless.
                 return Ok(None);
             }
             hasher.update(&piece[..read]);

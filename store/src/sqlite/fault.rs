@@ -69,7 +69,7 @@ fn from_sql(error: &rusqlite::Error, file: &Arc<str>) -> StoreError {
 fn in_words(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
-            // The extended code tells a failed sync from a failed write, which the text often does not.
+            // The extended code distinguishes a failed sync from a failed write; the text often does not.
             let message = message.clone().unwrap_or_else(|| code.to_string());
             format!("{message} (SQLite {})", code.extended_code)
         }

@@ -143,7 +143,7 @@ impl Tables {
         };
         let (was, is) = (before.map(lists).unwrap_or_default(), lists(row));
         let started = started(row.run.started_at);
-        // Only differences are written: a change of the status leaves the session's list.
+        // Only differences are written: a change of the status does not affect the session's list.
         for list in was.iter().filter(|list| !is.contains(list)) {
             self.sql
                 .prepare_cached("DELETE FROM listed WHERE list = ?1 AND started = ?2 AND run = ?3")?

@@ -76,7 +76,7 @@ impl Hold {
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
-        // Truncated first, so that a shorter text leaves no rest of a longer one.
+        // Truncated first, so that no part of a longer text remains.
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(text.as_bytes())

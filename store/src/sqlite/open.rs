@@ -82,7 +82,7 @@ fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Cl
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // The default of rusqlite (16) is less than the number of statements in this module.
     sql.set_prepared_statement_cache_capacity(64);
-    // Keeps the index of the log in the memory of this process, so no shared-memory file is needed.
+    // The index of the log is in the memory of this process, so no shared-memory file is needed.
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     // Only affects a new file.
     sql.pragma_update(None, "page_size", PAGE_SIZE)?;
@@ -206,7 +206,7 @@ impl Tables {
         // A file without its log must have no recent records: see that module.
         self.empty_recent()?;
         let busy: i64 = self.sql.prepare_cached(checkpoint)?.query_row([], |row| row.get(0))?;
-        // The connection is exclusive, so nobody else can use the log unless the lock was circumvented.
+        // The connection is exclusive, so no other process can use the log unless the lock was circumvented.
         if busy == 0 {
             return Ok(());
         }

@@ -181,7 +181,7 @@ fn names(_: &Metadata) -> u64 {
 /// Reads a text of at most `most` bytes. A longer file is an error.
 pub(super) fn read_short(file: &mut File, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    // One byte more than allowed tells a file that is too long.
+    // Reading one byte more than allowed detects a file that is too long.
     file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
         return Err(io::Error::new(ErrorKind::InvalidData, "longer than a lock file is"));

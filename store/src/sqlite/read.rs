@@ -187,7 +187,7 @@ impl Tables {
             let mut rows = select.query([hash.as_bytes()])?;
             let row = rows.next()?.ok_or(StoreError::NoSuchContent { hash: *hash })?;
             let text: Option<Arc<str>> = row.get_ref(0)?.as_str().ok().map(Arc::from);
-            // The name is the hash, so contents need no checksum of their own.
+            // The name is the hash, so contents need no separate checksum.
             text.filter(|text| ContentHash::of(text) == *hash).ok_or_else(|| {
                 let (file, why) = (self.file.clone(), format!("content {hash} does not match its hash"));
                 StoreError::Damaged { file, run: None, why }.into()
@@ -198,7 +198,7 @@ impl Tables {
 
     /// Returns a content and its predecessors, last one first.
     pub(super) fn chain(&self, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, Fault> {
-        // `followed` does not tell a missing content from the start of a chain.
+        // `followed` does not distinguish a missing content from the start of a chain.
         self.know([&last].into_iter())?;
         let (mut chain, mut next) = (Vec::new(), Some(last));
         while let Some(hash) = next.filter(|_| chain.len() < limit) {
@@ -252,7 +252,7 @@ impl Tables {
         let sql = "SELECT due, run, effect, checksum FROM timers WHERE due <= ?1 ORDER BY due, run, effect LIMIT ?2";
         let mut select = self.sql.prepare_cached(sql)?;
         let (until, limit) = (
-            // `u64::MAX` asks for all timers, and no timer is due later than `i64::MAX` (see `Commit::check`).
+            // `u64::MAX` requests all timers, and no timer is due later than `i64::MAX` (see `Commit::check`).
             i64::try_from(until).unwrap_or(i64::MAX),
             i64::try_from(limit).unwrap_or(i64::MAX),
         );

@@ -130,7 +130,7 @@ impl Recent {
     /// Removes all entries, whose records were moved to the journal.
     pub(super) fn moved(&mut self) {
         let runs = std::mem::take(&mut self.runs);
-        // Kept until the transaction is durable: the move is part of it and may be rolled back.
+        // The undo entry is retained until the transaction is durable: the move is part of it and may be rolled back.
         self.undo.push(Undo::All(runs));
         self.records = 0;
     }

@@ -167,7 +167,7 @@ pub(super) fn timer_sum(timer: &Timer) -> u32 {
 }
 
 fn name(kind: &[u8], name: &str) -> Vec<u8> {
-    // The separators keep the kind and the name apart.
+    // The separators distinguish the kind from the name.
     [kind, &[0], name.as_bytes(), &[0]].concat()
 }
 

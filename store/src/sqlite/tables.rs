@@ -128,7 +128,7 @@ impl Tables {
             }
         };
         let changes = commit.status.is_some_and(|status| status != row.run.status);
-        // Only needed to find the lists that the run leaves.
+        // Needed only to find the lists from which the run is removed.
         let before = (changes && !is_new).then(|| row.clone());
         // First, because the checks below accept contents of this commit.
         commit.contents.iter().try_for_each(|content| self.keep(content))?;

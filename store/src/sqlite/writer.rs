@@ -240,7 +240,7 @@ impl Thread {
                 Ok(command) => return Some(command),
                 // The handle was dropped without `Close`, which `Drop` prevents.
                 Err(TryRecvError::Disconnected) => return None,
-                // A small step, because a command that arrives meanwhile waits for it.
+                // The step is small, because a command that arrives during the step waits for it.
                 Err(TryRecvError::Empty) => self.shrink(SHRUNK_AT_ONCE),
             }
         }

@@ -8,7 +8,7 @@ use crate::message::{Message, Role};
 
 /// Selects the last `count` messages of any role.
 pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
-    // The smaller index: the current turn is kept even if it has more than `count` messages.
+    // The smaller index, because the current turn is retained even if it has more than `count` messages.
     let from = visible.len().saturating_sub(count).min(current_turn_start(visible));
     let mut kept: Vec<bool> = (visible.iter().enumerate())
         .map(|(at, message)| at >= from || message.pin)

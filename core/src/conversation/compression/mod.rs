@@ -133,7 +133,7 @@ fn shown(visible: &[Arc<Message>], kept: &[bool], order: Order) -> Vec<Arc<Messa
     if order == Order::AsItWas || kept.iter().all(|kept| *kept) {
         return stay.collect();
     }
-    // `partition` is stable: both parts keep their order.
+    // `partition` is stable: the order within both parts is preserved.
     let (mut system, others): (Vec<_>, Vec<_>) = stay.partition(|message| message.role == Role::System);
     system.extend(others);
     system

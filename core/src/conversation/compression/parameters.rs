@@ -118,7 +118,7 @@ pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, Compress
 }
 
 fn whole(parameters: &Map<String, Value>, names: &[&str]) -> Result<Option<u64>, CompressionError> {
-    // The first alias that is given wins. Its name is returned too, so that the error names what was written.
+    // The first alias that is given wins. Its name is returned too, so that an error shows the name in the file.
     let given = names.iter().find_map(|name| Some((*name, parameters.get(*name)?)));
     match given {
         // A null is a given value: it hides the aliases after it.

@@ -106,7 +106,7 @@ fn has_new(to_summarize: &[Arc<Message>]) -> bool {
 /// the share of facts is reached or no other one fits in a result that is still smaller.
 pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> CompressionResult {
     let visible = plan.system.len() + plan.kept.len() + plan.to_summarize.len();
-    // A blank summary would delete the messages that it stands for.
+    // A blank summary would delete the messages that it replaces.
     if text.trim().is_empty() {
         return plan.context.unchanged(visible);
     }
@@ -167,7 +167,7 @@ fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
                     .flatten()
                     .cloned(),
             );
-            // A summary without a count, which another tool wrote, stands for at least one message.
+            // A summary without a count, which another tool wrote, replaces at least one message.
             count = count.saturating_add(earlier.get("count").and_then(Value::as_u64).unwrap_or(1));
             continue;
         }

@@ -58,7 +58,7 @@ fn note(result: &Message, tool: &str) -> Message {
         id: result.id.clone(),
         tool_call_id: result.tool_call_id.clone(),
         sub_agent_internal: result.sub_agent_internal,
-        // Keeps the id of the artifact, so that a second pass writes the same note.
+        // The note retains the id of the artifact, so that a second pass writes an equal note.
         metadata: result.metadata.clone(),
         ..Message::new(Role::Tool, text)
     }

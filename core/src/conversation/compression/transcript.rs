@@ -31,7 +31,7 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
         if !said.is_empty() || message.tool_calls.is_empty() {
             text.push_str(": ");
             match message.role {
-                // Only results are shortened: what people and the model said must be in the summary.
+                // Only results are shortened: the summary must cover the messages of people and of the model.
                 Role::Tool => shortened(&mut text, said),
                 Role::System | Role::User | Role::Assistant => text.push_str(said),
             }

@@ -22,7 +22,7 @@ pub(super) fn window(visible: &[Arc<Message>], costs: &[u64], window: Window) ->
     let mut kept: Vec<bool> = (0..visible.len())
         .map(|at| {
             others += usize::from(!is_system(at));
-            // These are kept whatever the limit is, so that the window below only adds to them.
+            // These are retained regardless of the limit, so that the window below only adds to them.
             is_system(at) || visible[at].pin || others <= window.keep_head || at >= turn
         })
         .collect();
@@ -33,11 +33,11 @@ pub(super) fn window(visible: &[Arc<Message>], costs: &[u64], window: Window) ->
         .zip(&kept)
         .filter(|(_, kept)| **kept)
         .map(|(cost, _)| *cost));
-    // The current turn counts towards `count`, although it is kept in any case.
+    // The current turn counts towards `count`, although it is always retained.
     let mut held = (turn..visible.len()).filter(|at| !is_system(*at)).count();
-    // From the end, because the window grows backwards. The current turn is kept already.
+    // From the end, because the window grows backwards. The current turn is retained already.
     for unit in units(visible).into_iter().rev().filter(|unit| unit.start < turn) {
-        // System messages are kept and do not count.
+        // System messages are retained and do not count.
         if is_system(unit.start) {
             continue;
         }

@@ -10,7 +10,7 @@ use super::sentences::Sentence;
 const MOST_TERMS: usize = 96;
 /// Similarity from which on the second of two sentences is redundant.
 const ALIKE: f64 = 0.8;
-// A fixed number instead of a threshold, so that all machines do the same sums.
+// A fixed number instead of a threshold, so that the arithmetic is equal on all machines.
 const ROUNDS: usize = 30;
 const DAMPING: f64 = 0.85;
 

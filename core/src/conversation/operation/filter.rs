@@ -8,7 +8,7 @@ use crate::definition::FilterContext;
 pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> Vec<Counted> {
     let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
     let mut kept: Vec<bool> = visible.iter().map(|counted| wanted(counted, filter)).collect();
-    // Before the exclusions: a block that is wanted for one message is removed again if another is excluded.
+    // Before the exclusions: a block that is selected for one message is removed again if another message is excluded.
     widen(&visible, &mut kept);
     for (flag, counted) in kept.iter_mut().zip(&visible) {
         *flag &= !excluded(counted, filter);

@@ -23,7 +23,7 @@ pub(super) fn replaced(
     for position in select_positions(conversation, options)? {
         goes[position] = true;
     }
-    // A block that loses a message leaves as a whole. The selection itself does not do this.
+    // A block that loses a message is removed as a whole. The selection itself does not do this.
     widen(&visible, &mut goes);
     let first = goes
         .iter()

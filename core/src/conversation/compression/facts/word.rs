@@ -61,7 +61,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
                 at += 1;
             }
         } else {
-            // Kept until the next word: a space may follow the mark.
+            // The mark is remembered until the next word, because a space may follow it.
             begins_sentence |= ENDS.contains(&letter);
             continue;
         }
@@ -117,7 +117,7 @@ impl Word<'_> {
 
     pub(super) fn negates(&self) -> bool {
         let small = self.text.to_lowercase().replace('’', "'");
-        // `words` makes such a character a word of its own.
+        // `words` makes such a character a separate word.
         NEGATING.contains(&&*small) || small.ends_with("n't") || self.text.starts_with(NEGATING_SIGNS)
     }
 
