@@ -94,7 +94,7 @@ impl Carrier {
 
     async fn ask_each(mut self, given: &Mutex<UnboundedReceiver<Box<dyn Ask>>>) {
         while let Some(asks) = waiting(given, 1).await {
-            // One at a time, because an ask such as a removal has a transaction of its own on this connection.
+            // One at a time, because a request such as a removal has a separate transaction on this connection.
             for mut asked in asks {
                 self.ask(&mut *asked).await;
             }
@@ -108,7 +108,7 @@ impl Carrier {
             if let Ok(connection) = self.connected().await {
                 let asked = join_all(reads.iter_mut().map(|read| read.ask(connection))).await;
                 let mut asked = asked.into_iter();
-                // A read that was answered has no caller any more. Reading again is harmless, because a read changes nothing.
+                // An answered read has no caller. Repeating it is harmless, because a read changes nothing.
                 reads.retain(|_| asked.next().is_none_or(|asked| asked.is_err()));
             }
             for mut read in reads {
@@ -218,7 +218,7 @@ impl Carrier {
                     tracing::warn!(server = &*self.server.name, why, "the connection is lost");
                     self.was_lost = true;
                 }
-                // Timed and not counted: a restart of the server takes as long as it takes.
+                // Limited by time and not by count, because the duration of a server's restart is unknown.
                 tries.later().await.ok_or_else(|| failed(why))
             }
         }
@@ -269,7 +269,7 @@ impl Tries {
             return None;
         }
         tokio::time::sleep(self.delay).await;
-        // Doubled, so that many processes do not keep a server busy that is just starting.
+        // Doubled, so that many processes do not overload a server that is starting.
         self.delay = (self.delay * 2).min(LAST_DELAY);
         Some(())
     }

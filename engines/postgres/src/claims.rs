@@ -438,7 +438,7 @@ impl Keeper {
         let live = live?;
         let mut state = self.held.state();
         for end in &mut state.ends {
-            // The query did not ask for waiters that were added since.
+            // The query does not cover waiters that were added since.
             if waiting.contains(&end.run) && !live.contains(&end.run) {
                 answer(&mut end.answer, Ok(()));
             }
@@ -505,7 +505,7 @@ impl Held {
                 Ok(Err(StoreError::RunHeld { run, by }))
             }
             Some("NO_SUCH_RUN") => Ok(Err(StoreError::NoSuchRun { run })),
-            // An ended run is not written any more, so it needs no claim.
+            // An ended run is not written again, so it needs no claim.
             Some(_) | None => Ok(Ok(())),
         }
     }

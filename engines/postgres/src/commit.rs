@@ -180,7 +180,7 @@ impl Committing {
 
     pub(crate) fn fail(&mut self, error: StoreError) {
         let error = match error {
-            // The connection does not know the run of the command.
+            // The connection has no information about the run of the command.
             StoreError::Failed { file, run: None, why } => StoreError::Failed {
                 file,
                 run: Some(self.commit.run.clone()),

@@ -167,7 +167,7 @@ impl Server {
     }
 
     async fn check(&self, on: &Connection) -> Result<(), ConnectError> {
-        // Asked through the catalog, because a query of a missing table is an error like any other.
+        // Query the catalog, because the error of a query of a missing table cannot be distinguished from others.
         let there = "SELECT to_regclass('pirn.layout') IS NOT NULL AND to_regprocedure('absurd.get_schema_version()') IS NOT NULL";
         let is_there: bool = self.one(on, there).await?;
         if !is_there {
@@ -226,7 +226,7 @@ impl Server {
 
 fn told(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), std::error::Error::source(error)) {
-        // The error's own text only says "db error" or "connection closed".
+        // The text of the error is only "db error" or "connection closed".
         (Some(refused), _) => refused.message().to_owned(),
         (None, Some(cause)) => cause.to_string(),
         (None, None) => error.to_string(),

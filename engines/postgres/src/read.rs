@@ -172,7 +172,7 @@ pub(crate) async fn snapshot(on: &Connection, id: &str, at_most: u64) -> Answer<
     let Some(row) = rows.first() else {
         return Ok(Err(StoreError::NoSuchRun { run: id.to_owned() }));
     };
-    // The outer join tells a run without a snapshot from a missing run.
+    // The outer join distinguishes a run without a snapshot from a missing run.
     let Some(step) = row.try_get::<_, Option<i64>>(0)? else {
         return Ok(Ok(None));
     };
@@ -242,7 +242,7 @@ pub(crate) async fn meta(on: &Connection, name: &str) -> Answer<Option<String>> 
 }
 
 pub(crate) async fn remove(on: &Connection, ids: &[String], dry_run: bool) -> Answer<Removed> {
-    // A dry run executes the removal and rolls it back, so that both count the same.
+    // A dry run executes the removal and rolls it back, so that both return equal counts.
     on.execute("BEGIN").await?;
     let rows = on.query("SELECT runs, bytes FROM pirn.remove($1)", &[&ids]).await;
     // Also after an error: the connection would stay in the aborted transaction.

@@ -296,7 +296,7 @@ impl Store for PostgresStore {
 
     fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
         let named: Arc<(String, Option<String>)> = Arc::new((name.to_owned(), value));
-        // A lane of its own, so that writes of one name keep their order.
+        // A separate lane, so that writes of one name take effect in order.
         ask!(self, Extent::Run(&lane_of_name(name)), |on| {
             let named = Arc::clone(&named);
             Box::pin(async move { read::set_meta(on, &named.0, named.1.as_deref()).await })
