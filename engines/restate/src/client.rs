@@ -57,6 +57,7 @@ impl Server {
             url(admin)?
         } else {
             let mut admin = ingress.clone();
+            // The path of the ingress, for example of a proxy, says nothing about the admin API.
             admin.set_path("/");
             // `set_port` fails only for schemes that `url` refuses.
             let _ = admin.set_port(Some(9070));
@@ -64,10 +65,12 @@ impl Server {
         };
         let http = Client::builder()
             .tcp_nodelay(true)
+            // A limit for the connection only: a wait for a promise may last for days.
             .connect_timeout(ADMIN_PATIENCE)
             .build();
         let http = http.map_err(|error| ConnectError::Url(error.to_string()))?;
         let port = ingress.port_or_known_default().unwrap_or(8080);
+        // Built from the parts, because the URL may contain a password.
         let name = format!(
             "{}://{}:{port}",
             ingress.scheme(),
@@ -85,6 +88,7 @@ impl Server {
     fn of(base: &Url, segments: &[&str]) -> Url {
         let mut url = base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
+            // Segments are percent-encoded, so a key may contain any character, also a slash.
             path.pop_if_empty().extend(segments);
         }
         url
@@ -103,6 +107,7 @@ impl Server {
         let asked = self
             .http
             .post(to)
+            // Not retried: the caller of `connect` sees the error and decides.
             .timeout(ADMIN_PATIENCE)
             .json(&json!({"uri": endpoint}));
         let answer = asked.send().await.map_err(|error| self.unreachable(&error))?;
@@ -130,6 +135,7 @@ impl Server {
             return Err(ConnectError::Refused { server, why });
         }
         let known: Value = answer.json().await.map_err(|error| self.unreachable(&error))?;
+        // Compared before the first call, because objects of another layout would misread the state.
         match known["metadata"][LAYOUT_NAME].as_str() {
             Some(LAYOUT) => Ok(()),
             found => Err(ConnectError::Version {
@@ -159,12 +165,14 @@ impl Server {
         handler: &str,
         asked: &impl Serialize,
     ) -> Result<A, StoreError> {
+        // Without an idempotency key: a wait that is sent again gets a promise of its own.
         let to = Self::of(&self.ingress, &[WAIT, handler]);
         self.ask(to, None, asked, None).await
     }
 
     /// Resolves a promise.
     pub(crate) async fn keep(&self, promise: &str, answer: &impl Serialize) -> Result<(), StoreError> {
+        // Resolving twice has no effect, so a retry needs no key.
         let to = Self::of(&self.ingress, &["restate", "awakeables", promise, "resolve"]);
         self.ask(to, None, answer, Some(self.patience)).await
     }
@@ -192,6 +200,7 @@ impl Server {
             run: None,
             why,
         };
+        // Serialized once for all attempts, so that every attempt sends the same bytes.
         let body = serde_json::to_vec(asked).map_err(|error| failed(error.to_string()))?;
         if body.len() > MAX_CALL {
             return Err(StoreError::TooLarge {
@@ -209,6 +218,7 @@ impl Server {
                 Err(Fault::Failed(why)) => return Err(failed(why)),
                 Err(Fault::Lost(why)) if Instant::now() > until => return Err(failed(why)),
                 Err(Fault::Lost(why)) => {
+                    // At debug level: a restart of the server makes every pending call pass here many times.
                     tracing::debug!(server = &*self.name, why, "tried again");
                     tokio::time::sleep(delay).await;
                     delay = (delay * 2).min(LAST_DELAY);
@@ -238,6 +248,7 @@ impl Server {
         let status = answer.status();
         if status.is_success() {
             let bytes = answer.bytes().await.map_err(|error| lost(&error))?;
+            // A handler without a result has an empty body, which is no JSON.
             let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
             return serde_json::from_slice(text).map_err(|error| {
                 Fault::Failed(format!(
@@ -261,6 +272,7 @@ impl Server {
 
 fn lost(error: &reqwest::Error) -> Fault {
     if error.is_timeout() {
+        // The server accepts a call without any worker and waits for one, so a timeout is the only symptom.
         return Fault::Lost("no answer in time: is a worker running?".to_owned());
     }
     Fault::Lost(why(error))
@@ -277,6 +289,7 @@ fn why(error: &reqwest::Error) -> String {
 
 async fn said(answer: Response) -> String {
     let status = answer.status();
+    // The status alone is still an answer.
     let text = answer.text().await.unwrap_or_default();
     let message = serde_json::from_str::<Value>(&text).ok();
     let message = message.as_ref().and_then(|said| said["message"].as_str());

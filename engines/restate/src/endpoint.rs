@@ -32,6 +32,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     } else {
         TcpSocket::new_v6()?
     };
+    // A restarted worker can bind while connections of the one before are still closing.
     socket.set_reuseaddr(true)?;
     #[cfg(unix)]
     socket.set_reuseport(true)?;
@@ -65,6 +66,7 @@ async fn has_spoken(stream: &TcpStream) {
 /// Serves calls of the server until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
     let service = HyperEndpoint::new(objects::endpoint());
+    // Bounds the memory of connections that send nothing.
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // Acquired before the accept, so that excess connections wait in the backlog. The semaphore is never closed.
@@ -75,12 +77,14 @@ pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");
+                // For example too many open files: without a pause the loop would spin until one is closed.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
         let service = service.clone();
         tasks.spawn(async move {
+            // Held until the connection ends.
             let _place = place;
             if tokio::time::timeout(HEADER_TIME, has_spoken(&stream)).await.is_err() {
                 tracing::debug!("a connection is closed: it sent no bytes in time");
@@ -98,6 +102,7 @@ pub(crate) async fn serve(listener: TcpListener, tasks: TaskTracker) {
                 .keep_alive_timeout(HEADER_TIME)
                 .max_concurrent_streams(CALLS);
             let served = builder.serve_connection(TokioIo::new(stream), service).await;
+            // The server repeats the calls of a failed connection, so this is no error of the store.
             if let Err(error) = served {
                 tracing::debug!(error = &*error, "a connection of the server failed");
             }

@@ -46,6 +46,7 @@ pub(crate) struct Head {
 /// Returns the sort key of a run as text: start time, then id.
 pub(crate) fn place(started_at: u64, id: &str) -> String {
     use std::fmt::Write;
+    // Padded and in hexadecimal, so that the order of the text is that of the times and of the ids' bytes.
     let mut place = format!("{started_at:020}/");
     for byte in id.bytes() {
         // Writing to a `String` cannot fail.
@@ -59,6 +60,7 @@ impl Head {
     pub(crate) fn begun(id: &str, start: &StartCall, ancestors: usize) -> Self {
         Self {
             place: place(start.started_at, id),
+            // `commit` applies the status of the same call afterwards, in `take`.
             status: 0,
             is_hidden: false,
             id: id.to_owned(),
@@ -73,9 +75,11 @@ impl Head {
             forks: 0,
             started_at: start.started_at,
             updated_at: start.started_at,
+            // Steps of the base count, but their records stay with it.
             steps: start.base.as_ref().map_or(0, |base| base.step),
             bytes: 0,
             snapshot_bytes: 0,
+            // The start itself is the first claim.
             epoch: u64::from(start.carrier.is_some()),
             carrier: start.carrier.clone(),
             last: None,
@@ -102,9 +106,11 @@ impl Head {
         if self.is_final() {
             return Err(NotClaimed::Ended);
         }
+        // No clock is asked: a claim ends by `expire` or `release`, never by a comparison of times.
         if let Some(carrier) = &self.carrier {
             return Err(NotClaimed::Held(carrier.clone()));
         }
+        // A new number for each claim, so that late calls with an earlier claim are refused.
         self.epoch += 1;
         self.carrier = Some(process.to_owned());
         Ok(self.epoch)
@@ -112,6 +118,7 @@ impl Head {
 
     /// True if the run is small enough to be sent whole with a claim.
     pub(crate) fn is_little(&self) -> bool {
+        // A fork is left out, because a part of its records is stored with its base.
         self.base.is_none() && self.steps <= LITTLE_STEPS && self.bytes <= LITTLE_BYTES && self.names <= LITTLE_STEPS
     }
 
@@ -119,6 +126,7 @@ impl Head {
     /// also be delivered late, when no caller waits for it.
     pub(crate) fn has_made(&self, call: &CommitCall) -> bool {
         let same = self.last.as_ref().filter(|last| last.writer == call.key.writer);
+        // Numbers of a writer increase, and its commits of one run are sent one after the other.
         call.ticket.is_some() && same.is_some_and(|last| call.key.number <= last.number)
     }
 
@@ -126,7 +134,9 @@ impl Head {
     pub(crate) fn admits(&self, call: &CommitCall) -> Result<(), Refusal> {
         match (&call.ticket, self.ticket()) {
             (Some(given), Some(held)) if *given == held => {}
+            // A claim that was replaced, also by a later claim of the same process.
             (Some(_), _) => return Err(Refusal::Lost),
+            // An input for a run without an owner came too late: the owner must receive it.
             (None, Some(held)) => return Err(Refusal::Held(held.process)),
             (None, None) => {}
         }
@@ -138,6 +148,7 @@ impl Head {
 
     /// Checks that the snapshot of a commit is of a step that exists after the commit.
     pub(crate) fn admits_snapshot(&self, call: &CommitCall) -> Result<(), Refusal> {
+        // The snapshot may be of a step of this commit.
         let steps = self.steps + call.records.len() as u64;
         match &call.snapshot {
             Some(snapshot) if snapshot.step > steps => Err(Refusal::Moved {
@@ -162,9 +173,11 @@ impl Head {
         if step > self.steps {
             return ForkReply::Refused(self.moved(step));
         }
+        // Stored as a number, because counting would call every ancestor.
         if self.ancestors + 1 >= MAX_FORKS {
             return ForkReply::Refused(Refusal::TooManyForks);
         }
+        // Counted here, so that a removal knows without a query whether the run is a base.
         self.forks += 1;
         ForkReply::Done {
             ancestors: self.ancestors + 1,
@@ -182,6 +195,7 @@ impl Head {
         if let Some(status) = call.status {
             self.status = status;
         }
+        // Without a claim, the server's idempotency key detects a repeated commit.
         if call.ticket.is_some() {
             self.last = Some(call.key.clone());
         }
@@ -195,6 +209,7 @@ impl Head {
         let begun = std::iter::once(&self.definition).chain(&self.contents).cloned();
         let mut named: Vec<String> = begun.chain(more).collect();
         named.sort();
+        // `unname` would be called twice for a content that the start and a later commit name.
         named.dedup();
         named
     }

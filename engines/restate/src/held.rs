@@ -85,6 +85,7 @@ pub(crate) struct GivenUp {
 
 /// Returns a random 128-bit name in hexadecimal.
 pub(crate) fn random_name() -> String {
+    // `RandomState` has random keys, which saves a dependency on a random number generator.
     let word = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", word(), word())
 }
@@ -104,6 +105,7 @@ impl Held {
         let (bytes, kept) = match kept {
             Kept::Nothing => (0, None),
             Kept::Little(kept) => (kept.head.bytes as usize + kept.head.snapshot_bytes as usize, Some(kept)),
+            // Large enough that calls are sent without the run's state.
             Kept::Much => (LITTLE, None),
         };
         let claim = Claim {
@@ -114,6 +116,7 @@ impl Held {
             is_stuck: false,
         };
         self.state().claims.insert(run.to_owned(), claim);
+        // The number of claims changes how many runs the queue may send.
         self.wake.notify_one();
     }
 
@@ -130,6 +133,7 @@ impl Held {
     pub(crate) fn left(&self, run: &str, epoch: u64) {
         let mut state = self.state();
         state.left.push((run.to_owned(), epoch));
+        // In batches, because each report is a call of the process object.
         if state.left.len() >= LEFT_AT_ONCE {
             self.leaves.notify_one();
         }
@@ -144,6 +148,7 @@ impl Held {
     /// time, before which the server expires no claim. Also true for a run that this process has not claimed.
     pub(crate) fn surely_stands(&self, run: &str, lasts: Duration) -> bool {
         let state = self.state();
+        // One heartbeat extends all claims of the process, so no time is stored for each claim.
         let lives = || state.lived.is_some_and(|lived| lived.elapsed() < lasts / 4 * 3);
         let claim = state.claims.get(run);
         claim.is_none_or(|claim| !claim.is_lost && lives())
@@ -157,6 +162,7 @@ impl Held {
     pub(crate) fn lose(&self, run: &str) -> bool {
         let mut state = self.state();
         let claim = state.claims.get_mut(run);
+        // Both a refused commit and the death of the process report the loss.
         let is_first = claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true));
         if is_first {
             tracing::warn!(
@@ -187,6 +193,7 @@ impl Held {
     /// Returns the number of further runs that this process may own.
     pub(crate) fn room(&self) -> usize {
         let state = self.state();
+        // There may be more claims than the limit: explicit resumes do not ask for it.
         state.carries.saturating_sub(state.claims.len())
     }
 
@@ -200,6 +207,7 @@ impl Held {
     pub(crate) fn wants(&self) -> Option<usize> {
         let mut state = self.state();
         let wants = state.carries.saturating_sub(state.claims.len()).min(AT_ONCE);
+        // Never keep a request for more runs than there is room, nor one of zero while there is room.
         let is_told = wants >= state.wanted && wants < 2 * state.wanted.max(1) && (wants == 0) == (state.wanted == 0);
         if is_told {
             return None;
@@ -211,6 +219,7 @@ impl Held {
     /// Counts a run, or its replacement, that arrived from the queue.
     pub(crate) fn was_sent(&self) {
         let mut state = self.state();
+        // Zero already, if the request was replaced while the run was on its way.
         state.wanted = state.wanted.saturating_sub(1);
     }
 
@@ -240,6 +249,7 @@ impl Held {
     /// Adds to the estimated size of the run's state.
     pub(crate) fn grew(&self, run: &str, bytes: usize) {
         if let Some(claim) = self.state().claims.get_mut(run) {
+            // Only an estimate. A wrong one costs bytes or round trips, and never correctness.
             claim.bytes = claim.bytes.saturating_add(bytes);
         }
     }
@@ -247,6 +257,7 @@ impl Held {
     /// Reads the state received with the claim, if the run was not read or written since.
     pub(crate) fn claimed<T>(&self, run: &str, read: impl FnOnce(&KeptRun) -> T) -> Option<T> {
         let state = self.state();
+        // The state of a lost claim may be outdated by its new owner.
         let claim = state.claims.get(run).filter(|claim| !claim.is_lost)?;
         claim.kept.as_deref().map(read)
     }
@@ -266,10 +277,12 @@ impl Held {
     /// call that released it has returned, so one may be read while it is about to be deleted.
     pub(crate) fn remember_text(&self, hash: ContentHash, text: Arc<str>) {
         let mut state = self.state();
+        // A large text would evict everything else.
         if state.texts.contains_key(&hash) || text.len() > MOST_TEXT_BYTES / 8 {
             return;
         }
         if state.texts.len() >= MOST_TEXTS || state.text_bytes + text.len() > MOST_TEXT_BYTES {
+            // Emptied as a whole: an order of use would cost more than reading a few contents again.
             state.texts.clear();
             state.text_bytes = 0;
         }
@@ -301,6 +314,7 @@ impl Held {
         let mut state = self.state();
         state.kept.extend(hashes);
         if state.kept.len() > MOST_KEPT {
+            // Only a cache: contents that are sent again although they are stored cost bytes.
             state.kept.clear();
         }
     }

@@ -37,10 +37,12 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Returns the key of this process's object, and registers the process if necessary.
     pub(crate) async fn process(&self) -> Result<Arc<str>, StoreError> {
+        // Held across the call, so that two commands do not register two processes.
         let mut known = self.process.lock().await;
         if let Some(process) = &*known {
             return Ok(Arc::clone(process));
         }
+        // A new name each time, because a process that was declared dead cannot return under its name.
         let process: Arc<str> = format!("{} {}", self.name, &random_name()[..12]).into();
         self.beat(&process, true).await?;
         // A new process object has no request in the queue.
@@ -55,6 +57,7 @@ impl Keeper {
             is_first,
             lasts_ms: self.claim.as_millis() as u64,
         };
+        // The key makes a repeated call count as one heartbeat.
         let key = random_name();
         // Taken before the call: the timer of the server starts later, so the local estimate is conservative.
         let said = Instant::now();
@@ -62,6 +65,7 @@ impl Keeper {
             .server
             .call(&Target::process(process, "beat"), Some(&key), &call)
             .await?;
+        // An answer that the process is dead must not extend its claims.
         if is_first || lives {
             self.held.lived(said);
         }
@@ -73,6 +77,7 @@ impl Keeper {
         let process = self.process.lock().await.clone();
         match process {
             Some(process) => self.beat(&process, false).await,
+            // The process was declared dead and has not registered again.
             None => Ok(false),
         }
     }
@@ -90,6 +95,7 @@ impl Keeper {
                         () = self.wants(&process) => {}
                     }
                 }
+                // A process that only starts runs registers with its first claim.
                 None if self.held.takes_over() => {
                     if let Err(error) = self.process().await {
                         tracing::warn!(%error, "registering this process with the server failed, and is retried");
@@ -109,14 +115,17 @@ impl Keeper {
     /// Sends heartbeats until the server takes this process for dead.
     async fn beats(&self, process: &str) {
         loop {
+            // A deadline and not a pause, so that reports in between do not delay the heartbeat.
             let next = tokio::time::Instant::now() + self.claim / BEATS;
             while tokio::time::timeout_at(next, self.held.leaves.notified()).await.is_ok() {
                 self.leave(process).await;
             }
+            // At least once for each heartbeat, so that few claims do not wait until a batch is full.
             self.leave(process).await;
             match self.beat(process, false).await {
                 Ok(true) => {}
                 Ok(false) => return,
+                // The next one may arrive in time. Only the server decides that the process is dead.
                 Err(error) => tracing::warn!(%error, "a heartbeat to the server failed"),
             }
         }
@@ -134,11 +143,13 @@ impl Keeper {
             .await;
         if let Err(error) = told {
             tracing::debug!(%error, "reporting ended claims to the server failed");
+            // Deleting a claim twice has no effect, so a report whose answer was lost is repeated.
             self.held.leave_again(left);
         }
     }
 
     async fn died(&self) {
+        // First: commands that need a claim from now on register a new process.
         *self.process.lock().await = None;
         for run in self.held.runs() {
             if self.held.lose(&run) {
@@ -162,21 +173,25 @@ impl Keeper {
                 let asked = self.server.call::<()>(&Target::queue("want"), None, &call).await;
                 if let Err(error) = asked {
                     tracing::warn!(%error, "requesting runs from the queue failed");
+                    // The request may or may not have arrived, so the next round sends it again. `want` replaces the former one.
                     self.held.begin_anew();
                     tokio::time::sleep(LATER).await;
                     continue;
                 }
             }
+            // A stored permit is not lost if the number of claims changed during the call.
             self.held.wake.notified().await;
         }
     }
 
     async fn mail(&self, process: &str) {
+        // A new process object numbers its messages from 1.
         let mut taken = 0;
         loop {
             let call = WaitMailCall {
                 process: process.to_owned(),
                 taken,
+                // The wait ends after a claim's duration, and the next one confirms the messages that were taken.
                 lasts_ms: self.claim.as_millis() as u64,
             };
             let mail: Vec<Numbered> = match self.server.wait("mail", &call).await {
@@ -204,8 +219,10 @@ impl Keeper {
                         self.assign(Assignment::Tell { request, run, body });
                     }
                 }
+                // Confirmed by the next call, after the messages were handed to the engine.
                 taken = number;
             }
+            // Runs that arrived may have left room for a further request.
             self.held.wake.notify_one();
             // Release in parallel, because each release waits for the server.
             join_all(given_back.into_iter().map(|(run, call)| self.give_back(run, call))).await;
@@ -231,6 +248,7 @@ impl Keeper {
             }
             return Some((run, back));
         }
+        // The limit may have been lowered, or a run was resumed explicitly, since the request.
         if self.held.room() == 0 {
             return Some((run, back(Duration::ZERO)));
         }
@@ -242,6 +260,7 @@ impl Keeper {
     /// Records a claim that the server granted, and caches the contents sent with it.
     pub(crate) fn has(&self, process: &str, given: Given) {
         for GivenText { hash, text, follows } in given.kept.iter().flat_map(|kept| &kept.texts) {
+            // See `remember_text`: contents of a chain are not cached.
             if let Some(hash) = ContentHash::parse(hash).filter(|_| follows.is_none()) {
                 self.held.remember_text(hash, text.as_str().into());
             }
@@ -273,6 +292,7 @@ impl Keeper {
     }
 
     pub(crate) async fn claim(&self, process: &str, run: &str) -> Result<ClaimReply, StoreError> {
+        // The claim takes effect once. Without a key, a repeated call would be refused because of the first one.
         let key = random_name();
         self.server.call(&Target::run(run, "claim"), Some(&key), &process).await
     }

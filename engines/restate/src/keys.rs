@@ -9,6 +9,7 @@ pub(crate) const NAMES: &str = "name ";
 pub(crate) const TIMERS: &str = "timer ";
 
 pub(crate) fn record(step: u64) -> String {
+    // 20 digits hold every `u64`.
     format!("{RECORDS}{step:020}")
 }
 
@@ -22,6 +23,7 @@ pub(crate) fn timer(due: u64, effect: &str) -> String {
 
 /// Parses the due time and the effect from the key of a timer.
 pub(crate) fn timer_of(key: &str) -> Option<(u64, String)> {
+    // The due time has no space, so the rest is the effect, also if that has spaces.
     let (due, effect) = key.strip_prefix(TIMERS)?.split_once(' ')?;
     Some((due.parse().ok()?, effect.to_owned()))
 }

@@ -16,6 +16,7 @@ use crate::wire::{KeptRecord, KeptSession, KeptSnapshot};
 /// Maximum number of rows of one query.
 const PAGE: usize = 1_000;
 /// Maximum number of object keys in one query.
+// Bounds the length of a query, which contains every key.
 const MOST_KEYS: usize = 100;
 
 /// Row of the state table: one key of an object's state.
@@ -46,6 +47,7 @@ fn damaged(server: &Server, of: &str, why: &str) -> StoreError {
 
 /// Returns an SQL string literal.
 pub(crate) fn quoted(text: &str) -> String {
+    // A literal of standard SQL has no other escape.
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -106,6 +108,7 @@ async fn visible(server: &Server, id: &str) -> Result<Head, StoreError> {
 
 /// Returns the contents that runs have named after their start, by run.
 pub(crate) async fn names(server: &Server, heads: &[Head]) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
+    // Most runs name contents only at their start, which is in the head.
     let naming = heads.iter().filter(|head| head.names > 0);
     let naming: Vec<String> = naming.map(|head| head.id.clone()).collect();
     let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -172,9 +175,11 @@ pub(crate) async fn runs(
         .iter()
         .enumerate()
         .filter(|(_, status)| filter.has_status(**status));
+    // The pattern saves the transfer of heads that do not match.
     let likes = statuses.map(|(number, _)| format!("value_utf8 LIKE '%\",\"status\":{number},\"is_hidden\":false,%'"));
     let likes: Vec<String> = likes.collect();
     let mut found = Vec::new();
+    // `OR` of nothing is no SQL.
     if likes.is_empty() {
         return Ok(found);
     }
@@ -188,6 +193,7 @@ pub(crate) async fn runs(
         which.push_str(&quoted(&like(field, asked)));
     }
     let mut after = after.map(|after| place(after.started_at, &after.id));
+    // Another page if the exact filter below drops heads that the pattern matched.
     while found.len() < limit {
         let asked = (limit - found.len()).min(PAGE);
         let heads = page(server, after.as_deref(), filter.youngest_first, &which, asked).await?;
@@ -237,9 +243,11 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
         if last > first.max(after) {
             parts.push((of.id.clone(), first.max(after), last));
         }
+        // Ancestors before the requested steps are not read.
         let Some(base) = base.filter(|base| base.step > after) else {
             break;
         };
+        // A fork of a fork may share fewer steps than its base does.
         last = last.min(base.step);
         let Some(head) = head(server, &base.run).await? else {
             return Err(damaged(server, id, &format!("its base {} is missing", base.run)));
@@ -249,6 +257,7 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
     let mut records = Vec::new();
     for (run, mut after, last) in parts.into_iter().rev() {
         while after < last && records.len() < limit {
+            // Pages bound the size of an answer.
             let page = PAGE.min(limit - records.len());
             let sql = format!(
                 "SELECT {VALUES} FROM state WHERE service_name = '{RUN}' AND service_key = {} AND key > {} AND key <= {} ORDER BY key LIMIT {page}",
@@ -260,11 +269,13 @@ pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize)
             for row in &rows {
                 let kept: KeptRecord = row.value(server)?;
                 after += 1;
+                // Rows come in the order of the keys, so a missing record shows as a later key.
                 if row.key != keys::record(after) {
                     return Err(damaged(server, &run, &format!("step {after} is missing")));
                 }
                 records.push(kept.into());
             }
+            // Without this check, records missing at the end would make the loop endless.
             if rows.is_empty() {
                 return Err(damaged(server, &run, &format!("step {} is missing", after + 1)));
             }
@@ -284,6 +295,7 @@ pub(crate) struct ReadContent {
 pub(crate) async fn contents(server: &Server, hashes: &[ContentHash]) -> Result<Vec<ReadContent>, StoreError> {
     let mut objects: Vec<String> = hashes.iter().map(ToString::to_string).collect();
     objects.sort();
+    // The rows are mapped by key, so each key is queried once.
     objects.dedup();
     let (mut texts, mut chained) = (BTreeMap::<String, Arc<str>>::new(), BTreeSet::new());
     let which = "key IN ('text', 'follows', 'followed')";
@@ -312,6 +324,7 @@ const SHORT_CHAIN: usize = 64;
 
 pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, StoreError> {
     let first = last.to_string();
+    // `follows` alone does not tell a missing content from the start of a chain.
     if value::<u64>(server, CONTENT, &first, "namers").await?.is_none() {
         return Err(StoreError::NoSuchContent { hash: last });
     }
@@ -319,6 +332,7 @@ pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> R
     let mut all: Option<BTreeMap<String, String>> = None;
     while let Some(hash) = next.take().filter(|_| chain.len() < limit) {
         chain.push(ContentHash::parse(&hash).ok_or_else(|| damaged(server, &hash, "a stored hash is invalid"))?);
+        // From here on the chain is followed in memory, without a request for each content.
         if chain.len() == SHORT_CHAIN && limit > SHORT_CHAIN {
             let sql = format!("SELECT {VALUES} FROM state WHERE service_name = '{CONTENT}' AND key = 'follows'");
             let rows: Vec<Row> = server.rows(&sql).await?;
@@ -336,6 +350,7 @@ pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> R
 }
 
 pub(crate) async fn snapshot(server: &Server, id: &str, at_most: u64) -> Result<Option<Snapshot>, StoreError> {
+    // A hidden run still has its snapshot.
     visible(server, id).await?;
     let kept: Option<KeptSnapshot> = value(server, RUN, id, keys::SNAPSHOT).await?;
     let kept = kept.filter(|kept| kept.step <= at_most);
@@ -357,7 +372,9 @@ pub(crate) async fn timers(server: &Server, until: u64, limit: usize) -> Result<
         let run = row.service_key;
         Some(Timer { due, run, effect })
     });
+    // For `u64::MAX` the bound of the query cannot be one higher.
     let mut timers: Vec<Timer> = timers.filter(|timer| timer.due <= until).collect();
+    // The query's order would be by key, which has no run.
     timers.sort();
     timers.truncate(limit);
     Ok(timers)

@@ -15,6 +15,7 @@ fn erased(heads: &[Head], ids: &[String]) -> (BTreeSet<String>, u64) {
     let mut hidden: BTreeSet<&str> = BTreeSet::new();
     let mut named = 0;
     for head in heads {
+        // Runs that were removed before may become free by this removal.
         if head.is_hidden {
             hidden.insert(&head.id);
         } else if ids.contains(&head.id) {
@@ -23,6 +24,7 @@ fn erased(heads: &[Head], ids: &[String]) -> (BTreeSet<String>, u64) {
         }
     }
     let mut erased = BTreeSet::new();
+    // Each round erases runs without forks, which may free their bases for the next round.
     loop {
         let left = heads.iter().filter(|head| !erased.contains(&head.id));
         let bases: BTreeSet<&str> = left.filter_map(|head| Some(&*head.base.as_ref()?.run)).collect();
@@ -47,6 +49,7 @@ pub(crate) async fn would_remove(server: &Server, ids: &[String]) -> Result<Remo
     let named = gone
         .iter()
         .flat_map(|head| head.named(later.remove(&head.id).unwrap_or_default()));
+    // A content that several of the runs name is counted once.
     let named: BTreeSet<String> = named.collect();
     let named: Vec<String> = named.into_iter().collect();
     // Other namers of these contents.

@@ -80,14 +80,17 @@ impl RestateStore {
                         address: endpoint.listen,
                         why: error.to_string(),
                     })?;
+                    // Before the registration, in which the server calls the endpoint to read its services.
                     tasks.spawn(endpoint::serve(listener, tasks.clone()));
                     to.register(&endpoint.shown()).await?;
                 }
                 to.check().await
             };
             let offered = offering.await;
+            // After a failed start the thread ends, because nobody would end it.
             let is_offered = offered.is_ok();
             if ready.send(offered.map(|()| Handle::current())).is_ok() && is_offered {
+                // Keeps the runtime alive: all tasks of the store run on this thread.
                 ended.notified().await;
             }
         };
@@ -101,6 +104,7 @@ impl RestateStore {
         let keeper = Keeper {
             server: server.clone(),
             held: Arc::clone(&held),
+            // A shorter claim would expire during an ordinary call.
             claim: options.claim.max(Duration::from_secs(1)),
             name: options.name.unwrap_or_else(|| format!("pid {}", std::process::id())),
             process: Mutex::default(),
@@ -136,11 +140,13 @@ impl RestateStore {
         C: FnOnce(Arc<Inner>) -> F + Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send,
     {
+        // Entered before the task starts, because the order of calls is the order of commands.
         let mut lane = self.inner.lanes.enter(extent);
         let inner = Arc::clone(&self.inner);
         self.spawn(async move {
             lane.turn().await;
             let answer = command(inner).await;
+            // Before the answer is returned, so that the caller finds the next command of the run not blocked.
             drop(lane);
             answer
         })
@@ -150,6 +156,7 @@ impl RestateStore {
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Pending<T> {
+        // A task of the store's thread, so that the command is executed even if the caller drops the future.
         let given = self.commands.spawn_on(work, &self.handle);
         let file = Arc::clone(&self.inner.server.name);
         Box::pin(async move {
@@ -195,14 +202,17 @@ impl Drop for RestateStore {
     fn drop(&mut self) {
         // First, so that the queue assigns no more runs.
         self.inner.held.carry(0);
+        // Released now, so that other processes need not wait until the process expires.
         for run in self.inner.held.runs() {
             Claims::release(self, &run, 0);
         }
+        // A tracker must be closed before `wait` can end.
         self.commands.close();
         let (commands, end, inner) = (self.commands.clone(), Arc::clone(&self.end), Arc::clone(&self.inner));
         // The last task on the thread: it ends the runtime.
         drop(self.handle.spawn(async move {
             commands.wait().await;
+            // Taken, so that no later command uses the closed process.
             let process = inner.keeper.process.lock().await.take();
             if let Some(process) = process {
                 let closing = Target::process(&process, "close");
@@ -216,6 +226,7 @@ impl Drop for RestateStore {
             end.notify_one();
         }));
         if let Some(thread) = self.thread.take() {
+            // A panic of the thread is not propagated, because a second panic during unwinding aborts the process.
             drop(thread.join());
         }
     }
@@ -265,6 +276,7 @@ impl Inner {
             && commit.status.is_some_and(RunStatus::is_final)
             && let Some(over) = self.held.forget(&run)
         {
+            // The run object has dropped the claim with the commit. The process object learns of it in a batch.
             self.held.left(&run, over.ticket.epoch);
         }
         match &steps {
@@ -301,19 +313,23 @@ impl Inner {
             let call = NameCall {
                 text: Some(content.text().to_string()),
                 follows: content.follows().map(|hash| hash.to_string()),
+                // Nobody names it yet: the commit does. An unnamed content of a failed commit stays until it is named and removed.
                 by: None,
             };
             let target = Target::content(&content.hash().to_string(), "name");
             let named: NameReply = self.server.call(&target, Some(&self.key()), &call).await?;
+            // Missing means that its predecessor is not stored, and the commit will report that.
             if named != NameReply::Missing {
                 self.held.kept([content.hash()]);
             }
         }
         let key = self.call_key();
         let mut call = CommitCall::of(commit, key.clone(), process, |hash| self.held.is_kept(hash));
+        // The first commit creates the claim.
         if call.start.is_none() {
             call.ticket = self.held.ticket(&commit.run);
         }
+        // For a small run, sending its whole state is cheaper than a round trip for each key.
         let is_little = call.start.is_some() || self.held.is_little(&commit.run);
         let handler = if is_little { "commit_little" } else { "commit" };
         let target = Target::run(&commit.run, handler);
@@ -324,10 +340,12 @@ impl Inner {
             CommitReply::Done { steps, epoch } => {
                 if let Some(epoch) = epoch {
                     let process = process.to_owned();
+                    // Before the answer is returned: the next commit of the run needs the claim.
                     self.held.put(&commit.run, Ticket { process, epoch }, Kept::Nothing);
                 }
                 self.held.grew(&commit.run, kept_bytes(commit));
                 let given = commit.contents.iter();
+                // Smaller ones are always sent, so remembering them would only fill the cache.
                 let given = given.filter(|content| content.text().len() >= SMALL_TEXT);
                 self.held.kept(given.map(pirn_store::Content::hash));
                 Ok(steps)
@@ -353,6 +371,7 @@ impl Inner {
     }
 
     async fn release(&self, run: &str, after_ms: u64) -> Result<(), StoreError> {
+        // Forgotten before the call: if that fails, the claim ends with the process.
         let Some(given) = self.held.forget(run) else {
             return Ok(());
         };
@@ -407,8 +426,10 @@ impl Inner {
     }
 
     async fn remove(&self, ids: &[String]) -> Result<Removed, StoreError> {
+        // The removal may free contents that are cached.
         self.held.forget_texts();
         let mut removed = Removed::default();
+        // One call for each run, because each is an object of its own.
         for id in ids {
             let target = Target::run(id, "remove");
             let gone: RemovedReply = self.server.call(&target, Some(&self.key()), &()).await?;
@@ -525,6 +546,7 @@ impl Store for RestateStore {
 
     fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
         if dry_run {
+            // A dry run changes nothing, so later commands need not wait for it.
             return self.give(Extent::Reading, |inner| async move {
                 remove::would_remove(&inner.server, &ids).await
             });
@@ -605,10 +627,12 @@ impl Claims for RestateStore {
             body: request,
             every_ms: inner.keeper.claim.as_millis() as u64,
         };
+        // Not in a lane: the answer may take as long as the owner needs, and would block the run's commands.
         self.wait(async move { inner.server.wait("tell", &call).await })
     }
 
     fn answer(&self, request: u64, answer: String) {
+        // Answered already.
         let Some(promise) = self.inner.held.answer(request) else {
             return;
         };

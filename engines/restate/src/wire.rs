@@ -298,6 +298,7 @@ pub(crate) fn by_content(hash: &str) -> String {
 
 /// True for a name made by [`by_content`].
 pub(crate) fn is_by_content(by: &str) -> bool {
+    // Runs and sessions have prefixes of their own, so their ids cannot be confused with a hash.
     by.starts_with("content ")
 }
 
@@ -337,6 +338,7 @@ impl CommitCall {
                     started_at: new.started_at,
                     carrier: new.is_carried.then(|| carrier.to_owned()),
                 };
+                // The preceding step of a start is not compared.
                 (Some(start), 0)
             }
         };
@@ -345,6 +347,7 @@ impl CommitCall {
             effect: record.effect.clone(),
             body: record.body.clone(),
         });
+        // The commit still names them, and the object refuses it if one is missing.
         let given = commit.contents.iter().filter(|content| !is_kept(&content.hash()));
         let given = given.map(|content| GivenText {
             hash: content.hash().to_string(),
@@ -362,6 +365,7 @@ impl CommitCall {
         });
         Self {
             key,
+            // The caller adds the claim, which a start does not have yet.
             ticket: None,
             start,
             follows,
@@ -403,6 +407,7 @@ impl Refusal {
                 found,
             },
             Self::NoSuchContent(hash) => StoreError::NoSuchContent {
+                // The hash was sent by this process, so it can be parsed.
                 hash: ContentHash::parse(&hash).unwrap_or_else(|| ContentHash::of("")),
             },
             Self::TooManyForks => StoreError::too_many_forks(),

@@ -56,6 +56,7 @@ impl Target {
     where
         Q: serde::Serialize + 'static,
     {
+        // The handle of the call is not needed: the server delivers it exactly once.
         drop(self.ask::<Q, ()>(from, told).send());
     }
 }

@@ -39,6 +39,7 @@ impl ContentObject {
             Some(is_known) => is_known.await?.is_some(),
             None => true,
         };
+        // The first namer stores the text. Later ones find it, and theirs is equal because its hash is the key.
         if named.is_none() {
             let Some(text) = text else {
                 return Ok(Json(NameReply::Missing));
@@ -50,6 +51,7 @@ impl ContentObject {
                     by: Some(by_content(ctx.key())),
                 };
                 let named = Target::content(&before, "name").ask::<_, NameReply>(&ctx, call);
+                // The predecessor is named before this content exists, so that no chain has a gap.
                 if named.call().await?.0 == NameReply::Missing {
                     return Ok(Json(NameReply::Missing));
                 }
@@ -58,6 +60,7 @@ impl ContentObject {
             ctx.set(TEXT, Json(text));
             ctx.set(NAMERS, 0);
         }
+        // A repeated name must not be counted twice.
         let Some(key) = key.as_ref().filter(|_| !is_known) else {
             return Ok(Json(NameReply::Known));
         };
@@ -77,11 +80,13 @@ impl ContentObject {
             return Ok(0);
         };
         let key = namer(&by);
+        // A call may arrive for a name that was undone already.
         if ctx.get::<u64>(&key).await?.is_some() {
             ctx.clear(&key);
             named = named.saturating_sub(1);
             ctx.set(NAMERS, named);
         }
+        // A caller that only undoes a name leaves the content stored.
         if named > 0 || !is_freed {
             return Ok(0);
         }

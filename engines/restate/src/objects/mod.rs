@@ -56,6 +56,7 @@ fn options(has_state: bool) -> ServiceOptions {
         .inactivity_timeout(SILENCE)
         .abort_timeout(SILENCE)
         .idempotency_retention(REMEMBERED)
+        // The journal of a finished call would retain all texts of a commit.
         .journal_retention(Duration::ZERO)
         // Retried without end: a half-executed command is completed as soon as a worker is available.
         .retry_policy_initial_interval(Duration::from_millis(50))

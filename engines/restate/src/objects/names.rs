@@ -45,6 +45,7 @@ impl NamesObject {
         ctx.set(&key, Json((value.clone(), line.next)));
         ctx.set(&place_key(line.next), Json(name));
         line.next += 1;
+        // At least one, so that the name just set survives.
         while line.next - line.first > most.max(1) {
             let place = place_key(line.first);
             if let Some(oldest) = ctx.get::<Json<String>>(&place).await? {
@@ -67,6 +68,7 @@ impl NamesObject {
         let UnsettleCall { name, value } = call.0;
         let key = name_key(&name);
         let kept = ctx.get::<Json<(String, u64)>>(&key).await?;
+        // Another process may have settled the name anew.
         if kept.is_some_and(|kept| kept.0.0 == value) {
             ctx.clear(&key);
         }

@@ -55,10 +55,12 @@ impl ProcessObject {
         let beats = match ctx.get::<u64>(LIFE).await? {
             Some(beats) => beats + 1,
             None if call.0.is_first => 0,
+            // The object was cleared by `end`, so the process is dead.
             None => return Ok(false),
         };
         ctx.set(LIFE, beats);
         let grace_ms = call.0.lasts_ms / GRACE;
+        // Each heartbeat schedules one check, which compares the number of heartbeats: no handler reads a clock.
         expires_after(&ctx, call.0.lasts_ms - grace_ms, ExpireCall { beats, grace_ms });
         Ok(true)
     }
@@ -91,6 +93,7 @@ impl ProcessObject {
         if ctx.get::<u64>(LIFE).await?.is_some() {
             ctx.set(&carried_key(&run, epoch), 1);
         } else {
+            // The claim was made after the death of the process and must end at once.
             expired(&ctx, &run, epoch);
         }
         Ok(())
@@ -111,11 +114,13 @@ impl ProcessObject {
         let (life, inbox) = (ctx.get::<u64>(LIFE), ctx.get::<Json<Inbox>>(BOX));
         let is_dead = life.await?.is_none();
         let mut inbox = inbox.await?.map(|inbox| inbox.0).unwrap_or_default();
+        // A process that takes no messages must not grow without bound, nor keep runs from others.
         if is_dead || inbox.mail.len() >= MOST_MAIL {
             return_mail(&ctx, mail.0);
             return Ok(());
         }
         if let Mail::Run(given) = &mail.0 {
+            // In the same call as the message, so that a run in the mail expires with the process.
             ctx.set(&carried_key(&given.run, given.epoch), 1);
         }
         inbox.next += 1;
@@ -123,6 +128,7 @@ impl ProcessObject {
             number: inbox.next,
             mail: mail.0,
         });
+        // A promise can be resolved once.
         if let Some(promise) = inbox.promise.take() {
             ctx.resolve_awakeable(&promise, Json(inbox.mail.clone()));
         }
@@ -135,10 +141,13 @@ impl ProcessObject {
     async fn inbox(&self, ctx: ObjectContext<'_>, call: Json<InboxCall>) -> Result<(), HandlerError> {
         let InboxCall { promise, taken } = call.0;
         if ctx.get::<u64>(LIFE).await?.is_none() {
+            // A dead process gets no answer. Its wait ends by the timeout.
             return Ok(());
         }
         let mut inbox = inbox(&ctx).await?;
+        // Messages are kept until they are confirmed, because the answer with them may be lost.
         inbox.mail.retain(|mail| mail.number > taken);
+        // The earlier wait has timed out or was repeated.
         inbox.promise = None;
         if inbox.mail.is_empty() {
             inbox.promise = Some(promise);
@@ -185,6 +194,7 @@ async fn end(ctx: &ObjectContext<'_>) -> Result<(), HandlerError> {
         process: ctx.key().to_owned(),
         runs: 0,
     };
+    // Removes the process from the queue, which would assign further runs to it.
     Target::queue("want").tell(ctx, nothing);
     for key in ctx.get_keys().await? {
         if let Some((run, epoch)) = carried_of(&key) {
@@ -196,6 +206,7 @@ async fn end(ctx: &ObjectContext<'_>) -> Result<(), HandlerError> {
     for told in mail.filter(|waiting| matches!(waiting.mail, Mail::Tell { .. })) {
         return_mail(ctx, told.mail);
     }
+    // Also the life sign: its absence is what makes the death final.
     ctx.clear_all();
     Ok(())
 }

@@ -33,6 +33,7 @@ impl QueueObject {
     #[handler]
     async fn offer(&self, ctx: ObjectContext<'_>, run: Json<OfferCall>) -> Result<(), HandlerError> {
         let mut line = line(&ctx).await?;
+        // A waiting process gets the run at once, without an entry in the line.
         if let Some(process) = line.taker() {
             assign(&ctx, &run.0, process);
         } else {
@@ -69,6 +70,7 @@ impl QueueObject {
 
 fn assign(ctx: &ObjectContext<'_>, offered: &OfferCall, process: String) {
     let handler = if offered.is_little { "assign_little" } else { "assign" };
+    // One-way: the run may have ended or have an owner, and then sends `Nothing` in its place.
     Target::run(&offered.run, handler).tell(ctx, process);
 }
 
@@ -85,6 +87,7 @@ impl Line {
     fn taker(&mut self) -> Option<String> {
         let (process, wants) = self.wanting.pop_front()?;
         if wants > 1 {
+            // To the end of the line, so that several idle processes share the runs evenly.
             self.wanting.push_back((process.clone(), wants - 1));
         }
         Some(process)

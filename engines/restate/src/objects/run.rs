@@ -49,6 +49,7 @@ impl RunObject {
     async fn claim(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<Json<ClaimReply>, HandlerError> {
         let claimed = claimed(&ctx, &process.0).await?;
         if let Ok(given) = &claimed {
+            // The process object must know the claim, so that it expires when the process dies.
             Target::process(&process.0, "carries").tell(&ctx, (given.run.clone(), given.epoch));
         }
         Ok(Json(claimed))
@@ -124,6 +125,7 @@ impl RunObject {
             return Ok(0);
         };
         head.forks = head.forks.saturating_sub(1);
+        // The last fork of a removed run is gone, so nothing reads its records any more.
         if head.is_hidden && head.forks == 0 {
             return erase(&ctx, head).await;
         }
@@ -137,6 +139,7 @@ impl RunObject {
             return Ok(Json(RemovedReply::default()));
         };
         if let Some(ticket) = head.ticket() {
+            // The owner does not report this claim, because it does not know of the removal.
             Target::process(&ticket.process, "drops").tell(&ctx, vec![(head.id.clone(), ticket.epoch)]);
         }
         over(&ctx, &mut head).await?;
@@ -146,6 +149,7 @@ impl RunObject {
             return Ok(Json(RemovedReply { runs: 1, bytes }));
         }
         for key in ctx.get_keys().await? {
+            // A hidden run keeps its records for its forks, but must not be woken.
             if key.starts_with(keys::TIMERS) {
                 ctx.clear(&key);
             }
@@ -163,6 +167,7 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
         return Ok(Json(CommitReply::Done { steps, epoch }));
     }
     let before = match &call.start {
+        // Hidden runs count: their forks name them by this id.
         Some(_) if kept.is_some() => Err(Refusal::RunExists),
         Some(start) => begin(ctx, start).await?,
         None => match kept.filter(|head| !head.is_hidden) {
@@ -176,8 +181,10 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
     };
     let mut naming = Naming::default();
     if let Err(refusal) = name_all(ctx, &call, &head, &mut naming).await? {
+        // Names of a refused commit would keep contents for ever.
         naming.undo(ctx);
         if let Some(base) = call.start.as_ref().and_then(|start| start.base.as_ref()) {
+            // `begin` has counted the fork.
             Target::run(&base.run, "unfork").tell(ctx, ());
         }
         return Ok(Json(CommitReply::Refused(refusal)));
@@ -201,10 +208,12 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
     if let Some(snapshot) = &call.snapshot {
         ctx.set(keys::SNAPSHOT, Json(snapshot.clone()));
     }
+    // Only for a run without an owner: a process that executes the run it starts has the contents already.
     if call.start.as_ref().is_some_and(|start| start.carrier.is_none()) {
         ctx.set(keys::BEGUN, Json(begun_texts(&call)));
     }
     head.take(&call);
+    // After `take`, because it needs the new status, and before the head is written, because it may end the claim.
     stand(ctx, &mut head, &call).await?;
     let epoch = call.start.is_some().then(|| head.ticket().map(|ticket| ticket.epoch));
     let steps = head.steps;
@@ -222,6 +231,7 @@ async fn head(ctx: &ObjectContext<'_>) -> Result<Option<Head>, HandlerError> {
 async fn assign(ctx: &ObjectContext<'_>, process: &str) -> Result<(), HandlerError> {
     let mail = match claimed(ctx, process).await? {
         Ok(given) => Mail::Run(given),
+        // The process counts what it requested, so it needs an answer for every assignment.
         Err(NotClaimed::Held(_) | NotClaimed::NoSuchRun | NotClaimed::Ended) => Mail::Nothing,
     };
     Target::process(process, "put").tell(ctx, mail);
@@ -261,6 +271,7 @@ async fn claimed(ctx: &ObjectContext<'_>, process: &str) -> Result<ClaimReply, H
         let names: Vec<String> = (0..head.names).map(keys::name).collect();
         let records: Vec<String> = (1..=head.steps).map(keys::record).collect();
         let names: Vec<_> = names.iter().map(|key| ctx.get::<Json<String>>(key)).collect();
+        // All reads are sent before the first is awaited.
         let records: Vec<_> = records.iter().map(|key| ctx.get::<Json<KeptRecord>>(key)).collect();
         let mut kept = KeptRun {
             head,
@@ -284,6 +295,7 @@ fn begun_texts(call: &CommitCall) -> Vec<GivenText> {
     let mut left = BEGUN_BYTES;
     let small = call.contents.iter().filter(|content| {
         let fits = content.text.len() <= left;
+        // A content that does not fit is skipped, and smaller ones behind it may still fit.
         left -= if fits { content.text.len() } else { 0 };
         fits
     });
@@ -327,7 +339,9 @@ impl Naming {
         let mut missing = None;
         for (hash, named) in hashes.iter().zip(asked) {
             match named.await?.0 {
+                // The loop continues, because the other calls are sent already and their names may have to be undone.
                 NameReply::Missing => missing = missing.or_else(|| Some(hash.clone())),
+                // Named before this commit, so an undo must not remove the name.
                 NameReply::Known => {}
                 NameReply::Named => self.0.push((hash.clone(), by.to_owned())),
             }
@@ -338,6 +352,7 @@ impl Naming {
     /// Undoes the naming.
     fn undo(self, ctx: &ObjectContext<'_>) {
         for (hash, by) in self.0 {
+            // Nothing is freed: the content was stored before this commit.
             let call = UnnameCall { by, is_freed: false };
             Target::content(&hash, "unname").tell(ctx, call);
         }
@@ -349,6 +364,7 @@ fn not_given(call: &CommitCall, hashes: impl IntoIterator<Item = String>) -> Vec
     let given: BTreeSet<&String> = call.contents.iter().map(|content| &content.hash).collect();
     let mut seen = BTreeSet::new();
     let hashes = hashes.into_iter().filter(|hash| !given.contains(hash));
+    // Each content is called once, also if it is named twice.
     hashes.filter(|hash| seen.insert(hash.clone())).collect()
 }
 
@@ -374,6 +390,7 @@ async fn name_all(
     let Some(session) = &call.session else {
         return Ok(head.admits_snapshot(call));
     };
+    // First only a check, because the write cannot be undone if something after it is refused.
     if let Err(refusal) = write(ctx, session, true).await? {
         return Ok(Err(refusal));
     }
@@ -385,6 +402,7 @@ async fn name_all(
     if let Err(refusal) = head.admits_snapshot(call) {
         return Ok(Err(refusal));
     }
+    // The last step that can be refused: another run may have written the session since the check.
     let before = match write(ctx, session, false).await? {
         Ok(before) => before,
         Err(refusal) => return Ok(Err(refusal)),
@@ -447,6 +465,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
             of_session.map(|session| by_session(&session.id)),
         ];
         let by: Vec<Option<String>> = by.into_iter().flatten().map(Some).collect();
+        // A content that only another content names is stored without a namer of its own.
         for by in if by.is_empty() { vec![None] } else { by } {
             let call = NameCall {
                 text: Some(content.text.clone()),
@@ -470,6 +489,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
 async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> Result<(), HandlerError> {
     if call.start.is_some() && !head.is_final() {
         if let Some(session) = &head.session {
+            // Awaited, so that a run is in the order of its session when its start is answered.
             let entered = Target::session(session, "enter").ask::<_, ()>(ctx, head.id.clone());
             entered.call().await?;
         }
@@ -480,8 +500,10 @@ async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> R
         }
     }
     if call.session.is_some() {
+        // The turn ends with the write, although detached work of the run may continue.
         leave_session(ctx, head);
     }
+    // Only for the commit that ends the run. Inputs that arrive later are recorded without a status.
     if head.is_final() && call.status.is_some() {
         over(ctx, head).await?;
     }
@@ -519,6 +541,7 @@ async fn over(ctx: &ObjectContext<'_>, head: &mut Head) -> Result<(), HandlerErr
 
 /// Ends a claim, and offers the run to other processes after a delay; without a delay it is not offered.
 async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>) -> Result<(), HandlerError> {
+    // A late call for an earlier claim must not end the present one.
     let Some(mut head) = head(ctx).await?.filter(|head| head.ticket().as_ref() == Some(ticket)) else {
         return Ok(());
     };
@@ -546,6 +569,7 @@ async fn erase(ctx: &ObjectContext<'_>, head: Head) -> Result<u64, HandlerError>
             by: by_run(ctx.key()),
             is_freed: true,
         };
+        // Sent in parallel and awaited below, because the answer contains the freed bytes.
         freed.push(Target::content(&hash, "unname").ask::<_, u64>(ctx, call).call());
     }
     for freed in freed {

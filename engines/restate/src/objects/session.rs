@@ -42,6 +42,7 @@ impl SessionObject {
         if version != write.follows {
             return Ok(Json(SessionWriteReply::Moved(version)));
         }
+        // The commit checks first and writes last, see `run::name_all`.
         if !is_only_checked {
             let next = KeptSession {
                 version: version + 1,
@@ -63,6 +64,7 @@ impl SessionObject {
         let Some(kept) = ctx.get::<Json<KeptSession>>(BODY).await? else {
             return Ok(false);
         };
+        // Only the state: runs that wait for their turn stay in the line.
         ctx.clear(BODY);
         let mut freed = Vec::new();
         for hash in kept.0.contents {
@@ -81,6 +83,7 @@ impl SessionObject {
     #[handler]
     async fn enter(&self, ctx: ObjectContext<'_>, run: Json<String>) -> Result<Json<()>, HandlerError> {
         let mut turns = turns(&ctx).await?;
+        // A start that is repeated must not enter twice.
         if !turns.runs.contains(&run.0) {
             turns.runs.push_back(run.0);
             ctx.set(TURNS, Json(turns));
@@ -92,6 +95,7 @@ impl SessionObject {
     async fn leave(&self, ctx: ObjectContext<'_>, run: Json<String>) -> Result<(), HandlerError> {
         let mut turns = turns(&ctx).await?;
         turns.runs.retain(|waits| *waits != run.0);
+        // The run may have been cancelled while it waited. Its wait ends, so that the caller is not stuck.
         if let Some(promise) = turns.waiting.remove(&run.0) {
             ctx.resolve_awakeable(&promise, Json(()));
         }
@@ -99,6 +103,7 @@ impl SessionObject {
             ctx.resolve_awakeable(&promise, Json(()));
         }
         if turns.runs.is_empty() {
+            // Sessions without unfinished runs leave no state behind.
             ctx.clear(TURNS);
         } else {
             ctx.set(TURNS, Json(turns));

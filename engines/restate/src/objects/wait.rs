@@ -20,6 +20,7 @@ impl WaitService {
     async fn turn(&self, ctx: Context<'_>, call: Json<WaitTurnCall>) -> Result<(), HandlerError> {
         let WaitTurnCall { session, run } = call.0;
         let (promise, kept) = ctx.awakeable::<Json<()>>();
+        // One-way: the object answers by the promise, so it is not occupied while this call waits.
         Target::session(&session, "turn").tell(&ctx, TurnCall { run, promise });
         kept.await?;
         Ok(())
@@ -46,6 +47,7 @@ impl WaitService {
         Target::process(&process, "inbox").tell(&ctx, InboxCall { promise, taken });
         restate_sdk::select! {
             mail = mail => Ok(mail?),
+            // Without a timeout, waits of processes that are gone would stay on the server.
             _ = ctx.sleep(Duration::from_millis(lasts_ms)) => Ok(Json(Vec::new()))
         }
     }
@@ -61,6 +63,7 @@ impl WaitService {
         let Some(process) = carrier().await? else {
             return Ok(Json(None));
         };
+        // Created only if there is an owner, because an unused promise would stay open.
         let (promise, mut answer) = ctx.awakeable::<Json<Option<String>>>();
         let mail = Mail::Tell {
             promise,
