@@ -284,7 +284,7 @@ fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fa
 /// Returns warnings about parameters of nodes that have no equivalent at their profiles' providers.
 fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
     let default = profiles.iter().find(|profile| profile.id == "default");
-    // The same choice as the registry makes for a node without a profile.
+    // The registry makes this choice too for a node without a profile.
     let default = default.or(profiles.first());
     let mut found = Vec::new();
     for workflow in &loaded.workflows {

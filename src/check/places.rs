@@ -42,7 +42,7 @@ impl Checked {
         let place = Place::of(error)?;
         let mut workflows = self.loaded().workflows.iter();
         let own = workflows.find(|workflow| workflow.value.id == workflow_id);
-        // A trigger of the workflow hides one outside of workflows with the same id.
+        // A trigger of the workflow takes precedence over one outside of workflows with its id.
         let own = own.and_then(|workflow| {
             let mut triggers = workflow.value.triggers.iter();
             let at = triggers.position(|trigger| trigger.id == trigger_id)?;
@@ -100,7 +100,7 @@ impl<'e> Place<'e> {
                 column,
             } => {
                 let start = place::offset(text, *line, *column);
-                // The same position may be valid in another text of the node, so the whole text must be equal.
+                // A position may be valid in another text of the node, so the whole text must be equal.
                 (expression.or(script) == Some(text)).then_some(start..start)
             }
             Self::Path(path) => {

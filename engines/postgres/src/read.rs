@@ -142,7 +142,7 @@ pub(crate) async fn contents(on: &Connection, wanted: &[ContentHash]) -> Answer<
     let hashes: Vec<&[u8]> = wanted.iter().map(|hash| &hash.as_bytes()[..]).collect();
     let rows = on.query(sql, &[&hashes]).await?;
     let mut texts = Vec::with_capacity(rows.len());
-    // The outer join returns a row for every wanted hash, in their order.
+    // The outer join returns one row for each wanted hash, in the order of the hashes.
     for (row, hash) in rows.iter().zip(wanted) {
         let Some(text) = row.try_get::<_, Option<&str>>(0)? else {
             return Ok(Err(StoreError::NoSuchContent { hash: *hash }));

@@ -57,7 +57,7 @@ impl Server {
             url(admin)?
         } else {
             let mut admin = ingress.clone();
-            // The path of the ingress, for example of a proxy, says nothing about the admin API.
+            // The ingress may have a path, for example behind a proxy. The admin API does not share it.
             admin.set_path("/");
             // `set_port` fails only for schemes that `url` refuses.
             let _ = admin.set_port(Some(9070));

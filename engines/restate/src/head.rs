@@ -106,7 +106,7 @@ impl Head {
         if self.is_final() {
             return Err(NotClaimed::Ended);
         }
-        // No clock is asked: a claim ends by `expire` or `release`, never by a comparison of times.
+        // A claim ends by `expire` or `release`, and never by a comparison of times: handlers read no clock.
         if let Some(carrier) = &self.carrier {
             return Err(NotClaimed::Held(carrier.clone()));
         }
@@ -134,7 +134,7 @@ impl Head {
     pub(crate) fn admits(&self, call: &CommitCall) -> Result<(), Refusal> {
         match (&call.ticket, self.ticket()) {
             (Some(given), Some(held)) if *given == held => {}
-            // A claim that was replaced, also by a later claim of the same process.
+            // The claim was replaced, perhaps by a later claim of the same process.
             (Some(_), _) => return Err(Refusal::Lost),
             // An input for a run without an owner came too late: the owner must receive it.
             (None, Some(held)) => return Err(Refusal::Held(held.process)),

@@ -207,7 +207,7 @@ impl Held {
     pub(crate) fn wants(&self) -> Option<usize> {
         let mut state = self.state();
         let wants = state.carries.saturating_sub(state.claims.len()).min(AT_ONCE);
-        // Never keep a request for more runs than there is room, nor one of zero while there is room.
+        // A request stays unless it is for more runs than there is room, for less than half, or for none while there is room.
         let is_told = wants >= state.wanted && wants < 2 * state.wanted.max(1) && (wants == 0) == (state.wanted == 0);
         if is_told {
             return None;

@@ -87,7 +87,7 @@ impl RestateStore {
                 to.check().await
             };
             let offered = offering.await;
-            // After a failed start the thread ends, because nobody would end it.
+            // After a failed start the thread ends at once, because no store exists that could end it.
             let is_offered = offered.is_ok();
             if ready.send(offered.map(|()| Handle::current())).is_ok() && is_offered {
                 // Keeps the runtime alive: all tasks of the store run on this thread.
@@ -313,7 +313,7 @@ impl Inner {
             let call = NameCall {
                 text: Some(content.text().to_string()),
                 follows: content.follows().map(|hash| hash.to_string()),
-                // Nobody names it yet: the commit does. An unnamed content of a failed commit stays until it is named and removed.
+                // The commit below names the content. If it fails, the content stays without a name until a later commit names it.
                 by: None,
             };
             let target = Target::content(&content.hash().to_string(), "name");

@@ -108,7 +108,7 @@ impl ForkBuilder {
         // Check the names before the commit too, because an assignment is executed only after it.
         self.check_names(&rebuilt)?;
         let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
-        // The fork refers to the same contents as the original. The store keeps each text once.
+        // The fork refers to the contents of the original. The store keeps each text once.
         new.contents.clone_from(&stored.run.contents);
         new.base = Some(Base {
             run: self.run_id,

@@ -30,7 +30,8 @@ impl Resources {
     /// Returns the names that a run of this workflow may call and this engine lacks: `tool NAME`, `profile ID`.
     pub(super) fn missing(&self, graphs: &Graphs, workflow_id: &str) -> Arc<[String]> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // Every start and resume asks, and the scan visits all nodes of the workflow, so results are cached for the current graphs.
+        // Every start and resume calls this, and the scan visits all nodes of the workflow, so results are cached for the current
+        // graphs.
         let known = last.take().filter(|(of, _)| Arc::ptr_eq(of, graphs));
         let (_, by_workflow) = last.insert(known.unwrap_or_else(|| (Arc::clone(graphs), ByWorkflow::new())));
         if let Some(missing) = by_workflow.get(workflow_id) {

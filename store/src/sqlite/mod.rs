@@ -166,7 +166,7 @@ impl Store for SqliteStore {
                 return tables.remove(&ids);
             }
             let before = tables.recent.mark();
-            // The same code computes the answer, and the savepoint undoes it inside of the batch's transaction.
+            // The removal itself computes the answer, and the savepoint undoes it inside of the transaction of the batch.
             tables.sql.execute_batch("SAVEPOINT dry_run")?;
             // A dry run frees no pages, so it must not start the shrinking.
             let was_shrinking = tables.is_shrinking;
