@@ -324,7 +324,7 @@ const SHORT_CHAIN: usize = 64;
 
 pub(crate) async fn chain(server: &Server, last: ContentHash, limit: usize) -> Result<Vec<ContentHash>, StoreError> {
     let first = last.to_string();
-    // `follows` alone does not tell a missing content from the start of a chain.
+    // `follows` alone does not distinguish a missing content from the start of a chain.
     if value::<u64>(server, CONTENT, &first, "namers").await?.is_none() {
         return Err(StoreError::NoSuchContent { hash: last });
     }

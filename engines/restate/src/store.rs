@@ -429,7 +429,7 @@ impl Inner {
         // The removal may free contents that are cached.
         self.held.forget_texts();
         let mut removed = Removed::default();
-        // One call for each run, because each is an object of its own.
+        // One call for each run, because each run is a separate object.
         for id in ids {
             let target = Target::run(id, "remove");
             let gone: RemovedReply = self.server.call(&target, Some(&self.key()), &()).await?;

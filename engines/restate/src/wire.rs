@@ -298,7 +298,7 @@ pub(crate) fn by_content(hash: &str) -> String {
 
 /// True for a name made by [`by_content`].
 pub(crate) fn is_by_content(by: &str) -> bool {
-    // Runs and sessions have prefixes of their own, so their ids cannot be confused with a hash.
+    // Ids of runs and sessions have prefixes, so they cannot be confused with a hash.
     by.starts_with("content ")
 }
 

@@ -114,7 +114,7 @@ impl ProcessObject {
         let (life, inbox) = (ctx.get::<u64>(LIFE), ctx.get::<Json<Inbox>>(BOX));
         let is_dead = life.await?.is_none();
         let mut inbox = inbox.await?.map(|inbox| inbox.0).unwrap_or_default();
-        // A process that takes no messages must not grow without bound, nor keep runs from others.
+        // A process that takes no messages must not grow without bound, nor prevent other processes from executing runs.
         if is_dead || inbox.mail.len() >= MOST_MAIL {
             return_mail(&ctx, mail.0);
             return Ok(());
@@ -145,7 +145,7 @@ impl ProcessObject {
             return Ok(());
         }
         let mut inbox = inbox(&ctx).await?;
-        // Messages are kept until they are confirmed, because the answer with them may be lost.
+        // Messages are retained until they are confirmed, because the answer that contains them may be lost.
         inbox.mail.retain(|mail| mail.number > taken);
         // The earlier wait has timed out or was repeated.
         inbox.promise = None;

@@ -49,7 +49,7 @@ impl RunObject {
     async fn claim(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<Json<ClaimReply>, HandlerError> {
         let claimed = claimed(&ctx, &process.0).await?;
         if let Ok(given) = &claimed {
-            // The process object must know the claim, so that it expires when the process dies.
+            // The process object must have the claim in its list, so that the claim expires when the process dies.
             Target::process(&process.0, "carries").tell(&ctx, (given.run.clone(), given.epoch));
         }
         Ok(Json(claimed))
@@ -125,7 +125,7 @@ impl RunObject {
             return Ok(0);
         };
         head.forks = head.forks.saturating_sub(1);
-        // The last fork of a removed run is gone, so nothing reads its records any more.
+        // The last fork of a removed run was removed, so its records have no reader.
         if head.is_hidden && head.forks == 0 {
             return erase(&ctx, head).await;
         }
@@ -139,7 +139,7 @@ impl RunObject {
             return Ok(Json(RemovedReply::default()));
         };
         if let Some(ticket) = head.ticket() {
-            // The owner does not report this claim, because it does not know of the removal.
+            // The owner does not report this claim, because it is not notified of the removal.
             Target::process(&ticket.process, "drops").tell(&ctx, vec![(head.id.clone(), ticket.epoch)]);
         }
         over(&ctx, &mut head).await?;
@@ -149,7 +149,7 @@ impl RunObject {
             return Ok(Json(RemovedReply { runs: 1, bytes }));
         }
         for key in ctx.get_keys().await? {
-            // A hidden run keeps its records for its forks, but must not be woken.
+            // A hidden run retains its records for its forks, but must not be woken.
             if key.starts_with(keys::TIMERS) {
                 ctx.clear(&key);
             }
@@ -181,7 +181,7 @@ async fn commit(ctx: &ObjectContext<'_>, call: CommitCall) -> Result<Json<Commit
     };
     let mut naming = Naming::default();
     if let Err(refusal) = name_all(ctx, &call, &head, &mut naming).await? {
-        // Names of a refused commit would keep contents for ever.
+        // Names of a refused commit would retain contents for ever.
         naming.undo(ctx);
         if let Some(base) = call.start.as_ref().and_then(|start| start.base.as_ref()) {
             // `begin` has counted the fork.
@@ -465,7 +465,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
             of_session.map(|session| by_session(&session.id)),
         ];
         let by: Vec<Option<String>> = by.into_iter().flatten().map(Some).collect();
-        // A content that only another content names is stored without a namer of its own.
+        // A content that only another content names is stored without a separate namer.
         for by in if by.is_empty() { vec![None] } else { by } {
             let call = NameCall {
                 text: Some(content.text.clone()),
