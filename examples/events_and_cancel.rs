@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn::{Engine, EventType, Heard};
+use pirn::{Engine, EventType, SubscriptionItem};
 use serde_json::Value;
 
 #[tokio::main]
@@ -19,7 +19,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut events = prepared.events(&[EventType::NodeStarted, EventType::ThreadCancelled], 100);
     let run = prepared.start()?;
     while let Some(heard) = events.next().await {
-        let Heard::Event(event) = heard else { continue };
+        let SubscriptionItem::Event(event) = heard else {
+            continue;
+        };
         println!("{} {}", event.raised.event_type.as_str(), event.to_json()["nodeId"]);
         match event.to_json()["nodeId"].as_str() {
             // The event that the WAIT node waits for.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use pirn::{Engine, EventType, Heard, Model, ModelCall, ModelReply, RunError, RunErrorCode, Spent};
+use pirn::{Engine, EventType, Model, ModelCall, ModelReply, RunError, RunErrorCode, Spent, SubscriptionItem};
 use serde_json::json;
 
 /// Replies with the words of the last message in reverse order.
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = run.outcome_blocking();
     engine.shutdown_blocking(std::time::Duration::from_secs(1));
     for heard in pieces {
-        if let Heard::Event(event) = heard {
+        if let SubscriptionItem::Event(event) = heard {
             println!("piece: {}", event.to_json()["text"]);
         }
     }

@@ -45,7 +45,7 @@ pub struct World<'a> {
 
 /// Files that were checked as one set. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Checked(Arc<Parts>);
+pub struct CheckedFiles(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
@@ -54,7 +54,7 @@ struct Parts {
 }
 
 /// Checks files as one set. All faults and warnings are reported, ordered by file and location.
-pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
+pub fn check(files: &[SourceFile], world: &World<'_>) -> CheckedFiles {
     let loaded = Loaded::of(files);
     // Invalid profiles are reported by `profile_faults`; the other checks run without them.
     let mut defined = world
@@ -114,7 +114,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     // After all checks, because a check may set a more specific help text.
     help::add(&mut compiled.faults);
     help::add(&mut compiled.warnings);
-    Checked(Arc::new(Parts { loaded, compiled }))
+    CheckedFiles(Arc::new(Parts { loaded, compiled }))
 }
 
 /// Returns faults for compression strategies that are not built in: a run would silently compress nothing.
@@ -353,7 +353,7 @@ fn missing_programs(_: Option<&ConfigText>) -> Vec<Fault> {
     Vec::new()
 }
 
-impl Checked {
+impl CheckedFiles {
     /// Returns the faults; without any, the files can be run.
     pub fn faults(&self) -> &[Fault] {
         &self.0.compiled.faults

@@ -15,14 +15,14 @@ pub mod tools;
 pub mod workflow;
 
 pub use engine::durable::{
-    Difference, DoubtAnswer, DoubtQuestion, ForkBuilder, Migration, OutcomeDiff, ResumeBuilder, ResumeError, RunDiff,
-    RunView, Steered, Steering, Step, StepKind,
+    CommandOutcome, Difference, DoubtAnswer, DoubtQuestion, ForkBuilder, Migration, OutcomeDiff, ResumeBuilder,
+    ResumeError, RunCommand, RunDiff, RunView, Step, StepKind,
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
-    FiringReport, Graphs, Heard, History, Journal, Keeping, MailboxDepths, NodeInfo, NodeReport, NotLocalContext,
-    RunBuilder, RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, ThreadList, ThreadReport,
-    WeakEngine, WorkflowInfo,
+    FiringReport, Graphs, History, Journal, Keeping, MailboxDepths, NodeInfo, NodeReport, NotLocalContext, RunBuilder,
+    RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, SubscriptionItem, ThreadList,
+    ThreadReport, WeakEngine, WorkflowInfo,
 };
 pub use explore::explore;
 pub use pirn_actors::cause::idempotency_key;

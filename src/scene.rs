@@ -9,7 +9,7 @@ use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, StartedRun};
 use pirn_actors::host::{Host, Schedule, SimulatedConfig, SimulatedHost};
 use pirn_core::error::RunError;
 
-use crate::engine::{BuildError, EngineBuilder, Plan, spawn_here};
+use crate::engine::{BuildError, EngineBuilder, Plan, with_inline_spawner};
 
 /// Compiled workflows in which scenes are executed.
 pub struct Stage {
@@ -46,7 +46,7 @@ impl Stage {
             schedule: Some(schedule),
             ..SimulatedConfig::default()
         });
-        spawn_here(&simulated.host(), |spawner| {
+        with_inline_spawner(&simulated.host(), |spawner| {
             let engine = EngineShared::start(EngineParts {
                 ports: self.plan.ports.clone(),
                 max_runs: usize::MAX >> 1,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::run::inputs::{self, Given, Opened};
+use crate::run::inputs::{self, Given, PreparedRun};
 use crate::run::named_value;
 use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
@@ -78,7 +78,7 @@ Exit codes: 0, 1 with --expect-one and another outcome, 2 wrong usage, 130 inter
 
 /// Explores the orders; returns 1 if one outcome was expected and another one is possible.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let Opened {
+    let PreparedRun {
         checked,
         workflow,
         inputs,

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
-use pirn::check::{Checked, Fault, SourceFile};
+use pirn::check::{CheckedFiles, Fault, SourceFile};
 use pirn::config::ConfigText;
 use serde_json::{Value, json};
 
 use crate::redact::masked;
+use crate::sanitize::sanitize;
 use crate::terminal::{FAILED, Output, USAGE, answer};
-use crate::visible::visible;
 use crate::{faults, terminal};
 
 /// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` if files have faults.
@@ -19,7 +19,7 @@ pub(crate) struct Failure {
     code: Cow<'static, str>,
     message: String,
     help: Option<String>,
-    files: Option<Box<(Vec<SourceFile>, Checked)>>,
+    files: Option<Box<(Vec<SourceFile>, CheckedFiles)>>,
     place: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Failure {
     }
 
     /// Creates a failure with exit code 1 for files with faults, each shown with an excerpt.
-    pub(crate) fn invalid(files: Vec<SourceFile>, config: Option<&ConfigText>, checked: Checked) -> Self {
+    pub(crate) fn invalid(files: Vec<SourceFile>, config: Option<&ConfigText>, checked: CheckedFiles) -> Self {
         let count = checked.faults().len();
         let plural = if count == 1 { "" } else { "s" };
         let shown = faults::texts(files, config);
@@ -116,6 +116,6 @@ impl Failure {
         let help = self.help.as_ref().map(|help| format!("\n  help: {help}"));
         let place = self.place.as_ref().map(|place| format!("\n{}", place.trim_end()));
         let (place, help) = (place.unwrap_or_default(), help.unwrap_or_default());
-        format!("pirn: {}{place}{}", visible(&self.message), visible(&help))
+        format!("pirn: {}{place}{}", sanitize(&self.message), sanitize(&help))
     }
 }

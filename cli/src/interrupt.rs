@@ -96,7 +96,7 @@ impl Interrupt {
         let mut state = self.state();
         // The interrupt arrived between `expects_a_run` and this call.
         if self.was_heard() {
-            run.leave();
+            run.release();
             *state = State::Idle;
         } else {
             *state = State::Durable(run.clone());
@@ -126,7 +126,7 @@ impl Interrupt {
                 *state = State::Idle;
             }
             State::Durable(run) => {
-                run.leave();
+                run.release();
                 *state = State::Idle;
             }
             State::Idle | State::Expecting => {

@@ -9,7 +9,7 @@
 //!   ↓
 //! run  served
 //!   ↓
-//! holder  models  sessions  tools  validate
+//! models  sessions  store_owner  tools  validate
 //!   ↓
 //! config  context  graph  place
 //!   ↓
@@ -21,7 +21,7 @@
 //!   ↓
 //! terminal
 //!   ↓
-//! redact  scripts  signals  visible
+//! redact  sanitize  scripts  signals
 //! ```
 //!
 //! Reading order:
@@ -38,7 +38,6 @@ mod failure;
 mod faults;
 mod files;
 mod graph;
-mod holder;
 mod init;
 mod interrupt;
 mod log;
@@ -49,6 +48,7 @@ mod place;
 mod redact;
 mod run;
 mod runs;
+mod sanitize;
 mod schema;
 mod scripts;
 mod serve;
@@ -56,10 +56,10 @@ mod served;
 mod sessions;
 mod signals;
 mod store;
+mod store_owner;
 mod terminal;
 mod tools;
 mod validate;
-mod visible;
 #[cfg(feature = "cluster")]
 mod worker;
 
@@ -71,8 +71,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
+use sanitize::sanitize;
 use terminal::{Color, Output};
-use visible::visible;
 
 /// A runtime for LLM-agent workflows: a workflow is a JSON graph whose branches run as supervised actors.
 #[derive(Parser)]
@@ -212,10 +212,10 @@ fn unparsed(error: &clap::Error) -> ExitCode {
     }
     if !wants_json() {
         // Without colours if an argument contains control characters, which could not be distinguished from those of the colours.
-        if std::env::args_os().any(|word| matches!(visible(&word.to_string_lossy()), Cow::Owned(_))) {
+        if std::env::args_os().any(|word| matches!(sanitize(&word.to_string_lossy()), Cow::Owned(_))) {
             let text = error.render().to_string();
             // If stderr is closed, the error cannot be reported: ignore the failure.
-            let _ = write!(io::stderr().lock(), "{}", visible(&text));
+            let _ = write!(io::stderr().lock(), "{}", sanitize(&text));
             return ExitCode::from(terminal::USAGE);
         }
         error.exit();

@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::Failure;
-use crate::visible::visible;
+use crate::sanitize::sanitize;
 
 /// The format of a log line.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -72,7 +72,7 @@ struct VisibleLines<W>(W);
 
 impl<W: Write> Write for VisibleLines<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_all(visible(&String::from_utf8_lossy(line)).as_bytes())?;
+        self.0.write_all(sanitize(&String::from_utf8_lossy(line)).as_bytes())?;
         Ok(line.len())
     }
 

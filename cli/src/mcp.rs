@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (engine, ids) = args.served.open(None)?;
     let service = Service::new(engine, Options::default());
     service
-        .offer(&ids)
+        .publish(&ids)
         .map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;

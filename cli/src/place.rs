@@ -36,7 +36,7 @@ impl StoreArgs {
     }
 
     /// Builds an engine without workflows over the store, for commands that only read.
-    pub(crate) fn look(&self) -> Result<Engine, Failure> {
+    pub(crate) fn open_engine(&self) -> Result<Engine, Failure> {
         let built = Engine::builder().shared_store(self.open()?).arbiters(1).build();
         built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
     }

@@ -180,7 +180,7 @@ impl Args {
         }
         Options {
             access,
-            starts_elsewhere: self.detach,
+            enqueue_only: self.detach,
             ..Options::default()
         }
     }
@@ -205,7 +205,7 @@ impl Args {
 }
 
 fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
-    let offered = service.offer(ids);
+    let offered = service.publish(ids);
     offered.map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures::executor::block_on;
 use pirn::Engine;
-use pirn::check::{Checked, SourceFile, World, check};
+use pirn::check::{CheckedFiles, SourceFile, World, check};
 use pirn::store::Store;
 
 use crate::config::{Config, ConfigFile};
@@ -92,7 +92,7 @@ impl ServedFiles {
         Ok(ids(&checked))
     }
 
-    fn read(&self) -> Result<(Vec<SourceFile>, Option<Config>, Checked), Failure> {
+    fn read(&self) -> Result<(Vec<SourceFile>, Option<Config>, CheckedFiles), Failure> {
         let files = files::read(&self.files)?;
         let config = self.config.read(&self.files)?;
         let text = config.as_ref().and_then(|config| config.text.as_ref());
@@ -109,7 +109,7 @@ impl ServedFiles {
     }
 }
 
-fn ids(checked: &Checked) -> WorkflowIds {
+fn ids(checked: &CheckedFiles) -> WorkflowIds {
     let workflows = checked.loaded().workflows.iter();
     workflows.map(|workflow| workflow.value.id.clone()).collect()
 }

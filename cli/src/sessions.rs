@@ -99,7 +99,7 @@ fn shown(session: &Session) -> Value {
 }
 
 fn show(store: &StoreArgs, output: Output, id: &str) -> Result<ExitCode, Failure> {
-    let engine = store.look()?;
+    let engine = store.open_engine()?;
     let state = block_on(engine.session(id));
     close(&engine);
     let state = state.map_err(|error| Failure::failed(error.code.as_str(), error.to_string()))?;

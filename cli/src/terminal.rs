@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use console::{Term, measure_text_width};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::visible::visible;
+use crate::sanitize::sanitize;
 
 /// Exit code of a failure or an invalid file.
 pub(crate) const FAILED: u8 = 1;
@@ -140,20 +140,20 @@ pub(crate) fn shell_quoted(word: &str) -> Cow<'_, str> {
 /// Prints one line to stderr, outside a run.
 pub(crate) fn say(text: &str) {
     // Ignore the error: without stderr the message has no reader.
-    let _ = writeln!(io::stderr().lock(), "pirn: {}", visible(text));
+    let _ = writeln!(io::stderr().lock(), "pirn: {}", sanitize(text));
 }
 
 /// Prints the run's id as the first line of a durable run, for programs too.
 pub(crate) fn say_run(run_id: &str) {
     // Ignore the error, as in `say`.
-    let _ = writeln!(io::stderr().lock(), "run {}", visible(run_id));
+    let _ = writeln!(io::stderr().lock(), "run {}", sanitize(run_id));
 }
 
 /// Writes the result to stdout and ends with `code`. The text may contain input from others, so control characters are made visible
 /// on a terminal; otherwise the text is written unchanged.
 pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
     if io::stdout().is_terminal() {
-        answer_as_it_is(&visible(text), code)
+        answer_as_it_is(&sanitize(text), code)
     } else {
         answer_as_it_is(text, code)
     }

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::sanitize::sanitize;
 use crate::terminal::{Output, answer};
-use crate::visible::visible;
 
 /// Time limit for the end of a call's remaining processes, milliseconds.
 const GRACE: u64 = 500;
@@ -145,7 +145,7 @@ fn list(registry: &ToolRegistry, output: Output) -> ExitCode {
             if texts.is_empty() {
                 "no tools\n".to_owned()
             } else {
-                visible(&texts.join("\n")).into_owned()
+                sanitize(&texts.join("\n")).into_owned()
             }
         }
     };

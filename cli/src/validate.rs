@@ -3,15 +3,15 @@
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
-use pirn::check::{Checked, World, check};
+use pirn::check::{CheckedFiles, World, check};
 use serde_json::json;
 
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
 use crate::faults::{self, counted};
 use crate::files;
+use crate::sanitize::sanitize_line;
 use crate::terminal::{self, FAILED, Output, answer, answer_as_it_is};
-use crate::visible::visible_line;
 
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             format!(
                 "{verdict}checked: {} ({})\n",
                 counts.text(),
-                visible_line(&sources.join(", "))
+                sanitize_line(&sources.join(", "))
             )
         }
     };
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 struct Counts([(&'static str, usize); 5]);
 
 impl Counts {
-    fn of(checked: &Checked, config: Option<&Config>) -> Self {
+    fn of(checked: &CheckedFiles, config: Option<&Config>) -> Self {
         let loaded = checked.loaded();
         let workflows = || loaded.workflows.iter().map(|workflow| &workflow.value);
         let in_config = config.map_or((0, 0), |config| (config.profiles.len(), config.tools.names().len()));

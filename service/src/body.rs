@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::http::problem::{Problem, ProblemCode};
-use crate::memory::{Budget, Reserved};
+use crate::memory::{Budget, MemoryReservation};
 use crate::runs::json_text::SHORT;
 use crate::state::Service;
 use pirn::store::ContentHash;
@@ -23,7 +23,7 @@ pub(super) struct JsonBody<T> {
     pub(super) value: T,
     pub(super) fingerprint: ContentHash,
     /// Memory reserved for the value.
-    pub(super) memory: Reserved,
+    pub(super) memory: MemoryReservation,
 }
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> {
@@ -48,7 +48,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Service> for JsonBody<T> 
 }
 
 impl<T: DeserializeOwned> JsonBody<T> {
-    fn parse(bytes: Vec<u8>, mut memory: Reserved, inputs: &Budget) -> Result<Self, Problem> {
+    fn parse(bytes: Vec<u8>, mut memory: MemoryReservation, inputs: &Budget) -> Result<Self, Problem> {
         let needed = parsed_bytes(&bytes);
         // Peak memory: the bytes, the JSON tree, and the typed value that is built from the tree exist together.
         let most = 2 * needed + bytes.len();
@@ -69,7 +69,7 @@ impl<T: DeserializeOwned> JsonBody<T> {
 }
 
 /// Reads a body within its time limit.
-async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), Problem> {
+async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, MemoryReservation), Problem> {
     let limits = service.limits();
     let body = read(body, limits.body_bytes, service.inputs());
     tokio::time::timeout(limits.body_time, body).await.map_err(|_| {
@@ -80,7 +80,7 @@ async fn arrived(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), P
 
 /// Reads a body that is parsed by another component, and reserves the memory of its values.
 #[cfg(feature = "mcp")]
-pub(super) async fn received(body: Body, service: &Service) -> Result<(Vec<u8>, Reserved), Problem> {
+pub(super) async fn received(body: Body, service: &Service) -> Result<(Vec<u8>, MemoryReservation), Problem> {
     let (bytes, mut memory) = arrived(body, service).await?;
     let needed = parsed_bytes(&bytes) + bytes.len();
     if !memory.grow_to(needed) {
@@ -169,7 +169,7 @@ fn is_json(request: &Request) -> bool {
 }
 
 /// Reads a body. Memory is reserved as data arrives: an announced length alone reserves nothing.
-async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, Reserved), Problem> {
+async fn read(body: Body, limit: usize, inputs: &Budget) -> Result<(Vec<u8>, MemoryReservation), Problem> {
     let too_large = || {
         let detail = format!("the body has more than {limit} bytes");
         Problem::new(ProblemCode::BodyTooLarge, detail)

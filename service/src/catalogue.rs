@@ -11,10 +11,10 @@ use pirn::{Engine, WorkflowInfo};
 /// Workflows by id, as registered with the engine when the catalogue was built.
 #[derive(Default)]
 pub(super) struct Catalogue {
-    offers: BTreeMap<String, Arc<Offer>>,
+    offers: BTreeMap<String, Arc<PublishedWorkflow>>,
 }
 
-pub(super) struct Offer {
+pub(super) struct PublishedWorkflow {
     pub(super) info: WorkflowInfo,
     input: Option<Result<Validator, String>>,
 }
@@ -26,12 +26,12 @@ impl Catalogue {
         let workflows = workflows.filter(|info| !info.is_triggered && is_offered(&info.id));
         Self {
             offers: workflows
-                .map(|info| (info.id.clone(), Arc::new(Offer::of(info))))
+                .map(|info| (info.id.clone(), Arc::new(PublishedWorkflow::of(info))))
                 .collect(),
         }
     }
 
-    pub(super) fn find(&self, id: &str) -> Result<Arc<Offer>, Problem> {
+    pub(super) fn find(&self, id: &str) -> Result<Arc<PublishedWorkflow>, Problem> {
         self.offers.get(id).cloned().ok_or_else(|| {
             let near = pirn_core::definition::nearest(id, self.offers.keys().map(String::as_str));
             let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
@@ -39,21 +39,21 @@ impl Catalogue {
         })
     }
 
-    pub(super) fn offers(&self) -> impl Iterator<Item = &Arc<Offer>> {
+    pub(super) fn offers(&self) -> impl Iterator<Item = &Arc<PublishedWorkflow>> {
         self.offers.values()
     }
 
     /// Returns a message for each workflow with an `inputSchema` that is not a valid JSON Schema.
     pub(super) fn faults(&self) -> Vec<String> {
-        let faults = self.offers.values().filter_map(|offer| match &offer.input {
-            Some(Err(error)) => Some(format!("workflow {}: {error}", offer.info.id)),
+        let faults = self.offers.values().filter_map(|published| match &published.input {
+            Some(Err(error)) => Some(format!("workflow {}: {error}", published.info.id)),
             Some(Ok(_)) | None => None,
         });
         faults.collect()
     }
 }
 
-impl Offer {
+impl PublishedWorkflow {
     fn of(info: WorkflowInfo) -> Self {
         let schema = info.input_schema.clone().map(serde_json::Value::Object);
         let input = schema.map(|schema| {

@@ -7,9 +7,9 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::http::problem::Problem;
-use crate::memory::Reserved;
+use crate::memory::MemoryReservation;
 use crate::runs::Run;
-use crate::runs::event_log::{Recorded, hold};
+use crate::runs::event_log::{RecordedEvent, hold};
 use crate::runs::position::Position;
 use crate::state::Service;
 
@@ -21,9 +21,9 @@ pub(super) const PAGE_BYTES: usize = 16 << 10;
 
 /// An item for a reader.
 #[derive(Debug)]
-pub(super) enum Fed {
+pub(super) enum FeedItem {
     /// The next event.
-    Event(Recorded),
+    Event(RecordedEvent),
     /// This reader has lost `count` events after this position.
     Missed { after: Position, count: u64 },
     /// No item was sent for `keep_alive`: send a comment.
@@ -41,12 +41,12 @@ pub(super) struct Feed {
     changed: watch::Receiver<()>,
     keep_alive: Duration,
     /// Time of the last item that the reader was sent.
-    spoke_at: Instant,
+    touched_at: Instant,
     /// True if each event is converted before it is sent, so the log's bytes are not sent.
     is_rewritten: bool,
     /// Memory reserved for the events that are being sent.
-    sends: Option<Arc<Reserved>>,
-    _places: [OwnedSemaphorePermit; 2],
+    sends: Option<Arc<MemoryReservation>>,
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Feed {
@@ -58,10 +58,10 @@ impl Feed {
             has_ended: false,
             changed: run.log.watch(),
             keep_alive: service.limits().keep_alive,
-            spoke_at: Instant::now(),
+            touched_at: Instant::now(),
             is_rewritten: false,
             sends: None,
-            _places: [run.streams.enter()?, service.streams().enter()?],
+            _permits: [run.streams.enter()?, service.streams().enter()?],
             run: Arc::clone(run),
         })
     }
@@ -88,46 +88,46 @@ impl Feed {
     }
 
     /// Resets the timer for comments. Called by the writer, because the wire format may drop an item.
-    pub(super) fn spoke(&mut self) {
-        self.spoke_at = Instant::now();
+    pub(super) fn touch(&mut self) {
+        self.touched_at = Instant::now();
     }
 
     /// Returns the next available items; empty after the end. The caller must have sent the previous items: this releases
     /// their memory.
-    pub(super) async fn next(&mut self) -> Vec<Fed> {
+    pub(super) async fn next(&mut self) -> Vec<FeedItem> {
         self.sends = None;
         if self.has_ended {
             return Vec::new();
         }
-        let quiet_until = self.spoke_at + self.keep_alive;
+        let quiet_until = self.touched_at + self.keep_alive;
         if quiet_until <= Instant::now() {
-            self.spoke();
-            return vec![Fed::Idle];
+            self.touch();
+            return vec![FeedItem::Idle];
         }
         loop {
             self.changed.mark_unchanged();
             let page = self.run.log.after(self.read_to, PAGE, PAGE_BYTES);
-            let mut fed = Vec::with_capacity(page.events.len());
+            let mut items = Vec::with_capacity(page.events.len());
             // Read the event that precedes a piece first.
             let is_piece = |position: Position| u64::from(position.piece > 0);
-            let next = page.events.first().map(Recorded::position);
+            let next = page.events.first().map(RecordedEvent::position);
             let next = next.map_or(page.last.saturating_add(1), |next| next.sequence + is_piece(next));
             // A client may name any position, even one beyond the last event: no event follows it.
             if next > self.read_to.sequence.saturating_add(1) {
-                self.read_archive(&mut fed, next).await;
-                if !fed.is_empty() {
+                self.read_archive(&mut items, next).await;
+                if !items.is_empty() {
                     // The archive may have more events before those in the log.
-                    return fed;
+                    return items;
                 }
             }
-            self.take(&mut fed, page.events);
+            self.take(&mut items, page.events);
             if page.is_closed && page.is_all {
-                self.read_up_to(&mut fed, page.last);
+                self.read_up_to(&mut items, page.last);
                 self.has_ended = true;
-                fed.push(Fed::End);
+                items.push(FeedItem::End);
             }
-            if !fed.is_empty() {
-                return fed;
+            if !items.is_empty() {
+                return items;
             }
             if !page.is_all {
                 continue;
@@ -136,15 +136,15 @@ impl Feed {
                 // `changed` cannot fail: `self.run` holds the log, which owns the sender.
                 Ok(_changed) => {}
                 Err(_elapsed) => {
-                    self.spoke();
-                    return vec![Fed::Idle];
+                    self.touch();
+                    return vec![FeedItem::Idle];
                 }
             }
         }
     }
 
     /// Reads the events that the log has dropped and the archive has.
-    async fn read_archive(&mut self, fed: &mut Vec<Fed>, before: u64) {
+    async fn read_archive(&mut self, items: &mut Vec<FeedItem>, before: u64) {
         let limit = usize::try_from(before - self.read_to.sequence - 1)
             .unwrap_or(PAGE)
             .min(PAGE);
@@ -164,36 +164,38 @@ impl Feed {
             }
         };
         events.retain(|event| event.position().sequence < before);
-        self.take(fed, events);
+        self.take(items, events);
     }
 
     /// Returns events to the reader; if the memory for sending is exhausted, reports them as missed.
-    fn take(&mut self, fed: &mut Vec<Fed>, events: Vec<Recorded>) {
-        let Some(last) = events.last().map(Recorded::position) else {
+    fn take(&mut self, items: &mut Vec<FeedItem>, events: Vec<RecordedEvent>) {
+        let Some(last) = events.last().map(RecordedEvent::position) else {
             return;
         };
         let budget = self.service.stream_bytes();
         self.sends = if self.is_rewritten {
-            budget.reserve(events.iter().map(Recorded::len).sum()).map(Arc::new)
+            budget
+                .reserve(events.iter().map(RecordedEvent::len).sum())
+                .map(Arc::new)
         } else {
             hold(&events, budget)
         };
         if self.sends.is_none() {
-            return self.miss(fed, last);
+            return self.miss(items, last);
         }
         for recorded in events {
-            self.read_before(fed, recorded.position());
+            self.read_before(items, recorded.position());
             self.read_to = recorded.position();
-            fed.push(Fed::Event(recorded));
+            items.push(FeedItem::Event(recorded));
         }
     }
 
     /// Reports all unread events up to `last`, inclusive, as missed.
-    fn miss(&mut self, fed: &mut Vec<Fed>, last: Position) {
+    fn miss(&mut self, items: &mut Vec<FeedItem>, last: Position) {
         match last.piece {
-            0 => self.read_up_to(fed, last.sequence),
+            0 => self.read_up_to(items, last.sequence),
             piece => self.read_before(
-                fed,
+                items,
                 Position {
                     piece: piece + 1,
                     ..last
@@ -203,11 +205,11 @@ impl Feed {
     }
 
     /// Reports all unread events before `next` as missed.
-    fn read_before(&mut self, fed: &mut Vec<Fed>, next: Position) {
+    fn read_before(&mut self, items: &mut Vec<FeedItem>, next: Position) {
         match next.piece.checked_sub(1) {
-            None => self.read_up_to(fed, next.sequence.saturating_sub(1)),
+            None => self.read_up_to(items, next.sequence.saturating_sub(1)),
             Some(before) => {
-                self.read_up_to(fed, next.sequence);
+                self.read_up_to(items, next.sequence);
                 // Pieces below this number belong to an earlier process, and are not missed.
                 let first = self.run.log.first_piece();
                 let read = self.read_to.piece.max(first.saturating_sub(1));
@@ -217,7 +219,7 @@ impl Feed {
                         ..self.read_to
                     };
                     self.read_to.piece = before;
-                    fed.push(Fed::Missed {
+                    items.push(FeedItem::Missed {
                         after,
                         count: before - read,
                     });
@@ -227,9 +229,9 @@ impl Feed {
     }
 
     /// Reports all unread events up to a sequence as missed.
-    fn read_up_to(&mut self, fed: &mut Vec<Fed>, sequence: u64) {
+    fn read_up_to(&mut self, items: &mut Vec<FeedItem>, sequence: u64) {
         if sequence > self.read_to.sequence {
-            fed.push(Fed::Missed {
+            items.push(FeedItem::Missed {
                 after: self.read_to,
                 count: sequence - self.read_to.sequence,
             });

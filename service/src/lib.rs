@@ -33,7 +33,7 @@
 //!   ↓
 //! sse  start
 //!   ↓
-//! body  feed  observed  recorder  steering
+//! body  feed  recorder  snapshot  steering
 //!   ↓
 //! state
 //!   ↓
@@ -43,7 +43,7 @@
 //!   ↓
 //! catalogue  limits  listener
 //!   ↓
-//! http  memory  metrics  taken
+//! http  memory  metrics  write_timeout
 //! ```
 //!
 //! Reading order:
@@ -51,7 +51,7 @@
 //! 2. `start` and `steering`: runs are started, resumed and steered. `runs`: those in memory, and in `runs::stored` all others.
 //! 3. `recorder` and `runs::event_log`: the events of a run, recorded once. `feed`, `sse` and `wire`: streams of them in each
 //!    protocol.
-//! 4. `mcp`: workflows as MCP tools. `metrics` and `observed`: what `/metrics` shows.
+//! 4. `mcp`: workflows as MCP tools. `metrics` and `snapshot`: what `/metrics` shows.
 #![allow(
     clippy::disallowed_methods,
     reason = "requests run on the server's tokio runtime and by the real clock, not on the engine's host"
@@ -68,16 +68,16 @@ mod listener;
 mod mcp;
 mod memory;
 mod metrics;
-mod observed;
 mod options;
 mod recorder;
 mod runs;
+mod snapshot;
 mod sse;
 mod start;
 mod state;
 mod steering;
-mod taken;
 mod wire;
+mod write_timeout;
 
 pub use http::access::Access;
 pub use http::problem::{Problem, ProblemCode};

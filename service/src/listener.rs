@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::Limits;
-use crate::taken::Taken;
+use crate::write_timeout::WriteTimeoutStream;
 
 /// Minimum size of hyper's header buffer.
 const MIN_HEADER_BYTES: usize = 8 << 10;
@@ -60,7 +60,10 @@ pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits,
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "setting TCP_NODELAY failed");
         }
-        let connection = builder.serve_connection(TokioIo::new(Taken::new(stream, limits.write_time)), service.clone());
+        let connection = builder.serve_connection(
+            TokioIo::new(WriteTimeoutStream::new(stream, limits.write_time)),
+            service.clone(),
+        );
         let connection = graceful.watch(connection);
         connections.spawn(async move {
             let _place = place;

@@ -13,7 +13,7 @@ pub(super) struct Budget {
 
 /// A reservation of a budget's bytes, released on drop.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct MemoryReservation {
     budget: Budget,
     permit: OwnedSemaphorePermit,
 }
@@ -33,28 +33,28 @@ impl Budget {
     }
 
     /// Reserves bytes; `None` if fewer are free.
-    pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
+    pub(super) fn reserve(&self, bytes: usize) -> Option<MemoryReservation> {
         let bytes = u32::try_from(bytes).ok()?;
         let permit = Arc::clone(&self.free).try_acquire_many_owned(bytes).ok()?;
         Some(self.reserved(permit))
     }
 
     /// Waits until `bytes` are free, and reserves them, in FIFO order. `None` if they exceed the budget's limit.
-    pub(super) async fn wait(&self, bytes: usize) -> Option<Reserved> {
+    pub(super) async fn wait(&self, bytes: usize) -> Option<MemoryReservation> {
         let bytes = u32::try_from(bytes).ok().filter(|_| bytes <= self.limit)?;
         let permit = Arc::clone(&self.free).acquire_many_owned(bytes).await.ok()?;
         Some(self.reserved(permit))
     }
 
-    fn reserved(&self, permit: OwnedSemaphorePermit) -> Reserved {
-        Reserved {
+    fn reserved(&self, permit: OwnedSemaphorePermit) -> MemoryReservation {
+        MemoryReservation {
             budget: self.clone(),
             permit,
         }
     }
 }
 
-impl Reserved {
+impl MemoryReservation {
     pub(super) fn bytes(&self) -> usize {
         self.permit.num_permits()
     }

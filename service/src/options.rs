@@ -16,7 +16,7 @@ pub struct Options {
     /// Runs in addition to those in memory; `None` uses the engine's store, if it has one.
     pub archive: Option<Arc<dyn RunArchive>>,
     /// Puts the runs of `POST /v1/runs` into the engine's store for another process to execute, as
-    /// [`RunBuilder::start_elsewhere`](pirn::RunBuilder::start_elsewhere) does. The other interfaces stream a run's events live,
+    /// [`RunBuilder::enqueue`](pirn::RunBuilder::enqueue) does. The other interfaces stream a run's events live,
     /// so this process executes their runs.
-    pub starts_elsewhere: bool,
+    pub enqueue_only: bool,
 }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::runs::Run;
 use crate::state::Service;
 use pirn::store::RunStatus;
-use pirn::{Event, EventType, Events, Heard};
+use pirn::{Event, EventType, Events, SubscriptionItem};
 
 /// Capacity of the channel of events that wait to be recorded.
 pub(super) const BUFFER: usize = 65_536;
@@ -50,13 +50,13 @@ impl Service {
 
 async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let main_thread = run.main_thread();
-    let mut meter = service.metrics().of_run(&run.about.workflow_id);
+    let mut meter = service.metrics().of_run(&run.info.workflow_id);
     // A resumed run requests an interrupted reply again, so pieces from before the restart are void: mark the first new piece.
     let is_resumed = run.log.first_piece() > 1;
     let mut speaking = BTreeSet::new();
     while let Some(heard) = events.next().await {
         match heard {
-            Heard::Event(mut event) => {
+            SubscriptionItem::Event(mut event) => {
                 let is_piece = event.raised.event_type == EventType::LlmToken;
                 if is_resumed && is_piece && speaking.insert(Arc::clone(&event.thread_id)) {
                     Arc::make_mut(&mut event).raised.fields.set("restart", json!(true));
@@ -69,7 +69,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
                 push(&run, event).await;
                 service.runs().make_room(&run);
             }
-            Heard::Lagged(count) => {
+            SubscriptionItem::Lagged(count) => {
                 meter.lost(count);
                 run.log.skip(count);
             }
@@ -77,7 +77,7 @@ async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     }
     // No event follows, so the report is final.
     let report = run.handle.outcome().await;
-    let left = left(&service, &run).await;
+    let left = unfinished_status(&service, &run).await;
     if let Some(status) = left {
         service.runs().leave(&run, status);
     } else {
@@ -104,7 +104,7 @@ async fn push(run: &Arc<Run>, event: Arc<Event>) {
 }
 
 /// Returns the run's status in the store if the run has ended in this process only, and can be resumed.
-async fn left(service: &Service, run: &Run) -> Option<&'static str> {
+async fn unfinished_status(service: &Service, run: &Run) -> Option<&'static str> {
     match service.in_store(run.id()).await {
         Ok(Some(stored)) => Some(stored.status)
             .filter(|status| !status.is_final())

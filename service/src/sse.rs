@@ -11,10 +11,10 @@ use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 
-use crate::feed::{Fed, Feed};
+use crate::feed::{Feed, FeedItem};
 use crate::http::problem::Problem;
-use crate::memory::Reserved;
-use crate::runs::event_log::Recorded;
+use crate::memory::MemoryReservation;
+use crate::runs::event_log::RecordedEvent;
 use crate::runs::pieces::MOST;
 use crate::runs::position::Position;
 
@@ -67,9 +67,9 @@ impl Frames {
 }
 
 /// Writes items of a feed as text on the wire.
-pub(super) trait Wire: Send + 'static {
+pub(super) trait EventEncoder: Send + 'static {
     /// Writes the frames of one item; there may be none.
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames);
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames);
 
     /// Called after all items so far were written. Returning true ends the stream before the run ends.
     fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Frames) -> BoxFuture<'a, bool> {
@@ -83,12 +83,12 @@ pub(super) struct After<W> {
     pub(super) read_to: Position,
 }
 
-impl<W: Wire> Wire for After<W> {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
+impl<W: EventEncoder> EventEncoder for After<W> {
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
         let was_read = match &item {
-            Fed::Event(recorded) => recorded.position() <= self.read_to,
-            Fed::Missed { after, .. } => *after < self.read_to,
-            Fed::Idle | Fed::End => false,
+            FeedItem::Event(recorded) => recorded.position() <= self.read_to,
+            FeedItem::Missed { after, .. } => *after < self.read_to,
+            FeedItem::Idle | FeedItem::End => false,
         };
         if was_read {
             self.wire.write(feed, item, &mut Frames::default());
@@ -103,16 +103,16 @@ impl<W: Wire> Wire for After<W> {
 }
 
 /// A value that is dropped with its stream, by completion or by a disconnect. [`ended`](Self::ended) is called on completion only.
-pub(super) trait Guard: Send + 'static {
+pub(super) trait OnStreamEnd: Send + 'static {
     fn ended(&mut self);
 }
 
-impl Guard for () {
+impl OnStreamEnd for () {
     fn ended(&mut self) {}
 }
 
 /// Streams a feed to its end. The feed is read again only after the previous items were sent, which is the back pressure.
-pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Response {
+pub(super) fn response(feed: Feed, wire: impl EventEncoder, guard: impl OnStreamEnd) -> Response {
     let state = (feed, wire, guard, false, Frames::default());
     let chunks = stream::unfold(
         state,
@@ -127,22 +127,22 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                     guard.ended();
                     return None;
                 }
-                let has_ended = matches!(next.last(), Some(Fed::End));
+                let has_ended = matches!(next.last(), Some(FeedItem::End));
                 for item in next {
                     match item {
-                        Fed::Idle => frames.write(COMMENT),
+                        FeedItem::Idle => frames.write(COMMENT),
                         item => wire.write(&feed, item, &mut frames),
                     }
                 }
                 pauses = !has_ended && wire.pauses(&feed, &mut frames).await;
                 // Only frames reset the timer for comments: an event that the wire format drops does not reach the client.
                 if !frames.is_empty() {
-                    feed.spoke();
+                    feed.touch();
                 }
             }
         },
     );
-    streamed(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
+    sse_response(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
 }
 
 /// A source of frames, page by page.
@@ -167,11 +167,11 @@ pub(super) fn pages(pages: impl Pages) -> Response {
             }
         }
     });
-    streamed(Body::from_stream(chunks))
+    sse_response(Body::from_stream(chunks))
 }
 
 /// Returns a complete body in pieces, which the connection takes one at a time; the memory is released after the last piece.
-pub(super) fn sent_with(text: &Bytes, sends: Reserved) -> Body {
+pub(super) fn sent_with(text: &Bytes, sends: MemoryReservation) -> Body {
     let mut frames = Frames::default();
     frames.share(text);
     let pieces = stream::unfold((frames, sends), async |(mut frames, sends)| {
@@ -181,11 +181,11 @@ pub(super) fn sent_with(text: &Bytes, sends: Reserved) -> Body {
 }
 
 /// Returns a complete stream as one response.
-pub(super) fn whole(frames: Frames) -> Response {
-    streamed(Body::from(frames.own))
+pub(super) fn buffered_response(frames: Frames) -> Response {
+    sse_response(Body::from(frames.own))
 }
 
-fn streamed(body: Body) -> Response {
+fn sse_response(body: Body) -> Response {
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -203,7 +203,7 @@ pub(super) fn frame(out: &mut Frames, name: Option<&str>, id: Option<Position>, 
 }
 
 /// Writes an event of a run with the bytes of its log.
-pub(super) fn event(out: &mut Frames, recorded: &Recorded) {
+pub(super) fn event(out: &mut Frames, recorded: &RecordedEvent) {
     head(out, None, Some(recorded.position()));
     for piece in recorded.pieces() {
         out.share(piece.bytes());

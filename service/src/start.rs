@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde_json::{Map, Value};
 
-use crate::http::problem::{Problem, ProblemCode, draining, not_resumed, refused, taken, unknown};
-use crate::memory::Reserved;
+use crate::http::problem::{Problem, ProblemCode, draining, id_taken, resume_problem, start_problem, unknown};
+use crate::memory::MemoryReservation;
 use crate::recorder::BUFFER;
-use crate::runs::{About, Run, now};
+use crate::runs::{Run, RunInfo, now};
 use crate::state::Service;
 use pirn::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunErrorCode, RunHandle};
 use pirn_actors::engine::check_name;
@@ -28,27 +28,27 @@ pub(super) struct Start {
     pub(super) session: Option<String>,
     pub(super) keep_on_failure: bool,
     /// Memory reserved for its input, until the run ends.
-    pub(super) memory: Option<Reserved>,
+    pub(super) memory: Option<MemoryReservation>,
 }
 
 /// A run that was started, by the process that executes it.
-pub(super) enum Begun {
+pub(super) enum StartResult {
     /// This service executes the run.
-    Here(Arc<Run>),
+    Local(Arc<Run>),
     /// Another process executes the run, or will take it over.
-    Elsewhere(Arc<str>),
+    Remote(Arc<str>),
 }
 
 impl Service {
     /// Starts a run: here, with its events recorded from the first one on, or through the store for another process.
-    pub(super) async fn begin(&self, start: Start) -> Result<Begun, Problem> {
-        if !self.starts_elsewhere() {
-            return self.start(start).await.map(Begun::Here);
+    pub(super) async fn start_or_enqueue(&self, start: Start) -> Result<StartResult, Problem> {
+        if !self.enqueue_only() {
+            return self.start_local(start).await.map(StartResult::Local);
         }
         self.check(&start).await?;
         let prepared = self.prepared(start).await?;
-        let run_id = prepared.start_elsewhere().await.map_err(|error| not_resumed(&error))?;
-        Ok(Begun::Elsewhere(run_id))
+        let run_id = prepared.enqueue().await.map_err(|error| resume_problem(&error))?;
+        Ok(StartResult::Remote(run_id))
     }
 
     /// Waits at most `at_most` until a run has ended that another process executes.
@@ -60,7 +60,7 @@ impl Service {
     }
 
     /// Starts a run here and records its events from the first one on.
-    pub(super) async fn start(&self, mut start: Start) -> Result<Arc<Run>, Problem> {
+    pub(super) async fn start_local(&self, mut start: Start) -> Result<Arc<Run>, Problem> {
         self.check(&start).await?;
         let memory = start.memory.take();
         let (run_id, workflow_id, session) = (start.run_id.clone(), start.workflow.clone(), start.session.clone());
@@ -70,25 +70,25 @@ impl Service {
             let mut prepared = prepared;
             // Subscribe before the start, so that the first event is not missed.
             events = Some(prepared.events(&[], BUFFER));
-            let handle = prepared.start().map_err(|error| refused(&error))?;
-            let about = About {
+            let handle = prepared.start().map_err(|error| start_problem(&error))?;
+            let info = RunInfo {
                 workflow_id,
                 session,
                 started_at: now(),
             };
-            Ok(self.new_run(handle, about, 1).holding(memory))
+            Ok(self.new_run(handle, info, 1).holding(memory))
         })?;
-        self.metrics().started(&run.about.workflow_id);
+        self.metrics().started(&run.info.workflow_id);
         if let Some(events) = events {
             self.record(&run, events);
         }
         // Answer only once the run is durable: the client may rely on its id even if this process crashes afterwards.
         if self.engine().store().is_some()
-            && let Err(error) = run.handle.kept().await
+            && let Err(error) = run.handle.wait_durable().await
         {
             match error.code {
                 // Another process has registered this id first.
-                RunErrorCode::RunIdTaken => return Err(taken(run.id())),
+                RunErrorCode::RunIdTaken => return Err(id_taken(run.id())),
                 RunErrorCode::StoreError => return Err(Problem::new(ProblemCode::StoreFailed, error.to_string())),
                 // The run has ended already: its report contains the error, if there was one.
                 _has_ended => {}
@@ -102,15 +102,15 @@ impl Service {
         if self.is_draining() {
             return Err(draining());
         }
-        let offer = self
+        let published = self
             .catalogue()
             .find(&start.workflow)
             .map_err(|problem| problem.at("/workflow"))?;
-        offer.check(&start.input)?;
+        published.check(&start.input)?;
         if let Some(id) = &start.run_id {
             check_id(id)?;
             if self.in_store(id).await?.is_some() {
-                return Err(taken(id));
+                return Err(id_taken(id));
             }
         }
         if let Some(Err(detail)) = start.session.as_deref().map(|id| check_name("session", id)) {
@@ -134,9 +134,9 @@ impl Service {
         prepared.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))
     }
 
-    fn new_run(&self, handle: RunHandle, about: About, first_piece: u64) -> Run {
+    fn new_run(&self, handle: RunHandle, info: RunInfo, first_piece: u64) -> Run {
         let event_bytes = Arc::clone(self.runs().event_bytes());
-        Run::new(handle, about, self.limits(), first_piece, event_bytes)
+        Run::new(handle, info, self.limits(), first_piece, event_bytes)
     }
 
     /// Registers and records the runs that triggers and schedules of the engine start, from their first event on.
@@ -145,23 +145,23 @@ impl Service {
         self.engine().watch_started(BUFFER, move || {
             let service = service()?;
             Some(move |handle: RunHandle, workflow_id: &str, events: Events| {
-                let about = About {
+                let info = RunInfo {
                     workflow_id: workflow_id.to_owned(),
                     session: None,
                     started_at: now(),
                 };
-                let run = service.runs().adopt(service.new_run(handle, about, 1));
-                service.metrics().started(&run.about.workflow_id);
+                let run = service.runs().register(service.new_run(handle, info, 1));
+                service.metrics().started(&run.info.workflow_id);
                 service.record(&run, events);
             })
         });
     }
 
     /// Resumes a run of the store, and records its events from the first one on.
-    async fn adopt(&self, stored: pirn::store::Run, mut resumed: ResumeBuilder) -> Result<Arc<Run>, ResumeError> {
+    async fn register(&self, stored: pirn::store::Run, mut resumed: ResumeBuilder) -> Result<Arc<Run>, ResumeError> {
         let events = resumed.events_after(0, &[], BUFFER);
         let handle = resumed.start().await?;
-        let about = About {
+        let info = RunInfo {
             workflow_id: stored.workflow,
             session: stored.session,
             started_at: stored.started_at,
@@ -169,8 +169,8 @@ impl Service {
         // Must exceed the piece numbers of all earlier processes: the time does, unless a run sends a piece every millisecond for
         // years.
         let first_piece = now();
-        let run = self.runs().adopt(self.new_run(handle, about, first_piece));
-        self.metrics().started(&run.about.workflow_id);
+        let run = self.runs().register(self.new_run(handle, info, first_piece));
+        self.metrics().started(&run.info.workflow_id);
         self.record(&run, events);
         Ok(run)
     }
@@ -187,7 +187,7 @@ impl Service {
             return Ok(Vec::new());
         }
         let resumed = engine
-            .recover_with(async |run| self.adopt(run.clone(), engine.resume(run.id)).await)
+            .recover_with(async |run| self.register(run.clone(), engine.resume(run.id)).await)
             .await?;
         let left = resumed
             .into_iter()
@@ -207,30 +207,30 @@ impl Service {
         }
         let service = self.clone();
         engine
-            .work_with(at_most, move |run_id| service.clone().take_over(run_id).boxed())
+            .work_with(at_most, move |run_id| service.clone().resume_assigned(run_id).boxed())
             .await
     }
 
     /// Resumes a run that the store has assigned to this process.
-    async fn take_over(self, run_id: String) -> Result<(), ResumeError> {
+    async fn resume_assigned(self, run_id: String) -> Result<(), ResumeError> {
         let store = self.engine().store().ok_or(ResumeError::NoStore)?;
         match store.run(&run_id).await? {
-            Some(run) => self.adopt(run, self.engine().resume(run_id)).await.map(drop),
+            Some(run) => self.register(run, self.engine().resume(run_id)).await.map(drop),
             // The run was removed from the store.
             None => Ok(()),
         }
     }
 
     /// Resumes one run of the store.
-    pub(super) async fn go_on(&self, id: &str) -> Result<Arc<Run>, Problem> {
+    pub(super) async fn resume_stored(&self, id: &str) -> Result<Arc<Run>, Problem> {
         let stored = self.in_store(id).await?.ok_or_else(|| unknown(id))?;
         if self.is_draining() {
             return Err(draining());
         }
         let (service, resumed) = (self.clone(), self.engine().resume(id));
-        let adopt = move || async move { service.adopt(stored, resumed).await };
-        let resumed = self.replays().run(adopt).await?;
-        resumed.map_err(|error| not_resumed(&error))
+        let register = move || async move { service.register(stored, resumed).await };
+        let resumed = self.replays().run(register).await?;
+        resumed.map_err(|error| resume_problem(&error))
     }
 
     /// Starts a new run that continues from a step of another run.
@@ -246,14 +246,14 @@ impl Service {
             None => self.new_run_id(),
         };
         let service = self.clone();
-        let adopt = move || async move {
-            let made = fork.make(id.clone()).await.map_err(|error| not_resumed(&error))?;
+        let register = move || async move {
+            let made = fork.make(id.clone()).await.map_err(|error| resume_problem(&error))?;
             let stored = service.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
-            let resumed = service.adopt(stored, made).await;
-            resumed.map_err(|error| not_resumed(&error))
+            let resumed = service.register(stored, made).await;
+            resumed.map_err(|error| resume_problem(&error))
         };
         // A fork replays the other run, so it counts as a replay.
-        self.replays().run(adopt).await?
+        self.replays().run(register).await?
     }
 
     /// Returns a new run id.

@@ -51,7 +51,7 @@ struct Shared {
     replays: Replays,
     inputs: Budget,
     stream_bytes: Budget,
-    starts_elsewhere: bool,
+    enqueue_only: bool,
     access: RwLock<Arc<Access>>,
     catalogue: RwLock<Arc<Catalogue>>,
     runs: Runs,
@@ -83,7 +83,7 @@ impl Service {
                 replays,
                 inputs: Budget::new(options.limits.input_bytes),
                 stream_bytes: Budget::new(options.limits.stream_bytes),
-                starts_elsewhere: options.starts_elsewhere,
+                enqueue_only: options.enqueue_only,
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
@@ -127,7 +127,7 @@ impl Service {
     ///
     /// # Errors
     /// Returns one message for each workflow with an `inputSchema` that is not a JSON Schema; the offer is unchanged then.
-    pub fn offer(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
+    pub fn publish(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
         let catalogue = Catalogue::of(&self.shared.engine, |id| ids.contains(id));
         let faults = catalogue.faults();
         if !faults.is_empty() {
@@ -170,8 +170,8 @@ impl Service {
         &self.shared.limits
     }
 
-    pub(super) fn starts_elsewhere(&self) -> bool {
-        self.shared.starts_elsewhere
+    pub(super) fn enqueue_only(&self) -> bool {
+        self.shared.enqueue_only
     }
 
     pub(super) fn archive(&self) -> &Archive {

@@ -2,44 +2,44 @@
 
 use std::sync::Arc;
 
-use crate::http::problem::{Problem, ProblemCode, not_resumed, not_taken, unknown};
+use crate::http::problem::{Problem, ProblemCode, answer_problem, resume_problem, unknown};
 use crate::runs::{Run, ended};
 use crate::state::Service;
-use pirn::{Interaction, ResumeError, Steering};
+use pirn::{Interaction, ResumeError, RunCommand};
 
 impl Service {
     /// Sends an input to a run. With a store, the run may be anywhere, and the input is durable when this returns. Without a store,
     /// the run must belong to this process.
-    pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
-        if let Some(refusal) = told.refusal() {
+    pub(super) async fn send_command(&self, id: &str, command: RunCommand) -> Result<(), Problem> {
+        if let Some(refusal) = command.refusal() {
             return Err(Problem::new(ProblemCode::InvalidValue, refusal.message.clone()).at("/data"));
         }
         if self.engine().store().is_some() {
             let engine = self.engine().clone();
             let told = if engine.find(id).is_some() {
-                engine.tell(id, &told).await
+                engine.send_command(id, &command).await
             } else {
                 let id = id.to_owned();
-                let tell = move || async move { engine.tell(&id, &told).await };
-                self.replays().run(tell).await?
+                let send = move || async move { engine.send_command(&id, &command).await };
+                self.replays().run(send).await?
             };
-            return told.map(drop).map_err(|error| not_resumed(&error));
+            return told.map(drop).map_err(|error| resume_problem(&error));
         }
         let run = self.runs().find(id).ok_or_else(|| unknown(id))?;
-        match told {
-            Steering::Answer {
+        match command {
+            RunCommand::Answer {
                 interaction_id,
                 answer,
                 by,
             } => {
                 let taken = run.handle.answer_as(by.map(Into::into), &interaction_id, answer);
-                taken.await.map_err(|refused| not_taken(&refused))
+                taken.await.map_err(|refused| answer_problem(&refused))
             }
-            Steering::Emit { name, data } => {
+            RunCommand::Emit { name, data } => {
                 run.live()?.emit(name, data);
                 Ok(())
             }
-            Steering::Cancel { reason } => {
+            RunCommand::Cancel { reason } => {
                 run.live()?.cancel(reason);
                 Ok(())
             }
@@ -58,7 +58,7 @@ impl Service {
     pub(super) async fn resume(&self, id: &str) -> Result<(), Problem> {
         while let Some(run) = self.known(id).await {
             run.live()?.resume();
-            if self.engine().store().is_none() || run.handle.kept().await.is_ok() {
+            if self.engine().store().is_none() || run.handle.wait_durable().await.is_ok() {
                 return Ok(());
             }
             // The run has ended, or was parked before the resume took effect.
@@ -67,7 +67,7 @@ impl Service {
                 return Ok(());
             }
         }
-        self.go_on(id).await.map(drop)
+        self.resume_stored(id).await.map(drop)
     }
 
     /// Returns a run that this process executes, for operations that the store cannot deliver to other processes.
@@ -98,7 +98,7 @@ impl Service {
         match self.replays().run(move || stored.interactions()).await? {
             Ok(questions) => Ok(questions),
             Err(ResumeError::HasEnded { .. }) => Ok(Vec::new()),
-            Err(error) => Err(not_resumed(&error)),
+            Err(error) => Err(resume_problem(&error)),
         }
     }
 }

@@ -8,9 +8,9 @@ use pirn_core::script::place;
 use pirn_script::place_in_tags;
 use serde_json::Value;
 
-use super::Checked;
+use super::CheckedFiles;
 
-impl Checked {
+impl CheckedFiles {
     /// Returns the location in the files of the node's text that caused an error: of the innermost error that has a location.
     /// Returns `None` if no text caused it, or the text is not in these files.
     pub fn place_of(&self, error: &RunError) -> Option<Fault> {
@@ -37,7 +37,7 @@ impl Checked {
     }
 
     /// Returns the location in the files of the trigger's text that caused an error; the trigger belongs to this workflow or to
-    /// none. Returns `None` as [`Checked::place_of`] does.
+    /// none. Returns `None` as [`CheckedFiles::place_of`] does.
     pub fn place_in_trigger(&self, workflow_id: &str, trigger_id: &str, error: &RunError) -> Option<Fault> {
         let place = Place::of(error)?;
         let mut workflows = self.loaded().workflows.iter();

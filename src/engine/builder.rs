@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use super::Compression;
 use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion};
-use crate::check::Checked;
+use crate::check::CheckedFiles;
 use crate::faults::Faults;
 use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
@@ -48,7 +48,7 @@ fn written(definition: &impl Serialize) -> String {
 pub struct EngineBuilder {
     files: Vec<SourceFile>,
     unread: Vec<(PathBuf, std::io::Error)>,
-    checked: Option<Checked>,
+    checked: Option<CheckedFiles>,
     functions: BTreeMap<String, Function>,
     tools: ToolRegistry,
     models: BTreeMap<String, Arc<dyn Model>>,
@@ -183,7 +183,7 @@ impl EngineBuilder {
     /// Adds workflows that were [checked](crate::check) already, without loading and compiling them again. Those of
     /// [`workflows`](Self::workflows) may refer to them. A later call replaces the set.
     #[must_use]
-    pub fn checked(mut self, checked: Checked) -> Self {
+    pub fn checked(mut self, checked: CheckedFiles) -> Self {
         self.checked = Some(checked);
         self
     }
@@ -407,7 +407,7 @@ impl EngineBuilder {
     /// - Local engines are `Send` and `Clone` like others: other threads use them too, by messages.
     /// - The engine makes progress only while its thread runs its local tasks. Dropping the last handle, dropping the `LocalSet` or
     ///   ending the arbiter stops the engine; tasks that await a run then receive an error that the engine has stopped.
-    /// - Blocking calls would deadlock on that thread, and return at once instead: see [`outcome_blocking`], [`settled_blocking`],
+    /// - Blocking calls would deadlock on that thread, and return at once instead: see [`outcome_blocking`], [`wait_all_ended_blocking`],
     ///   [`shutdown_blocking`] and [`BlockingEvents`]. Use the async calls.
     /// - Timers follow the clock of the thread's tokio runtime: while that is paused (`tokio::time::pause`), an hour's WAIT takes
     ///   no time.
@@ -419,7 +419,7 @@ impl EngineBuilder {
     /// [`arbiters`](EngineBuilder::arbiters) ([`BuildError::Settings`]).
     ///
     /// [`outcome_blocking`]: super::RunHandle::outcome_blocking
-    /// [`settled_blocking`]: super::RunHandle::settled_blocking
+    /// [`wait_all_ended_blocking`]: super::RunHandle::wait_all_ended_blocking
     /// [`shutdown_blocking`]: super::Engine::shutdown_blocking
     /// [`BlockingEvents`]: super::BlockingEvents
     #[must_use]

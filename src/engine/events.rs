@@ -16,14 +16,14 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// An item that a subscriber receives.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum SubscriptionItem {
     /// An event.
     Event(Arc<Event>),
     /// Number of events dropped because the buffer was full: the subscriber was too slow. The run does not wait for subscribers.
     Lagged(u64),
 }
 
-impl From<Delivery> for Heard {
+impl From<Delivery> for SubscriptionItem {
     fn from(delivery: Delivery) -> Self {
         match delivery {
             Delivery::Event(event) => Self::Event(event),
@@ -35,14 +35,14 @@ impl From<Delivery> for Heard {
 /// Events as an async stream, which ends with the run or the engine.
 #[derive(Debug)]
 pub struct Events {
-    receiver: mpsc::Receiver<Heard>,
+    receiver: mpsc::Receiver<SubscriptionItem>,
     missed_at_end: Arc<AtomicU64>,
 }
 
 impl Stream for Events {
-    type Item = Heard;
+    type Item = SubscriptionItem;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<SubscriptionItem>> {
         match self.receiver.poll_recv(context) {
             // A count of lost events has no buffer slot of its own at the end of a run, so the receiver takes it from the counter.
             Poll::Ready(None) => Poll::Ready(last(&self.missed_at_end)),
@@ -53,7 +53,7 @@ impl Stream for Events {
 
 impl Events {
     /// Returns the next item, or `None` after the end.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<SubscriptionItem> {
         futures::StreamExt::next(self).await
     }
 }
@@ -63,33 +63,33 @@ impl Events {
 /// until more arrive.
 #[derive(Debug)]
 pub struct BlockingEvents {
-    receiver: crossbeam_channel::Receiver<Heard>,
+    receiver: crossbeam_channel::Receiver<SubscriptionItem>,
     missed_at_end: Arc<AtomicU64>,
     /// Identifies the threads that may not block.
     tag: Option<ThreadTag>,
 }
 
 /// Returns the number of events dropped at the end, once, as the last item.
-fn last(missed: &AtomicU64) -> Option<Heard> {
+fn last(missed: &AtomicU64) -> Option<SubscriptionItem> {
     // The swap makes the count appear once, even if the stream is polled again after its end.
     match missed.swap(0, Ordering::AcqRel) {
         0 => None,
-        count => Some(Heard::Lagged(count)),
+        count => Some(SubscriptionItem::Lagged(count)),
     }
 }
 
 impl BlockingEvents {
     /// Returns the channel's receiver, for `select!`. Events that were dropped at the end of the run are only reported by the
     /// iterator.
-    pub fn receiver(&self) -> &crossbeam_channel::Receiver<Heard> {
+    pub fn receiver(&self) -> &crossbeam_channel::Receiver<SubscriptionItem> {
         &self.receiver
     }
 }
 
 impl Iterator for BlockingEvents {
-    type Item = Heard;
+    type Item = SubscriptionItem;
 
-    fn next(&mut self) -> Option<Heard> {
+    fn next(&mut self) -> Option<SubscriptionItem> {
         if self.tag.is_some_and(ThreadTag::is_here) {
             // Blocking here would stop the actors on this thread, and with them the source of the events.
             return match self.receiver.try_recv() {
@@ -104,12 +104,12 @@ impl Iterator for BlockingEvents {
 
 /// The sending end: a function that offers an event, and the counter of events dropped at the end.
 #[derive(Clone)]
-struct To<F> {
+struct ChannelSubscriber<F> {
     offer: F,
     missed_at_end: Arc<AtomicU64>,
 }
 
-impl<F: Fn(Heard) -> Result<(), Undelivered> + Clone + Send + 'static> Deliver for To<F> {
+impl<F: Fn(SubscriptionItem) -> Result<(), Undelivered> + Clone + Send + 'static> Deliver for ChannelSubscriber<F> {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
         (self.offer)(delivery.into())
     }
@@ -125,9 +125,9 @@ impl<F: Fn(Heard) -> Result<(), Undelivered> + Clone + Send + 'static> Deliver f
 }
 
 /// Discards all events.
-pub(super) struct Silent;
+pub(super) struct NullSubscriber;
 
-impl Deliver for Silent {
+impl Deliver for NullSubscriber {
     fn deliver(&mut self, _: Delivery) -> Result<(), Undelivered> {
         Ok(())
     }
@@ -150,7 +150,7 @@ pub(crate) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
             TrySendError::Closed(_) => Undelivered::Gone,
         })
     };
-    let deliver = Box::new(To {
+    let deliver = Box::new(ChannelSubscriber {
         offer,
         missed_at_end: Arc::clone(&missed_at_end),
     });
@@ -173,7 +173,7 @@ pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deli
         }
         sender.send(heard).map_err(|_| Undelivered::Gone)
     };
-    let deliver = Box::new(To {
+    let deliver = Box::new(ChannelSubscriber {
         offer,
         missed_at_end: Arc::clone(&missed_at_end),
     });

@@ -15,18 +15,18 @@ use pirn_core::thread::Interaction;
 use pirn_sync::{Lost, completion};
 use serde_json::Value;
 
-use super::place::Placement;
+use super::runtime::EngineRuntime;
 
 /// A run that was started. Dropping the handle does not stop the run.
 #[derive(Clone)]
 pub struct RunHandle {
     started: StartedRun,
-    placement: Placement,
+    runtime: EngineRuntime,
 }
 
 impl RunHandle {
-    pub(super) fn new(started: StartedRun, placement: Placement) -> Self {
-        Self { started, placement }
+    pub(super) fn new(started: StartedRun, runtime: EngineRuntime) -> Self {
+        Self { started, runtime }
     }
 
     /// Returns the run's id.
@@ -45,7 +45,7 @@ impl RunHandle {
     /// report of status RUNNING with an error that explains this, and the run continues.
     pub fn outcome_blocking(&self) -> Arc<RunReport> {
         // Blocking here would stop the actor that has to end the run.
-        if self.placement.carries_actors_here() {
+        if self.runtime.carries_actors_here() {
             return self.try_outcome().unwrap_or_else(|| self.would_wait_for_itself());
         }
         self.started
@@ -63,14 +63,14 @@ impl RunHandle {
     }
 
     /// Waits until everything that the run started has ended too, including detached branches.
-    pub async fn settled(&self) {
+    pub async fn wait_all_ended(&self) {
         // An error means that the run's actor is gone, so the run has settled.
         let _: Result<(), Lost> = self.started.settled.wait().await;
     }
 
-    /// Like [`RunHandle::settled`], for a thread that may block. On a thread that runs the engine's actors it returns at once.
-    pub fn settled_blocking(&self) {
-        if self.placement.carries_actors_here() {
+    /// Like [`RunHandle::wait_all_ended`], for a thread that may block. On a thread that runs the engine's actors it returns at once.
+    pub fn wait_all_ended_blocking(&self) {
+        if self.runtime.carries_actors_here() {
             return;
         }
         // As in `settled`, a lost completion means that the run's actor is gone.
@@ -80,14 +80,14 @@ impl RunHandle {
     /// Cancels the run with this reason; it ends CANCELLED. Has no effect on a run that has ended.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.started.cancel(reason);
-        self.placement.wake();
+        self.runtime.wake();
     }
 
     /// Ends a durable run in this process, to be resumed in another: its outcome here is an error with that reason. A run that is
     /// not durable is cancelled.
-    pub fn leave(&self) {
+    pub fn release(&self) {
         self.started.leave();
-        self.placement.wake();
+        self.runtime.wake();
     }
 
     /// Returns a guard that cancels the run with this reason on drop: for a request with a client that may disconnect.
@@ -119,7 +119,7 @@ impl RunHandle {
     /// Resumes paused threads.
     pub fn resume(&self) {
         self.started.resume();
-        self.placement.wake();
+        self.runtime.wake();
     }
 
     /// Sets a section of the pinned context from the next model request on; null removes it.
@@ -140,14 +140,14 @@ impl RunHandle {
         // cascade.
         let event = RaisedEvent::custom(name, data);
         self.started.raise(event.at_depth(pirn_actors::cause::trigger_depth()));
-        self.placement.wake();
+        self.runtime.wake();
     }
 
     /// Returns the questions that wait for a person, or an empty list once the run has settled.
     pub async fn interactions(&self) -> Vec<Interaction> {
         let (setter, open) = completion();
         self.started.interactions(move |open| setter.set(open));
-        self.placement.wake();
+        self.runtime.wake();
         // A settled run no longer answers requests, so waiting for the answer alone could last for ever.
         match select(open.wait(), self.started.settled.wait()).await {
             Either::Left((open, _)) => open.unwrap_or_default(),
@@ -188,7 +188,7 @@ impl RunHandle {
         let (setter, taken) = completion();
         self.started
             .answer(id, Arc::new(answer), by, move |result| setter.set(result));
-        self.placement.wake();
+        self.runtime.wake();
         match select(taken.wait(), self.started.settled.wait()).await {
             Either::Left((taken, _)) => taken.unwrap_or(Err(AnswerRefused::NotOpen)),
             // An answer that was accepted just before the run settled must not be reported as refused.
@@ -200,10 +200,10 @@ impl RunHandle {
     ///
     /// # Errors
     /// Fails if the store failed, or if the run ended before it received this request.
-    pub async fn kept(&self) -> Result<(), RunError> {
+    pub async fn wait_durable(&self) -> Result<(), RunError> {
         let (setter, kept) = completion();
         self.started.await_kept(move |result| setter.set(result));
-        self.placement.wake();
+        self.runtime.wake();
         let ended = || Err(RunError::new(RunErrorCode::Cancelled, "the run has ended"));
         match select(kept.wait(), self.started.settled.wait()).await {
             Either::Left((kept, _)) => kept.unwrap_or_else(|_| ended()),
@@ -216,7 +216,7 @@ impl RunHandle {
     pub async fn status(&self) -> Option<RunStatus> {
         let (setter, status) = completion();
         self.started.status(move |status| setter.set(status));
-        self.placement.wake();
+        self.runtime.wake();
         // A mailbox that closes at this moment may retain the request until this handle is dropped, so also wait for the run to
         // settle.
         match select(status.wait(), self.started.settled.wait()).await {
@@ -227,7 +227,7 @@ impl RunHandle {
 
     fn lost(&self, _: Lost) -> Arc<RunReport> {
         // A completion is lost either because the whole engine stopped or because this one actor died. Only the second is a defect.
-        let (code, message) = if self.placement.has_ended() {
+        let (code, message) = if self.runtime.has_ended() {
             (RunErrorCode::Cancelled, "the engine has stopped")
         } else {
             (RunErrorCode::ActorPanicked, "the run's supervisor is gone")

@@ -1,13 +1,13 @@
 //! The engine, which registers workflows and executes runs.
 
-mod answers;
+mod auto_responder;
 mod builder;
 mod compression;
 pub(crate) mod durable;
 mod events;
 mod handle;
-mod place;
 mod run;
+mod runtime;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,15 +30,15 @@ use serde::Serialize;
 
 use crate::check::budgets::budget_faults;
 use crate::check::{schema_faults, unknown_tokenizers};
-use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
-use pirn_models::{ModelRegistry, ModelsOfRuns};
+use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, StoredRecords, diff, view};
+use pirn_models::{ModelCatalog, ModelRegistry};
 use pirn_script::{ScriptStats, TextSyntax};
 
-pub(crate) use answers::Answers;
+pub(crate) use auto_responder::AutoResponder;
 pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
-pub use events::{BlockingEvents, EventFilter, Events, Heard};
+pub use events::{BlockingEvents, EventFilter, Events, SubscriptionItem};
 pub(crate) use events::{blocking, stream};
 pub use handle::{CancelOnDrop, RunHandle};
 pub use pirn_actors::host::NotLocalContext;
@@ -47,10 +47,10 @@ pub use pirn_actors::{History, ThreadList};
 pub use pirn_core::run::RunStatus;
 pub use pirn_core::run::SessionState;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
-pub(crate) use place::spawn_here;
-use place::{Placement, WeakPlacement};
 pub use run::RunBuilder;
 pub(crate) use run::input_of;
+pub(crate) use runtime::with_inline_spawner;
+use runtime::{EngineRuntime, WeakRuntime};
 pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// Time within which the engine's actors, or a virtual clock's thread, must start.
@@ -82,7 +82,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<EngineShared>,
-    placement: Placement,
+    runtime: EngineRuntime,
     durable: Option<Arc<Durable>>,
 }
 
@@ -90,7 +90,7 @@ pub struct Engine {
 #[derive(Clone)]
 pub struct WeakEngine {
     shared: Weak<EngineShared>,
-    placement: WeakPlacement,
+    runtime: WeakRuntime,
     durable: Option<Weak<Durable>>,
 }
 
@@ -100,7 +100,7 @@ impl WeakEngine {
         Some(Engine {
             // All parts are upgraded or none: an engine without its placement or its store cannot execute a run.
             shared: self.shared.upgrade()?,
-            placement: self.placement.upgrade()?,
+            runtime: self.runtime.upgrade()?,
             durable: match &self.durable {
                 Some(durable) => Some(durable.upgrade()?),
                 None => None,
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     fn register(&self, loaded: &Loaded, beside: &[Arc<Graph>]) -> Result<Vec<Fault>, Vec<Fault>> {
-        let names = self.placement.names();
+        let names = self.runtime.names();
         let profiles = profiles_of(loaded);
         // The models are only built here. They take effect after the compilation, because a load with faults must change nothing.
         let models = names.models.with_files(&profiles);
@@ -176,7 +176,7 @@ impl Engine {
         let has_triggers =
             compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
         // The matchers are actors, so a run that starts before they have the trigger could raise an event that they miss.
-        if has_triggers && self.placement.may_wait() {
+        if has_triggers && self.runtime.may_wait() {
             for in_place in self.shared.triggers_in_place() {
                 // Without a matcher no trigger can fire, so an error is ignored.
                 let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
@@ -285,7 +285,7 @@ impl Engine {
         let (deliver, events) = events::stream(capacity);
         self.shared.subscribe(filter, deliver);
         // Under virtual time the subscription is a message that nothing processes until the clock's thread has a job.
-        self.placement.wake();
+        self.runtime.wake();
         events
     }
 
@@ -307,7 +307,7 @@ impl Engine {
         let owner = owner(workflow_id);
         // Schedules are not in the matchers. `None` means that no schedule has this id, so it belongs to an event trigger or to nothing.
         if let Some(changed) = self.shared.enable_schedule(&owner, id, enabled) {
-            self.placement.wake();
+            self.runtime.wake();
             return Some(changed);
         }
         let changed = answers(self.shared.enable_trigger(&owner, id, enabled)).await;
@@ -334,7 +334,7 @@ impl Engine {
     /// Waits, under virtual time, until the engine can make no progress without further calls from outside. Returns at once on real
     /// threads.
     pub fn wait_idle(&self) {
-        self.placement.wait_idle(Duration::MAX);
+        self.runtime.wait_idle(Duration::MAX);
     }
 
     /// Waits, under virtual time, until the engine is idle, and cancels the run if it has not ended by that time: it is deadlocked.
@@ -342,7 +342,7 @@ impl Engine {
     pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
         self.wait_idle();
         // Only a virtual clock can tell that nothing is pending. On real threads an answer may still arrive from outside.
-        if self.placement.is_virtual() && run.try_outcome().is_none() {
+        if self.runtime.is_virtual() && run.try_outcome().is_none() {
             run.cancel("deadlock: the run waits for ever, no timer or work is pending");
             self.wait_idle();
         }
@@ -362,7 +362,7 @@ impl Engine {
     /// Returns the tokens and costs that the models of each profile have reported to this engine, by profile id. Every attempt
     /// counts for the profile that was called, fallbacks included. The built-in models count under their names.
     pub fn usage_by_profile(&self) -> BTreeMap<String, Spent> {
-        self.placement.names().models.now().usage()
+        self.runtime.names().models.now().usage()
     }
 
     /// Returns the run of this id, if this engine executes it.
@@ -486,7 +486,7 @@ impl Engine {
     /// Fails if there is no such run.
     pub async fn definition_of(&self, run_id: &str) -> Result<Arc<str>, ResumeError> {
         let durable = self.durable()?;
-        Ok(Stored::read(&durable, run_id).await?.definition)
+        Ok(StoredRecords::read(&durable, run_id).await?.definition)
     }
 
     /// Returns a builder of a fork: a new run that shares the steps of a stored run up to this one.
@@ -510,7 +510,7 @@ impl Engine {
     pub fn downgrade(&self) -> WeakEngine {
         WeakEngine {
             shared: Arc::downgrade(&self.shared),
-            placement: self.placement.downgrade(),
+            runtime: self.runtime.downgrade(),
             durable: self.durable.as_ref().map(Arc::downgrade),
         }
     }
@@ -523,7 +523,7 @@ impl Engine {
     /// the engine was configured.
     pub(crate) fn graphs_alone(&self, name: &str, text: &str) -> Result<Graphs, Vec<Fault>> {
         let loaded = Loaded::of(&[SourceFile::new(name, text)]);
-        let names = self.placement.names();
+        let names = self.runtime.names();
         // A stored run keeps the profiles of its own definition, so these models do not replace those of the engine.
         let models = names.models.with_definition(&profiles_of(&loaded));
         let models = models.map_err(|faults| crate::check::located_all(&faults, &loaded))?;
@@ -539,11 +539,11 @@ impl Engine {
     }
 
     pub(crate) fn handle(&self, started: StartedRun) -> RunHandle {
-        RunHandle::new(started, self.placement.clone())
+        RunHandle::new(started, self.runtime.clone())
     }
 
     pub(crate) fn tag(&self) -> Option<ThreadTag> {
-        self.placement.tag()
+        self.runtime.tag()
     }
 
     /// Returns the number of runs in progress.
@@ -581,8 +581,8 @@ impl Engine {
     pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
         self.carry_no_more();
         // On its own thread a local engine cannot wait for its actors: they run only when this call has returned.
-        if !self.placement.is_here() {
-            return place::shut_down(&self.shared, &self.placement, grace);
+        if !self.runtime.is_here() {
+            return runtime::shut_down(&self.shared, &self.runtime, grace);
         }
         // Closed here and not only on the other thread, so that no run is admitted once this call has returned.
         self.shared.close();
@@ -606,15 +606,15 @@ impl Engine {
 
     /// Shuts down on a dedicated thread. Returns `None` if that thread cannot be started.
     fn begin_shutdown(&self, grace: Duration) -> Option<Completion<ShutdownReport>> {
-        let (shared, placement) = (Arc::clone(&self.shared), self.placement.clone());
+        let (shared, runtime) = (Arc::clone(&self.shared), self.runtime.clone());
         let (setter, report) = completion();
         // A thread of its own, because the wait blocks and the caller may be on the runtime that the engine's actors need.
         let stopping = std::thread::Builder::new()
             .name("pirn-shutdown".to_owned())
             .spawn(move || {
-                let report = place::shut_down(&shared, &placement, grace);
+                let report = runtime::shut_down(&shared, &runtime, grace);
                 // The caller that receives the report may reopen the engine's store at once, so drop every reference to it first.
-                drop((shared, placement));
+                drop((shared, runtime));
                 setter.set(report);
             });
         stopping.ok().map(|_| report)
@@ -638,7 +638,7 @@ impl std::fmt::Debug for Engine {
 /// The names that an engine's workflows may refer to.
 struct Names {
     functions: BTreeSet<String>,
-    models: Arc<ModelsOfRuns>,
+    models: Arc<ModelCatalog>,
     tokenizers: BTreeSet<String>,
 }
 

@@ -13,7 +13,7 @@ use pirn_core::thread::Interaction;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Answers, BlockingEvents, Engine, Events, History, RunHandle, events};
+use super::{AutoResponder, BlockingEvents, Engine, Events, History, RunHandle, events};
 
 /// Builder of a run: `engine.run("id").input(json!({})).start()?`.
 pub struct RunBuilder {
@@ -24,7 +24,7 @@ pub struct RunBuilder {
     /// Reason why the input is invalid; returned when the run is started.
     invalid: Option<RunError>,
     keeps_on_failure: bool,
-    answers: Option<Answers>,
+    answers: Option<AutoResponder>,
 }
 
 /// Message for a run that is to keep its outcome on failure and has no session.
@@ -195,7 +195,7 @@ impl RunBuilder {
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
-        self.answers = Some(Answers::new(give, refused));
+        self.answers = Some(AutoResponder::new(give, refused));
         self
     }
 
@@ -209,7 +209,7 @@ impl RunBuilder {
     /// Returns the run's events from the first one on, for a thread that blocks. An empty `types` selects all types.
     pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
         // The tag lets the iterator detect a thread on which blocking would stop the actors that produce the events.
-        let (deliver, events) = events::blocking(capacity, self.engine.placement.tag());
+        let (deliver, events) = events::blocking(capacity, self.engine.runtime.tag());
         self.subscribe(types, deliver);
         events
     }
@@ -242,11 +242,11 @@ impl RunBuilder {
     pub fn start(mut self) -> Result<RunHandle, RunError> {
         self.settle()?;
         let engine = self.engine;
-        if engine.placement.is_virtual() {
+        if engine.runtime.is_virtual() {
             // Events without a subscriber are not built, and an event that is not sent takes no scheduling turn, so a subscriber
             // would change the order of a simulated run. Subscribing here makes every run take the order of an observed one.
             let types = Vec::new();
-            let deliver = Box::new(events::Silent);
+            let deliver = Box::new(events::NullSubscriber);
             let silent = Subscription {
                 types,
                 after: 0,
@@ -262,7 +262,7 @@ impl RunBuilder {
             answers.of_run(&started);
         }
         admitted.go()?;
-        Ok(RunHandle::new(started, engine.placement))
+        Ok(RunHandle::new(started, engine.runtime))
     }
 }
 

@@ -37,7 +37,7 @@ use serde_json::Value;
 use crate::engine::{BuildError, EngineBuilder, Plan, input_of};
 use answers::Answers;
 pub use outcome::{Outcome, OutcomeError};
-use schedule::{Played, ScheduleRun};
+use schedule::{ScheduleResult, ScheduleRun};
 use search::{Prefix, Search};
 
 /// Default maximum number of schedules.
@@ -340,9 +340,9 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn take(&mut self, played: Played, is_sampling: bool) {
+    fn take(&mut self, played: ScheduleResult, is_sampling: bool) {
         self.schedules += 1;
-        if let Played::Ended { key, outcome } = played {
+        if let ScheduleResult::Ended { key, outcome } = played {
             match self.by_key.get_mut(&key) {
                 // The shortest order is the easiest one to understand. Samples are drawn at random and often longer.
                 Some(known) if known.order.len() <= outcome.order.len() => {}

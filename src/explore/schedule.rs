@@ -16,7 +16,7 @@ use super::offline::{OfflineModels, OfflineTools};
 use super::outcome::{Outcome, outcome_of, stuck};
 use super::search::End;
 use super::{ExploreError, Prefix, Rules};
-use crate::engine::{Plan, spawn_here};
+use crate::engine::{Plan, with_inline_spawner};
 
 /// The common start of all schedules.
 pub(super) struct ScheduleRun {
@@ -27,7 +27,7 @@ pub(super) struct ScheduleRun {
 }
 
 /// The result of a schedule.
-pub(super) enum Played {
+pub(super) enum ScheduleResult {
     /// The run ended.
     Ended {
         /// Equal for equal outcomes.
@@ -54,7 +54,7 @@ impl ScheduleRun {
     }
 
     /// Runs the schedule that starts with `prefix`.
-    pub(super) fn play(&self, prefix: &Prefix) -> Result<Played, ExploreError> {
+    pub(super) fn play(&self, prefix: &Prefix) -> Result<ScheduleResult, ExploreError> {
         // Set when the run is admitted, and read by the chooser, which exists before the run.
         let outcome = Rc::new(RefCell::new(None));
         let chooser = UntilOutcome {
@@ -72,7 +72,7 @@ impl ScheduleRun {
             }),
             ..SimulatedConfig::default()
         });
-        let report = spawn_here(&simulated.host(), |spawner| {
+        let report = with_inline_spawner(&simulated.host(), |spawner| {
             let engine = EngineShared::start(EngineParts {
                 // The ports are shared, so a tool or model with state makes schedules differ (`NotRepeatable`).
                 ports: self.plan.ports.clone(),
@@ -93,12 +93,12 @@ impl ScheduleRun {
         let order: Vec<String> = order.collect();
         let (key, outcome) = match (report, prefix.end()) {
             // Checked before the report: an abandoned schedule may have no report, or one of a run that was not finished.
-            (_, End::Visited) => return Ok(Played::Left),
+            (_, End::Visited) => return Ok(ScheduleResult::Left),
             (_, End::Diverged) => return Err(ExploreError::NotRepeatable { order }),
             (Some(report), End::Complete) => outcome_of(&report, order, self.rules.is_strict),
             (None, End::Complete) => stuck(order),
         };
-        Ok(Played::Ended {
+        Ok(ScheduleResult::Ended {
             key,
             outcome: Box::new(outcome),
         })

@@ -29,12 +29,12 @@ struct State {
     /// The choices to follow before free choices.
     prefix: Vec<usize>,
     dice: Option<Chance>,
-    made: Vec<Made>,
+    made: Vec<Choice>,
     end: End,
 }
 
 /// A choice that was made.
-pub(super) struct Made {
+pub(super) struct Choice {
     options: usize,
     chosen: usize,
     /// Description of the choice.
@@ -106,7 +106,7 @@ impl Search {
 }
 
 impl Prefix {
-    pub(super) fn made(&self) -> Ref<'_, [Made]> {
+    pub(super) fn made(&self) -> Ref<'_, [Choice]> {
         Ref::map(self.state.borrow(), |state| &state.made[..])
     }
 
@@ -146,7 +146,7 @@ impl Chooser for Prefix {
             }
         };
         let what = options.get(chosen)?;
-        let made = Made {
+        let made = Choice {
             options: options.len(),
             chosen,
             what: what.to_string(),

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use pirn::tools::{Approval, ApprovalRequest, ToolOptions, ToolRegistry, Verdict, tool_fn};
-use pirn::{AnswerRefused, Engine, EngineBuilder, EventType, Heard, Interaction, Role, RunHandle, ThreadStatus};
+use pirn::{
+    AnswerRefused, Engine, EngineBuilder, EventType, Interaction, Role, RunHandle, SubscriptionItem, ThreadStatus,
+};
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
 
@@ -103,11 +105,11 @@ impl Asking {
 
     /// Returns the events of interactions and tool calls, each with the answer of its interaction.
     fn events(self) -> Vec<(EventType, Value)> {
-        self.run.settled_blocking();
+        self.run.wait_all_ended_blocking();
         self.engine.shutdown_blocking(std::time::Duration::from_secs(5));
         let events = self.events.map(|heard| match heard {
-            Heard::Event(event) => event,
-            Heard::Lagged(count) => panic!("{count} events were missed"),
+            SubscriptionItem::Event(event) => event,
+            SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
         });
         let wanted = events.filter(|event| {
             let name = event.raised.event_type.as_str();

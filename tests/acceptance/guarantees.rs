@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::{Engine, EventFilter, EventType, Heard, ThreadStatus};
+use pirn::{Engine, EventFilter, EventType, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{Ran, code, forked, node, run_seeded, wait, workflow};
 use serde_json::{Map, Value, json};
 
@@ -96,8 +96,8 @@ fn max_triggers_is_exact_for_concurrent_events() {
 }
 
 /// Returns true if the event belongs to this node.
-fn is_in(heard: &Heard, id: &str) -> bool {
-    matches!(heard, Heard::Event(event) if event.raised.fields.get("nodeId") == Some(&json!(id)))
+fn is_in(heard: &SubscriptionItem, id: &str) -> bool {
+    matches!(heard, SubscriptionItem::Event(event) if event.raised.fields.get("nodeId") == Some(&json!(id)))
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_late_subscriber_gets_all_events_from_its_first_one_on() {
     let mut run = engine.run("spin");
     let mut first = run.blocking_events(&[], 10_000);
     let handle = run.start().expect("admitted");
-    let mut all: Vec<Heard> = Vec::new();
+    let mut all: Vec<SubscriptionItem> = Vec::new();
     while !all.last().is_some_and(|heard| is_in(heard, "gate")) {
         all.push(first.next().expect("it comes to the gate"));
     }
@@ -141,9 +141,9 @@ fn a_late_subscriber_gets_all_events_from_its_first_one_on() {
         all.push(first.next().expect("it comes to the last gate"));
     }
     handle.emit("go on", Map::new());
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     all.extend(first);
-    let late: Vec<Heard> = block_on(async {
+    let late: Vec<SubscriptionItem> = block_on(async {
         let mut heard = Vec::new();
         while let Some(next) = late.next().await {
             heard.push(next);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use pirn::check::{SourceFile, World, check};
 use pirn::store::MemoryStore;
-use pirn::{Engine, EventType, Heard, RunErrorCode, ThreadStatus};
+use pirn::{Engine, EventType, RunErrorCode, SubscriptionItem, ThreadStatus};
 use serde_json::{Value, json};
 
 fn line(id: &str, nodes: &[Value]) -> Value {
@@ -37,7 +37,7 @@ fn an_input_that_violates_the_schema_starts_no_run() {
         let error = engine.start("strict", wrong.clone()).expect_err("it does not fit");
         assert_eq!(error.code, RunErrorCode::InvalidInput, "{wrong}");
         assert!(error.message.contains("`inputSchema` of strict"), "{error}");
-        let put = block_on(engine.run("strict").input(wrong).start_elsewhere()).expect_err("nor elsewhere");
+        let put = block_on(engine.run("strict").input(wrong).enqueue()).expect_err("nor elsewhere");
         assert!(put.to_string().contains("`inputSchema` of strict"), "{put}");
     }
     let report = engine
@@ -69,14 +69,14 @@ fn a_trigger_starts_no_run_with_an_input_that_violates_the_schema() {
         let run = run.start().expect("starts");
         run.emit("go", []);
         assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         engine.shutdown_blocking(Duration::from_secs(5));
         let failed: Vec<String> = events
             .filter_map(|heard| match heard {
-                Heard::Event(event) if event.raised.event_type == EventType::TriggeredSubgraphFailed => {
+                SubscriptionItem::Event(event) if event.raised.event_type == EventType::TriggeredSubgraphFailed => {
                     Some(event.to_json().to_string())
                 }
-                Heard::Event(_) | Heard::Lagged(_) => None,
+                SubscriptionItem::Event(_) | SubscriptionItem::Lagged(_) => None,
             })
             .collect();
         assert_eq!(!failed.is_empty(), fails, "{required}: {failed:?}");

@@ -1,7 +1,7 @@
 //! USER_INTERACTION: questions to people, answered once, in any order.
 
 use futures::executor::block_on;
-use pirn::{AnswerRefused, Engine, EventType, Heard, Interaction, RunHandle, ThreadStatus};
+use pirn::{AnswerRefused, Engine, EventType, Interaction, RunHandle, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{Ran, code, forked, line, node, run, say, wait, workflow};
 use serde_json::{Value, json};
 
@@ -40,8 +40,8 @@ impl Asking {
     /// Waits for `count` questions and returns them, sorted by node.
     fn open_questions(&mut self, count: usize) -> Vec<Interaction> {
         let requested = self.events.by_ref().filter(|heard| match heard {
-            Heard::Event(event) => event.raised.event_type == EventType::InteractionRequested,
-            Heard::Lagged(_) => false,
+            SubscriptionItem::Event(event) => event.raised.event_type == EventType::InteractionRequested,
+            SubscriptionItem::Lagged(_) => false,
         });
         assert_eq!(requested.take(count).count(), count);
         let mut open = block_on(self.run.interactions());
@@ -55,12 +55,12 @@ impl Asking {
 
     /// Returns the remaining events of interactions.
     fn rest(self) -> Vec<(EventType, Value)> {
-        self.run.settled_blocking();
+        self.run.wait_all_ended_blocking();
         let heard = self.events.filter_map(|heard| match heard {
-            Heard::Event(event) if event.raised.event_type.as_str().starts_with("INTERACTION") => {
+            SubscriptionItem::Event(event) if event.raised.event_type.as_str().starts_with("INTERACTION") => {
                 Some((event.raised.event_type, event.raised.fields["nodeId"].clone()))
             }
-            Heard::Event(_) | Heard::Lagged(_) => None,
+            SubscriptionItem::Event(_) | SubscriptionItem::Lagged(_) => None,
         });
         heard.collect()
     }
@@ -159,7 +159,7 @@ fn a_question_of_a_cancelled_thread_is_withdrawn() {
     let open = asking.open_questions(2);
     assert_eq!(asking.answer(&open[1], json!("me")), Ok(()));
     assert_eq!(asking.run.outcome_blocking().status, ThreadStatus::Completed);
-    asking.run.settled_blocking();
+    asking.run.wait_all_ended_blocking();
     assert_eq!(asking.answer(&open[0], json!("late")), Err(AnswerRefused::NotOpen));
     let rest = asking.rest();
     let expected = [

@@ -1,6 +1,6 @@
 //! The life cycle of a thread as its handle and its events report it: cases M30, M31, M32, M34.
 
-use pirn::{Engine, EventType, Heard, RunHandle, RunReport, ThreadStatus};
+use pirn::{Engine, EventType, RunHandle, RunReport, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{code, forked, line, node, run, wait, workflow};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -58,12 +58,12 @@ fn live(files: &[Value], does: &[Does]) -> Life {
     // Ends the run whatever its state is. A run that has already ended stays unchanged.
     handle.cancel("the scenario is over");
     let report = (*handle.outcome_blocking()).clone();
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     engine.shutdown_blocking(std::time::Duration::ZERO);
     let main = report.thread_id.clone();
     let changes = events.filter_map(|heard| match heard {
-        Heard::Event(event) if *event.thread_id == *main => Some(event.raised.event_type.as_str()),
-        Heard::Event(_) | Heard::Lagged(_) => None,
+        SubscriptionItem::Event(event) if *event.thread_id == *main => Some(event.raised.event_type.as_str()),
+        SubscriptionItem::Event(_) | SubscriptionItem::Lagged(_) => None,
     });
     Life {
         changes: changes.collect(),
@@ -329,7 +329,8 @@ fn m34_a_running_script_can_be_cancelled() {
     let mut run = engine.run("main");
     let mut events = run.blocking_events(&[EventType::NodeStarted], 16);
     let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
-    let is_inside = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.fields["nodeId"] == "spin"));
+    let is_inside =
+        events.any(|heard| matches!(heard, SubscriptionItem::Event(event) if event.raised.fields["nodeId"] == "spin"));
     assert!(is_inside, "M34");
     handle.cancel("enough");
     // Without the cancellation, the script ends FAILED at its time limit.

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
-use pirn::{Engine, EventType, Heard};
+use pirn::{Engine, EventType, SubscriptionItem};
 use pirn_tests::world::{Ran, code, forked, line, node, run, run_in, wait};
 use serde_json::{Map, Value, json};
 
@@ -109,14 +109,14 @@ fn m35_every_subscriber_gets_its_events_in_sequence_order() {
     let mut run = engine.run("forked");
     let kinds: [&[EventType]; 3] = [&[], &[EventType::NodeStarted, EventType::NodeCompleted], &[]];
     let listeners: Vec<_> = kinds.iter().map(|kinds| run.blocking_events(kinds, 1000)).collect();
-    run.start().expect("admitted").settled_blocking();
+    run.start().expect("admitted").wait_all_ended_blocking();
     engine.shutdown_blocking(std::time::Duration::ZERO);
     let heard: Vec<Vec<(u64, EventType)>> = listeners
         .into_iter()
         .map(|listener| {
             let events = listener.map(|heard| match heard {
-                Heard::Event(event) => (event.sequence, event.raised.event_type),
-                Heard::Lagged(count) => panic!("M35: {count} missed"),
+                SubscriptionItem::Event(event) => (event.sequence, event.raised.event_type),
+                SubscriptionItem::Lagged(count) => panic!("M35: {count} missed"),
             });
             events.collect()
         })
@@ -156,7 +156,7 @@ fn m36_a_subscriber_that_disconnects_affects_no_other_subscriber() {
     let handle = run.start().expect("admitted");
     assert!(second.next().is_some(), "M36");
     drop(second);
-    let gate = |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.fields.get("nodeId") == Some(&json!("gate")));
+    let gate = |heard: &SubscriptionItem| matches!(heard, SubscriptionItem::Event(event) if event.raised.fields.get("nodeId") == Some(&json!("gate")));
     let mut first = first.peekable();
     let mut before = 0;
     while first.next_if(|heard| !gate(heard)).is_some() {
@@ -164,7 +164,7 @@ fn m36_a_subscriber_that_disconnects_affects_no_other_subscriber() {
     }
     handle.emit("go", Map::new());
     assert_eq!(handle.outcome_blocking().output, json!(1), "M36");
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     engine.shutdown_blocking(std::time::Duration::ZERO);
     assert_eq!(
         first.count() + before,

@@ -1,7 +1,7 @@
 //! Triggers and their counts: cases F04, F10, F13, F19.
 
 use futures::executor::block_on;
-use pirn::{Engine, EventType, Heard, Message, Role};
+use pirn::{Engine, EventType, Message, Role, SubscriptionItem};
 use pirn_tests::world::{code, line, node, run_unrecorded};
 use serde_json::{Map, Value, json};
 
@@ -21,16 +21,17 @@ fn notifications(trigger: &Value, events: &[&str]) -> Vec<Value> {
     let notified = run.blocking_events(&[EventType::Notification], 100);
     let handle = run.start().expect("admitted");
     // The run now waits only for `go`.
-    let waits = inside.any(|heard| matches!(heard, Heard::Event(event) if event.raised.fields["nodeId"] == "gate"));
+    let waits =
+        inside.any(|heard| matches!(heard, SubscriptionItem::Event(event) if event.raised.fields["nodeId"] == "gate"));
     assert!(waits);
     for name in events.iter().chain(&["go"]) {
         handle.emit(*name, Map::from_iter([("from".to_owned(), json!("outside"))]));
     }
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     engine.shutdown_blocking(std::time::Duration::ZERO);
     let heard = notified.map(|heard| match heard {
-        Heard::Event(event) => event.raised.fields["message"].clone(),
-        Heard::Lagged(count) => panic!("{count} missed"),
+        SubscriptionItem::Event(event) => event.raised.fields["message"].clone(),
+        SubscriptionItem::Lagged(count) => panic!("{count} missed"),
     });
     heard.collect()
 }
@@ -73,7 +74,7 @@ fn counted(most: u64) -> Engine {
 fn run_once(engine: &Engine) -> u64 {
     let mut run = engine.run("main");
     let notified = run.blocking_events(&[EventType::Notification], 100);
-    run.start().expect("admitted").settled_blocking();
+    run.start().expect("admitted").wait_all_ended_blocking();
     notified.count() as u64
 }
 

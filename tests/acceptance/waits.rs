@@ -1,6 +1,6 @@
 //! WAIT for an event: events before the wait, events in sequence, and too many events.
 
-use pirn::{Engine, EventType, Heard, RunHandle, RunReport, ThreadStatus};
+use pirn::{Engine, EventType, RunHandle, RunReport, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{forked, node, workflow};
 use serde_json::{Value, json};
 
@@ -108,11 +108,11 @@ fn at_most_a_thousand_events_of_a_name_are_buffered_and_dropped_ones_are_reporte
     drop(engine);
     let told: Vec<(Value, u64)> = events
         .filter_map(|heard| match heard {
-            Heard::Event(event) => {
+            SubscriptionItem::Event(event) => {
                 let data = &event.raised.fields;
                 Some((data["name"].clone(), data["dropped"].as_u64().unwrap_or_default()))
             }
-            Heard::Lagged(_) => None,
+            SubscriptionItem::Lagged(_) => None,
         })
         .collect();
     assert!(told.iter().all(|(name, _)| *name == json!("go")), "{told:?}");

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::{
-    Engine, EventType, FiringOutcome, Heard, Message, Model, ModelCall, ModelReply, RunError, RunReport, ThreadStatus,
+    Engine, EventType, FiringOutcome, Message, Model, ModelCall, ModelReply, RunError, RunReport, SubscriptionItem,
+    ThreadStatus,
 };
 use pirn_core::event::Event;
 use pirn_tests::world::{code, line, long_conversation, node, run_in, say, wait, workflow};
@@ -236,7 +237,7 @@ fn stopped(way: &Way, stop: Stop) -> (Arc<RunReport>, Vec<Arc<Event>>) {
     let mut heard = Vec::new();
     let mut shutdown = None;
     for next in &mut events {
-        let Heard::Event(event) = next else {
+        let SubscriptionItem::Event(event) = next else {
             panic!("events were missed")
         };
         let is_begun = event.raised.event_type == EventType::NodeStarted

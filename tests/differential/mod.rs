@@ -12,7 +12,7 @@ use pirn::workflow::{
     Ask, Assign, Code, ConversationMode, Join, JoinWhen, Llm, Loop, MapItems, MergeVariables, ReducerWord, RetryPolicy,
     Subgraph, workflow,
 };
-use pirn::{Engine, EngineBuilder, EventType, Heard, Profile, RunReport, WorkflowDefinition};
+use pirn::{Engine, EngineBuilder, EventType, Profile, RunReport, SubscriptionItem, WorkflowDefinition};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ fn played(case: &Case) -> Value {
     let run = prepared.start().expect("admitted");
     let mut ids = BTreeMap::new();
     for heard in asked.take(case.answers.len()) {
-        let Heard::Event(event) = heard else {
+        let SubscriptionItem::Event(event) = heard else {
             panic!("more questions than the buffer holds")
         };
         let event = event.to_json();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, SqliteStore, Store};
-use pirn::{AnswerRefused, Engine, EventType, Heard};
+use pirn::{AnswerRefused, Engine, EventType, SubscriptionItem};
 use pirn_test_disk::{Disk, VFS};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn crash_and_answer(store: &Failing<MemoryStore>) -> (Option<Result<(), AnswerRe
             "one that was taken is asked for again"
         );
         assert!(second.is_none_or(|second| second.is_ok()));
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
     }
     let view = block_on(engine.view(RUN, None)).expect("is read");
     let answered = view
@@ -115,7 +115,7 @@ fn waiting(disk: &Disk) -> (Engine, pirn::RunHandle, String) {
     let mut run = engine.run("main");
     let mut events = run.blocking_events(&[EventType::InteractionRequested], 10);
     let run = run.start().expect("starts");
-    let Some(Heard::Event(asked)) = events.next() else {
+    let Some(SubscriptionItem::Event(asked)) = events.next() else {
         panic!("it asks")
     };
     let id = asked.raised.fields["interactionId"]
@@ -147,12 +147,12 @@ fn an_answer_to_a_paused_run_is_acknowledged_before_the_run_resumes() {
     run.pause();
     assert_eq!(block_on(run.answer(&id, "yes")), Ok(()));
     run.pin(pirn::PinSection::Todo, json!("wait"));
-    assert_eq!(block_on(run.kept()), Ok(()));
+    assert_eq!(block_on(run.wait_durable()), Ok(()));
     assert_eq!(run.try_outcome(), None);
     run.resume();
     assert_eq!(run.outcome_blocking().output, "yes");
-    run.settled_blocking();
-    assert!(block_on(run.kept()).is_err(), "nobody hears of it any more");
+    run.wait_all_ended_blocking();
+    assert!(block_on(run.wait_durable()).is_err(), "nobody hears of it any more");
     assert!(engine.find(run.run_id()).is_none());
     engine.shutdown_blocking(Duration::from_secs(5));
 }

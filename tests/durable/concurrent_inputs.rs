@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, StoreError};
-use pirn::{Engine, Heard, ResumeError, Steered, Steering, ThreadStatus};
+use pirn::{CommandOutcome, Engine, ResumeError, RunCommand, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
@@ -14,8 +14,8 @@ fn engine(store: &Failing<MemoryStore>) -> Engine {
     engine.workflows(waits.to_string()).build().expect("valid")
 }
 
-fn go() -> Steering {
-    Steering::Emit {
+fn go() -> RunCommand {
+    RunCommand::Emit {
         name: "go".to_owned(),
         data: Map::new(),
     }
@@ -25,10 +25,10 @@ fn go() -> Steering {
 fn an_input_to_a_constantly_changed_run_fails_after_a_bounded_number_of_attempts() {
     let store = Failing::new(MemoryStore::new(), Crash::Never);
     let engine = engine(&store);
-    let id = block_on(engine.run("waits").start_elsewhere()).expect("begun");
+    let id = block_on(engine.run("waits").enqueue()).expect("begun");
     store.conflict();
     let before = store.commits();
-    let told = block_on(engine.tell(&id, &go()));
+    let told = block_on(engine.send_command(&id, &go()));
     assert!(
         matches!(told, Err(ResumeError::Store(StoreError::Moved { .. }))),
         "{told:?}"
@@ -42,9 +42,9 @@ fn a_run_resumed_during_its_release_receives_its_event_and_numbers_events_once()
     let engine = engine(&store);
     for _ in 0..50 {
         let run = engine.start("waits", json!(null)).expect("starts");
-        block_on(run.kept()).expect("kept");
+        block_on(run.wait_durable()).expect("kept");
         let id = run.run_id().to_owned();
-        run.leave();
+        run.release();
         let (resumed, events) = loop {
             let mut resume = engine.resume(&id);
             let events = resume.events_after(0, &[], 64);
@@ -54,13 +54,16 @@ fn a_run_resumed_during_its_release_receives_its_event_and_numbers_events_once()
                 Err(error) => panic!("{error}"),
             }
         };
-        assert_eq!(block_on(engine.tell(&id, &go())).expect("told"), Steered::UnderWay);
+        assert_eq!(
+            block_on(engine.send_command(&id, &go())).expect("told"),
+            CommandOutcome::UnderWay
+        );
         assert_eq!(resumed.outcome_blocking().status, ThreadStatus::Completed);
-        resumed.settled_blocking();
+        resumed.wait_all_ended_blocking();
         let sequences: Vec<u64> = futures::executor::block_on_stream(events)
             .map(|heard| match heard {
-                Heard::Event(event) => event.sequence,
-                Heard::Lagged(missed) => panic!("{missed} were missed"),
+                SubscriptionItem::Event(event) => event.sequence,
+                SubscriptionItem::Lagged(missed) => panic!("{missed} were missed"),
             })
             .collect();
         let expected: Vec<u64> = (1..=sequences.len() as u64).collect();

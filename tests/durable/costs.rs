@@ -59,7 +59,7 @@ fn cost(workflow: &str, runs: usize) -> (usize, usize) {
     for report in block_on(join_all(started.iter().map(RunHandle::outcome))) {
         assert_eq!(report.status, ThreadStatus::Completed, "{report:?}");
     }
-    started.iter().for_each(RunHandle::settled_blocking);
+    started.iter().for_each(RunHandle::wait_all_ended_blocking);
     let took = syncs(&disk) - opened;
     engine.shutdown_blocking(Duration::from_secs(10));
     drop((started, engine));

@@ -11,8 +11,8 @@ use futures::future::BoxFuture;
 use pirn::store::Store;
 use pirn::tools::{Verdict, tool_fn};
 use pirn::{
-    Engine, EngineBuilder, Event, EventType, Heard, Interaction, Model, ModelCall, ModelReply, ResumeError, Role,
-    RunBuilder, RunError, RunReport, Spent, ToolCall, idempotency_key,
+    Engine, EngineBuilder, Event, EventType, Interaction, Model, ModelCall, ModelReply, ResumeError, Role, RunBuilder,
+    RunError, RunReport, Spent, SubscriptionItem, ToolCall, idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ impl Outside {
     /// Adds the run to the store without an owner, for a process that executes it later.
     pub(crate) fn put(&self, bundle: &str, store: &(impl Store + Clone)) -> Result<(), ResumeError> {
         let engine = self.engine(bundle, store.clone()).build().expect("builds");
-        let put = block_on(prepared(&engine).start_elsewhere());
+        let put = block_on(prepared(&engine).enqueue());
         engine.shutdown_blocking(Duration::from_secs(5));
         put.map(|id| assert_eq!(&*id, RUN))
     }
@@ -154,12 +154,12 @@ impl Outside {
         };
         engine.cancel_if_deadlocked(&run);
         let report = run.outcome_blocking();
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         engine.shutdown_blocking(Duration::from_secs(5));
         for heard in events {
             match heard {
-                Heard::Event(event) => self.heard(&event),
-                Heard::Lagged(count) => panic!("{count} events were missed"),
+                SubscriptionItem::Event(event) => self.heard(&event),
+                SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
             }
         }
         let failed = report

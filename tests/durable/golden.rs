@@ -83,7 +83,7 @@ fn parked() -> MemoryStore {
     let run = engine.run("main").run_id(RUN).input(json!({"ticket": 7})).start();
     let run = run.expect("starts");
     engine.wait_idle();
-    block_on(run.kept()).expect("is kept");
+    block_on(run.wait_durable()).expect("is kept");
     store
 }
 

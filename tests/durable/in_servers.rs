@@ -125,7 +125,7 @@ pub(crate) fn a_parked_run_renews_its_claim_and_resumes_in_its_process<S: Store>
             None => std::thread::yield_now(),
         }
     };
-    block_on(run.kept()).expect("is kept");
+    block_on(run.wait_durable()).expect("is kept");
     // Sleeps for longer than a claim is valid: the heartbeat has to renew the claim of a parked run.
     std::thread::sleep(claim * 3);
     let claims = other.claims().expect("several share it");

@@ -39,7 +39,7 @@ fn waiting() -> MemoryStore {
     let engine = engine(&store);
     let run = engine.run("main").run_id("r").start().expect("starts");
     engine.wait_idle();
-    run.leave();
+    run.release();
     engine.shutdown_blocking(Duration::from_secs(5));
     store
 }
@@ -120,8 +120,8 @@ fn an_incompatible_run_is_unchanged_and_the_first_difference_is_named() {
         assert!(!migration.fits);
         let first = migration.first_difference.expect("it is named");
         assert_eq!((first.step, first.node_id.as_deref()), (step, Some(node)), "{first:?}");
-        assert!(first.was.to_string().contains(was), "{first:?}");
-        assert!(first.would.to_string().contains(would), "{first:?}");
+        assert!(first.before.to_string().contains(was), "{first:?}");
+        assert!(first.after.to_string().contains(would), "{first:?}");
     }
     assert_eq!(steps(), before);
     let faulty = block_on(engine.resume("r").check_migration(&file(&json!({"id": "main"})))).expect_err("has faults");
@@ -171,7 +171,7 @@ fn compared(own: &Value, others: &[Value]) -> Vec<Migration> {
     let first = builds();
     let run = first.run("main").run_id("r").start().expect("starts");
     first.wait_idle();
-    run.leave();
+    run.release();
     first.shutdown_blocking(Duration::from_secs(5));
     let engine = builds();
     others.iter().map(|other| check(&engine, other)).collect()
@@ -182,8 +182,8 @@ fn differs(migration: &Migration, node: &str, was: &str, would: &str) {
     let first = migration.first_difference.as_ref().expect("it does not fit");
     assert!(!migration.fits);
     assert_eq!(first.node_id.as_deref(), Some(node), "{first:?}");
-    assert!(first.was.to_string().contains(was), "{first:?}");
-    assert!(first.would.to_string().contains(would), "{first:?}");
+    assert!(first.before.to_string().contains(was), "{first:?}");
+    assert!(first.after.to_string().contains(would), "{first:?}");
 }
 
 const AT_SET: &str = "event.nodeId === 'set' && event.output === 1";
@@ -214,7 +214,7 @@ fn a_definition_with_triggers_that_would_have_fired_differently_is_incompatible(
     for migration in &migrations[..3] {
         differs(migration, "set", "main/t", "event");
         let first = migration.first_difference.as_ref().expect("it is named");
-        assert!(!first.would.to_string().contains("main/t"), "{first:?}");
+        assert!(!first.after.to_string().contains("main/t"), "{first:?}");
     }
     differs(&migrations[3], "start", "event", "main/u");
     differs(&migrations[4], "set", "\"value\":\"yes\"", "\"value\":\"no\"");

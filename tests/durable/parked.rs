@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use pirn::store::MemoryStore;
-use pirn::{AnswerRefused, Engine, EventFilter, Heard, RunHandle, ThreadStatus};
+use pirn::{AnswerRefused, Engine, EventFilter, RunHandle, SubscriptionItem, ThreadStatus};
 use serde_json::{Value, json};
 
 use super::external_effects::{Known, Outside, RUN, answered};
@@ -48,7 +48,7 @@ fn engine(store: &Kept, park_after: Option<Duration>) -> Engine {
 fn pass(engine: &Engine) {
     let passed = engine.start("pass", json!(null)).expect("starts");
     passed.outcome_blocking();
-    passed.settled_blocking();
+    passed.wait_all_ended_blocking();
     engine.wait_idle();
 }
 
@@ -86,11 +86,11 @@ fn plays(park_after: Option<Duration>) -> (Vec<Value>, Value, usize) {
     pass(&engine);
     // Polls instead of waiting: a missed input would make a wait hang.
     let report = run.try_outcome().expect("it has come to its end");
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     engine.shutdown_blocking(Duration::from_secs(5));
     let events = events.map(|heard| match heard {
-        Heard::Event(event) => event.to_json(),
-        Heard::Lagged(count) => panic!("{count} events were missed"),
+        SubscriptionItem::Event(event) => event.to_json(),
+        SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
     });
     (events.collect(), json!(*report), store.reads(RUN))
 }
@@ -139,7 +139,7 @@ fn a_cancel_and_a_deadline_end_a_parked_run() {
 fn waiting_for_durability_does_not_load_a_parked_run() {
     let store = kept();
     let (_engine, run) = waits_for_a_person(&store);
-    block_on(run.kept()).expect("it is kept");
+    block_on(run.wait_durable()).expect("it is kept");
     assert_eq!(store.reads(RUN), 0);
 }
 
@@ -194,9 +194,9 @@ fn a_subscriber_to_a_parked_run_gets_all_later_events_and_does_not_load_the_run(
     engine.wait_idle();
     assert_eq!(store.reads(RUN), 0);
     run.cancel("enough");
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     let heard = block_on(futures::StreamExt::next(&mut events));
-    let Some(Heard::Event(first)) = heard else {
+    let Some(SubscriptionItem::Event(first)) = heard else {
         panic!("{heard:?}")
     };
     assert_eq!(
@@ -271,12 +271,12 @@ fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize
             None => {}
         }
     }
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     outside.known().reports.push(json!(*run.outcome_blocking()));
     engine.shutdown_blocking(Duration::from_secs(5));
     let told = events.map(|heard| match heard {
-        Heard::Event(event) => event.to_json(),
-        Heard::Lagged(count) => panic!("{count} events were missed"),
+        SubscriptionItem::Event(event) => event.to_json(),
+        SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
     });
     let known = outside.known().clone();
     (known, told.collect(), store.reads(RUN))

@@ -13,7 +13,7 @@ use pirn::store::export::{export, import};
 use pirn::store::{MemoryStore, Store};
 use pirn::tools::tool_fn;
 use pirn::{
-    Engine, EngineBuilder, Model, ModelCall, ModelReply, PinSection, Role, RunError, Steering, ThreadStatus, ToolCall,
+    Engine, EngineBuilder, Model, ModelCall, ModelReply, PinSection, Role, RunCommand, RunError, ThreadStatus, ToolCall,
 };
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
@@ -207,12 +207,12 @@ fn no_external_key_is_confused_with_a_field_of_an_event_or_record() {
     };
     run.emit("go", data.clone());
     first.wait_idle();
-    block_on(run.kept()).expect("is durable");
+    block_on(run.wait_durable()).expect("is durable");
     drop(run);
     first.shutdown_blocking(Duration::from_secs(5));
 
     for heard in events {
-        let pirn::Heard::Event(event) = heard else {
+        let pirn::SubscriptionItem::Event(event) = heard else {
             panic!("events were missed")
         };
         let written = serde_json::to_string(&event).expect("JSON");
@@ -227,11 +227,11 @@ fn no_external_key_is_confused_with_a_field_of_an_event_or_record() {
     }
     // The second event is raised while no process owns the run.
     let second = engine(&store);
-    let emit = Steering::Emit {
+    let emit = RunCommand::Emit {
         name: "type".to_owned(),
         data,
     };
-    block_on(second.tell("r", &emit)).expect("is kept");
+    block_on(second.send_command("r", &emit)).expect("is kept");
     let resumed = block_on(second.resume("r").start()).expect("goes on");
     second.wait_idle();
     let question = block_on(resumed.interactions()).remove(0);
@@ -371,11 +371,11 @@ fn entered(levels: usize) -> BTreeMap<&'static str, Result<(), String>> {
                 let Value::Object(data) = json!({"a": deep(levels - 1)}) else {
                     unreachable!("an object")
                 };
-                let emit = Steering::Emit {
+                let emit = RunCommand::Emit {
                     name: "go".to_owned(),
                     data,
                 };
-                block_on(first.tell("r", &emit)).map_err(|error| error.to_string())?;
+                block_on(first.send_command("r", &emit)).map_err(|error| error.to_string())?;
                 first.wait_idle();
             }
             if place == "answer" {

@@ -86,14 +86,14 @@ fn engine(store: &MemoryStore) -> Engine {
 fn a_run_that_cannot_be_put_into_the_store_is_refused_with_its_reason() {
     let store = MemoryStore::new();
     let engine = engine(&store);
-    let put = |workflow: &str| block_on(engine.run(workflow).run_id(RUN).start_elsewhere());
+    let put = |workflow: &str| block_on(engine.run(workflow).run_id(RUN).enqueue());
     let code = |put: Result<Arc<str>, ResumeError>| put.expect_err("is refused").code();
     assert_eq!(code(put("none")), "WORKFLOW_NOT_FOUND");
     assert!(block_on(store.run(RUN)).expect("is read").is_none());
     assert!(put("short").is_ok());
     assert_eq!(code(put("short")), "RUN_ID_TAKEN");
     let storeless = Engine::builder().workflows(SHORT).build().expect("builds");
-    assert_eq!(code(block_on(storeless.run("short").start_elsewhere())), "NO_STORE");
+    assert_eq!(code(block_on(storeless.run("short").enqueue())), "NO_STORE");
     let status = block_on(store.run(RUN)).expect("is read").map(|run| run.status);
     assert_eq!(status, Some(RunStatus::Unfinished));
 }
@@ -103,7 +103,7 @@ fn a_run_put_into_the_store_precedes_later_runs_of_its_session() {
     let store = MemoryStore::new();
     let engine = engine(&store);
     let of_session = |input: &str| engine.run("short").input(input).session("s");
-    let first = block_on(of_session("first").start_elsewhere()).expect("is put");
+    let first = block_on(of_session("first").enqueue()).expect("is put");
     let second = of_session("second").start().expect("starts").outcome_blocking();
     let code = second.error.as_ref().map(|error| error.code.as_str());
     assert_eq!(code, Some("SESSION_BUSY"), "it is behind one that nobody carries");

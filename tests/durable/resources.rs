@@ -56,7 +56,7 @@ fn waiting(engine: EngineBuilder) {
     while block_on(run.interactions()).is_empty() {
         std::thread::yield_now();
     }
-    block_on(run.kept()).expect("is kept");
+    block_on(run.wait_durable()).expect("is kept");
     engine.shutdown_blocking(Duration::from_secs(5));
 }
 
@@ -126,7 +126,7 @@ fn a_view_at_a_step_shows_the_pending_wait_and_the_nodes_of_its_steps() {
     let engine = equipped(&store).build().expect("builds");
     let run = block_on(engine.resume("r").answers(|_| Some(json!("yes")), |_, _| ()).start()).expect("goes on");
     run.outcome_blocking();
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     let early = block_on(engine.view("r", Some(0))).expect("is read");
     assert_eq!(early.waiting_for.map(WaitingFor::as_str), Some("interaction"));
     let whole = block_on(engine.view("r", None)).expect("is read");

@@ -147,7 +147,7 @@ fn a_store_can_be_opened_again_after_the_shutdown_of_its_engine() {
         while block_on(run.interactions()).is_empty() {
             std::thread::yield_now();
         }
-        block_on(run.kept()).expect("is kept");
+        block_on(run.wait_durable()).expect("is kept");
         drop(run);
         block_on(engine.shutdown(Duration::ZERO));
     }

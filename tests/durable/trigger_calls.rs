@@ -8,7 +8,7 @@ use futures::executor::block_on;
 use futures::future::{self, FutureExt, Shared};
 use pirn::store::{MemoryStore, RunStatus, Store};
 use pirn::{
-    DoubtAnswer, DoubtKind, Engine, EngineBuilder, EventType, Heard, Resolution, RunReport, ThreadStatus,
+    DoubtAnswer, DoubtKind, Engine, EngineBuilder, EventType, Resolution, RunReport, SubscriptionItem, ThreadStatus,
     idempotency_key,
 };
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn interrupted(of: (&str, &Value), calls: &Calls) -> MemoryStore {
         let engine = tried.engine(of, failing.clone()).build().expect("builds");
         let run = engine.run("main").run_id("run-1").start().expect("starts");
         run.outcome_blocking();
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         engine.shutdown_blocking(Duration::from_secs(5));
         assert!(
             failing.commits() > at,
@@ -103,11 +103,11 @@ fn resumed(engine: &Engine) -> (Arc<RunReport>, Vec<Value>) {
     let events = run.blocking_events_after(0, &wanted, 64);
     let run = block_on(run.start()).expect("goes on");
     let report = run.outcome_blocking();
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     engine.shutdown_blocking(Duration::from_secs(5));
     let events = events.map(|heard| match heard {
-        Heard::Event(event) => event.to_json(),
-        Heard::Lagged(count) => panic!("{count} events were missed"),
+        SubscriptionItem::Event(event) => event.to_json(),
+        SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
     });
     (report, events.collect())
 }
@@ -219,7 +219,7 @@ fn a_cancelled_run_repeats_no_call() {
         let engine = calls.engine((target, &policy), kept.clone()).build().expect("builds");
         let run = block_on(engine.resume("run-1").cancel("enough")).expect("goes on");
         run.outcome_blocking();
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         engine.shutdown_blocking(Duration::from_secs(5));
         assert_eq!(calls.keys().len(), 1, "{target}");
         let status = block_on(kept.run("run-1")).expect("is read").expect("is there").status;
@@ -252,7 +252,7 @@ fn the_end_of_a_run_waits_for_an_async_trigger_function_and_its_outcome_does_not
     let status = || block_on(kept.run("run-1")).expect("is read").expect("is there").status;
     assert_eq!(status(), RunStatus::Unfinished, "something of it is left");
     open.send(()).expect("is awaited");
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     assert_eq!(status(), RunStatus::Completed);
     engine.shutdown_blocking(Duration::from_secs(5));
 }

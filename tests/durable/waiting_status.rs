@@ -42,7 +42,7 @@ fn engine(bundle: &str, store: &MemoryStore) -> Engine {
 }
 
 fn status(run: &RunHandle, store: &MemoryStore) -> RunStatus {
-    block_on(run.kept()).expect("is kept");
+    block_on(run.wait_durable()).expect("is kept");
     block_on(store.run(run.run_id()))
         .expect("is read")
         .expect("is there")
@@ -98,7 +98,7 @@ fn the_waiting_status_of_a_run_follows_its_inputs_in_every_process() {
     assert_eq!(status(&run, &store), RunStatus::Waiting(WaitingFor::Event));
     run.cancel("enough");
     run.outcome_blocking();
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     let live = block_on(store.runs(RunFilter::live(), None, 9)).expect("is read");
     assert!(live.is_empty());
     second.shutdown_blocking(Duration::from_secs(5));
@@ -115,10 +115,10 @@ fn an_input_to_an_ending_run_does_not_change_its_final_status() {
     let engine = engine.expect("builds");
     for _ in 0..20 {
         let run = engine.start("main", Value::Null).expect("starts");
-        block_on(run.kept()).expect("is kept");
+        block_on(run.wait_durable()).expect("is kept");
         run.cancel("enough");
         run.emit("go", json!({}).as_object().cloned().unwrap_or_default());
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         let store = engine.store().expect("it has one");
         let kept = block_on(store.run(run.run_id())).expect("is read").expect("is there");
         assert_eq!(kept.status, RunStatus::Cancelled);

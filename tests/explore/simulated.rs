@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pirn::faults::{Faults, Rates};
 use pirn::tools::tool_fn;
-use pirn::{Engine, EngineBuilder, EventType, Heard, Profile, RunReport, ThreadStatus, simulate};
+use pirn::{Engine, EngineBuilder, EventType, Profile, RunReport, SubscriptionItem, ThreadStatus, simulate};
 use pirn_tests::world::{code, forked, line, node, wait};
 use serde_json::{Value, json};
 
@@ -16,10 +16,10 @@ fn logged(builder: EngineBuilder, id: &str) -> (String, Vec<String>) {
     let events = run.blocking_events(&[], 1 << 16);
     let handle = run.start().expect("admitted");
     let report = handle.outcome_blocking();
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     let told = |heard| match heard {
-        Heard::Event(event) => serde_json::to_string(&*event).expect("events are JSON"),
-        Heard::Lagged(count) => panic!("{count} events were missed"),
+        SubscriptionItem::Event(event) => serde_json::to_string(&*event).expect("events are JSON"),
+        SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
     };
     let events = events.map(told).collect();
     engine.shutdown_blocking(Duration::from_secs(5));

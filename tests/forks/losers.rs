@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn::{Engine, EventType, RunHandle, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{code, forked, line, node, run, run_seeded, wait, workflow};
 use serde_json::{Map, Value, json};
 
@@ -104,7 +104,7 @@ fn inside(engine: &Engine) -> RunHandle {
     let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
     for _ in 0..2 {
         let entered = events.any(
-            |heard| matches!(heard, Heard::Event(event) if ["a", "b"].iter().any(|id| event.raised.fields["nodeId"] == *id)),
+            |heard| matches!(heard, SubscriptionItem::Event(event) if ["a", "b"].iter().any(|id| event.raised.fields["nodeId"] == *id)),
         );
         assert!(entered, "both branches begin");
     }
@@ -128,7 +128,7 @@ fn an_endless_script_in_a_losing_branch_is_stopped() {
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
     // Stopped by the time limit for scripts, the branch would be listed as failed.
     assert_eq!(report.output["cancelled"], json!(["p1"]), "{}", report.output);
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     let left = engine.shutdown_blocking(Duration::from_secs(5));
     assert_eq!((left.work_left, left.tasks_left), (0, 0));
 }
@@ -144,7 +144,7 @@ fn a_cancelled_run_cancels_its_branches() {
     let handle = inside(&engine);
     handle.cancel("enough");
     let report = handle.outcome_blocking();
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     let statuses: Vec<ThreadStatus> = report.threads.iter().map(|thread| thread.status).collect();
     assert_eq!(
         statuses,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use pirn::{Engine, Event, EventType, Heard, RunReport, ThreadStatus};
+use pirn::{Engine, Event, EventType, RunReport, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{forked, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
 
@@ -212,16 +212,18 @@ fn the_node_after_a_join_starts_before_the_losing_branches_are_cancelled() {
     };
     let begun = events
         .by_ref()
-        .filter(|heard| matches!(heard, Heard::Event(event) if waiting(event)))
+        .filter(|heard| matches!(heard, SubscriptionItem::Event(event) if waiting(event)))
         .take(losers + 2);
     assert_eq!(begun.count(), losers + 2);
     run.emit("go", Map::new());
     let report = run.outcome_blocking();
     let told: Vec<bool> = events
         .filter_map(|heard| match heard {
-            Heard::Event(event) if event.raised.event_type == EventType::ThreadCancelled => Some(true),
-            Heard::Event(event) => (event.raised.fields.get("nodeId") == Some(&json!("end"))).then_some(false),
-            Heard::Lagged(_) => None,
+            SubscriptionItem::Event(event) if event.raised.event_type == EventType::ThreadCancelled => Some(true),
+            SubscriptionItem::Event(event) => {
+                (event.raised.fields.get("nodeId") == Some(&json!("end"))).then_some(false)
+            }
+            SubscriptionItem::Lagged(_) => None,
         })
         .collect();
     assert_eq!(told.len(), losers + 1, "{told:?}");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn::{Engine, EventType, RunHandle, SubscriptionItem, ThreadStatus};
 use serde_json::{Value, json};
 
 use crate::scripts::now;
@@ -63,8 +63,8 @@ fn in_the_middle(config: &Value, end: impl FnOnce(&Engine, &RunHandle)) -> (Thre
     engine.shutdown_blocking(Duration::from_secs(1));
     drop(engine);
     let rest = heard.map(|one| match one {
-        Heard::Event(_) => 1,
-        Heard::Lagged(count) => usize::try_from(count).expect("no more"),
+        SubscriptionItem::Event(_) => 1,
+        SubscriptionItem::Lagged(count) => usize::try_from(count).expect("no more"),
     });
     let all = MANY + rest.sum::<usize>();
     println!("  {status:?} after {:?}, {all} notifications", begin.elapsed());

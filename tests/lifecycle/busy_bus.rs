@@ -1,7 +1,7 @@
 //! Many concurrent runs: the queue of the event bus is bounded, and no run waits for ever.
 
 use futures::executor::block_on;
-use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn::{Engine, EventType, RunHandle, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::json;
 
@@ -45,11 +45,11 @@ fn the_queue_of_the_event_bus_is_bounded_for_any_number_of_runs() {
     assert!(deepest <= MOST, "{deepest} messages waited for the bus");
     for (run, events) in runs {
         assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         let types: Vec<EventType> = futures::executor::block_on_stream(events)
             .map(|heard| match heard {
-                Heard::Event(event) => event.raised.event_type,
-                Heard::Lagged(missed) => panic!("{missed} were missed"),
+                SubscriptionItem::Event(event) => event.raised.event_type,
+                SubscriptionItem::Lagged(missed) => panic!("{missed} were missed"),
             })
             .collect();
         assert_eq!(

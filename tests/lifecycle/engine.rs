@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pirn::scene::Stage;
-use pirn::{Engine, EventType, Heard, Message, Role, RunErrorCode, ShutdownReport, ThreadStatus, Tokenizer};
+use pirn::{Engine, EventType, Message, Role, RunErrorCode, ShutdownReport, SubscriptionItem, ThreadStatus, Tokenizer};
 use pirn_actors::engine::RunRequest;
 use pirn_actors::host::Random;
 use pirn_tests::world::{line, node, wait};
@@ -25,7 +25,8 @@ fn answer(value: u32) -> Map<String, serde_json::Value> {
 
 /// Reads events until one of this type comes.
 fn wait_for_event(events: &mut pirn::BlockingEvents, wanted: EventType) {
-    let heard = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.event_type == wanted));
+    let heard =
+        events.any(|heard| matches!(heard, SubscriptionItem::Event(event) if event.raised.event_type == wanted));
     assert!(heard, "{wanted:?} never came");
 }
 
@@ -38,7 +39,7 @@ fn a_run_id_in_use_is_refused_with_run_id_taken_for_live_and_stored_runs() {
     let refused = start().expect_err("it is under way");
     assert_eq!(refused.code, RunErrorCode::RunIdTaken, "{refused}");
     first.cancel("enough");
-    first.settled_blocking();
+    first.wait_all_ended_blocking();
     let again = start().expect("only the store knows").outcome_blocking();
     let error = again.error.as_ref().expect("it failed");
     assert_eq!(error.code, RunErrorCode::RunIdTaken, "{error}");
@@ -94,8 +95,8 @@ fn emit_does_not_copy_a_shared_name_and_accepts_fields_as_an_array() {
     assert_eq!(run.outcome_blocking().output, json!(2));
     engine.shutdown_blocking(Duration::from_secs(5));
     let heard = events.filter_map(|heard| match heard {
-        Heard::Event(event) => (event.raised.event_type == EventType::Custom).then_some(event),
-        Heard::Lagged(count) => panic!("{count} were missed"),
+        SubscriptionItem::Event(event) => (event.raised.event_type == EventType::Custom).then_some(event),
+        SubscriptionItem::Lagged(count) => panic!("{count} were missed"),
     });
     let heard: Vec<_> = heard.collect();
     assert!(
@@ -192,13 +193,17 @@ fn a_slow_subscriber_delays_nothing_and_receives_the_number_of_missed_events() {
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
     engine.shutdown_blocking(Duration::from_secs(5));
     let raised = all.count();
-    let told: Vec<Heard> = slow.collect();
+    let told: Vec<SubscriptionItem> = slow.collect();
     assert_eq!(raised, 6);
     assert!(
-        matches!(told.first(), Some(Heard::Event(event)) if event.sequence == 1),
+        matches!(told.first(), Some(SubscriptionItem::Event(event)) if event.sequence == 1),
         "{told:?}"
     );
-    assert_eq!(told.last(), Some(&Heard::Lagged(5)), "all six are accounted for");
+    assert_eq!(
+        told.last(),
+        Some(&SubscriptionItem::Lagged(5)),
+        "all six are accounted for"
+    );
 }
 
 #[test]
@@ -285,12 +290,12 @@ fn an_async_program_awaits_the_outcome_and_streams_the_events() {
         let mut events = prepared.events(&[EventType::NodeStarted, EventType::ThreadCompleted], 16);
         let run = prepared.start().expect("admitted");
         for _ in 0..2 {
-            assert!(matches!(events.next().await, Some(Heard::Event(event)) if event.raised.event_type == EventType::NodeStarted));
+            assert!(matches!(events.next().await, Some(SubscriptionItem::Event(event)) if event.raised.event_type == EventType::NodeStarted));
         }
         assert_eq!(run.status().await.expect("it runs").status, ThreadStatus::Running);
         run.emit("go", answer(9));
         assert_eq!(run.outcome().await.output, json!(9));
-        run.settled().await;
+        run.wait_all_ended().await;
         while events.next().await.is_some() {}
         assert_eq!(engine.shutdown(Duration::from_secs(5)).await, ShutdownReport::default());
     });

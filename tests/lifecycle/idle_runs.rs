@@ -5,7 +5,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::{Engine, EventType, Heard, MailboxDepths, RunHandle, ThreadStatus};
+use pirn::{Engine, EventType, MailboxDepths, RunHandle, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
@@ -73,7 +73,7 @@ fn a_paused_idle_run_continues_when_it_is_resumed() {
         let (engine, run, mut events) = idle_run(&[EventType::ThreadPaused]);
         run.pause();
         run.emit("go", Map::new());
-        let is_paused = within_20_seconds(move || events.any(|heard| matches!(heard, Heard::Event(_))));
+        let is_paused = within_20_seconds(move || events.any(|heard| matches!(heard, SubscriptionItem::Event(_))));
         assert_eq!(is_paused, Some(true));
         engine.wait_idle();
         assert_eq!(run.try_outcome(), None);
@@ -118,6 +118,6 @@ fn mailbox_depths_include_messages_that_wait_for_a_busy_run() {
         }
     );
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     assert_eq!(block_on(engine.mailbox_depths()), MailboxDepths::default());
 }

@@ -11,7 +11,7 @@ fn waits_for_itself(builder: EngineBuilder) -> Value {
     let (give, given) = crossbeam_channel::bounded::<RunHandle>(1);
     let builder = builder.function("wait", move |_| {
         let run = given.recv().map_err(|error| error.to_string())?;
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         let report = run.outcome_blocking();
         let error = report.error.as_ref().map(|error| error.code);
         Ok(json!({"status": report.status, "code": error}))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn::{Engine, EventType, RunHandle, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{code, line, node, workflow};
 use serde_json::{Map, Value, json};
 
@@ -55,11 +55,11 @@ fn a_thread_that_starts_in_a_paused_run_waits_at_its_first_safe_point() {
     engine.shutdown_blocking(Duration::from_secs(5));
     let order: Vec<String> = events
         .filter_map(|heard| match heard {
-            Heard::Event(event) => {
+            SubscriptionItem::Event(event) => {
                 let node = event.raised.fields["nodeId"].as_str().unwrap_or_default();
                 Some(format!("{} {node}", event.raised.event_type.as_str()))
             }
-            Heard::Lagged(_) => None,
+            SubscriptionItem::Lagged(_) => None,
         })
         .collect();
     let place = |what: &str| order.iter().position(|other| other.starts_with(what));

@@ -63,7 +63,7 @@ fn rebuilds(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> 
     let engine = builder.journal(journal).build().expect("the workflow is valid");
     let handle = run(&engine).start().expect("it is admitted");
     let report = handle.outcome_blocking();
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     engine.shutdown_blocking(Duration::from_secs(5));
     assert!(recorder.count() > 0);
     recorder.check(&engine);

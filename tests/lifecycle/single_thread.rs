@@ -8,8 +8,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use pirn::{
-    BuildError, Compression, Engine, EngineBuilder, EventType, Heard, NotLocalContext, RunErrorCode, RunHandle,
-    RunReport, ShutdownReport, ThreadStatus,
+    BuildError, Compression, Engine, EngineBuilder, EventType, NotLocalContext, RunErrorCode, RunHandle, RunReport,
+    ShutdownReport, SubscriptionItem, ThreadStatus,
 };
 use pirn_tests::world::{code, forked, line, long_conversation, node, say, wait, workflow};
 use serde_json::{Map, Value, json};
@@ -287,7 +287,7 @@ fn dropping_the_local_set_ends_an_engine_with_live_handles() {
         let error = report.error.as_ref().map(|error| (error.code, error.message.as_str()));
         assert_eq!(error, Some((RunErrorCode::Cancelled, "the engine has stopped")));
     }
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     let refused = engine.start("gate", Value::Null).expect_err("nobody is there");
     assert_eq!(refused.message, "the engine has stopped");
     assert!(engine.load("more", &until_go("more").to_string()).is_ok());
@@ -311,7 +311,10 @@ fn other_threads_use_a_local_engine_by_messages() {
             let mut prepared = engine.run("gate");
             let mut events = prepared.blocking_events(&[EventType::NodeStarted], 16);
             let run = prepared.start().unwrap_or_else(|error| panic!("{error}"));
-            let heard = events.by_ref().take(2).all(|heard| matches!(heard, Heard::Event(_)));
+            let heard = events
+                .by_ref()
+                .take(2)
+                .all(|heard| matches!(heard, SubscriptionItem::Event(_)));
             run.emit("go", Map::new());
             let status = run.outcome_blocking().status;
             let report = engine.shutdown_blocking(Duration::from_mins(1));
@@ -335,7 +338,7 @@ fn a_blocking_call_on_the_engines_thread_returns_instead_of_deadlocking() {
         assert!(events.next().is_none(), "nothing has come");
         let report = run.outcome_blocking();
         assert_eq!((report.status, report.error.is_some()), (ThreadStatus::Running, true));
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         engine.wait_idle();
         while run.try_outcome().is_none() {
             run.emit("go", Map::new());
@@ -378,7 +381,7 @@ fn a_trigger_loaded_into_a_local_engine_applies_to_the_next_run() {
                 .function("count", move |_| Ok(json!(counted.fetch_add(1, Relaxed)))),
         );
         engine.load("trigger", &trigger.to_string()).expect("valid");
-        started(&engine, "forked").settled().await;
+        started(&engine, "forked").wait_all_ended().await;
         engine.shutdown(Duration::from_mins(1)).await;
     });
     assert_eq!(fired.load(Relaxed), 1);

@@ -171,7 +171,7 @@ fn a_run_has_spans_for_itself_its_threads_and_its_waiting_nodes() {
             let run = engine.start("forked", Value::Null).expect("it is admitted");
             let report = run.outcome().await;
             assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
-            run.settled().await;
+            run.wait_all_ended().await;
             engine.shutdown(Duration::from_secs(5)).await;
             (report.run_id.clone(), report.thread_id.clone())
         })

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::tools::{ConfigFault, McpServers, ToolRegistry, tools_of};
 use pirn::{
-    Engine, EventType, FinishReason, Heard, Model, ModelCall, ModelReply, Role, RunError, RunHandle, Spent,
+    Engine, EventType, FinishReason, Model, ModelCall, ModelReply, Role, RunError, RunHandle, Spent, SubscriptionItem,
     ThreadStatus,
 };
 use pirn_core::model_call::{FailureKind, ModelFailure};
@@ -548,7 +548,7 @@ fn a_server_over_http_is_listed_called_and_killed_during_a_call() {
     let mut prepared = engine.run("main");
     let mut events = prepared.blocking_events(&[EventType::ToolCallStarted], 16);
     let run = prepared.start().expect("admitted");
-    let started = |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.fields["name"] == LONG.0);
+    let started = |heard: &SubscriptionItem| matches!(heard, SubscriptionItem::Event(event) if event.raised.fields["name"] == LONG.0);
     assert!(events.any(|heard| started(&heard)));
     drop(http);
     let said = answers(&run);

@@ -43,7 +43,7 @@ fn ten_thousand_runs_end_and_leak_no_memory() {
             .collect();
         for handle in &handles {
             assert_eq!(handle.outcome_blocking().status, ThreadStatus::Completed);
-            handle.settled_blocking();
+            handle.wait_all_ended_blocking();
         }
         if batch == 4 {
             after_warm_up = resident();

@@ -127,7 +127,7 @@ fn a_service_created_before_its_runtime_lists_runs_started_in_between() {
     let engine = engine.workflows(asks.to_string()).build().expect("an engine");
     let service = pirn_service::Service::new(engine.clone(), Options::default());
     let run = engine.start("first", Value::Null).expect("it starts");
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     while engine.live_runs() > 0 {
         std::thread::yield_now();
     }

@@ -8,7 +8,7 @@ use pirn::store::{
     Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
     SqliteStore, Store, Timer,
 };
-use pirn::{Engine, EngineBuilder, ResumeError, Steered, Steering};
+use pirn::{CommandOutcome, Engine, EngineBuilder, ResumeError, RunCommand};
 use pirn_service::Options;
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -271,7 +271,7 @@ async fn run_during_commit(nodes: &[&str]) -> (Engine, Arc<tokio::sync::Semaphor
     let engine = engine.build().expect("valid");
     gate.add_permits(1_000);
     let run = engine.start("w", Value::Null).expect("it starts");
-    run.kept().await.expect("kept");
+    run.wait_durable().await.expect("kept");
     gate.forget_permits(gate.available_permits());
     run.emit("paid", serde_json::Map::new());
     (engine, gate, run)
@@ -291,7 +291,7 @@ async fn a_run_parked_during_its_last_commit_has_ended() {
         tokio::task::yield_now().await;
     }
     assert!(run.try_outcome().is_none(), "the answer to that commit waits");
-    run.leave();
+    run.release();
     gate.add_permits(1_000);
     assert_eq!(run.outcome().await.status, pirn::ThreadStatus::Completed);
 }
@@ -299,17 +299,19 @@ async fn a_run_parked_during_its_last_commit_has_ended() {
 #[tokio::test]
 async fn a_parked_run_is_owned_until_its_last_commit_completes_and_resumes_from_it() {
     let (engine, gate, run) = run_during_commit(&["paid", "more"]).await;
-    run.leave();
-    let more = Steering::Emit {
+    run.release();
+    let more = RunCommand::Emit {
         name: "more".to_owned(),
         data: serde_json::Map::new(),
     };
     let early = engine.resume(run.run_id()).start().await.map(drop);
     assert!(matches!(early, Err(ResumeError::UnderWay { .. })), "{early:?}");
-    let (told, ()) = tokio::join!(engine.tell(run.run_id(), &more), async { gate.add_permits(1_000) });
+    let (told, ()) = tokio::join!(engine.send_command(run.run_id(), &more), async {
+        gate.add_permits(1_000);
+    });
     assert_eq!(
         told.expect("told"),
-        Steered::Kept,
+        CommandOutcome::Kept,
         "it came after the run was told to leave"
     );
     assert_eq!(run.outcome().await.status, pirn::ThreadStatus::Failed);

@@ -53,7 +53,7 @@ async fn a_workflow_removed_from_the_offer_starts_no_run() {
     let world = World::new().await;
     world
         .service
-        .offer(&BTreeSet::from(["gated".to_owned()]))
+        .publish(&BTreeSet::from(["gated".to_owned()]))
         .expect("nothing is wrong");
     let refused = world.post("/v1/runs", &json!({"workflow": "echo"}));
     assert_eq!(refusal(refused).await, (404, "UNKNOWN_WORKFLOW".into()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn::{Engine, EngineBuilder, Heard, Journal, RunBuilder, RunReport, Tokenizer};
+use pirn::{Engine, EngineBuilder, Journal, RunBuilder, RunReport, SubscriptionItem, Tokenizer};
 use pirn_core::event::{Event, EventType};
 use pirn_core::message::{Message, Role};
 use pirn_core::status::ThreadStatus;
@@ -96,11 +96,11 @@ fn plays_in(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> 
         Err(error) => panic!("the run was refused: {error}"),
     };
     let report = (*handle.outcome_blocking()).clone();
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     let events: Vec<Arc<Event>> = events
         .map(|heard| match heard {
-            Heard::Event(event) => event,
-            Heard::Lagged(count) => panic!("{count} events were missed"),
+            SubscriptionItem::Event(event) => event,
+            SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
         })
         .collect();
     // A detached run started by the end of this one may still be active; shutdown waits for it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn::tools::tool_fn;
-use pirn::{Engine, EventFilter, EventType, Heard, RunReport, ThreadStatus};
+use pirn::{Engine, EventFilter, EventType, RunReport, SubscriptionItem, ThreadStatus};
 use pirn_core::event::Event;
 use pirn_tests::world::{code, forked, line, node, say, wait, workflow};
 use serde_json::{Value, json};
@@ -302,7 +302,7 @@ fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
         .start("main", Value::Null)
         .unwrap_or_else(|error| panic!("{}: {error}", chain.event.as_str()));
     let report = handle.outcome_blocking();
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     let shutdown = engine.shutdown_blocking(Duration::from_secs(5));
     assert_eq!(
         (shutdown.runs_cancelled, shutdown.runs_left),
@@ -313,8 +313,8 @@ fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
     let mut heard = Vec::new();
     while let Some(next) = futures::executor::block_on(events.next()) {
         match next {
-            Heard::Event(event) => heard.push(event),
-            Heard::Lagged(count) => panic!("{}: {count} events were missed", chain.event.as_str()),
+            SubscriptionItem::Event(event) => heard.push(event),
+            SubscriptionItem::Lagged(count) => panic!("{}: {count} events were missed", chain.event.as_str()),
         }
     }
     (report, heard)
@@ -434,7 +434,7 @@ fn a_thread_with_a_refused_resume_stays_paused_and_can_be_resumed_from_outside()
         let mut run = engine.run("main");
         let mut failed = run.blocking_events(&[EventType::TriggerFailed], 16);
         let handle = run.start().expect("admitted");
-        let Some(Heard::Event(told)) = failed.next() else {
+        let Some(SubscriptionItem::Event(told)) = failed.next() else {
             panic!("nothing is told");
         };
         assert_eq!(told.raised.trigger_depth, LIMIT + 1);
@@ -544,12 +544,12 @@ fn triggers_that_fire_each_other_end_at_the_runs_budget_with_one_report() {
         let events = prepared.blocking_events(&[EventType::Notification, EventType::TriggerFailed], 1 << 20);
         let run = prepared.start().expect("it starts");
         assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         engine.shutdown_blocking(std::time::Duration::from_secs(5));
         let heard: Vec<_> = events
             .map(|heard| match heard {
-                Heard::Event(event) => event,
-                Heard::Lagged(count) => panic!("{count} were missed"),
+                SubscriptionItem::Event(event) => event,
+                SubscriptionItem::Lagged(count) => panic!("{count} were missed"),
             })
             .collect();
         let of = |event_type: EventType| heard.iter().filter(move |event| event.raised.event_type == event_type);

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pirn::{Engine, EventType, Heard, RunHandle};
+use pirn::{Engine, EventType, RunHandle, SubscriptionItem};
 use pirn_core::event::Event;
 use pirn_tests::world::{code, forked, line, node, run_in, wait, workflow};
 use serde_json::{Map, Value, json};
@@ -67,7 +67,7 @@ fn an_event_of_a_trigger_after_the_end_of_its_run_does_not_restart_its_sequence(
     let own = run.blocking_events(&[], 1 << 12);
     let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
     has_begun.recv().expect("the function is called");
-    handle.settled_blocking();
+    handle.wait_all_ended_blocking();
     // The run's own subscription has ended, so the run is closed.
     let last = own.count() as u64;
     go.send(()).expect("the function waits");
@@ -75,13 +75,13 @@ fn an_event_of_a_trigger_after_the_end_of_its_run_does_not_restart_its_sequence(
     engine.start("main", Value::Null).map_or_else(
         |error| panic!("{error}"),
         |second| {
-            second.settled_blocking();
+            second.wait_all_ended_blocking();
         },
     );
     engine.shutdown_blocking(std::time::Duration::from_secs(5));
     let mut sequences = Vec::new();
     while let Some(heard) = futures::executor::block_on(all.next()) {
-        if let pirn::Heard::Event(event) = heard
+        if let pirn::SubscriptionItem::Event(event) = heard
             && *event.run_id == *handle.run_id()
         {
             sequences.push(event.sequence);
@@ -125,10 +125,10 @@ fn played_with(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
     let run = run.start().unwrap_or_else(|error| panic!("{error}"));
     handle.get_or_init(|| run.clone());
     assert_eq!(run.outcome_blocking().error, None);
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     let heard = events.filter_map(|heard| match heard {
-        Heard::Event(event) => Some(event),
-        Heard::Lagged(_) => None,
+        SubscriptionItem::Event(event) => Some(event),
+        SubscriptionItem::Lagged(_) => None,
     });
     heard.collect()
 }

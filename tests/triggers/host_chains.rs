@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use pirn::tools::tool_fn;
-use pirn::{Engine, EngineBuilder, EventFilter, EventType, Heard, Input, RunHandle, ThreadStatus};
+use pirn::{Engine, EngineBuilder, EventFilter, EventType, Input, RunHandle, SubscriptionItem, ThreadStatus};
 use pirn_core::event::Event;
 use pirn_tests::world::{code, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
@@ -52,7 +52,7 @@ fn played(builder: EngineBuilder, handle: &Handle, workflows: &[Value], triggers
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
     engine.shutdown_blocking(std::time::Duration::from_secs(5));
     let mut heard = Vec::new();
-    while let Some(Heard::Event(event)) = futures::executor::block_on(events.next()) {
+    while let Some(SubscriptionItem::Event(event)) = futures::executor::block_on(events.next()) {
         heard.push(event);
     }
     heard
@@ -201,7 +201,7 @@ fn runs_that_a_triggers_function_starts_are_links_of_its_chain() {
     let run = engine
         .start("main", Value::Null)
         .unwrap_or_else(|error| panic!("{error}"));
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     engine.wait_idle();
     assert_eq!(*started.lock().expect("no panic"), LIMIT);
     engine.shutdown_blocking(std::time::Duration::from_secs(5));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn::{Engine, Event, EventFilter, EventType, Heard};
+use pirn::{Engine, Event, EventFilter, EventType, SubscriptionItem};
 use pirn_core::definition::PinSection;
 use pirn_tests::world::{code, forked, line, run};
 use serde_json::{Value, json};
@@ -71,12 +71,12 @@ fn max_triggers_is_exact_for_concurrent_events_of_many_branches_and_runs() {
         .collect();
     for run in &runs {
         assert_eq!(run.outcome_blocking().error, None);
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
     }
     engine.shutdown_blocking(std::time::Duration::from_secs(5));
     let mut messages = Vec::new();
     while let Some(heard) = futures::executor::block_on(events.next()) {
-        let Heard::Event(event) = heard else {
+        let SubscriptionItem::Event(event) = heard else {
             panic!("events were missed")
         };
         messages.push((event.run_id.to_string(), event.raised.fields["message"].clone()));
@@ -107,8 +107,8 @@ fn external_events_are_delivered_once_in_order_between_other_inputs() {
     let mut hear_until = |is_last: &dyn Fn(&Event) -> bool| -> bool {
         for next in &mut events {
             match next {
-                Heard::Event(event) => heard.push(event),
-                Heard::Lagged(count) => panic!("{count} were missed"),
+                SubscriptionItem::Event(event) => heard.push(event),
+                SubscriptionItem::Lagged(count) => panic!("{count} were missed"),
             }
             if heard.last().is_some_and(|event| is_last(event)) {
                 return true;
@@ -138,7 +138,7 @@ fn external_events_are_delivered_once_in_order_between_other_inputs() {
     });
     run.emit("over", serde_json::Map::new());
     run.outcome_blocking();
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     engine.shutdown_blocking(std::time::Duration::from_secs(5));
     hear_until(&|_| false);
     assert!(heard.iter().map(|event| event.sequence).eq(1..=heard.len() as u64));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pirn::script::{ExpressionLimits, ScriptSettings};
-use pirn::{Engine, EventType, Heard, ThreadStatus};
+use pirn::{Engine, EventType, SubscriptionItem, ThreadStatus};
 use pirn_tests::world::{code, line, node, run_seeded, wait, workflow};
 use serde_json::{Value, json};
 
@@ -104,8 +104,8 @@ fn a_run_that_raises_events_faster_than_its_triggers_waits_and_loses_none() {
     let run = run.start().expect("admitted");
     let told: Vec<String> = told
         .map(|heard| match heard {
-            Heard::Event(event) => event.raised.fields["message"].as_str().unwrap_or_default().to_owned(),
-            Heard::Lagged(missed) => panic!("{missed} were missed"),
+            SubscriptionItem::Event(event) => event.raised.fields["message"].as_str().unwrap_or_default().to_owned(),
+            SubscriptionItem::Lagged(missed) => panic!("{missed} were missed"),
         })
         .collect();
     let report = run.outcome_blocking();

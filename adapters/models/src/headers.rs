@@ -9,7 +9,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 ///
 /// # Errors
 /// A sentence with the name of the header, or of the variable that is not set; never a value.
-pub fn of_request(
+pub fn build_headers(
     written: &BTreeMap<String, String>,
     from_environment: &BTreeMap<String, String>,
     variable: impl Fn(&str) -> Option<String>,

@@ -14,35 +14,35 @@
 //! A module imports only modules of lower lines:
 //!
 //! ```text
-//! of_runs
+//! catalog
 //!   ↓
 //! registry
 //!   ↓
-//! built_in  guarded  metered  priced  providers
+//! built_in  metered  priced  providers  retrying
 //!   ↓
 //! policy  structured
 //!   ↓
-//! causes  fault  formats  headers  json_schema  limiter  tokens
+//! error_chain  fault  formats  headers  json_schema  limiter  tokens
 //! ```
 //!
 //! Reading order:
 //! 1. `registry`: the model that serves a profile.
-//! 2. `guarded`: a call with its retries, time limits and fallbacks. `structured` checks the reply; `priced` and `metered` add up
+//! 2. `retrying`: a call with its retries, time limits and fallbacks. `structured` checks the reply; `priced` and `metered` add up
 //!    costs and usage.
 //! 3. `providers`: one attempt over HTTP; `mod.rs`, then a protocol such as `openai`.
 //! 4. `formats` and `tokens`: the messages of each provider, and tokenizers.
 //!
-//! The crate of the tools also uses `headers`, `json_schema`, `limiter` and `causes`.
+//! The crate of the tools also uses `headers`, `json_schema`, `limiter` and `error_chain`.
 
 use pirn_actors::ports::CallContext;
 use pirn_core::definition::Profile;
 
 mod built_in;
+mod catalog;
 #[doc(hidden)]
-pub mod causes;
+pub mod error_chain;
 mod fault;
 pub mod formats;
-mod guarded;
 #[cfg(feature = "http")]
 #[doc(hidden)]
 pub mod headers;
@@ -51,12 +51,12 @@ pub mod json_schema;
 #[doc(hidden)]
 pub mod limiter;
 mod metered;
-mod of_runs;
 mod policy;
 mod priced;
 #[cfg(feature = "providers")]
 mod providers;
 mod registry;
+mod retrying;
 mod structured;
 #[cfg(test)]
 mod tests;
@@ -66,9 +66,9 @@ pub mod tokens;
 pub type ChooseKey = dyn Fn(&Profile, &CallContext) -> Option<String> + Send + Sync;
 
 pub use built_in::{Echo, Extractive, Scripted};
-pub use fault::ProfileFault;
 #[doc(hidden)]
-pub use of_runs::ModelsOfRuns;
+pub use catalog::ModelCatalog;
+pub use fault::ProfileFault;
 /// The summary of the model [`Extractive`], as a function.
 pub use pirn_core::conversation::extractive;
 #[cfg(feature = "providers")]

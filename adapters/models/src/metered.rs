@@ -37,13 +37,13 @@ impl UsageByProfile {
     }
 }
 
-pub(super) struct Metered {
+pub(super) struct MeteredModel {
     inner: Arc<dyn Model>,
     profile: Arc<str>,
     usage: Arc<UsageByProfile>,
 }
 
-impl Metered {
+impl MeteredModel {
     pub(super) fn around(inner: Arc<dyn Model>, profile: &str, usage: &Arc<UsageByProfile>) -> Arc<dyn Model> {
         Arc::new(Self {
             inner,
@@ -53,7 +53,7 @@ impl Metered {
     }
 }
 
-impl Model for Metered {
+impl Model for MeteredModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let (profile, usage) = (Arc::clone(&self.profile), Arc::clone(&self.usage));
         self.inner

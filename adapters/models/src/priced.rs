@@ -10,12 +10,12 @@ use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-pub(super) struct Priced {
+pub(super) struct PricedModel {
     inner: Arc<dyn Model>,
     prices: Prices,
 }
 
-impl Priced {
+impl PricedModel {
     pub(super) fn around(inner: Arc<dyn Model>, prices: Option<Prices>) -> Arc<dyn Model> {
         match prices {
             Some(prices) => Arc::new(Self { inner, prices }),
@@ -24,7 +24,7 @@ impl Priced {
     }
 }
 
-impl Model for Priced {
+impl Model for PricedModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let prices = self.prices;
         let with_cost = move |spent: Spent| Spent {

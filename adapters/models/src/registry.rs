@@ -14,12 +14,12 @@ use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value};
 
-use crate::guarded::{Guarded, Link};
 use crate::limiter::Limiter;
-use crate::metered::{Metered, UsageByProfile};
+use crate::metered::{MeteredModel, UsageByProfile};
 use crate::policy::{self, CallPolicy};
-use crate::priced::Priced;
-use crate::structured::Checked;
+use crate::priced::PricedModel;
+use crate::retrying::{Link, RetryingModel};
+use crate::structured::StructuredOutputModel;
 use crate::{ChooseKey, Echo, Extractive, ProfileFault, Scripted};
 
 /// Models registered in code, by the name of a provider or the id of a profile.
@@ -194,20 +194,20 @@ impl ModelRegistry {
     fn served(&self, link: &Link) -> Arc<dyn Model> {
         let link = self.accounted(link);
         if link.policy.is_plain() {
-            return Checked::around(link.model);
+            return StructuredOutputModel::around(link.model);
         }
         let ids = link.policy.fallback.iter();
         let fallbacks = ids
             .filter_map(|id| self.named(id))
             .map(|entry| self.accounted(&entry.link));
-        Checked::around(Arc::new(Guarded::new(link.clone(), fallbacks)))
+        StructuredOutputModel::around(Arc::new(RetryingModel::new(link.clone(), fallbacks)))
     }
 
     /// Returns the link with a model that reports its cost and is counted for its profile.
     fn accounted(&self, link: &Link) -> Link {
-        let priced = Priced::around(Arc::clone(&link.model), link.policy.prices);
+        let priced = PricedModel::around(Arc::clone(&link.model), link.policy.prices);
         Link {
-            model: Metered::around(priced, &link.profile.id, &self.usage),
+            model: MeteredModel::around(priced, &link.profile.id, &self.usage),
             ..link.clone()
         }
     }
@@ -258,9 +258,9 @@ impl ModelRegistry {
 }
 
 /// Replaces an undefined profile that was named: every call of it fails.
-struct NotThere(String);
+struct MissingProfile(String);
 
-impl Model for NotThere {
+impl Model for MissingProfile {
     fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let error = ModelFailure::new(FailureKind::Rejected).into_error(self.0.clone());
         std::future::ready(Err(error)).boxed()
@@ -311,7 +311,7 @@ impl Models for ModelRegistry {
                         id: id.to_owned(),
                         ..Profile::default()
                     };
-                    return (Arc::new(profile), Arc::new(NotThere(message)));
+                    return (Arc::new(profile), Arc::new(MissingProfile(message)));
                 };
                 entry
             }
@@ -338,14 +338,14 @@ impl Entry {
         };
         // The link is not metered: a profile that falls back to it records the usage itself.
         Self {
-            served: Checked::around(Metered::around(Arc::clone(&model), id, usage)),
+            served: StructuredOutputModel::around(MeteredModel::around(Arc::clone(&model), id, usage)),
             link: Link::plain(profile, model),
         }
     }
 
     fn of(link: Link) -> Self {
         Self {
-            served: Checked::around(Arc::clone(&link.model)),
+            served: StructuredOutputModel::around(Arc::clone(&link.model)),
             link,
         }
     }

@@ -104,17 +104,17 @@ fn without_absent(schema: &Value, mut value: Value) -> Value {
 
 /// Checks a model's replies against the node's `responseFormat`. A reply that does not fit is sent back once with its fault;
 /// neither becomes part of the conversation. Replies with tool calls are not final, and are not checked.
-pub(super) struct Checked {
+pub(super) struct StructuredOutputModel {
     inner: Arc<dyn Model>,
 }
 
-impl Checked {
+impl StructuredOutputModel {
     pub(super) fn around(inner: Arc<dyn Model>) -> Arc<dyn Model> {
         Arc::new(Self { inner })
     }
 }
 
-impl Model for Checked {
+impl Model for StructuredOutputModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let Some(written) = call.response_format.clone() else {
             return self.inner.call(call);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
-use pirn::{Engine, Event, EventFilter, Events, Heard, WeakEngine};
+use pirn::{Engine, Event, EventFilter, Events, SubscriptionItem, WeakEngine};
 
 use super::resource::resource;
 use super::spans::Spans;
@@ -113,7 +113,7 @@ async fn export(exporter: &SpanExporter, mut spans: Spans, engine: &WeakEngine, 
         let is_quiet = heard.is_err();
         let mut has_ended = false;
         match heard {
-            Ok(Some(Heard::Event(event))) => {
+            Ok(Some(SubscriptionItem::Event(event))) => {
                 if event.sequence > 1 && !spans.knows(&event.run_id) {
                     // An earlier process has already exported the spans of these events: observe them for their context only.
                     for event in before(engine, &event).await {
@@ -122,7 +122,9 @@ async fn export(exporter: &SpanExporter, mut spans: Spans, engine: &WeakEngine, 
                 }
                 batch.extend(spans.observe(&event));
             }
-            Ok(Some(Heard::Lagged(count))) => tracing::warn!(count, "events came too fast: spans are missing"),
+            Ok(Some(SubscriptionItem::Lagged(count))) => {
+                tracing::warn!(count, "events came too fast: spans are missing");
+            }
             Ok(None) => has_ended = true,
             Err(_elapsed) => {}
         }

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use opentelemetry::Value as Attribute;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
-use pirn::{Engine, Event, Heard};
+use pirn::{Engine, Event, SubscriptionItem};
 use pirn_core::event::{EventType, RaisedEvent};
 use serde_json::{Value, json};
 
@@ -56,8 +56,8 @@ fn events(workflow: &str) -> Vec<Event> {
     run.outcome_blocking();
     engine.shutdown_blocking(std::time::Duration::ZERO);
     let heard = events.map(|heard| match heard {
-        Heard::Event(event) => (*event).clone(),
-        Heard::Lagged(count) => panic!("{count} events are missing"),
+        SubscriptionItem::Event(event) => (*event).clone(),
+        SubscriptionItem::Lagged(count) => panic!("{count} events are missing"),
     });
     heard.collect()
 }

@@ -8,7 +8,7 @@ use pirn_core::graph::{Evaluator, Unevaluated};
 use pirn_core::thread::{Outcome, ThreadScope, evaluate};
 use serde_json::Value;
 
-use crate::task::{Done, Reins, Task};
+use crate::task::{CancelHandle, Task, TaskResult};
 #[cfg(feature = "javascript")]
 use crate::worker::{SharedWorker, Worker};
 use crate::{CodeOutcome, JsEvaluator, Logs, ScriptSettings};
@@ -23,12 +23,12 @@ pub(super) struct Interpreter {
 
 impl Interpreter {
     #[cfg(feature = "javascript")]
-    pub(super) fn new(settings: &ScriptSettings, reins: &Arc<Reins>) -> Self {
+    pub(super) fn new(settings: &ScriptSettings, cancel_handle: &Arc<CancelHandle>) -> Self {
         use crate::ScriptLevel;
 
         let worker = match &settings.level {
             ScriptLevel::Thread => None,
-            ScriptLevel::Process(program) => Some(Worker::shared(program, settings, reins)),
+            ScriptLevel::Process(program) => Some(Worker::shared(program, settings, cancel_handle)),
         };
         let evaluator = match &worker {
             None => JsEvaluator::new(settings.expressions),
@@ -42,14 +42,14 @@ impl Interpreter {
     }
 
     #[cfg(not(feature = "javascript"))]
-    pub(super) fn new(settings: &ScriptSettings, _: &Arc<Reins>) -> Self {
+    pub(super) fn new(settings: &ScriptSettings, _: &Arc<CancelHandle>) -> Self {
         Self {
             settings: settings.clone(),
             evaluator: JsEvaluator::new(settings.expressions),
         }
     }
 
-    pub(super) fn run(&mut self, task: Task) -> Done {
+    pub(super) fn run(&mut self, task: Task) -> TaskResult {
         match task {
             Task::Code(job) => {
                 #[cfg(feature = "javascript")]
@@ -63,9 +63,9 @@ impl Interpreter {
                     Ok(value) => Outcome::Value(Arc::new(value)),
                     Err(fault) => Outcome::Failed(fault.into()),
                 };
-                Done { outcome, logs }
+                TaskResult { outcome, logs }
             }
-            Task::Texts(texts) => Done {
+            Task::Texts(texts) => TaskResult {
                 outcome: self.texts(texts),
                 logs: Logs::default(),
             },

@@ -11,7 +11,7 @@ use pirn_core::thread::Outcome;
 use crate::compress;
 use crate::evaluator::advice;
 use crate::pool::{JobGuard, ScriptPool};
-use crate::task::{Done, Task};
+use crate::task::{Task, TaskResult};
 use crate::{CodeJob, HostFunctions, JsEvaluator, ScriptSettings};
 
 /// Runs CODE, and the snippets that evaluators defer, on threads that are started on demand. Scripts can call `compressMessages`
@@ -145,7 +145,7 @@ fn handle(guard: JobGuard) -> ScriptHandle {
     ScriptHandle::new(move || drop(guard))
 }
 
-fn told(done: Done, graph: &Graph) -> ScriptEnd {
+fn told(done: TaskResult, graph: &Graph) -> ScriptEnd {
     let result = match done.outcome {
         Outcome::Value(value) => Ok(value),
         Outcome::Failed(error) => Err(advised(error, graph)),

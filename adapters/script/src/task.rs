@@ -16,14 +16,14 @@ pub(super) enum Task {
 }
 
 /// The result of a task.
-pub(super) struct Done {
+pub(super) struct TaskResult {
     pub(super) outcome: Outcome,
     pub(super) logs: Logs,
 }
 
 /// Stops the work of a thread from another thread.
 #[derive(Default)]
-pub(super) struct Reins {
+pub(super) struct CancelHandle {
     stop: Mutex<Option<StopFlag>>,
     process: Mutex<Option<std::process::Child>>,
     was_killed: AtomicBool,
@@ -38,7 +38,7 @@ impl Task {
     }
 }
 
-impl Reins {
+impl CancelHandle {
     /// Prepares for the next job.
     pub(super) fn begin(&self, task: &Task) {
         *locked(&self.stop) = match task {
@@ -72,7 +72,7 @@ impl Reins {
 
     /// Sets the worker process of the thread. Kills and reaps the previous one, and returns its exit status.
     #[cfg(feature = "javascript")]
-    pub(super) fn hold(&self, process: Option<std::process::Child>) -> Option<std::process::ExitStatus> {
+    pub(super) fn set_process(&self, process: Option<std::process::Child>) -> Option<std::process::ExitStatus> {
         let mut before = std::mem::replace(&mut *locked(&self.process), process)?;
         let _: std::io::Result<()> = before.kill();
         before.wait().ok()

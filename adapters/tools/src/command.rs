@@ -15,7 +15,7 @@ use tokio::process::{ChildStdin, Command};
 
 use super::config::{Argument, CommandConfig};
 use super::environment;
-use super::output::{Head, tail};
+use super::output::{TruncatedOutput, tail};
 use super::process::Process;
 use super::template::Template;
 
@@ -49,7 +49,7 @@ impl CommandTool {
         command
             .args(arguments)
             .env_clear()
-            .envs(environment::of_program(&self.config.env, &self.config.env_from))
+            .envs(environment::child_env(&self.config.env, &self.config.env_from))
             .stdin(if has_input { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -142,7 +142,7 @@ async fn run(
         return Err(format!("`{program}` has no output"));
     };
     let (stdout, stderr, (), status) = futures::join!(
-        Head::new(limit).read(out),
+        TruncatedOutput::new(limit).read(out),
         tail(err, SHOWN),
         feed(into, stdin.unwrap_or_default()),
         process.ended()

@@ -30,7 +30,7 @@ const PASSED_ON: &[&str] = &[
 ];
 
 /// Returns the environment of a program: the variables for all programs, those named in `from`, and `set`, which overrides both.
-pub(super) fn of_program(set: &BTreeMap<String, String>, from: &[String]) -> Vec<(OsString, OsString)> {
+pub(super) fn child_env(set: &BTreeMap<String, String>, from: &[String]) -> Vec<(OsString, OsString)> {
     let names = PASSED_ON.iter().copied().chain(from.iter().map(String::as_str));
     let inherited = names.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
     let set = set.iter().map(|(name, value)| (name.into(), value.into()));
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_program_gets_only_the_named_environment_variables() {
         let set = BTreeMap::from([("MINE".to_owned(), "1".to_owned())]);
-        let given = of_program(&set, &["CARGO_MANIFEST_DIR".to_owned()]);
+        let given = child_env(&set, &["CARGO_MANIFEST_DIR".to_owned()]);
         let has = |wanted: &str| given.iter().any(|(name, _)| name == wanted);
         assert!(has("PATH") && has("MINE") && has("CARGO_MANIFEST_DIR"));
         assert!(

@@ -15,9 +15,9 @@ use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Map, Value};
 
 use super::config::{Body, HttpConfig};
-use super::output::Head;
+use super::output::TruncatedOutput;
 use super::template::Template;
-use pirn_models::causes::with_causes;
+use pirn_models::error_chain::with_causes;
 use pirn_models::headers::Secrets;
 
 /// Maximum number of redirects, each to the original host only.
@@ -34,11 +34,11 @@ const EMPTY: &str = "(no content)";
 
 /// HTTP client shared by the tools of one engine, created for the first call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedClient {
     client: Arc<OnceLock<Result<Client, String>>>,
 }
 
-impl Shared {
+impl SharedClient {
     fn client(&self) -> Result<&Client, String> {
         self.client.get_or_init(client).as_ref().map_err(Clone::clone)
     }
@@ -49,12 +49,12 @@ pub(super) struct HttpTool {
     spec: ToolSpec,
     config: Arc<HttpConfig>,
     limit: usize,
-    shared: Shared,
+    shared: SharedClient,
 }
 
 impl HttpTool {
     /// Creates the tool `spec`, with results of at most `limit` bytes.
-    pub(super) fn new(spec: ToolSpec, config: HttpConfig, limit: usize, shared: Shared) -> Self {
+    pub(super) fn new(spec: ToolSpec, config: HttpConfig, limit: usize, shared: SharedClient) -> Self {
         Self {
             spec,
             config: Arc::new(config),
@@ -108,7 +108,7 @@ fn client() -> Result<Client, String> {
 fn request(config: &HttpConfig, arguments: &Value) -> Result<(Request, Secrets), String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
     let headers =
-        pirn_models::headers::of_request(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?;
+        pirn_models::headers::build_headers(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?;
     let secrets = Secrets::of(headers.iter().skip(config.headers.len()).map(|(_, value)| value));
     for (name, value) in headers {
         request.headers_mut().insert(name, value);
@@ -230,7 +230,7 @@ async fn read(mut response: Response, limit: usize, secrets: &Secrets) -> Result
     let limit = if status.is_success() { limit } else { limit.min(SHOWN) };
     let elsewhere = response.headers().get(LOCATION).filter(|_| status.is_redirection());
     let elsewhere = elsewhere.map(|place| secrets.redact(String::from_utf8_lossy(place.as_bytes()).into_owned()));
-    let mut body = Head::new(limit.saturating_add(secrets.longest()));
+    let mut body = TruncatedOutput::new(limit.saturating_add(secrets.longest()));
     let is_whole = loop {
         // Do not wait for data beyond the limit: dropping the response closes it.
         if body.is_cut() {

@@ -91,7 +91,7 @@ impl ToolRegistry {
     #[cfg_attr(feature = "mcp", doc = "[`McpServers`] and added by [`ToolRegistry::add_servers`].")]
     #[cfg_attr(not(feature = "mcp"), doc = "the feature `mcp`.")]
     pub fn configure(&mut self, config: ToolsConfig) {
-        let shared = http::Shared::default();
+        let shared = http::SharedClient::default();
         for tool in config.tools {
             let options = ToolOptions {
                 timeout: tool.limits.timeout,

@@ -9,13 +9,13 @@ const CHUNK: usize = 16 * 1024;
 
 /// The beginning of an output.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct TruncatedOutput {
     bytes: Vec<u8>,
     limit: usize,
     total: u64,
 }
 
-impl Head {
+impl TruncatedOutput {
     /// Creates a buffer for the first `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn head(limit: usize, text: &str) -> String {
-        block_on(Head::new(limit).read(text.as_bytes()))
+        block_on(TruncatedOutput::new(limit).read(text.as_bytes()))
             .unwrap()
             .into_text(true)
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn invalid_utf8_is_shown_as_replacement_characters() {
-        let head = block_on(Head::new(9).read(&b"a\xffb"[..])).unwrap();
+        let head = block_on(TruncatedOutput::new(9).read(&b"a\xffb"[..])).unwrap();
         assert_eq!(head.into_text(true), "a\u{fffd}b");
     }
 
@@ -158,13 +158,13 @@ mod tests {
         let secrets = Secrets::of([&value].into_iter());
         let said = format!("a {secret} b {secret}{secret} c {secret}");
         for limit in 1..said.len() + 2 {
-            let mut head = Head::new(limit + secrets.longest());
+            let mut head = TruncatedOutput::new(limit + secrets.longest());
             head.push(said.as_bytes());
             let text = head.without(&secrets, limit).into_text(false);
             assert!(!text.contains("s3c") && !text.contains("789"), "{limit}: {text}");
             assert_eq!(text.starts_with("a *** b"), limit >= "a *** b".len(), "{limit}: {text}");
         }
-        let mut whole = Head::new(100 + secrets.longest());
+        let mut whole = TruncatedOutput::new(100 + secrets.longest());
         whole.push(said.as_bytes());
         assert_eq!(whole.without(&secrets, 100).into_text(true), "a *** b ****** c ***");
     }

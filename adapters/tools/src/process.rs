@@ -236,7 +236,7 @@ impl Group {
     /// Stops the group (SIGSTOP), so that it executes nothing until it is killed.
     fn stop(&self) {
         if let Some(id) = *self.locked() {
-            signal_group(id, Sign::Stop);
+            signal_group(id, GroupSignal::Stop);
         }
     }
 
@@ -244,7 +244,7 @@ impl Group {
     #[cfg(feature = "mcp")]
     pub(super) fn ask_to_end(&self) {
         if let Some(id) = *self.locked() {
-            signal_group(id, Sign::Term);
+            signal_group(id, GroupSignal::Term);
         }
     }
 
@@ -255,7 +255,7 @@ impl Group {
 
 /// Signal for a process group.
 #[derive(Clone, Copy)]
-enum Sign {
+enum GroupSignal {
     #[cfg(feature = "mcp")]
     Term,
     Stop,
@@ -265,7 +265,7 @@ enum Sign {
 /// Kills a group and the descendants of its program that have left the group.
 fn kill(id: u32, mark: &str) {
     let family = family_of(id);
-    signal_group(id, Sign::Kill);
+    signal_group(id, GroupSignal::Kill);
     kill_family(family, mark);
 }
 
@@ -274,13 +274,13 @@ fn kill(id: u32, mark: &str) {
 /// The id cannot belong to another program: the system does not reuse it while a member lives, and it is signalled only while
 /// the group's first process lives or has just exited.
 #[cfg(unix)]
-fn signal_group(id: u32, sign: Sign) {
+fn signal_group(id: u32, sign: GroupSignal) {
     use rustix::process::{Pid, Signal, kill_process_group};
     let signal = match sign {
         #[cfg(feature = "mcp")]
-        Sign::Term => Signal::TERM,
-        Sign::Stop => Signal::STOP,
-        Sign::Kill => Signal::KILL,
+        GroupSignal::Term => Signal::TERM,
+        GroupSignal::Stop => Signal::STOP,
+        GroupSignal::Kill => Signal::KILL,
     };
     let id = i32::try_from(id).ok().and_then(Pid::from_raw);
     if let Some(id) = id
@@ -291,7 +291,7 @@ fn signal_group(id: u32, sign: Sign) {
 }
 
 #[cfg(not(unix))]
-fn signal_group(_: u32, _: Sign) {}
+fn signal_group(_: u32, _: GroupSignal) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {

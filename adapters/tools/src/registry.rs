@@ -38,7 +38,7 @@ pub struct ToolInfo {
 /// A node's `tools` refers to them by name; a name that ends with `*` matches every tool with that prefix.
 #[derive(Clone)]
 pub struct ToolRegistry {
-    tools: BTreeMap<String, Registered>,
+    tools: BTreeMap<String, RegisteredTool>,
     limiter: Arc<Limiter>,
     approver: Option<Approver>,
     elicitations: Option<Elicitations>,
@@ -47,7 +47,7 @@ pub struct ToolRegistry {
 }
 
 #[derive(Clone)]
-struct Registered {
+struct RegisteredTool {
     tool: Arc<dyn Tool>,
     spec: ToolSpec,
     checker: Arc<Checker>,
@@ -88,7 +88,7 @@ impl ToolRegistry {
     /// Adds a tool whose calls pass through a lane.
     fn register_in(&mut self, lane: Option<Lane>, tool: Arc<dyn Tool>, options: ToolOptions) {
         let spec = tool.spec();
-        let registered = Registered {
+        let registered = RegisteredTool {
             checker: Arc::new(Checker::new(spec.parameters.clone())),
             limiter: options.max_parallel.map(Limiter::of_places),
             tool,
@@ -173,7 +173,7 @@ impl ToolRegistry {
 
     /// Returns whether a name in a node's `tools` matches any tool.
     pub fn has(&self, name: &str) -> bool {
-        self.names().any(|known| stands_for(name, known))
+        self.names().any(|known| matches_pattern(name, known))
     }
 
     /// Returns the tools, ordered by name.
@@ -184,25 +184,25 @@ impl ToolRegistry {
         })
     }
 
-    fn offered(&self, names: &[Arc<str>], name: &str) -> Option<&Registered> {
-        let is_offered = names.iter().any(|offered| stands_for(offered, name));
+    fn find_offered(&self, names: &[Arc<str>], name: &str) -> Option<&RegisteredTool> {
+        let is_offered = names.iter().any(|offered| matches_pattern(offered, name));
         self.tools.get(name).filter(|_| is_offered)
     }
 
     /// Returns the tools that match a node's names, each once, in the order of the names.
-    fn meant<'a>(&'a self, names: &'a [Arc<str>]) -> impl Iterator<Item = &'a Registered> {
+    fn matching<'a>(&'a self, names: &'a [Arc<str>]) -> impl Iterator<Item = &'a RegisteredTool> {
         names.iter().enumerate().flat_map(move |(place, offered)| {
             let earlier = &names[..place];
             let these = self
                 .tools
                 .values()
-                .filter(move |found| stands_for(offered, &found.spec.name));
-            these.filter(move |found| !earlier.iter().any(|offered| stands_for(offered, &found.spec.name)))
+                .filter(move |found| matches_pattern(offered, &found.spec.name));
+            these.filter(move |found| !earlier.iter().any(|offered| matches_pattern(offered, &found.spec.name)))
         })
     }
 
     fn unknown(&self, names: &[Arc<str>], name: &str) -> String {
-        let known: Vec<&str> = self.meant(names).map(|found| found.spec.name.as_str()).collect();
+        let known: Vec<&str> = self.matching(names).map(|found| found.spec.name.as_str()).collect();
         if known.is_empty() {
             return format!("there is no tool `{name}`; there are no tools");
         }
@@ -219,7 +219,7 @@ fn built_in_spec(tool: BuiltInTool) -> ToolSpec {
 }
 
 /// Returns whether a name in a node's `tools` matches this tool.
-fn stands_for(offered: &str, name: &str) -> bool {
+fn matches_pattern(offered: &str, name: &str) -> bool {
     match offered.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => offered == name,
@@ -228,7 +228,7 @@ fn stands_for(offered: &str, name: &str) -> bool {
 
 impl Tools for ToolRegistry {
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
-        let registered = self.meant(names).map(|found| found.spec.clone());
+        let registered = self.matching(names).map(|found| found.spec.clone());
         // The run itself executes built-in tools.
         let built_in = names.iter().filter_map(|name| BuiltInTool::of_name(name));
         registered.chain(built_in.map(built_in_spec)).collect()
@@ -252,7 +252,7 @@ impl Tools for ToolRegistry {
     }
 
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
-        let Some(found) = self.offered(names, &asked.call.name).cloned() else {
+        let Some(found) = self.find_offered(names, &asked.call.name).cloned() else {
             let failed = ToolResult::failed(self.unknown(names, &asked.call.name));
             return std::future::ready(Called::Result(failed)).boxed();
         };
@@ -261,8 +261,8 @@ impl Tools for ToolRegistry {
         async move {
             let granted = match found.decide(asked, approver).await {
                 Ok(granted) => granted,
-                Err(Unmade::Failed(message)) => return Called::Result(ToolResult::failed(message)),
-                Err(Unmade::NeedsConsent(request)) => return Called::NeedsConsent(request),
+                Err(CallRejection::Failed(message)) => return Called::Result(ToolResult::failed(message)),
+                Err(CallRejection::NeedsConsent(request)) => return Called::NeedsConsent(request),
             };
             let sampler = granted.sampler(&clock);
             let called = found
@@ -298,14 +298,14 @@ impl Tools for ToolRegistry {
 }
 
 /// A call that was approved.
-struct Granted {
+struct ApprovedCall {
     arguments: Value,
     call_id: String,
     caller: Option<CallContext>,
     models: Option<Arc<dyn Models>>,
 }
 
-impl Granted {
+impl ApprovedCall {
     /// Returns the sampler through which a tool may call models, if its call comes from a run.
     fn sampler(&self, clock: &WorkClock) -> Option<Sampler> {
         let models = self.models.as_ref()?;
@@ -314,14 +314,14 @@ impl Granted {
 }
 
 /// Reason why a call is not made.
-enum Unmade {
+enum CallRejection {
     Failed(String),
     NeedsConsent(Box<ConsentRequest>),
 }
 
-impl Registered {
+impl RegisteredTool {
     /// Checks a call's arguments and obtains the approval decision.
-    async fn decide(&self, asked: AskedCall, approver: Option<Approver>) -> Result<Granted, Unmade> {
+    async fn decide(&self, asked: AskedCall, approver: Option<Approver>) -> Result<ApprovedCall, CallRejection> {
         let AskedCall {
             call,
             caller,
@@ -336,8 +336,8 @@ impl Registered {
         };
         self.checker
             .check(&arguments)
-            .map_err(|fault| Unmade::Failed(format!("wrong arguments for `{name}`: {fault}")))?;
-        let granted = Granted {
+            .map_err(|fault| CallRejection::Failed(format!("wrong arguments for `{name}`: {fault}")))?;
+        let granted = ApprovedCall {
             arguments,
             call_id: call.id,
             caller,
@@ -357,8 +357,10 @@ impl Registered {
         };
         match Approver::ask(approver, request).await {
             Verdict::Allow => Ok(granted),
-            Verdict::Refuse(reason) => Err(Unmade::Failed(format!("the call of `{name}` was refused: {reason}"))),
-            Verdict::Ask(reason) => Err(Unmade::NeedsConsent(Box::new(ConsentRequest {
+            Verdict::Refuse(reason) => Err(CallRejection::Failed(format!(
+                "the call of `{name}` was refused: {reason}"
+            ))),
+            Verdict::Ask(reason) => Err(CallRejection::NeedsConsent(Box::new(ConsentRequest {
                 reason,
                 arguments: granted.arguments,
                 schema: self.checker.schema(),
@@ -369,13 +371,13 @@ impl Registered {
 
     async fn call(
         self,
-        granted: Granted,
+        granted: ApprovedCall,
         clock: WorkClock,
         (of_all, elicitations): (Arc<Limiter>, Option<Elicitations>),
         sampler: Option<Sampler>,
     ) -> Result<(String, Vec<Part>), String> {
         let name = &self.spec.name;
-        let Granted {
+        let ApprovedCall {
             arguments,
             call_id,
             caller,

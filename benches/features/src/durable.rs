@@ -235,7 +235,7 @@ async fn rebuilt(folder: &Path) -> Result<Line> {
     while run.interactions().await.is_empty() {
         tokio::task::yield_now().await;
     }
-    run.kept().await.map_err(Error::other)?;
+    run.wait_durable().await.map_err(Error::other)?;
     drop(run);
     close(first).await;
     let mut times = Vec::new();
@@ -265,13 +265,13 @@ async fn opened(folder: &Path) -> Result<Line> {
     for first in (LIVE..RUNS).step_by(1_000) {
         let runs = (first..(first + 1_000).min(RUNS)).map(|_| engine.start("short", json!(0)));
         for run in runs.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::other)? {
-            run.settled().await;
+            run.wait_all_ended().await;
         }
     }
     let live = (0..LIVE).map(|_| engine.start("asks", json!(0)));
     let live = live.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::other)?;
     for run in &live {
-        run.kept().await.map_err(Error::other)?;
+        run.wait_durable().await.map_err(Error::other)?;
     }
     drop(live);
     close(engine).await;

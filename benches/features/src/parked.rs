@@ -57,7 +57,7 @@ async fn parked(runs: usize, start: &impl Fn() -> std::io::Result<RunHandle>) ->
         let some = (handles.len()..runs.min(handles.len() + 1_000)).map(|_| start());
         let some = some.collect::<std::io::Result<Vec<_>>>()?;
         for run in &some {
-            run.kept().await.map_err(std::io::Error::other)?;
+            run.wait_durable().await.map_err(std::io::Error::other)?;
         }
         handles.extend(some);
     }

@@ -114,7 +114,7 @@ async fn in_turns(
     // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
         for _ in 0..runs {
-            puts.run("main").start_elsewhere().await.map_err(Error::other)?;
+            puts.run("main").enqueue().await.map_err(Error::other)?;
         }
         let us = play(looks, &mut own, "SELECT count(*) FROM pirn.runs WHERE status < 4").await?;
         let sql = "SELECT absurd.spawn_task('bare', 'main', '{\"input\": 0}') FROM generate_series(1, $1)";

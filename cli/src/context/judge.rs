@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::input::{BadInput, conversation, json_of, of_format, typed};
+use crate::sanitize::sanitize_line;
 use crate::terminal::{Output, table};
-use crate::visible::visible_line;
 
 /// Maximum number of lost facts in the text output.
 const SHOWN: usize = 40;
@@ -118,7 +118,7 @@ fn page(facts: &[JudgedFact]) -> String {
     let shown = lost.iter().take(SHOWN).map(|fact| {
         let places: Vec<String> = fact.messages.iter().take(5).map(usize::to_string).collect();
         let more = if fact.messages.len() > 5 { ", ..." } else { "" };
-        let text = visible_line(&fact.fact.text);
+        let text = sanitize_line(&fact.fact.text);
         vec![
             fact.fact.kind.as_str().to_owned(),
             text,

@@ -10,7 +10,7 @@ use pirn_core::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::input::{BadInput, any_form, conversation as conversation_of};
-use crate::visible::visible_line;
+use crate::sanitize::sanitize_line;
 
 const TEXT_WIDTH: usize = 64;
 const BAR_WIDTH: u64 = 12;
@@ -147,5 +147,5 @@ fn clipped(text: &str, width: usize) -> String {
     if text.chars().nth(width).is_some() {
         clipped.push('…');
     }
-    visible_line(&clipped)
+    sanitize_line(&clipped)
 }

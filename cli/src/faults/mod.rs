@@ -1,16 +1,16 @@
 //! Formats faults of files as text: causes first, each with an excerpt of its source; consequences are only counted.
 
-mod fold;
-mod picture;
+mod group;
+mod snippet;
 
 use std::fmt::Write;
 
-use pirn::check::{Checked, Fault, SourceFile};
+use pirn::check::{CheckedFiles, Fault, SourceFile};
 use pirn::config::ConfigText;
 
 use crate::redact::masked;
 use crate::terminal::Screen;
-use fold::Folded;
+use group::GroupedFaults;
 
 /// Maximum number of faults that are shown; further ones are counted.
 const MAX_SHOWN: usize = 20;
@@ -22,11 +22,11 @@ pub(crate) fn texts(mut files: Vec<SourceFile>, config: Option<&ConfigText>) -> 
 }
 
 /// Formats the faults and warnings with their source lines, and the verdict.
-pub(crate) fn text(files: &[SourceFile], checked: &Checked, screen: Screen) -> String {
+pub(crate) fn text(files: &[SourceFile], checked: &CheckedFiles, screen: Screen) -> String {
     let mut out = String::new();
-    let folded = Folded::of(checked.faults());
-    show(files, &folded.causes, "error", screen, &mut out);
-    if let Some(line) = folded.following() {
+    let grouped = GroupedFaults::of(checked.faults());
+    show(files, &grouped.causes, "error", screen, &mut out);
+    if let Some(line) = grouped.following() {
         put(&mut out, format_args!("{line}\n\n"));
     }
     let warnings: Vec<&Fault> = checked.warnings().iter().collect();
@@ -38,13 +38,13 @@ pub(crate) fn text(files: &[SourceFile], checked: &Checked, screen: Screen) -> S
 /// Formats the location of a fault, without its message.
 pub(crate) fn place(files: &[SourceFile], fault: &Fault, screen: Screen) -> String {
     let mut out = String::new();
-    picture::draw_place(files, fault, screen, &mut out);
+    snippet::draw_place(files, fault, screen, &mut out);
     out
 }
 
 fn show(files: &[SourceFile], faults: &[&Fault], level: &str, screen: Screen, out: &mut String) {
     for fault in faults.iter().take(MAX_SHOWN) {
-        picture::draw(files, fault, level, screen, out);
+        snippet::draw(files, fault, level, screen, out);
     }
     if let Some(more @ 1..) = faults.len().checked_sub(MAX_SHOWN) {
         put(
@@ -58,7 +58,7 @@ fn show(files: &[SourceFile], faults: &[&Fault], level: &str, screen: Screen, ou
 }
 
 /// Formats `invalid: 2 errors, 0 warnings`.
-fn verdict(checked: &Checked) -> String {
+fn verdict(checked: &CheckedFiles) -> String {
     let word = if checked.faults().is_empty() {
         "valid"
     } else {

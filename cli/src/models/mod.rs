@@ -11,11 +11,11 @@ use pirn::{Engine, Profile};
 use pirn_core::definition::nearest;
 use serde_json::json;
 
-use self::probe::Checked;
+use self::probe::ProbeResult;
 use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
+use crate::sanitize::sanitize;
 use crate::terminal::{FAILED, Output, answer};
-use crate::visible::visible;
 
 /// Arguments of `pirn models`.
 #[derive(clap::Args)]
@@ -79,10 +79,14 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     if let Err(error) = Engine::builder().profiles(profiles.iter().cloned()).build() {
         return Err(Failure::failed("INVALID_PROFILE", error.to_string()));
     }
-    let checked: Vec<Checked> = chosen.into_iter().map(probe::check).collect();
-    let code = if checked.iter().all(Checked::works) { 0 } else { FAILED };
+    let checked: Vec<ProbeResult> = chosen.into_iter().map(probe::check).collect();
+    let code = if checked.iter().all(ProbeResult::works) {
+        0
+    } else {
+        FAILED
+    };
     let text = match args.output {
-        Output::Text => visible(&checked.iter().map(Checked::as_text).collect::<Vec<_>>().join("\n")).into_owned(),
+        Output::Text => sanitize(&checked.iter().map(ProbeResult::as_text).collect::<Vec<_>>().join("\n")).into_owned(),
         Output::Json => format!("{:#}\n", json!({ "profiles": checked })),
     };
     Ok(answer(&text, code))

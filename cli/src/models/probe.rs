@@ -21,7 +21,7 @@ const PIECES: usize = 4_096;
 /// Findings about a profile; a `None` field could not be determined.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Checked {
+pub(super) struct ProbeResult {
     id: String,
     provider: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub(super) struct Checked {
     error: Option<String>,
 }
 
-impl Checked {
+impl ProbeResult {
     pub(super) fn works(&self) -> bool {
         self.answers == Some(true)
     }
@@ -77,8 +77,8 @@ impl Checked {
 }
 
 /// Checks the profile's model with two requests: one for some words, one for a tool call.
-pub(super) fn check(profile: &Profile) -> Checked {
-    let mut checked = Checked {
+pub(super) fn check(profile: &Profile) -> ProbeResult {
+    let mut checked = ProbeResult {
         id: profile.id.clone(),
         provider: profile.provider.clone(),
         model: profile.model.clone(),
@@ -134,7 +134,7 @@ pub(super) fn check(profile: &Profile) -> Checked {
     checked
 }
 
-impl Checked {
+impl ProbeResult {
     fn failed(&mut self, error: &RunError) {
         if has_no_rule(error) {
             self.error = Some(NO_RULE.to_owned());

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr, stdin};
 use std::sync::mpsc::{Sender, channel};
 
 use super::prompt_gate::{self, PromptGate};
-use crate::visible::visible_line;
+use crate::sanitize::sanitize_line;
 
 /// A job that prompts, and processes the line that was typed.
 type Job = Box<dyn FnOnce(&PromptGate) + Send>;
@@ -40,13 +40,13 @@ impl Asking {
 /// Writes a line to the person at the terminal.
 pub(super) fn say(line: &str) {
     // Ignore the error: without stderr, writing the next prompt fails, and that ends the questions.
-    let _ = writeln!(stderr().lock(), "{}", visible_line(line));
+    let _ = writeln!(stderr().lock(), "{}", sanitize_line(line));
 }
 
 /// Prints a prompt and reads a line; `None` at the end of the input.
 pub(super) fn line_after(words: &str) -> Option<String> {
     let mut line = String::new();
-    write!(stderr().lock(), "{}", visible_line(words)).ok()?;
+    write!(stderr().lock(), "{}", sanitize_line(words)).ok()?;
     stderr().flush().ok()?;
     match stdin().read_line(&mut line) {
         Ok(0) | Err(_) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pirn::check::{Checked, SourceFile, World, check};
+use pirn::check::{CheckedFiles, SourceFile, World, check};
 use pirn::{History, Pinned, formats};
 use pirn_core::definition::{TriggerAction, json_from_str, nearest};
 use serde::de::DeserializeOwned;
@@ -37,8 +37,8 @@ pub(crate) struct Given {
 }
 
 /// The checked files, the inputs and the chosen workflow.
-pub(crate) struct Opened {
-    pub(crate) checked: Checked,
+pub(crate) struct PreparedRun {
+    pub(crate) checked: CheckedFiles,
     pub(crate) workflow: String,
     pub(crate) inputs: Inputs,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Inputs {
 ///
 /// # Errors
 /// Fails if a file is unreadable or invalid.
-pub(crate) fn open(given: &Given) -> Result<Opened, Failure> {
+pub(crate) fn open(given: &Given) -> Result<PreparedRun, Failure> {
     let files = files::read(&given.files)?;
     let config = given.config.read(&given.files)?;
     let functions = BTreeSet::new();
@@ -76,7 +76,7 @@ pub(crate) fn open(given: &Given) -> Result<Opened, Failure> {
     let workflow = chosen(given.workflow.as_deref(), &checked)?;
     inputs.missing_input = MissingInput::of(checked.compiled(), &workflow, &inputs.input);
     inputs.sources = files;
-    Ok(Opened {
+    Ok(PreparedRun {
         checked,
         workflow,
         inputs,
@@ -145,7 +145,7 @@ fn input_hint(text: &str) -> String {
 }
 
 /// Returns the requested workflow, or the first one that no other workflow calls and no trigger starts.
-fn chosen(wanted: Option<&str>, checked: &Checked) -> Result<String, Failure> {
+fn chosen(wanted: Option<&str>, checked: &CheckedFiles) -> Result<String, Failure> {
     let graphs = checked.graphs();
     let ids: Vec<&str> = graphs.iter().map(|graph| &*graph.workflow_id).collect();
     if let Some(id) = wanted {

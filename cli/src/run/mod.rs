@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::executor::block_on;
-use pirn::check::{Checked, SourceFile};
+use pirn::check::{CheckedFiles, SourceFile};
 use pirn::faults::load_faults;
 use pirn::store::{RunFilter, Store};
 use pirn::tools::ToolRegistry;
@@ -31,23 +31,23 @@ use serde_json::{Value, json};
 
 use crate::config::invalid_config;
 use crate::failure::Failure;
-use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, not_resumed, refused, spare};
+use crate::store_owner;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say, say_run, shell_quoted};
 use crate::tools;
 use asking::Asking;
 use consent::Approve;
-use inputs::{Given, Inputs, Opened};
+use inputs::{Given, Inputs, PreparedRun};
 use missing_input::MissingInput;
 use named_value::said_once;
 pub(crate) use named_value::{json_or_text, named_value};
 use progress::places::Places;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
-use questions::{Ask, Unanswered};
+use questions::{Ask, UnansweredQuestion};
 
 /// Capacity of the event channels of the terminal and the events file.
 const BUFFER: usize = 65_536;
@@ -155,7 +155,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     said_once("--metadata", &args.metadata)?;
     said_once("--answer", &args.answer)?;
-    let Opened {
+    let PreparedRun {
         checked,
         workflow,
         inputs,
@@ -266,7 +266,7 @@ fn steps_of(engine: &Engine, run_id: &str) -> Option<u64> {
 }
 
 /// Prints notices before the run starts.
-fn notices(checked: &Checked, inputs: &Inputs) {
+fn notices(checked: &CheckedFiles, inputs: &Inputs) {
     if uses_a_model(checked) && inputs.config.profiles.is_empty() && checked.loaded().profiles.is_empty() {
         say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
@@ -302,11 +302,11 @@ fn execute(
     (args, run_id, place): (&Args, Option<&str>, Option<&Place>),
     engine: &Engine,
     workflow: &str,
-    (inputs, checked): (Inputs, Checked),
+    (inputs, checked): (Inputs, CheckedFiles),
     (asks, prompts): (bool, Option<&(PromptGate, Asking)>),
     interrupt: &Interrupt,
 ) -> Result<ExitCode, Failure> {
-    let asked = Asked {
+    let asked = RunFacts {
         missing_input: inputs.missing_input,
         sources: inputs.sources,
         checked,
@@ -356,7 +356,7 @@ fn execute(
         let places = Places::new(&asked.checked, &asked.sources);
         progress::start(events, style, gate.cloned().unwrap_or_default(), Some(places))
     });
-    let unanswered = Unanswered::default();
+    let unanswered = UnansweredQuestion::default();
     if asks {
         let given = args.answer.iter().cloned().collect();
         let ask = match (prompts, place) {
@@ -368,7 +368,7 @@ fn execute(
         let (give, refused) = questions::answers(engine, given, ask, &unanswered);
         prepared = prepared.answers(give, refused);
     }
-    let listening = place.and_then(|place| holder::listen(place, engine, args.quiet));
+    let listening = place.and_then(|place| store_owner::listen(place, engine, args.quiet));
     // Set this before the run's first output, so that an interrupt after it stops the run and not the process.
     interrupt.expects_a_run();
     let run = prepared.start().map_err(|error| {
@@ -386,7 +386,7 @@ fn execute(
     engine.cancel_if_deadlocked(&run);
     let report = run.outcome_blocking();
     if report.status == ThreadStatus::Completed && !args.virtual_time {
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
     }
     let steps = steps_of(engine, run.run_id());
     // Stop accepting inputs before the engine that executes them stops.
@@ -428,7 +428,7 @@ fn execute(
 
 /// Puts the run into the store, for another process to execute.
 fn detach(prepared: RunBuilder, engine: &Engine, output: Output) -> Result<ExitCode, Failure> {
-    let put = block_on(prepared.start_elsewhere());
+    let put = block_on(prepared.enqueue());
     engine.shutdown_blocking(GRACE);
     let run_id = put.map_err(|error| not_resumed(&error))?;
     Ok(match output {
@@ -451,7 +451,7 @@ fn print(
     (output, is_quiet): (Output, bool),
     report: &RunReport,
     steps: Option<u64>,
-    asked: Option<&Asked>,
+    asked: Option<&RunFacts>,
     was_interrupted: bool,
 ) -> Result<ExitCode, Failure> {
     let code = match (was_interrupted, report.status) {
@@ -461,7 +461,7 @@ fn print(
     };
     match (output, &report.error) {
         (Output::Json, _) => {
-            let text = serde_json::to_string_pretty(&Printed { report, steps });
+            let text = serde_json::to_string_pretty(&ReportOutput { report, steps });
             let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             Ok(answer(&format!("{text}\n"), code))
         }
@@ -479,7 +479,7 @@ fn print(
 
 /// A report in the format of the JSON output.
 #[derive(serde::Serialize)]
-struct Printed<'a> {
+struct ReportOutput<'a> {
     #[serde(flatten)]
     report: &'a RunReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -495,13 +495,13 @@ fn plain(output: &Value) -> String {
 }
 
 /// Facts about the requested run, to explain its failure.
-struct Asked {
+struct RunFacts {
     missing_input: MissingInput,
     sources: Vec<SourceFile>,
-    checked: Checked,
+    checked: CheckedFiles,
 }
 
-fn explained(status: ThreadStatus, error: &RunError, asked: Option<&Asked>) -> Failure {
+fn explained(status: ThreadStatus, error: &RunError, asked: Option<&RunFacts>) -> Failure {
     let mut text = format!("the run ended {}: {error}", status.as_str());
     let causes = || std::iter::successors(Some(error), |error| error.cause.as_ref());
     for cause in causes().skip(1) {
@@ -527,7 +527,7 @@ fn explained(status: ThreadStatus, error: &RunError, asked: Option<&Asked>) -> F
 }
 
 /// Returns the tools that LLM nodes name and that no source provides, each with its node.
-fn unknown_tools(checked: &Checked, tools: &ToolRegistry) -> Vec<(String, String)> {
+fn unknown_tools(checked: &CheckedFiles, tools: &ToolRegistry) -> Vec<(String, String)> {
     let nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     let named = nodes.filter_map(|node| match &node.kind {
         NodeKind::Llm(llm) => Some((node, &llm.tools)),
@@ -537,7 +537,7 @@ fn unknown_tools(checked: &Checked, tools: &ToolRegistry) -> Vec<(String, String
     each.filter(|(_, name)| !tools.has(name)).collect()
 }
 
-fn uses_a_model(checked: &Checked) -> bool {
+fn uses_a_model(checked: &CheckedFiles) -> bool {
     let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     nodes.any(|node| matches!(node.kind, NodeKind::Llm(_)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use futures::executor::block_on;
-use pirn::check::Checked;
+use pirn::check::CheckedFiles;
 use pirn::{AnswerRefused, Engine, Interaction};
 use pirn_core::graph::NodeKind;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::terminal::shell_quoted;
 pub(super) type Given = BTreeMap<String, Value>;
 
 /// True if the workflows contain a USER_INTERACTION node.
-pub(super) fn may_come(checked: &Checked) -> bool {
+pub(super) fn may_come(checked: &CheckedFiles) -> bool {
     let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     nodes.any(|node| matches!(node.kind, NodeKind::UserInteraction(_)))
 }
@@ -41,9 +41,9 @@ pub(super) enum Ask {
 
 /// The question that ended a run, since no answer to it is possible.
 #[derive(Clone, Default)]
-pub(super) struct Unanswered(Arc<OnceLock<(String, String)>>);
+pub(super) struct UnansweredQuestion(Arc<OnceLock<(String, String)>>);
 
-impl Unanswered {
+impl UnansweredQuestion {
     /// Ends the run of a question.
     fn end(&self, question: &Interaction, why: &str, engine: &Engine) {
         let node = &question.node_id;
@@ -77,7 +77,7 @@ pub(super) fn answers(
     engine: &Engine,
     given: Given,
     ask: Ask,
-    unanswered: &Unanswered,
+    unanswered: &UnansweredQuestion,
 ) -> (
     impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
     impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::thread::JoinHandle;
 
-use pirn::{BlockingEvents, Heard};
+use pirn::{BlockingEvents, SubscriptionItem};
 use serde_json::json;
 
 /// A thread that writes events to a file.
@@ -21,8 +21,8 @@ pub(super) fn start(path: &str, events: BlockingEvents) -> io::Result<Record> {
             let waiting = events.receiver().clone();
             for heard in events {
                 match heard {
-                    Heard::Event(event) => serde_json::to_writer(&mut file, &*event)?,
-                    Heard::Lagged(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
+                    SubscriptionItem::Event(event) => serde_json::to_writer(&mut file, &*event)?,
+                    SubscriptionItem::Lagged(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
                 }
                 file.write_all(b"\n")?;
                 // Flush when idle, so that the file is complete for a concurrent reader, and after the process is killed.

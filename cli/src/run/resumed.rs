@@ -17,15 +17,15 @@ use super::consent::{self, Approve};
 use super::elicitation;
 use super::progress::{self, Replies, Style};
 use super::prompt_gate::PromptGate;
-use super::questions::{self, Ask, Unanswered};
+use super::questions::{self, Ask, UnansweredQuestion};
 use super::{BUFFER, GRACE, print, steps_of, unbuilt};
 use crate::config::ConfigFile;
 use crate::failure::Failure;
-use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, StoreArgs};
 use crate::scripts::Level;
 use crate::store::{all, config_key, config_of, new_run_id, not_resumed, refused, run_of};
+use crate::store_owner;
 use crate::terminal::{FAILED, Output, answer, say_run};
 use crate::{files, tools};
 
@@ -185,19 +185,19 @@ impl Going {
             let events = builder.blocking_events_after(seen.events.len() as u64, &style.types(), BUFFER);
             progress::start(events, style, gate.clone(), None)
         });
-        let listening = holder::listen(place, engine, self.quiet);
+        let listening = store_owner::listen(place, engine, self.quiet);
         interrupt.expects_a_run();
         let (give, refused) = questions::answers(
             engine,
             self.answer.iter().cloned().collect(),
             Self::ask(asking, place, false),
-            &Unanswered::default(),
+            &UnansweredQuestion::default(),
         );
         let run = block_on(builder.answers(give, refused).start()).map_err(|error| not_resumed(&error))?;
         interrupt.stops_durable(&run);
         let report = run.outcome_blocking();
         if report.status == ThreadStatus::Completed {
-            run.settled_blocking();
+            run.wait_all_ended_blocking();
         }
         let steps = steps_of(engine, &run_id);
         drop(listening);
@@ -228,9 +228,14 @@ impl Resume {
         }
         let runs = all(&*store, &RunFilter::live())?;
         let engine = self.going.engine(store, &runs, asking)?;
-        let listening = holder::listen(&at, &engine, self.going.quiet);
+        let listening = store_owner::listen(&at, &engine, self.going.quiet);
         let given = self.going.answer.iter().cloned().collect();
-        let (give, refused) = questions::answers(&engine, given, Going::ask(asking, &at, true), &Unanswered::default());
+        let (give, refused) = questions::answers(
+            &engine,
+            given,
+            Going::ask(asking, &at, true),
+            &UnansweredQuestion::default(),
+        );
         let (give, refused) = (Arc::new(give), Arc::new(refused));
         let recovering = engine.recover_each(|run| {
             let (give, refused) = (Arc::clone(&give), Arc::clone(&refused));
@@ -245,7 +250,7 @@ impl Resume {
             let report = resumed.map(|run| {
                 let report = run.outcome_blocking();
                 if report.status == ThreadStatus::Completed {
-                    run.settled_blocking();
+                    run.wait_all_ended_blocking();
                 }
                 report
             });

@@ -1,7 +1,7 @@
 //! `pirn runs`: lists and changes the runs of a store, whichever process started them.
 
-mod change;
-mod look;
+mod modify;
+mod query;
 
 use std::process::ExitCode;
 
@@ -35,31 +35,31 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// List the runs
-    List(look::List),
+    List(query::List),
     /// Show a run: its report so far, its steps, or its state after a step
-    Show(look::Show),
+    Show(query::Show),
     /// List the events of a run
-    Events(look::Events),
+    Events(query::Events),
     /// Show the first step in which two runs differ
-    Diff(look::Diff),
+    Diff(query::Diff),
     /// Move a run to another definition, if its steps are consistent with that
-    Migrate(change::Migrate),
+    Migrate(modify::Migrate),
     /// Resume a run, or all that have not ended
     Resume(resumed::Resume),
     /// Cancel a run
-    Cancel(change::Cancel),
+    Cancel(modify::Cancel),
     /// Answer a question of a run
-    Answer(change::AnswerArgs),
+    Answer(modify::AnswerArgs),
     /// Raise a CUSTOM event in a run
-    Emit(change::Emit),
+    Emit(modify::Emit),
     /// Start a new run that continues from a step of another
     Fork(resumed::Fork),
     /// Write all data of a run into one file
-    Export(change::Export),
+    Export(modify::Export),
     /// Import an exported run
-    Import(change::Import),
+    Import(modify::Import),
     /// Remove runs that have ended
-    Prune(change::Prune),
+    Prune(modify::Prune),
 }
 
 /// Runs the command.

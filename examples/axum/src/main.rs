@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::routing::get;
 use futures::StreamExt;
-use pirn::{Engine, Heard, RunError, RunErrorCode};
+use pirn::{Engine, RunError, RunErrorCode, SubscriptionItem};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -58,13 +58,13 @@ async fn ask(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
-fn as_sse(heard: &Heard) -> Event {
+fn as_sse(heard: &SubscriptionItem) -> Event {
     match heard {
-        Heard::Event(event) => Event::default()
+        SubscriptionItem::Event(event) => Event::default()
             .id(event.sequence.to_string())
             .event(event.raised.event_type.as_str())
             .data(event.to_json().to_string()),
-        Heard::Lagged(count) => Event::default().event("MISSED").data(count.to_string()),
+        SubscriptionItem::Lagged(count) => Event::default().event("MISSED").data(count.to_string()),
     }
 }
 

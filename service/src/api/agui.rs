@@ -16,9 +16,9 @@ use super::query::{Parameters, Path, last_event_id};
 use crate::api::agui_thread::{AgUiThread, check_all_answered};
 use crate::body::JsonBody;
 use crate::feed::Feed;
-use crate::http::problem::{Problem, ProblemCode, not_taken};
+use crate::http::problem::{Problem, ProblemCode, answer_problem};
 use crate::runs::Run;
-use crate::runs::event_log::Recorded;
+use crate::runs::event_log::RecordedEvent;
 use crate::runs::position::Position;
 use crate::sse;
 use crate::start::Start;
@@ -91,7 +91,7 @@ pub(crate) async fn run(
         memory: Some(body.memory),
         ..Start::default()
     };
-    let run = service.start(start).await?;
+    let run = service.start_local(start).await?;
     let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
     Ok(sse::response(feed, wire, ()))
@@ -143,7 +143,7 @@ async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) ->
             let mut wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), true);
             let log = run.log.after(Position::START, usize::MAX, usize::MAX).events;
             let sent = log.iter().take_while(|recorded| recorded.position() <= sent);
-            for read in sent.filter_map(Recorded::read) {
+            for read in sent.filter_map(RecordedEvent::read) {
                 wire.was_sent(&read.event);
             }
             sse::response(feed, wire, ())
@@ -157,7 +157,7 @@ fn refusal(problem: &Problem) -> Response {
     let mut out = sse::Frames::default();
     let error = json!({"type": "RUN_ERROR", "code": problem.code(), "message": problem.detail()});
     sse::data(&mut out, &error);
-    sse::whole(out)
+    sse::buffered_response(out)
 }
 
 /// Answers the questions of a run; returns a feed that starts at the end of the previous stream.
@@ -208,12 +208,12 @@ async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), P
         return if was_answered(run, id, &again) {
             Ok(())
         } else {
-            Err(not_taken(&AnswerRefused::NotOpen))
+            Err(answer_problem(&AnswerRefused::NotOpen))
         };
     };
     if let Some(given) = given {
         let taken = run.handle.answer(&asked.id, given).await;
-        return taken.map_err(|refused| not_taken(&refused));
+        return taken.map_err(|refused| answer_problem(&refused));
     }
     run.handle.cancel("the person cancelled the question");
     Ok(())
@@ -225,7 +225,7 @@ fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> b
     let answers_given = later
         .iter()
         .filter(|recorded| recorded.event_type() == EventType::InteractionAnswered);
-    answers_given.filter_map(Recorded::read).any(|read| {
+    answers_given.filter_map(RecordedEvent::read).any(|read| {
         let raised = read.event.raised;
         raised
             .fields

@@ -59,8 +59,8 @@ pub(crate) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, tol
     let open = run.handle.interactions().await.into_iter();
     let is_told = |asked: &Interaction| {
         run.questions
-            .put(&asked.id)
-            .is_some_and(|put| put.sequence <= told.sequence)
+            .asked_at(&asked.id)
+            .is_some_and(|asked_at| asked_at.sequence <= told.sequence)
     };
     let left = open.filter(|asked| !answered.contains(&*asked.id) && is_told(asked));
     check_none(&left.map(|asked| (asked, told)).collect::<Vec<_>>())

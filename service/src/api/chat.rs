@@ -15,7 +15,7 @@ use crate::feed::Feed;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::runs::Run;
 use crate::runs::position::Position;
-use crate::sse::{self, After, Wire};
+use crate::sse::{self, After, EventEncoder};
 use crate::start::Start;
 use crate::state::Service;
 use crate::wire::ui_messages::UiMessages;
@@ -59,12 +59,12 @@ pub(crate) async fn run(
         memory: Some(body.memory),
         ..Start::default()
     };
-    let run = service.start(start).await?;
+    let run = service.start_local(start).await?;
     let feed = Feed::open(&service, &run, Position::START)?.rewritten();
     Ok(stream(feed, UiMessages::default()))
 }
 
-fn stream(feed: Feed, wire: impl Wire) -> Response {
+fn stream(feed: Feed, wire: impl EventEncoder) -> Response {
     let mut response = sse::response(feed, wire, ());
     let version = HeaderValue::from_static("v1");
     response.headers_mut().insert("x-vercel-ai-ui-message-stream", version);
@@ -89,7 +89,7 @@ pub(crate) async fn resume(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let read_to = last_event_id(&headers)?;
-    let is_of_chat = |run: &Run| run.about.workflow_id == workflow && run.about.session.as_ref() == Some(&chat);
+    let is_of_chat = |run: &Run| run.info.workflow_id == workflow && run.info.session.as_ref() == Some(&chat);
     match service.runs().youngest(is_of_chat) {
         Some(run) => again(&service, &run, read_to, |_| UiMessages::default(), stream),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -98,7 +98,7 @@ pub(crate) async fn resume(
 
 /// Streams a run from its start, without the part that the client has read. Answers 204 if nothing remains to be sent, or if the
 /// run has ended and the client has read nothing.
-pub(super) fn again<W: Wire>(
+pub(super) fn again<W: EventEncoder>(
     service: &Service,
     run: &Arc<Run>,
     read_to: Option<Position>,

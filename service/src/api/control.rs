@@ -16,7 +16,7 @@ use super::query::Path;
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode};
 use crate::state::Service;
-use pirn::{RunHandle, Steering};
+use pirn::{RunCommand, RunHandle};
 
 /// The request was accepted.
 #[derive(Serialize, ToSchema)]
@@ -64,7 +64,7 @@ pub(crate) async fn cancel(
     body: JsonBody<Cancel>,
 ) -> Result<Json<Told>, Problem> {
     let reason = body.value.reason.unwrap_or_else(|| "cancelled over HTTP".to_owned());
-    service.tell(&id, Steering::Cancel { reason }).await?;
+    service.send_command(&id, RunCommand::Cancel { reason }).await?;
     Ok(Json(Told::done()))
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn park(
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
     needs_store(&service)?;
-    tell(&service, &id, RunHandle::leave).await
+    tell(&service, &id, RunHandle::release).await
 }
 
 fn needs_store(service: &Service) -> Result<(), Problem> {
@@ -210,7 +210,7 @@ pub(crate) async fn emit(
     body: JsonBody<Emit>,
 ) -> Result<Json<Told>, Problem> {
     let Emit { name, data } = body.value;
-    service.tell(&id, Steering::Emit { name, data }).await?;
+    service.send_command(&id, RunCommand::Emit { name, data }).await?;
     Ok(Json(Told::done()))
 }
 

@@ -33,6 +33,6 @@ pub(crate) async fn readyz(State(service): State<Service>) -> Result<&'static st
 /// Returns the metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, description = "Figures", body = String)))]
 pub(crate) async fn metrics(State(service): State<Service>) -> impl IntoResponse {
-    let text = prometheus::text(&service.figures().await);
+    let text = prometheus::text(&service.metrics_snapshot().await);
     ([(header::CONTENT_TYPE, prometheus::MEDIA_TYPE)], text)
 }

@@ -12,10 +12,10 @@ use super::query::Path;
 use super::runs::find;
 use crate::body::JsonBody;
 use crate::http::json::Json;
-use crate::http::problem::{Problem, ProblemCode, not_taken};
+use crate::http::problem::{Problem, ProblemCode, answer_problem};
 use crate::runs::Run;
 use crate::state::Service;
-use pirn::{AnswerRefused, Interaction, Steering, ToolConsent};
+use pirn::{AnswerRefused, Interaction, RunCommand, ToolConsent};
 
 /// A question that waits for a person.
 #[derive(Serialize, ToSchema)]
@@ -160,7 +160,7 @@ pub(crate) async fn answer(
         let detail = format!("there is no question {id}: the id of a question is RUN.THREAD.NUMBER");
         return Err(Problem::new(ProblemCode::UnknownRun, detail));
     }
-    let told = Steering::Answer {
+    let told = RunCommand::Answer {
         interaction_id: id,
         answer,
         by,
@@ -168,12 +168,12 @@ pub(crate) async fn answer(
     // A run that has ended has no open question.
     let closed = |problem: Problem| {
         if problem.code() == ProblemCode::RunEnded.as_str() {
-            not_taken(&AnswerRefused::NotOpen)
+            answer_problem(&AnswerRefused::NotOpen)
         } else {
             problem
         }
     };
-    service.tell(&run, told).await.map_err(closed)?;
+    service.send_command(&run, told).await.map_err(closed)?;
     Ok(Json(Told::done()))
 }
 

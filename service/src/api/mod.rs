@@ -23,7 +23,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::http::problem::{Problem, ProblemCode, Refusal};
+use crate::http::problem::{Problem, ProblemCode, ResponseProblemCode};
 use crate::state::Service;
 
 /// The document served at `/openapi.json`; the routes register themselves.
@@ -103,7 +103,10 @@ async fn count(State(service): State<Service>, request: Request, next: Next) -> 
         .get::<MatchedPath>()
         .map(|path| path.as_str().to_owned());
     let response = next.run(request).await;
-    let refusal = response.extensions().get::<Refusal>().map(|refusal| refusal.0);
+    let refusal = response
+        .extensions()
+        .get::<ResponseProblemCode>()
+        .map(|refusal| refusal.0);
     let metrics = service.metrics();
     // Arbitrary method names from clients would create an unbounded number of labels.
     let method = match method {

@@ -14,18 +14,18 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::query::{Parameters, Path, event_types, last_event_id, position, run_status};
 use crate::body::JsonBody;
-use crate::feed::{Fed, Feed, PAGE as PAGE_EVENTS, PAGE_BYTES};
+use crate::feed::{Feed, FeedItem, PAGE as PAGE_EVENTS, PAGE_BYTES};
 use crate::http::json::Json;
 use crate::http::problem::{Problem, ProblemCode, unknown};
-use crate::memory::Reserved;
+use crate::memory::MemoryReservation;
 use crate::runs::Run;
 use crate::runs::archive::{RunQuery, RunSummary};
-use crate::runs::event_log::{Recorded, hold_within};
-use crate::runs::idempotency::{Claim, Claimed};
+use crate::runs::event_log::{RecordedEvent, hold_within};
+use crate::runs::idempotency::{Claim, KeyClaim};
 use crate::runs::position::Position;
 use crate::runs::stored::summary;
-use crate::sse::{self, Frames, Guard, Wire, frame};
-use crate::start::{Begun, Start};
+use crate::sse::{self, EventEncoder, Frames, OnStreamEnd, frame};
+use crate::start::{Start, StartResult};
 use crate::state::Service;
 use pirn::{EventType, Message};
 
@@ -126,7 +126,7 @@ pub(crate) async fn start(
         Some(key) => Some(service.keys().claim(key, fingerprint).await?),
         None => None,
     };
-    if is_stream && service.starts_elsewhere() {
+    if is_stream && service.enqueue_only() {
         let detail = "the runs of this service are executed by other processes: start the run without a stream, then request its events";
         return Err(Problem::new(ProblemCode::InvalidRequest, detail));
     }
@@ -134,22 +134,22 @@ pub(crate) async fn start(
         let service = service.clone();
         async move {
             let begun = match claim {
-                None => service.begin(start).await?,
+                None => service.start_or_enqueue(start).await?,
                 Some(Claim::Same(run_id)) => started_before(&service, run_id),
                 Some(Claim::First(claimed)) => first(&service, claimed, start).await?,
             };
             // The guard is dropped here if the client disconnected during the start: that cancels the run.
             let guard = match &begun {
-                Begun::Here(run) if cancels => CancelOnDrop(Some(Arc::clone(run))),
-                Begun::Here(_) | Begun::Elsewhere(_) => CancelOnDrop(None),
+                StartResult::Local(run) if cancels => CancelOnDrop(Some(Arc::clone(run))),
+                StartResult::Local(_) | StartResult::Remote(_) => CancelOnDrop(None),
             };
             Ok((begun, guard))
         }
     };
     let (begun, mut guard) = service.to_its_end(starting).await?;
     let run = match begun {
-        Begun::Here(run) => run,
-        Begun::Elsewhere(run_id) => return elsewhere(&service, &run_id, is_stream, wait).await,
+        StartResult::Local(run) => run,
+        StartResult::Remote(run_id) => return elsewhere(&service, &run_id, is_stream, wait).await,
     };
     let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
     if is_stream {
@@ -168,7 +168,7 @@ pub(crate) async fn start(
 }
 
 /// Starts the run of a key's first request, or finds the run that another service has started for an equal request.
-async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Result<Begun, Problem> {
+async fn first(service: &Service, mut claimed: KeyClaim, mut start: Start) -> Result<StartResult, Problem> {
     let run_id = start.run_id.get_or_insert_with(|| service.new_run_id());
     *run_id = claimed.starts(run_id).await?;
     let run_id = run_id.clone();
@@ -176,7 +176,7 @@ async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Res
         claimed.keep(&run_id);
         return Ok(started_before(service, run_id));
     }
-    match service.begin(start).await {
+    match service.start_or_enqueue(start).await {
         Ok(begun) => {
             claimed.keep(&run_id);
             Ok(begun)
@@ -194,9 +194,9 @@ async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Res
 }
 
 /// Returns the run that an equal request has started.
-fn started_before(service: &Service, run_id: String) -> Begun {
+fn started_before(service: &Service, run_id: String) -> StartResult {
     let here = service.runs().find(&run_id);
-    here.map_or_else(|| Begun::Elsewhere(run_id.into()), Begun::Here)
+    here.map_or_else(|| StartResult::Remote(run_id.into()), StartResult::Local)
 }
 
 /// Answers a start request for a run that another process owns.
@@ -248,10 +248,10 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     accepted.any(|value| value.to_str().is_ok_and(|value| value.contains("text/event-stream")))
 }
 
-/// Cancels the run on drop, unless [`Guard::ended`] was called before.
+/// Cancels the run on drop, unless [`OnStreamEnd::ended`] was called before.
 struct CancelOnDrop(Option<Arc<Run>>);
 
-impl Guard for CancelOnDrop {
+impl OnStreamEnd for CancelOnDrop {
     fn ended(&mut self) {
         self.0 = None;
     }
@@ -477,10 +477,10 @@ struct ArchiveReader {
     /// Requested types; empty for all.
     types: Vec<EventType>,
     read_to: u64,
-    first: Option<Vec<Recorded>>,
+    first: Option<Vec<RecordedEvent>>,
     end: Option<Value>,
     /// Memory reserved for the page that is being sent.
-    sends: Option<Arc<Reserved>>,
+    sends: Option<Arc<MemoryReservation>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -504,8 +504,8 @@ impl sse::Pages for ArchiveReader {
             };
             let (before, last) = (self.read_to, last.position().sequence);
             self.read_to = last;
-            let is_asked = |event: &&Recorded| self.types.is_empty() || self.types.contains(&event.event_type());
-            let asked: Vec<Recorded> = events.iter().filter(is_asked).cloned().collect();
+            let is_asked = |event: &&RecordedEvent| self.types.is_empty() || self.types.contains(&event.event_type());
+            let asked: Vec<RecordedEvent> = events.iter().filter(is_asked).cloned().collect();
             // Wait for memory, so that no event is dropped. The wait is bounded: connections of clients that do not read are closed
             // within `write_time`.
             let (budget, at_most) = (self.service.stream_bytes(), self.service.limits().write_time);
@@ -540,17 +540,17 @@ struct EventWire {
     types: Vec<EventType>,
 }
 
-impl Wire for EventWire {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
+impl EventEncoder for EventWire {
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
         match item {
-            Fed::Event(recorded) => {
+            FeedItem::Event(recorded) => {
                 if self.types.is_empty() || self.types.contains(&recorded.event_type()) {
                     sse::event(out, &recorded);
                 }
             }
-            Fed::Missed { after, count } => missed(out, after, count),
-            Fed::Idle => {}
-            Fed::End => {
+            FeedItem::Missed { after, count } => missed(out, after, count),
+            FeedItem::Idle => {}
+            FeedItem::End => {
                 let run = feed.run();
                 let mut json = json!({"runId": run.id(), "status": run.status()});
                 if let Some(error) = run.error() {

@@ -15,7 +15,7 @@ use crate::state::Service;
 )]
 pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
     let catalogue = service.catalogue();
-    let workflows: Vec<_> = catalogue.offers().map(|offer| &offer.info).collect();
+    let workflows: Vec<_> = catalogue.offers().map(|published| &published.info).collect();
     Json(json!({ "workflows": workflows }))
 }
 

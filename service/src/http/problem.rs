@@ -200,26 +200,26 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         // The metrics read this extension, to count refusals by code.
-        response.extensions_mut().insert(Refusal(self.code));
+        response.extensions_mut().insert(ResponseProblemCode(self.code));
         response
     }
 }
 
 /// Extension of a response: the code of its problem, for logs and metrics.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal(pub(crate) &'static str);
+pub(crate) struct ResponseProblemCode(pub(crate) &'static str);
 
 pub(crate) fn unknown(id: &str) -> Problem {
     let detail = format!("there is no run {id}, or it ended long ago and was removed");
     Problem::new(ProblemCode::UnknownRun, detail)
 }
 
-pub(crate) fn taken(id: &str) -> Problem {
+pub(crate) fn id_taken(id: &str) -> Problem {
     Problem::new(ProblemCode::RunIdTaken, format!("run {id} exists already")).at("/runId")
 }
 
 /// Converts the error of resuming, steering or forking a stored run.
-pub(crate) fn not_resumed(error: &ResumeError) -> Problem {
+pub(crate) fn resume_problem(error: &ResumeError) -> Problem {
     let code = match error {
         ResumeError::NoStore => ProblemCode::NoStore,
         ResumeError::HasEnded { .. } => ProblemCode::RunEnded,
@@ -228,15 +228,15 @@ pub(crate) fn not_resumed(error: &ResumeError) -> Problem {
         ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
         ResumeError::Store(_) => ProblemCode::StoreFailed,
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
-        ResumeError::Refused(error) => return refused(error),
-        ResumeError::Answer(error) => return not_taken(error),
+        ResumeError::Refused(error) => return start_problem(error),
+        ResumeError::Answer(error) => return answer_problem(error),
         _cannot_go_on => ProblemCode::NotResumed,
     };
     Problem::new(code, error.to_string())
 }
 
 /// Converts the refusal of an answer.
-pub(crate) fn not_taken(refused: &AnswerRefused) -> Problem {
+pub(crate) fn answer_problem(refused: &AnswerRefused) -> Problem {
     match refused {
         AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason.clone()).at("/answer"),
         other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
@@ -251,7 +251,7 @@ pub(crate) fn draining() -> Problem {
     .retry_after(5)
 }
 
-pub(crate) fn refused(error: &RunError) -> Problem {
+pub(crate) fn start_problem(error: &RunError) -> Problem {
     match error.code {
         RunErrorCode::Overloaded => Problem::new(ProblemCode::Overloaded, error.message.clone()).retry_after(1),
         RunErrorCode::SessionBusy => Problem::new(ProblemCode::SessionBusy, error.message.clone()).retry_after(1),

@@ -12,17 +12,17 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 
 use crate::body::received;
 use crate::http::problem::{Problem, ProblemCode};
-use crate::memory::Reserved;
+use crate::memory::MemoryReservation;
 use crate::state::Service;
 
 const SESSION: &str = "mcp-session-id";
 
 /// Memory reserved for a request's values, which passes to the run that the request starts.
 #[derive(Clone)]
-pub(crate) struct InputMemory(Arc<Mutex<Option<Reserved>>>);
+pub(crate) struct InputMemory(Arc<Mutex<Option<MemoryReservation>>>);
 
 impl InputMemory {
-    pub(crate) fn take(&self) -> Option<Reserved> {
+    pub(crate) fn take(&self) -> Option<MemoryReservation> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

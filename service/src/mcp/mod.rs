@@ -27,15 +27,15 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 
-use crate::catalogue::{Catalogue, Offer};
-use crate::feed::{Fed, Feed};
+use crate::catalogue::{Catalogue, PublishedWorkflow};
+use crate::feed::{Feed, FeedItem};
 use crate::mcp::limits::{InputMemory, Sessions, bounded};
-use crate::memory::Reserved;
+use crate::memory::MemoryReservation;
 use crate::runs::Run;
 use crate::runs::position::Position;
 use crate::start::Start;
 use crate::state::Service;
-use crate::wire::elicitation::{Elicited, elicited, form};
+use crate::wire::elicitation::{ElicitationOutcome, elicited, form};
 use crate::wire::interrupts::InterruptId;
 use crate::wire::output_text;
 use pirn::store::ContentHash;
@@ -109,7 +109,7 @@ impl ServerHandler for McpServer {
         Ok(ListToolsResult::with_all_items(
             tools(&catalogue)
                 .into_iter()
-                .map(|(name, offer)| tool(name, offer))
+                .map(|(name, published)| tool(name, published))
                 .collect(),
         ))
     }
@@ -121,7 +121,7 @@ impl ServerHandler for McpServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let catalogue = self.service.catalogue();
         let tools = tools(&catalogue);
-        let Some(offer) = tools.get(&*request.name) else {
+        let Some(published) = tools.get(&*request.name) else {
             return Err(ErrorData::invalid_params(
                 format!("there is no tool {}", request.name),
                 None,
@@ -129,16 +129,16 @@ impl ServerHandler for McpServer {
         };
         let (run, after) = if let Some(state) = request.request_state.as_deref() {
             // The client repeats the arguments. Ignore them: the run has its input.
-            self.answered(offer, state, request.input_responses.unwrap_or_default())
+            self.answered(published, state, request.input_responses.unwrap_or_default())
                 .await?
         } else {
             let start = Start {
-                workflow: offer.info.id.clone(),
-                input: input(offer, request.arguments.unwrap_or_default()),
+                workflow: published.info.id.clone(),
+                input: input(published, request.arguments.unwrap_or_default()),
                 memory: memory(&context),
                 ..Start::default()
             };
-            match self.service.start(start).await {
+            match self.service.start_local(start).await {
                 Ok(run) => (run, Position::START),
                 // A tool error, not a protocol error: the calling model can correct its arguments.
                 Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
@@ -162,7 +162,7 @@ impl ServerHandler for McpServer {
 }
 
 /// Takes the memory reservation of a call's input, if the call arrived over HTTP.
-fn memory(context: &RequestContext<RoleServer>) -> Option<Reserved> {
+fn memory(context: &RequestContext<RoleServer>) -> Option<MemoryReservation> {
     let parts = context.extensions.get::<Parts>()?;
     parts.extensions.get::<InputMemory>()?.take()
 }
@@ -193,14 +193,14 @@ impl McpServer {
             };
             for item in next {
                 let event = match item {
-                    Fed::Event(recorded) => recorded,
-                    Fed::End => return None,
+                    FeedItem::Event(recorded) => recorded,
+                    FeedItem::End => return None,
                     // A question may be among the missed events.
-                    Fed::Missed { .. } => {
+                    FeedItem::Missed { .. } => {
                         has_asked = true;
                         continue;
                     }
-                    Fed::Idle => continue,
+                    FeedItem::Idle => continue,
                 };
                 match event.event_type() {
                     EventType::NodeCompleted => {}
@@ -243,7 +243,7 @@ impl McpServer {
     /// Applies a client's answers, and returns their run and the position of the last event that the client received.
     async fn answered(
         &self,
-        offer: &Offer,
+        published: &PublishedWorkflow,
         state: &str,
         responses: InputResponses,
     ) -> Result<(Arc<Run>, Position), ErrorData> {
@@ -251,7 +251,7 @@ impl McpServer {
         let id = InterruptId::read(state).ok_or_else(unknown)?;
         let run = self.service.runs().find(id.interaction);
         let run = run
-            .filter(|run| run.about.workflow_id == offer.info.id)
+            .filter(|run| run.info.workflow_id == published.info.id)
             .ok_or_else(unknown)?;
         let open = run.handle.interactions().await;
         for (id, sent) in responses {
@@ -316,12 +316,12 @@ async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
 /// Answers a question with the client's reply; returns the reason if the reply is invalid.
 async fn answer(run: &Run, question: &Interaction, sent: ElicitResult) -> Result<(), String> {
     match elicited(question, sent) {
-        Elicited::Answer(answer) => match run.handle.answer(&question.id, answer).await {
+        ElicitationOutcome::Answer(answer) => match run.handle.answer(&question.id, answer).await {
             Err(AnswerRefused::Invalid { reason }) => Err(reason),
             // The question was answered through another interface.
             Ok(()) | Err(_) => Ok(()),
         },
-        Elicited::GivenUp => {
+        ElicitationOutcome::GivenUp => {
             run.handle.cancel("the person cancelled the question");
             Ok(())
         }
@@ -374,29 +374,32 @@ fn failed(why: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(why)])
 }
 
-fn tool(name: String, offer: &Offer) -> Tool {
-    let info = &offer.info;
+fn tool(name: String, published: &PublishedWorkflow) -> Tool {
+    let info = &published.info;
     let about = info.description.clone().map(Into::into);
-    let mut tool = Tool::new_with_raw(name, about, Arc::new(schema(offer)));
+    let mut tool = Tool::new_with_raw(name, about, Arc::new(schema(published)));
     tool.title.clone_from(&info.name);
     tool
 }
 
 /// Maps tool names to workflows. An id that is a valid tool name is used unchanged; any other name is derived from the id. If
 /// a derived name is not unique, the tool's name ends with a part of the id's hash instead.
-fn tools(catalogue: &Catalogue) -> BTreeMap<String, &Offer> {
-    let (plain, other): (Vec<&Offer>, Vec<&Offer>) = catalogue
+fn tools(catalogue: &Catalogue) -> BTreeMap<String, &PublishedWorkflow> {
+    let (plain, other): (Vec<&PublishedWorkflow>, Vec<&PublishedWorkflow>) = catalogue
         .offers()
-        .map(|offer| &**offer)
-        .partition(|offer| tool_name(&offer.info.id) == offer.info.id);
-    let mut tools: BTreeMap<String, &Offer> = plain.into_iter().map(|offer| (offer.info.id.clone(), offer)).collect();
-    let wanted: Vec<String> = other.iter().map(|offer| tool_name(&offer.info.id)).collect();
-    for (offer, name) in other.iter().zip(&wanted) {
+        .map(|published| &**published)
+        .partition(|published| tool_name(&published.info.id) == published.info.id);
+    let mut tools: BTreeMap<String, &PublishedWorkflow> = plain
+        .into_iter()
+        .map(|published| (published.info.id.clone(), published))
+        .collect();
+    let wanted: Vec<String> = other.iter().map(|published| tool_name(&published.info.id)).collect();
+    for (published, name) in other.iter().zip(&wanted) {
         let is_alone = wanted.iter().filter(|other| *other == name).count() == 1;
         if is_alone && !tools.contains_key(name) {
-            tools.insert(name.clone(), offer);
+            tools.insert(name.clone(), published);
         } else {
-            tools.insert(hashed_name(&offer.info.id), offer);
+            tools.insert(hashed_name(&published.info.id), published);
         }
     }
     tools
@@ -420,17 +423,17 @@ fn tool_name(id: &str) -> String {
 }
 
 /// True if the workflow's input is an object: the arguments are the input then.
-fn takes_object(offer: &Offer) -> bool {
-    match &offer.info.input_schema {
+fn takes_object(published: &PublishedWorkflow) -> bool {
+    match &published.info.input_schema {
         None => true,
         Some(schema) => schema.get("type").is_some_and(|kind| kind == "object"),
     }
 }
 
-fn schema(offer: &Offer) -> JsonObject {
-    let schema = match &offer.info.input_schema {
+fn schema(published: &PublishedWorkflow) -> JsonObject {
+    let schema = match &published.info.input_schema {
         None => json!({"type": "object"}),
-        Some(schema) if takes_object(offer) => return schema.clone(),
+        Some(schema) if takes_object(published) => return schema.clone(),
         Some(schema) => json!({"type": "object", "properties": {INPUT: schema}, "required": [INPUT]}),
     };
     let Value::Object(schema) = schema else {
@@ -439,8 +442,8 @@ fn schema(offer: &Offer) -> JsonObject {
     schema
 }
 
-fn input(offer: &Offer, mut arguments: JsonObject) -> Value {
-    if takes_object(offer) {
+fn input(published: &PublishedWorkflow, mut arguments: JsonObject) -> Value {
+    if takes_object(published) {
         Value::Object(arguments)
     } else {
         arguments.remove(INPUT).unwrap_or_default()
@@ -473,7 +476,7 @@ mod tests {
         let engine = Engine::builder().workflows(bundle.to_string()).build().expect("valid");
         let catalogue = Catalogue::of(&engine, |_| true);
         let tools = tools(&catalogue);
-        let called: BTreeSet<&str> = tools.values().map(|offer| offer.info.id.as_str()).collect();
+        let called: BTreeSet<&str> = tools.values().map(|published| published.info.id.as_str()).collect();
         assert_eq!(called, ids.into_iter().collect());
         assert_eq!(tools["a_b"].info.id, "a_b");
         assert_eq!(tools["c_d"].info.id, "c d");

@@ -1,6 +1,6 @@
 //! The metrics of a service, and their export formats. They belong to one service: nothing is registered globally.
 
-mod figures;
+mod metric;
 #[cfg(feature = "otel")]
 pub(super) mod otlp;
 pub(super) mod prometheus;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
-pub(super) use figures::Figure;
+pub(super) use metric::MetricId;
 use pirn::RunReport;
 pub(super) use series::Series;
 
@@ -27,15 +27,15 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn started(&self, workflow: &str) {
-        self.count(Figure::RunsStarted, [("workflow", workflow)], 1);
+        self.count(MetricId::RunsStarted, [("workflow", workflow)], 1);
     }
 
     pub(super) fn answered(&self, method: &str, route: &str, status: u16, refusal: Option<&'static str>) {
         let status = status.to_string();
         let labels = [("method", method), ("route", route), ("status", status.as_str())];
-        self.count(Figure::Requests, labels, 1);
+        self.count(MetricId::Requests, labels, 1);
         if let Some(code) = refusal {
-            self.count(Figure::Refusals, [("code", code)], 1);
+            self.count(MetricId::Refusals, [("code", code)], 1);
         }
     }
 
@@ -53,13 +53,13 @@ impl Metrics {
         self.lock().clone()
     }
 
-    fn count<const N: usize>(&self, figure: Figure, labels: [(&'static str, &str); N], amount: u64) {
-        self.lock().add(figure, owned(labels), amount as f64);
+    fn count<const N: usize>(&self, id: MetricId, labels: [(&'static str, &str); N], amount: u64) {
+        self.lock().add(id, owned(labels), amount as f64);
     }
 
-    fn time(&self, figure: Figure, workflow: &str, milliseconds: u64) {
+    fn time(&self, id: MetricId, workflow: &str, milliseconds: u64) {
         let seconds = milliseconds as f64 / 1_000.0;
-        self.lock().record(figure, owned([("workflow", workflow)]), seconds);
+        self.lock().record(id, owned([("workflow", workflow)]), seconds);
     }
 
     fn lock(&self) -> MutexGuard<'_, Series> {
@@ -90,18 +90,18 @@ impl RunMeter<'_> {
                 let node_type = field("nodeType");
                 let result = result(event_type == EventType::NodeCompleted);
                 self.metrics
-                    .count(Figure::Steps, [("type", node_type), ("result", result)], 1);
+                    .count(MetricId::Steps, [("type", node_type), ("result", result)], 1);
                 if node_type == "JOIN" {
-                    self.metrics.count(Figure::Joins, [("result", result)], 1);
+                    self.metrics.count(MetricId::Joins, [("result", result)], 1);
                     if let Some(began) = self.joins.remove(&event.thread_id) {
                         let waited = event.timestamp.saturating_sub(began);
-                        self.metrics.time(Figure::JoinDecision, self.workflow, waited);
+                        self.metrics.time(MetricId::JoinDecision, self.workflow, waited);
                     }
                 }
             }
             EventType::EffectInDoubt => {
                 let labels = [("kind", field("kind")), ("resolution", field("resolution"))];
-                self.metrics.count(Figure::InDoubt, labels, 1);
+                self.metrics.count(MetricId::InDoubt, labels, 1);
             }
             EventType::ThreadJoinStarted if self.joins.len() < MAX_OPEN_JOINS => {
                 self.joins.insert(Arc::clone(&event.thread_id), event.timestamp);
@@ -111,39 +111,41 @@ impl RunMeter<'_> {
                     ("tool", field("name")),
                     ("result", result(event_type == EventType::ToolCallCompleted)),
                 ];
-                self.metrics.count(Figure::ToolCalls, labels, 1);
+                self.metrics.count(MetricId::ToolCalls, labels, 1);
             }
             EventType::CompressionCompleted | EventType::CompressionFailed => {
                 let is_done = event_type == EventType::CompressionCompleted;
                 self.metrics
-                    .count(Figure::Compressions, [("result", result(is_done))], 1);
+                    .count(MetricId::Compressions, [("result", result(is_done))], 1);
                 let stats = event.raised.fields.get("result").and_then(|result| result.get("stats"));
                 if let Some(saved) = stats.and_then(|stats| stats["tokensSaved"].as_u64()) {
-                    self.metrics.count(Figure::TokensSaved, [], saved);
+                    self.metrics.count(MetricId::TokensSaved, [], saved);
                 }
             }
             EventType::TriggeredSubgraphCompleted | EventType::TriggeredSubgraphFailed => {
                 let is_done = event_type == EventType::TriggeredSubgraphCompleted;
-                self.metrics.count(Figure::Triggered, [("result", result(is_done))], 1);
+                self.metrics
+                    .count(MetricId::Triggered, [("result", result(is_done))], 1);
             }
             _other => {}
         }
     }
 
     pub(super) fn lost(&self, events: u64) {
-        self.metrics.count(Figure::EventsLost, [], events);
+        self.metrics.count(MetricId::EventsLost, [], events);
     }
 
     pub(super) fn ended(&self, report: &RunReport) {
         let labels = [("workflow", self.workflow), ("status", report.status.as_str())];
-        self.metrics.count(Figure::RunsEnded, labels, 1);
-        self.metrics.time(Figure::RunDuration, self.workflow, report.elapsed_ms);
+        self.metrics.count(MetricId::RunsEnded, labels, 1);
+        self.metrics
+            .time(MetricId::RunDuration, self.workflow, report.elapsed_ms);
         // Count all token kinds of the report by their field names; fields that are no integers, such as the cost, are skipped.
         if let Value::Object(kinds) = json!(report.tokens.spent) {
             for (kind, tokens) in &kinds {
                 if let Some(tokens) = tokens.as_u64().filter(|tokens| *tokens > 0) {
                     let labels = [("workflow", self.workflow), ("kind", kind)];
-                    self.metrics.count(Figure::Tokens, labels, tokens);
+                    self.metrics.count(MetricId::Tokens, labels, tokens);
                 }
             }
         }

@@ -10,7 +10,7 @@ use pirn_otel::opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
 };
 
-use super::figures::{Figure, Kind};
+use super::metric::{Kind, MetricId};
 use super::series::{Labels, Sample, Series};
 
 /// Sums are cumulative: the next message makes up for one that was lost.
@@ -23,7 +23,7 @@ type Nanos = u64;
 pub(crate) fn metrics(series: &Series, since: SystemTime, now: SystemTime) -> Vec<Metric> {
     let times = (nanos(since), nanos(now));
     let series = series.iter();
-    series.map(|(figure, series)| metric(figure, series, times)).collect()
+    series.map(|(id, series)| metric(id, series, times)).collect()
 }
 
 fn nanos(time: SystemTime) -> Nanos {
@@ -33,13 +33,13 @@ fn nanos(time: SystemTime) -> Nanos {
 }
 
 fn metric<'a>(
-    figure: Figure,
+    id: MetricId,
     series: impl IntoIterator<Item = (&'a Labels, &'a Sample)>,
     times: (Nanos, Nanos),
 ) -> Metric {
-    let about = figure.about();
+    let descriptor = id.descriptor();
     let series = series.into_iter();
-    let data = match about.kind {
+    let data = match descriptor.kind {
         Kind::Counter => Data::Sum(Sum {
             data_points: numbers(series, times),
             aggregation_temporality: WHOLE,
@@ -56,9 +56,9 @@ fn metric<'a>(
         }),
     };
     Metric {
-        name: about.name.to_owned(),
-        description: about.text.to_owned(),
-        unit: about.unit.to_owned(),
+        name: descriptor.name.to_owned(),
+        description: descriptor.text.to_owned(),
+        unit: descriptor.unit.to_owned(),
         data: Some(data),
         ..Metric::default()
     }

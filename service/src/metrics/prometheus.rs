@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figures::Kind;
+use super::metric::Kind;
 use super::series::{Histogram, Labels, Sample, Series};
 
 /// The format's media type.
@@ -17,12 +17,12 @@ pub(crate) fn text(series: &Series) -> String {
 }
 
 fn write(text: &mut String, series: &Series) -> std::fmt::Result {
-    for (figure, series) in series.iter() {
-        let about = figure.about();
-        let (name, kind) = (about.prometheus(), word(about.kind));
-        writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", about.text)?;
+    for (id, series) in series.iter() {
+        let descriptor = id.descriptor();
+        let (name, kind) = (descriptor.prometheus(), word(descriptor.kind));
+        writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", descriptor.text)?;
         for (labels, sample) in series {
-            match (sample, about.kind) {
+            match (sample, descriptor.kind) {
                 (Sample::Counted(histogram), Kind::Histogram(bounds)) => {
                     write_histogram(text, &name, labels, histogram, bounds)?;
                 }
@@ -86,16 +86,16 @@ fn write_labels(text: &mut String, labels: &Labels, bound: Option<&str>) -> std:
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Figure;
+    use super::super::metric::MetricId;
     use super::*;
 
     #[test]
     fn a_metric_family_has_help_type_and_samples() {
         let mut series = Series::default();
         let workflow = || vec![("workflow", "a \"b\"\\\n".to_owned())];
-        series.add(Figure::RunsStarted, workflow(), 2.0);
-        series.record(Figure::RunDuration, workflow(), 0.0625);
-        series.set(Figure::OpenStreams, Vec::new(), 3.0);
+        series.add(MetricId::RunsStarted, workflow(), 2.0);
+        series.record(MetricId::RunDuration, workflow(), 0.0625);
+        series.set(MetricId::OpenStreams, Vec::new(), 3.0);
         let label = r#"workflow="a \"b\"\\\n""#;
         let buckets = [("0.001", 0), ("0.005", 0), ("0.02", 0)].into_iter();
         let later = ["0.1", "0.5", "2", "10", "60", "300", "3600", "+Inf"].map(|bound| (bound, 1));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::figures::{Figure, Kind};
+use super::metric::{Kind, MetricId};
 
 /// The labels of a series: names and values.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -29,27 +29,27 @@ pub(super) struct Histogram {
 
 /// Values of all metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Series(BTreeMap<Figure, BTreeMap<Labels, Sample>>);
+pub(crate) struct Series(BTreeMap<MetricId, BTreeMap<Labels, Sample>>);
 
 impl Series {
     /// Adds to a counter.
-    pub(super) fn add(&mut self, figure: Figure, labels: Labels, amount: f64) {
-        if let Sample::Number(number) = self.sample(figure, labels) {
+    pub(super) fn add(&mut self, id: MetricId, labels: Labels, amount: f64) {
+        if let Sample::Number(number) = self.sample(id, labels) {
             *number += amount;
         }
     }
 
     /// Sets the value of a counter or gauge.
-    pub(crate) fn set(&mut self, figure: Figure, labels: Labels, value: f64) {
-        *self.sample(figure, labels) = Sample::Number(value);
+    pub(crate) fn set(&mut self, id: MetricId, labels: Labels, value: f64) {
+        *self.sample(id, labels) = Sample::Number(value);
     }
 
     /// Adds a value to a histogram.
-    pub(super) fn record(&mut self, figure: Figure, labels: Labels, value: f64) {
-        let Kind::Histogram(bounds) = figure.about().kind else {
+    pub(super) fn record(&mut self, id: MetricId, labels: Labels, value: f64) {
+        let Kind::Histogram(bounds) = id.descriptor().kind else {
             return;
         };
-        if let Sample::Counted(histogram) = self.sample(figure, labels) {
+        if let Sample::Counted(histogram) = self.sample(id, labels) {
             let place = bounds.iter().take_while(|bound| **bound < value).count();
             histogram.counts[place] += 1;
             histogram.sum += value;
@@ -57,8 +57,8 @@ impl Series {
     }
 
     /// Sets a histogram that was counted elsewhere, in the form of [`Histogram`]'s counts.
-    pub(crate) fn set_counted(&mut self, figure: Figure, counts: &[u64], sum: f64) {
-        if let Sample::Counted(histogram) = self.sample(figure, Vec::new()) {
+    pub(crate) fn set_counted(&mut self, id: MetricId, counts: &[u64], sum: f64) {
+        if let Sample::Counted(histogram) = self.sample(id, Vec::new()) {
             for (count, value) in histogram.counts.iter_mut().zip(counts) {
                 *count = *value;
             }
@@ -67,18 +67,18 @@ impl Series {
     }
 
     /// Iterates over all series, by metric and labels.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Figure, &BTreeMap<Labels, Sample>)> {
-        self.0.iter().map(|(figure, series)| (*figure, series))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MetricId, &BTreeMap<Labels, Sample>)> {
+        self.0.iter().map(|(id, series)| (*id, series))
     }
 
-    fn sample(&mut self, figure: Figure, mut labels: Labels) -> &mut Sample {
-        let series = self.0.entry(figure).or_default();
+    fn sample(&mut self, id: MetricId, mut labels: Labels) -> &mut Sample {
+        let series = self.0.entry(id).or_default();
         if series.len() >= MAX_SERIES && !series.contains_key(&labels) {
             for (_, value) in &mut labels {
                 OTHERS.clone_into(value);
             }
         }
-        series.entry(labels).or_insert_with(|| match figure.about().kind {
+        series.entry(labels).or_insert_with(|| match id.descriptor().kind {
             Kind::Counter | Kind::Gauge => Sample::Number(0.0),
             Kind::Histogram(bounds) => Sample::Counted(Histogram {
                 counts: vec![0; bounds.len() + 1],
@@ -97,9 +97,9 @@ mod tests {
         let mut series = Series::default();
         let tool = |name: String| vec![("tool", name), ("result", "failed".to_owned())];
         for number in 0..MAX_SERIES + 50 {
-            series.add(Figure::ToolCalls, tool(format!("made-up-{number}")), 1.0);
+            series.add(MetricId::ToolCalls, tool(format!("made-up-{number}")), 1.0);
         }
-        series.add(Figure::ToolCalls, tool("made-up-3".to_owned()), 1.0);
+        series.add(MetricId::ToolCalls, tool("made-up-3".to_owned()), 1.0);
         let (_, calls) = series.iter().next().expect("they were counted");
         assert_eq!(calls.len(), MAX_SERIES + 1);
         assert_eq!(calls[&tool("made-up-3".to_owned())], Sample::Number(2.0));
@@ -111,7 +111,7 @@ mod tests {
     fn a_value_counts_in_the_first_bucket_whose_bound_it_does_not_exceed() {
         let mut series = Series::default();
         for value in [0.0, 0.001, 0.0011, 5_000.0] {
-            series.record(Figure::RunDuration, Vec::new(), value);
+            series.record(MetricId::RunDuration, Vec::new(), value);
         }
         let (_, runs) = series.iter().next().expect("they were counted");
         let Sample::Counted(histogram) = &runs[&Vec::new()] else {

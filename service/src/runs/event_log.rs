@@ -15,7 +15,7 @@ use pirn_core::event::{Event, EventType};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::memory::{Budget, Reserved};
+use crate::memory::{Budget, MemoryReservation};
 use crate::runs::json_text::short_json;
 use crate::runs::pieces::{Piece, Pieces, cut};
 use crate::runs::position::Position;
@@ -28,7 +28,7 @@ const LOOKS: Duration = Duration::from_millis(100);
 
 /// An event as JSON, which is serialized once for all readers.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded(Arc<Record>);
+pub(crate) struct RecordedEvent(Arc<Record>);
 
 #[derive(Debug)]
 struct Record {
@@ -36,10 +36,10 @@ struct Record {
     event_type: EventType,
     pieces: Box<[Piece]>,
     /// Reservation of the streams that send this event at present; they share one.
-    held: Mutex<Weak<Reserved>>,
+    held: Mutex<Weak<MemoryReservation>>,
 }
 
-impl Recorded {
+impl RecordedEvent {
     pub(crate) fn position(&self) -> Position {
         self.0.position
     }
@@ -59,13 +59,13 @@ impl Recorded {
     }
 
     /// Returns the reservation of the streams that send this event at present.
-    fn held(&self) -> Option<Arc<Reserved>> {
+    fn held(&self) -> Option<Arc<MemoryReservation>> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     /// Shares a reservation with other streams. If another stream has stored one first, that one is returned and this one is
     /// dropped.
-    fn share(&self, reserved: Reserved) -> Arc<Reserved> {
+    fn share(&self, reserved: MemoryReservation) -> Arc<MemoryReservation> {
         let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
             let reserved = Arc::new(reserved);
@@ -93,7 +93,7 @@ impl Recorded {
 
 /// Reserves the memory of events while a stream sends them; `None` if the budget is exhausted. Streams that send one event, which
 /// may be large, share one reservation.
-pub(crate) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>> {
+pub(crate) fn hold(events: &[RecordedEvent], budget: &Budget) -> Option<Arc<MemoryReservation>> {
     if let [one] = events {
         return one.held().or_else(|| Some(one.share(budget.reserve(one.len())?)));
     }
@@ -102,7 +102,11 @@ pub(crate) fn hold(events: &[Recorded], budget: &Budget) -> Option<Arc<Reserved>
 
 /// Reserves memory like [`hold`], but waits up to `at_most` for other streams to release theirs. `None` at once if the events
 /// exceed the budget's limit.
-pub(crate) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: Duration) -> Option<Arc<Reserved>> {
+pub(crate) async fn hold_within(
+    events: &[RecordedEvent],
+    budget: &Budget,
+    at_most: Duration,
+) -> Option<Arc<MemoryReservation>> {
     if let Some(held) = hold(events, budget) {
         return Some(held);
     }
@@ -124,8 +128,8 @@ pub(crate) async fn hold_within(events: &[Recorded], budget: &Budget, at_most: D
     None
 }
 
-fn bytes_of(events: &[Recorded]) -> usize {
-    events.iter().map(Recorded::len).sum()
+fn bytes_of(events: &[RecordedEvent]) -> usize {
+    events.iter().map(RecordedEvent::len).sum()
 }
 
 /// An event parsed from its JSON.
@@ -149,7 +153,7 @@ pub(crate) struct EventLog {
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<Recorded>,
+    events: VecDeque<RecordedEvent>,
     pieces: Pieces,
     /// The last sequence number that arrived or was counted as lost.
     last: u64,
@@ -177,7 +181,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Page {
     /// The next events, oldest first; empty if none has arrived yet.
-    pub(crate) events: Vec<Recorded>,
+    pub(crate) events: Vec<RecordedEvent>,
     /// The last sequence of the log.
     pub(crate) last: u64,
     /// True if no event can follow the last.
@@ -235,7 +239,7 @@ impl EventLog {
         };
         state.pushed = position;
         (state.last, state.last_at) = (event.sequence, Some(event.timestamp));
-        let recorded = Recorded(Arc::new(Record {
+        let recorded = RecordedEvent(Arc::new(Record {
             position,
             event_type: event.raised.event_type,
             pieces: state.pieces.add(&cut),
@@ -280,7 +284,7 @@ impl EventLog {
     pub(crate) fn after(&self, position: Position, limit: usize, bytes: usize) -> Page {
         let state = self.state();
         let first = state.events.partition_point(|recorded| recorded.position() <= position);
-        let mut events: Vec<Recorded> = Vec::new();
+        let mut events: Vec<RecordedEvent> = Vec::new();
         let mut taken = 0_usize;
         for recorded in state.events.range(first..).take(limit) {
             taken = taken.saturating_add(recorded.len());
@@ -440,7 +444,7 @@ mod tests {
         assert!(log.bytes() <= 3_000);
         assert_eq!(total.load(Ordering::Relaxed), log.bytes());
         let page = log.after(Position::START, 1_000, usize::MAX);
-        assert_eq!(page.events.last().map(Recorded::position), Some(Position::of(100)));
+        assert_eq!(page.events.last().map(RecordedEvent::position), Some(Position::of(100)));
         let two = page.events[0].len() * 2;
         assert_eq!(
             log.after(Position::START, 1_000, two).events.len(),
@@ -472,7 +476,7 @@ mod tests {
         let events = log.after(Position::START, 9, usize::MAX).events;
         let read: Vec<_> = events
             .iter()
-            .filter_map(Recorded::read)
+            .filter_map(RecordedEvent::read)
             .map(|read| read.event)
             .collect();
         assert_eq!(read, [large, event(8)]);

@@ -124,9 +124,9 @@ impl Handle {
     }
 
     /// Waits until the run is durable.
-    pub(crate) async fn kept(&self) -> Result<(), RunError> {
+    pub(crate) async fn wait_durable(&self) -> Result<(), RunError> {
         match self.active() {
-            Some(handle) => handle.kept().await,
+            Some(handle) => handle.wait_durable().await,
             None => Err(RunError::new(RunErrorCode::Cancelled, "the run has ended")),
         }
     }

@@ -31,14 +31,14 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    keys: BTreeMap<String, Known>,
+    keys: BTreeMap<String, KeyEntry>,
     /// Keys with a run, in the order in which the runs were started.
     order: VecDeque<String>,
     /// The number of the next key that is stored.
     next: u64,
 }
 
-struct Known {
+struct KeyEntry {
     fingerprint: String,
     /// `None` while the first request with the key is being handled.
     run_id: Option<String>,
@@ -47,7 +47,7 @@ struct Known {
 /// A key as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct StoredKey {
     number: u64,
     key: String,
     fingerprint: String,
@@ -57,13 +57,13 @@ struct Kept {
 /// The result of a claim on a key.
 pub(crate) enum Claim {
     /// The request is the first with this key.
-    First(Claimed),
+    First(KeyClaim),
     /// An equal request has started this run.
     Same(String),
 }
 
 /// A key with a request in progress. Dropping it without a run frees the key.
-pub(crate) struct Claimed {
+pub(crate) struct KeyClaim {
     keys: IdempotencyKeys,
     key: String,
     fingerprint: String,
@@ -83,7 +83,7 @@ enum Place {
 /// A key as it is stored in a store that several processes share.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Settled {
+struct SharedKey {
     fingerprint: String,
     run_id: String,
     /// Milliseconds since 1970.
@@ -110,17 +110,17 @@ impl IdempotencyKeys {
             return Err(Problem::new(ProblemCode::InvalidRequest, detail));
         }
         let read = self.0.read.get_or_try_init(|| self.read()).await;
-        read.map_err(|error| not_kept(&error))?;
+        read.map_err(|error| store_problem(&error))?;
         let fingerprint = fingerprint.to_string();
         let mut state = self.state();
         match state.keys.get(key) {
             None => {
-                let known = Known {
+                let known = KeyEntry {
                     fingerprint: fingerprint.clone(),
                     run_id: None,
                 };
                 state.keys.insert(key.to_owned(), known);
-                Ok(Claim::First(Claimed {
+                Ok(Claim::First(KeyClaim {
                     keys: self.clone(),
                     key: key.to_owned(),
                     fingerprint,
@@ -130,8 +130,8 @@ impl IdempotencyKeys {
                 }))
             }
             Some(known) if known.fingerprint != fingerprint => Err(reused()),
-            Some(Known { run_id: None, .. }) => Err(in_use()),
-            Some(Known {
+            Some(KeyEntry { run_id: None, .. }) => Err(in_use()),
+            Some(KeyEntry {
                 run_id: Some(run_id), ..
             }) => Ok(Claim::Same(run_id.clone())),
         }
@@ -149,7 +149,7 @@ impl IdempotencyKeys {
                 break;
             };
             // The slot is free, or was written by a later version.
-            let kept: Option<Kept> = serde_json::from_str(&text).unwrap_or_default();
+            let kept: Option<StoredKey> = serde_json::from_str(&text).unwrap_or_default();
             found.extend(kept);
         }
         found.sort_by_key(|kept| kept.number);
@@ -163,7 +163,7 @@ impl IdempotencyKeys {
             state.next = kept.number + 1;
             if has_begun {
                 state.order.push_back(kept.key.clone());
-                let known = Known {
+                let known = KeyEntry {
                     fingerprint: kept.fingerprint,
                     run_id: Some(kept.run_id),
                 };
@@ -179,7 +179,7 @@ impl IdempotencyKeys {
     }
 }
 
-impl Claimed {
+impl KeyClaim {
     /// Persists the key with the id of the run to start, before the run starts. Returns the id to use: a different one if another
     /// process has handled an equal request.
     pub(crate) async fn starts(&mut self, run_id: &str) -> Result<String, Problem> {
@@ -187,7 +187,7 @@ impl Claimed {
             return Ok(run_id.to_owned());
         };
         if let Some(claims) = store.claims() {
-            let own = Settled {
+            let own = SharedKey {
                 fingerprint: self.fingerprint.clone(),
                 run_id: run_id.to_owned(),
                 at: now(),
@@ -196,10 +196,10 @@ impl Claimed {
             let settled = claims
                 .settle(&own_name(&self.key), own.clone(), self.keys.0.limit)
                 .await;
-            let settled = settled.map_err(|error| not_kept(&error))?;
+            let settled = settled.map_err(|error| store_problem(&error))?;
             self.is_known = settled != own;
             self.place = Some(Place::Own(settled.clone()));
-            let settled: Settled = serde_json::from_str(&settled).map_err(|_| reused())?;
+            let settled: SharedKey = serde_json::from_str(&settled).map_err(|_| reused())?;
             if settled.fingerprint != self.fingerprint {
                 return Err(reused());
             }
@@ -207,7 +207,10 @@ impl Claimed {
             // that process counts as dead, and this one starts the run under the settled id.
             let is_new = settled.at.saturating_add(STARTS_WITHIN_MS) > now();
             if self.is_known && is_new {
-                let begun = store.run(&settled.run_id).await.map_err(|error| not_kept(&error))?;
+                let begun = store
+                    .run(&settled.run_id)
+                    .await
+                    .map_err(|error| store_problem(&error))?;
                 begun.ok_or_else(in_use)?;
             }
             return Ok(settled.run_id);
@@ -217,7 +220,7 @@ impl Claimed {
             state.next += 1;
             state.next - 1
         };
-        let kept = Kept {
+        let kept = StoredKey {
             number,
             key: self.key.clone(),
             fingerprint: self.fingerprint.clone(),
@@ -227,7 +230,7 @@ impl Claimed {
         let place = name(number % self.keys.0.limit.max(1) as u64);
         let kept = store.set_meta(&place, Some(text)).await;
         self.place = Some(Place::Numbered(place));
-        kept.map_err(|error| not_kept(&error))?;
+        kept.map_err(|error| store_problem(&error))?;
         Ok(run_id.to_owned())
     }
 
@@ -265,7 +268,7 @@ impl Claimed {
     }
 }
 
-impl Drop for Claimed {
+impl Drop for KeyClaim {
     fn drop(&mut self) {
         if !self.is_kept {
             self.keys.state().keys.remove(&self.key);
@@ -293,6 +296,6 @@ fn name(place: u64) -> String {
     format!("idempotency key {place}")
 }
 
-fn not_kept(error: &StoreError) -> Problem {
+fn store_problem(error: &StoreError) -> Problem {
     Problem::new(ProblemCode::StoreFailed, error.to_string())
 }

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 
 use crate::http::problem::{Problem, ProblemCode};
 use crate::limits::{Limits, StreamGate};
-use crate::memory::Reserved;
+use crate::memory::MemoryReservation;
 use crate::runs::archive::{RunQuery, RunSummary};
 use crate::runs::event_log::EventLog;
 use crate::runs::handle::Handle;
@@ -40,7 +40,7 @@ use pirn::{RunError, RunErrorCode, RunHandle, RunReport, ThreadStatus};
 /// A run that was started or resumed by this service.
 pub(crate) struct Run {
     pub(crate) handle: Handle,
-    pub(crate) about: About,
+    pub(crate) info: RunInfo,
     /// Status in the store of a run that continues in another process, or later in this one.
     left: OnceLock<&'static str>,
     /// True once the run's termination is final here, or the run continues in another process. The log is closed at that time.
@@ -50,11 +50,11 @@ pub(crate) struct Run {
     pub(crate) questions: Questions,
     pub(crate) streams: StreamGate,
     /// Memory reserved for its input, until the run ends.
-    input: Mutex<Option<Reserved>>,
+    input: Mutex<Option<MemoryReservation>>,
 }
 
 /// Immutable facts about a run.
-pub(crate) struct About {
+pub(crate) struct RunInfo {
     pub(crate) workflow_id: String,
     pub(crate) session: Option<String>,
     /// Milliseconds since the Unix epoch.
@@ -65,7 +65,7 @@ impl Run {
     /// Creates a run; for `first_piece`, see [`EventLog::new`].
     pub(crate) fn new(
         handle: RunHandle,
-        about: About,
+        info: RunInfo,
         limits: &Limits,
         first_piece: u64,
         event_bytes: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ impl Run {
         let log_limits = (limits.events_per_run, limits.event_bytes_per_run);
         Self {
             handle: Handle::new(handle),
-            about,
+            info,
             left: OnceLock::new(),
             decided: watch::Sender::new(false),
             log: EventLog::new(log_limits, first_piece, event_bytes),
@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Adds the memory reservation of the run's input.
-    pub(crate) fn holding(mut self, input: Option<Reserved>) -> Self {
+    pub(crate) fn holding(mut self, input: Option<MemoryReservation>) -> Self {
         self.input = Mutex::new(input);
         self
     }
@@ -154,11 +154,11 @@ impl Run {
         let (last, last_at) = self.log.last();
         RunSummary {
             run_id: self.id().to_owned(),
-            workflow_id: self.about.workflow_id.clone(),
-            session: self.about.session.clone(),
+            workflow_id: self.info.workflow_id.clone(),
+            session: self.info.session.clone(),
             status: self.status().to_owned(),
-            started_at: self.about.started_at,
-            updated_at: last_at.unwrap_or(self.about.started_at),
+            started_at: self.info.started_at,
+            updated_at: last_at.unwrap_or(self.info.started_at),
             last_sequence: last.sequence,
         }
     }
@@ -290,7 +290,7 @@ impl State {
         if self
             .by_id
             .get(&place.1)
-            .is_some_and(|run| run.about.started_at == place.0)
+            .is_some_and(|run| run.info.started_at == place.0)
         {
             self.by_id.remove(&place.1);
         }
@@ -302,9 +302,9 @@ impl State {
         let id: Arc<str> = run.id().into();
         // Its recorder may still hold an earlier run of this id: remove that one from the list.
         if let Some(before) = self.by_id.insert(Arc::clone(&id), Arc::clone(&run)) {
-            self.by_place.remove(&(before.about.started_at, Arc::clone(&id)));
+            self.by_place.remove(&(before.info.started_at, Arc::clone(&id)));
         }
-        self.by_place.insert((run.about.started_at, id), Arc::clone(&run));
+        self.by_place.insert((run.info.started_at, id), Arc::clone(&run));
         run
     }
 }
@@ -332,7 +332,7 @@ impl Runs {
         start: impl FnOnce() -> Result<Run, Problem>,
     ) -> Result<Arc<Run>, Problem> {
         let Some(id) = run_id else {
-            return Ok(self.adopt(start()?));
+            return Ok(self.register(start()?));
         };
         {
             let mut state = self.state();
@@ -343,11 +343,11 @@ impl Runs {
         }
         // Start outside of the lock, which every request takes.
         let _starting = Starting { runs: self, id };
-        Ok(self.adopt(start()?))
+        Ok(self.register(start()?))
     }
 
     /// Registers a run that is resumed.
-    pub(crate) fn adopt(&self, run: Run) -> Arc<Run> {
+    pub(crate) fn register(&self, run: Run) -> Arc<Run> {
         self.state().put(run)
     }
 
@@ -359,7 +359,7 @@ impl Runs {
         let mut state = self.state();
         if state.by_id.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, run)) {
             state.by_id.remove(run.id());
-            state.by_place.remove(&(run.about.started_at, run.id().into()));
+            state.by_place.remove(&(run.info.started_at, run.id().into()));
         }
     }
 
@@ -399,7 +399,7 @@ impl Runs {
         }
         let bytes = run.bytes();
         state.ended_bytes += bytes;
-        state.ended.push_back(((run.about.started_at, run.id().into()), bytes));
+        state.ended.push_back(((run.info.started_at, run.id().into()), bytes));
         while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
             let Some(oldest) = state.forget() else { break };
             forgotten.extend(oldest);
@@ -437,8 +437,8 @@ impl Runs {
             None => Box::new(state.by_place.values().rev()),
         };
         let is_asked = |run: &&Arc<Run>| {
-            query.workflow.as_ref().is_none_or(|id| *id == run.about.workflow_id)
-                && (query.session.is_none() || query.session == run.about.session)
+            query.workflow.as_ref().is_none_or(|id| *id == run.info.workflow_id)
+                && (query.session.is_none() || query.session == run.info.session)
                 && query.status.as_ref().is_none_or(|status| status == run.status())
         };
         runs.filter(is_asked)

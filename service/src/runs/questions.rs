@@ -7,7 +7,7 @@ use pirn_core::event::{Event, EventType};
 
 /// Position and time of a question's INTERACTION_REQUESTED event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Put {
+pub(crate) struct AskedAt {
     pub(crate) sequence: u64,
     /// Milliseconds since the Unix epoch.
     pub(crate) at: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Put {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     /// Open questions by id.
-    put: Mutex<BTreeMap<String, Put>>,
+    open: Mutex<BTreeMap<String, AskedAt>>,
 }
 
 impl Questions {
@@ -24,11 +24,11 @@ impl Questions {
         let id = || event.raised.fields.text("interactionId");
         match event.raised.event_type {
             EventType::InteractionRequested => {
-                let put = Put {
+                let asked_at = AskedAt {
                     sequence: event.sequence,
                     at: event.timestamp,
                 };
-                self.state().extend(id().map(|id| (id.to_owned(), put)));
+                self.state().extend(id().map(|id| (id.to_owned(), asked_at)));
             }
             EventType::InteractionAnswered | EventType::InteractionWithdrawn | EventType::InteractionTimedOut => {
                 if let Some(id) = id() {
@@ -40,12 +40,12 @@ impl Questions {
     }
 
     /// Returns the position and time of an open question; `None` if its event has not arrived.
-    pub(crate) fn put(&self, id: &str) -> Option<Put> {
+    pub(crate) fn asked_at(&self, id: &str) -> Option<AskedAt> {
         self.state().get(id).copied()
     }
 
-    fn state(&self) -> MutexGuard<'_, BTreeMap<String, Put>> {
+    fn state(&self) -> MutexGuard<'_, BTreeMap<String, AskedAt>> {
         // Ignore poisoning: every critical section preserves the invariants.
-        self.put.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::body::Bytes;
 use serde_json::{Value, json};
 
-use crate::http::problem::{Problem, ProblemCode, not_resumed};
+use crate::http::problem::{Problem, ProblemCode, resume_problem};
 use crate::limits::Limits;
-use crate::memory::{Budget, Reserved};
+use crate::memory::{Budget, MemoryReservation};
 use crate::runs::archive::{RunArchive, RunQuery, RunSummary};
-use crate::runs::event_log::{EventLog, Recorded};
+use crate::runs::event_log::{EventLog, RecordedEvent};
 use crate::runs::position::Position;
 use crate::runs::replays::Replays;
 use pirn::store::{Run, RunFilter, RunPlace, Store};
@@ -46,7 +46,7 @@ impl Archive {
         after: u64,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Recorded>, Problem> {
+    ) -> Result<Vec<RecordedEvent>, Problem> {
         match self {
             Self::Stored(stored) => stored.page(run_id, after, limit, bytes).await,
             Self::Other(archive) => {
@@ -112,7 +112,7 @@ struct Part {
     events: EventLog,
     /// The run's last event at the time of the replay.
     last: u64,
-    _memory: Reserved,
+    _memory: MemoryReservation,
 }
 
 /// The report of a run that this process does not execute.
@@ -152,7 +152,7 @@ impl StoredRuns {
         after: u64,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<Recorded>, Problem> {
+    ) -> Result<Vec<RecordedEvent>, Problem> {
         // Events never change, so a cached part of an older state of the run is still valid.
         let known = self.known(|part| part.run.id == run_id && part.reads_on(after) && after < part.last);
         let part = match known {
@@ -196,7 +196,7 @@ impl StoredRuns {
         let stored = self.clone();
         let made = self.replays.run(move || async move {
             let view = stored.engine.view(&run.id, None).await;
-            stored.make(view.map_err(|error| not_resumed(&error))?, after)
+            stored.make(view.map_err(|error| resume_problem(&error))?, after)
         });
         made.await?.map(Some)
     }
@@ -255,7 +255,7 @@ impl StoredRuns {
         Ok(part)
     }
 
-    fn reserve(&self, bytes: usize) -> Result<Reserved, Problem> {
+    fn reserve(&self, bytes: usize) -> Result<MemoryReservation, Problem> {
         loop {
             if let Some(reserved) = self.memory.reserve(bytes) {
                 return Ok(reserved);
@@ -266,7 +266,7 @@ impl StoredRuns {
         }
     }
 
-    fn grow(&self, reserved: &mut Reserved, bytes: usize) -> bool {
+    fn grow(&self, reserved: &mut MemoryReservation, bytes: usize) -> bool {
         while !reserved.grow_to(bytes) {
             if !self.forget() {
                 return false;

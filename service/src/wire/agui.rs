@@ -20,10 +20,10 @@ use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
 use super::interrupts::interrupt;
-use super::speech::{Said, Speech, output_text};
-use crate::feed::{Fed, Feed};
+use super::messages::{MessageEvent, MessageTracker, output_text};
+use crate::feed::{Feed, FeedItem};
 use crate::runs::event_log::ReadEvent;
-use crate::sse::{Frames, Wire, all, data};
+use crate::sse::{EventEncoder, Frames, all, data};
 use pirn::{Interaction, RunReport, ThreadStatus};
 
 /// State of the conversion of one run to AG-UI.
@@ -35,7 +35,7 @@ pub(in super::super) struct AgUi {
     has_begun: bool,
     /// True if a question may be open that the client has not received.
     has_asked: bool,
-    speech: Speech,
+    messages: MessageTracker,
     /// Open steps by thread and node; their names are unique.
     steps: BTreeMap<(Arc<str>, String), String>,
 }
@@ -49,14 +49,14 @@ impl AgUi {
             main_thread,
             has_begun: false,
             has_asked: resumed,
-            speech: Speech::default(),
+            messages: MessageTracker::default(),
             steps: BTreeMap::new(),
         }
     }
 
     /// Updates the state by an event that an earlier stream has sent.
     pub(in super::super) fn was_sent(&mut self, event: &Event) {
-        self.speech.was_said(event);
+        self.messages.was_said(event);
     }
 
     fn begin(&mut self, out: &mut Vec<Value>) {
@@ -72,7 +72,7 @@ impl AgUi {
         let event = &read.event;
         let mut out = Vec::new();
         self.begin(&mut out);
-        out.extend(self.speech.observe(read).into_iter().map(message));
+        out.extend(self.messages.observe(read).into_iter().map(message));
         let fields = &event.raised.fields;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
@@ -149,7 +149,7 @@ impl AgUi {
     fn close(&mut self) -> Vec<Value> {
         let mut out = Vec::new();
         self.begin(&mut out);
-        out.extend(self.speech.end_all().into_iter().map(message));
+        out.extend(self.messages.end_all().into_iter().map(message));
         let steps = std::mem::take(&mut self.steps);
         out.extend(steps.into_values().map(|name| finished(&name)));
         out
@@ -158,7 +158,7 @@ impl AgUi {
     /// Returns the events that end the stream while the run waits for these answers.
     fn interrupted(&mut self, questions: &[Interaction], feed: &Feed) -> Vec<Value> {
         let mut out = self.close();
-        let put_at = |asked: &Interaction| feed.run().questions.put(&asked.id).map(|put| put.at);
+        let put_at = |asked: &Interaction| feed.run().questions.asked_at(&asked.id).map(|asked_at| asked_at.at);
         let interrupts = questions
             .iter()
             .map(|asked| interrupt(asked, feed.read_to(), put_at(asked)));
@@ -176,13 +176,13 @@ impl AgUi {
             out.push(json!({"type": "RUN_ERROR", "message": "the run was lost", "code": "ACTOR_PANICKED"}));
             return out;
         };
-        let said = output_text(&report.output).filter(|_| !self.speech.has_spoken());
+        let said = output_text(&report.output).filter(|_| !self.messages.has_spoken());
         if let Some(text) = said {
             let id = format!("{}-output", report.run_id);
             let all = [
-                Said::Begin { id: id.clone() },
-                Said::Piece { id: id.clone(), text },
-                Said::End { id },
+                MessageEvent::Begin { id: id.clone() },
+                MessageEvent::Piece { id: id.clone(), text },
+                MessageEvent::End { id },
             ];
             out.extend(all.into_iter().map(message));
         }
@@ -204,18 +204,18 @@ impl AgUi {
     }
 }
 
-impl Wire for AgUi {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
+impl EventEncoder for AgUi {
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
         let events = match item {
-            Fed::Event(recorded) => {
+            FeedItem::Event(recorded) => {
                 if let Some(read) = recorded.read() {
                     all(out, &self.event(&read), read.position);
                 }
                 return;
             }
-            Fed::Missed { count, .. } => vec![json!({"type": "CUSTOM", "name": "missed", "value": count})],
-            Fed::Idle => Vec::new(),
-            Fed::End => self.end(feed.run().outcome().as_deref()),
+            FeedItem::Missed { count, .. } => vec![json!({"type": "CUSTOM", "name": "missed", "value": count})],
+            FeedItem::Idle => Vec::new(),
+            FeedItem::End => self.end(feed.run().outcome().as_deref()),
         };
         for event in &events {
             data(out, event);
@@ -240,11 +240,11 @@ impl Wire for AgUi {
     }
 }
 
-fn message(said: Said) -> Value {
+fn message(said: MessageEvent) -> Value {
     match said {
-        Said::Begin { id } => json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}),
-        Said::Piece { id, text } => json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": text}),
-        Said::End { id } => json!({"type": "TEXT_MESSAGE_END", "messageId": id}),
+        MessageEvent::Begin { id } => json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}),
+        MessageEvent::Piece { id, text } => json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": text}),
+        MessageEvent::End { id } => json!({"type": "TEXT_MESSAGE_END", "messageId": id}),
     }
 }
 

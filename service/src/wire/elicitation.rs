@@ -19,7 +19,7 @@ const ANSWER: &str = "answer";
 
 /// Outcome of an elicitation.
 #[derive(Debug, PartialEq)]
-pub(in super::super) enum Elicited {
+pub(in super::super) enum ElicitationOutcome {
     /// The answer.
     Answer(Value),
     /// The person cancelled the elicitation, or declined a question that is not about a tool call. The run is cancelled.
@@ -79,22 +79,22 @@ fn name(choice: &Value) -> String {
 }
 
 /// Converts a client's result to the outcome of a question's elicitation.
-pub(in super::super) fn elicited(asked: &Interaction, sent: ElicitResult) -> Elicited {
+pub(in super::super) fn elicited(asked: &Interaction, sent: ElicitResult) -> ElicitationOutcome {
     let content = match (sent.action, sent.content) {
         (ElicitationAction::Accept, Some(content)) => content,
-        (ElicitationAction::Cancel, _) => return Elicited::GivenUp,
-        (_, _) if asked.tool.is_some() => return Elicited::Answer(json!("refuse")),
-        (_, _) => return Elicited::GivenUp,
+        (ElicitationAction::Cancel, _) => return ElicitationOutcome::GivenUp,
+        (_, _) if asked.tool.is_some() => return ElicitationOutcome::Answer(json!("refuse")),
+        (_, _) => return ElicitationOutcome::GivenUp,
     };
     if asked.tool.is_some() {
-        return Elicited::Answer(consent(&content));
+        return ElicitationOutcome::Answer(consent(&content));
     }
     if whole(asked).is_some() {
-        return Elicited::Answer(content);
+        return ElicitationOutcome::Answer(content);
     }
     let given = content.get(ANSWER).cloned().unwrap_or_default();
     let Some(text) = given.as_str() else {
-        return Elicited::Answer(given);
+        return ElicitationOutcome::Answer(given);
     };
     let chosen = asked.choices.iter().flat_map(|choices| choices.iter());
     let chosen = chosen.clone().find(|choice| name(choice) == text);
@@ -105,7 +105,7 @@ pub(in super::super) fn elicited(asked: &Interaction, sent: ElicitResult) -> Eli
             .filter(|schema| schema.get("type").is_none_or(|kind| kind != "string"))?;
         serde_json::from_str(text).ok()
     };
-    Elicited::Answer(chosen.cloned().or_else(of_schema).unwrap_or(given))
+    ElicitationOutcome::Answer(chosen.cloned().or_else(of_schema).unwrap_or(given))
 }
 
 /// Drops the reason from an `allow` answer, and empty fields from both.

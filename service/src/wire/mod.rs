@@ -4,8 +4,8 @@ pub(super) mod agui;
 #[cfg(feature = "mcp")]
 pub(super) mod elicitation;
 pub(super) mod interrupts;
-mod speech;
+mod messages;
 pub(super) mod ui_messages;
 
 #[cfg(feature = "mcp")]
-pub(super) use speech::output_text;
+pub(super) use messages::output_text;

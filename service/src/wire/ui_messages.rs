@@ -13,17 +13,17 @@
 use pirn_core::event::EventType;
 use serde_json::{Value, json};
 
-use super::speech::{Said, Speech, output_text};
-use crate::feed::{Fed, Feed};
+use super::messages::{MessageEvent, MessageTracker, output_text};
+use crate::feed::{Feed, FeedItem};
 use crate::runs::event_log::ReadEvent;
-use crate::sse::{Frames, Wire, all, data, frame};
+use crate::sse::{EventEncoder, Frames, all, data, frame};
 use pirn::{RunReport, ThreadStatus};
 
 /// State of the conversion of one run to a UI message.
 #[derive(Default)]
 pub(in super::super) struct UiMessages {
     has_begun: bool,
-    speech: Speech,
+    messages: MessageTracker,
 }
 
 impl UiMessages {
@@ -39,7 +39,7 @@ impl UiMessages {
         let event = &read.event;
         let mut out = Vec::new();
         self.begin(&event.run_id, &mut out);
-        out.extend(self.speech.observe(read).into_iter().map(text_part));
+        out.extend(self.messages.observe(read).into_iter().map(text_part));
         let fields = &event.raised.fields;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let node = |status: &str| {
@@ -73,16 +73,16 @@ impl UiMessages {
     fn end(&mut self, run_id: &str, report: Option<&RunReport>) -> Vec<Value> {
         let mut out = Vec::new();
         self.begin(run_id, &mut out);
-        out.extend(self.speech.end_all().into_iter().map(text_part));
+        out.extend(self.messages.end_all().into_iter().map(text_part));
         let said = report
             .and_then(|report| output_text(&report.output))
-            .filter(|_| !self.speech.has_spoken());
+            .filter(|_| !self.messages.has_spoken());
         if let Some(text) = said {
             let id = format!("{run_id}-output");
             let all = [
-                Said::Begin { id: id.clone() },
-                Said::Piece { id: id.clone(), text },
-                Said::End { id },
+                MessageEvent::Begin { id: id.clone() },
+                MessageEvent::Piece { id: id.clone(), text },
+                MessageEvent::End { id },
             ];
             out.extend(all.into_iter().map(text_part));
         }
@@ -99,20 +99,20 @@ impl UiMessages {
     }
 }
 
-impl Wire for UiMessages {
-    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Frames) {
+impl EventEncoder for UiMessages {
+    fn write(&mut self, feed: &Feed, item: FeedItem, out: &mut Frames) {
         match item {
-            Fed::Event(recorded) => {
+            FeedItem::Event(recorded) => {
                 if let Some(read) = recorded.read() {
                     all(out, &self.event(&read), read.position);
                 }
             }
-            Fed::Missed { count, .. } => {
+            FeedItem::Missed { count, .. } => {
                 let missed = json!({"type": "data-missed", "data": count, "transient": true});
                 data(out, &missed);
             }
-            Fed::Idle => {}
-            Fed::End => {
+            FeedItem::Idle => {}
+            FeedItem::End => {
                 let run = feed.run();
                 let chunks = self.end(run.id(), run.outcome().as_deref());
                 for chunk in &chunks {
@@ -124,10 +124,10 @@ impl Wire for UiMessages {
     }
 }
 
-fn text_part(said: Said) -> Value {
+fn text_part(said: MessageEvent) -> Value {
     match said {
-        Said::Begin { id } => json!({"type": "text-start", "id": id}),
-        Said::Piece { id, text } => json!({"type": "text-delta", "id": id, "delta": text}),
-        Said::End { id } => json!({"type": "text-end", "id": id}),
+        MessageEvent::Begin { id } => json!({"type": "text-start", "id": id}),
+        MessageEvent::Piece { id, text } => json!({"type": "text-delta", "id": id, "delta": text}),
+        MessageEvent::End { id } => json!({"type": "text-end", "id": id}),
     }
 }

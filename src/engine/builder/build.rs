@@ -10,12 +10,12 @@ use pirn_actors::sessions::MemorySessions;
 use pirn_core::definition::{BuiltInTool, Loaded, TriggerDefinition};
 use pirn_core::graph::Graph;
 use pirn_core::run::DEFAULT_RUN_BYTES;
-use pirn_models::ModelsOfRuns;
+use pirn_models::ModelCatalog;
 
 use super::{BuildError, Clock, EngineBuilder};
-use crate::check::Checked;
+use crate::check::CheckedFiles;
 use crate::engine::durable::{Durable, Resources, StoreJournal, StoredSessions};
-use crate::engine::place::{Placement, process_seed};
+use crate::engine::runtime::{EngineRuntime, process_seed};
 use crate::engine::{Engine, Names, STARTS_WITHIN, compiled};
 
 /// Default maximum number of concurrent runs.
@@ -75,8 +75,8 @@ impl EngineBuilder {
         });
         // Faults are injected before the engine starts, because its actors receive the current ports.
         crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
-        let (placement, spawner) = match self.clock {
-            Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
+        let (runtime, spawner) = match self.clock {
+            Clock::Virtual { seed } => EngineRuntime::simulated(seed, names).map_err(BuildError::Threads),
             Clock::Real => {
                 let default = HostConfig::default();
                 let arbiters = self.arbiters.unwrap_or(default.arbiters);
@@ -86,9 +86,9 @@ impl EngineBuilder {
                     ..default
                 };
                 if self.is_local {
-                    Placement::local(config, names).map_err(BuildError::Local)
+                    EngineRuntime::local(config, names).map_err(BuildError::Local)
                 } else {
-                    Placement::arbiters(config, names).map_err(BuildError::Threads)
+                    EngineRuntime::arbiters(config, names).map_err(BuildError::Threads)
                 }
             }
         }?;
@@ -110,7 +110,7 @@ impl EngineBuilder {
         .map_err(BuildError::Engine)?;
         let engine = Engine {
             shared,
-            placement,
+            runtime,
             durable,
         };
         if let Some(checked) = &checked {
@@ -121,7 +121,7 @@ impl EngineBuilder {
             .register(&loaded, &engine.shared.graphs())
             .map_err(BuildError::Workflows)?;
         // The event bus must exist before the first run starts, independent of the caller's timing.
-        engine.placement.wait_idle(STARTS_WITHIN);
+        engine.runtime.wait_idle(STARTS_WITHIN);
         Ok(engine)
     }
 
@@ -144,7 +144,7 @@ impl EngineBuilder {
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
         let (ports, names) = self.ports(checked.as_ref(), &loaded)?;
-        let known = checked.as_ref().map_or(&[][..], Checked::graphs);
+        let known = checked.as_ref().map_or(&[][..], CheckedFiles::graphs);
         let own = compiled(&loaded, (&names, &names.models.now()), known)
             .map_err(BuildError::Workflows)?
             .graphs;
@@ -159,7 +159,7 @@ impl EngineBuilder {
         })
     }
 
-    fn take_checked(&mut self) -> Result<Option<Checked>, BuildError> {
+    fn take_checked(&mut self) -> Result<Option<CheckedFiles>, BuildError> {
         if !self.unread.is_empty() {
             // First, because a missing file would only be reported as missing workflows otherwise.
             return Err(BuildError::Files(std::mem::take(&mut self.unread)));
@@ -171,7 +171,7 @@ impl EngineBuilder {
         }
     }
 
-    fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<(Ports, Names), BuildError> {
+    fn ports(&mut self, checked: Option<&CheckedFiles>, loaded: &Loaded) -> Result<(Ports, Names), BuildError> {
         let reserved = self.tools.names().filter(|name| BuiltInTool::of_name(name).is_some());
         let reserved: Vec<String> = reserved.map(str::to_owned).collect();
         if !reserved.is_empty() {
@@ -184,7 +184,7 @@ impl EngineBuilder {
         let in_files = known.iter().chain(&loaded.profiles);
         let in_files = in_files.map(|profile| profile.value.clone()).collect();
         let in_code = std::mem::take(&mut self.models);
-        let models = ModelsOfRuns::new(configured, in_files, in_code, self.keys.take());
+        let models = ModelCatalog::new(configured, in_files, in_code, self.keys.take());
         let models = Arc::new(models.map_err(BuildError::Profiles)?);
         let names = Names {
             models: Arc::clone(&models),

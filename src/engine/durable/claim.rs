@@ -12,14 +12,14 @@ pub(super) const NOT_BEFORE_MS: u64 = 5_000;
 pub(crate) struct Claim {
     store: Arc<dyn Store>,
     run_id: Arc<str>,
-    standing: Standing,
+    health: ClaimHealth,
 }
 
 /// Flag of a claimed run: true if its next owner can resume it at once, false if it is stuck.
 #[derive(Clone)]
-pub(super) struct Standing(Arc<AtomicBool>);
+pub(super) struct ClaimHealth(Arc<AtomicBool>);
 
-impl Standing {
+impl ClaimHealth {
     fn new(goes_on: bool) -> Self {
         Self(Arc::new(AtomicBool::new(goes_on)))
     }
@@ -43,7 +43,7 @@ impl Claim {
             store: Arc::clone(store),
             run_id: run_id.into(),
             // Not resumable yet: an early return before `goes_on` drops the claim, and the next attempt must then wait.
-            standing: Standing::new(false),
+            health: ClaimHealth::new(false),
         }))
     }
 
@@ -54,25 +54,25 @@ impl Claim {
             store: Arc::clone(store),
             run_id: Arc::clone(run_id),
             // A new run has nothing that could fail to be rebuilt.
-            standing: Standing::new(true),
+            health: ClaimHealth::new(true),
         })
     }
 
     /// Marks the run as resumed: the next owner may resume it at once after a release.
     pub(super) fn goes_on(&self) {
-        self.standing.0.store(true, Ordering::Relaxed);
+        self.health.0.store(true, Ordering::Relaxed);
     }
 
     /// Returns a handle that can mark the run as stuck.
-    pub(super) fn standing(&self) -> Standing {
-        self.standing.clone()
+    pub(super) fn health(&self) -> ClaimHealth {
+        self.health.clone()
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(claims) = self.store.claims() {
-            let goes_on = self.standing.0.load(Ordering::Relaxed);
+            let goes_on = self.health.0.load(Ordering::Relaxed);
             // The delay keeps processes from passing a run that none can resume to each other without pause.
             claims.release(&self.run_id, if goes_on { 0 } else { NOT_BEFORE_MS });
         }

@@ -99,7 +99,7 @@ impl Texts {
 }
 
 /// Merges loaded files into a definition: a loaded item replaces the one with its id.
-pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec<Fault>> {
+pub(super) fn overlay(definition: &str, loaded: &Loaded) -> Result<String, Vec<Fault>> {
     let below = Loaded::of(&[SourceFile::new("the run's definition", definition)]);
     // These can only be faults of the new files: the definition was valid when it was stored.
     if !loaded.faults.is_empty() {

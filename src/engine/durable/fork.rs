@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::claim::Claim;
 use super::resume::ResumeBuilder;
 use super::resume_error::ResumeError;
-use super::stored::Stored;
+use super::stored::StoredRecords;
 
 /// Builder of a fork: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
 #[must_use = "the run is forked only by `make`"]
@@ -66,7 +66,7 @@ impl ForkBuilder {
     pub async fn make(mut self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
         let durable = self.engine.durable()?;
         let store = &durable.store;
-        let mut stored = Stored::read(&durable, &self.run_id).await?;
+        let mut stored = StoredRecords::read(&durable, &self.run_id).await?;
         if self.step > stored.run.steps {
             return Err(ResumeError::NoSuchStep {
                 run_id: self.run_id,

@@ -23,7 +23,7 @@ use super::parts::Conversations;
 use super::results::{are_kept_apart, without_result};
 use super::resume_error::{ResumeError, not_kept};
 use super::sessions::{self, without_conversation};
-use super::stored::Stored;
+use super::stored::StoredRecords;
 
 /// Journal that persists the runs of an engine in its store.
 pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
@@ -322,7 +322,7 @@ impl RunJournal for StoredRun {
         let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
         let conversations = Arc::clone(&self.conversations);
         async move {
-            let stored = Stored::read_with(&*store, &conversations, &run_id)
+            let stored = StoredRecords::read_with(&*store, &conversations, &run_id)
                 .await
                 .map_err(|error| unread(&error))?;
             let begun = stored.begun(&graphs).map_err(|error| unread(&error))?;
@@ -332,11 +332,11 @@ impl RunJournal for StoredRun {
     }
 
     fn keep(&mut self) -> Option<Keeping> {
-        let standing = self.claim.as_ref().map(Claim::standing);
+        let health = self.claim.as_ref().map(Claim::health);
         // No later record is written either: it would follow a gap in the journal.
         if let Some(fault) = &self.fault {
-            if let Some(standing) = standing {
-                standing.stuck();
+            if let Some(health) = health {
+                health.stuck();
             }
             return Some(std::future::ready(Err(fault.clone())).boxed());
         }
@@ -349,7 +349,7 @@ impl RunJournal for StoredRun {
         let commit = self.next.take().unwrap_or_else(none);
         // Called here and not in the future: the store executes commands in call order.
         let pending = self.store.commit(*commit);
-        let claimed = standing
+        let claimed = health
             .as_ref()
             .map(|_| (Arc::clone(&self.store), Arc::clone(&self.run_id)));
         let kept = async move {
@@ -366,9 +366,9 @@ impl RunJournal for StoredRun {
         };
         Some(
             kept.map_err(move |error| {
-                if let Some(standing) = standing {
+                if let Some(health) = health {
                     // The store refused this process, and a resume by the next owner may fail for the same reason.
-                    standing.stuck();
+                    health.stuck();
                 }
                 not_kept(&error)
             })

@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::Engine;
-use super::definition::laid_over;
+use super::definition::overlay;
 use super::resume_error::ResumeError;
-use super::stored::{Stored, left};
+use super::stored::{StoredRecords, load_unfinished};
 
 /// Result of checking a live run against another definition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,13 +41,15 @@ pub struct Difference {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Arc<str>>,
     /// Event or request of the recorded run; null if it has no further one.
-    pub was: Value,
+    #[serde(rename = "was")]
+    pub before: Value,
     /// Event or request under the other definition; null if there is no further one.
-    pub would: Value,
+    #[serde(rename = "would")]
+    pub after: Value,
 }
 
 /// An event, a request or a trigger decision of a replayed run.
-struct Deed {
+struct TraceEntry {
     step: u64,
     node_id: Option<Arc<str>>,
     what: What,
@@ -62,7 +64,7 @@ enum What {
 struct Trace {
     run_id: Arc<str>,
     graphs: Graphs,
-    deeds: Vec<Deed>,
+    entries: Vec<TraceEntry>,
     step: u64,
     threads: BTreeMap<ThreadNo, Place>,
     triggers: TriggersDecide,
@@ -84,20 +86,18 @@ pub(super) async fn check(
     run_id: &str,
     files: &[SourceFile],
 ) -> Result<(Migration, Arc<str>), ResumeError> {
-    let (stored, _) = left(engine, run_id).await?;
+    let (stored, _) = load_unfinished(engine, run_id).await?;
     let faulty = |faults| ResumeError::Definition {
         run_id: run_id.to_owned(),
         faults,
     };
-    let definition: Arc<str> = laid_over(&stored.definition, &Loaded::of(files))
-        .map_err(faulty)?
-        .into();
+    let definition: Arc<str> = overlay(&stored.definition, &Loaded::of(files)).map_err(faulty)?.into();
     // Faults of the new files are reported before the run's own definition is compiled.
     let would = Trace::of(engine, &stored, &definition)?;
     let was = Trace::of(engine, &stored, &stored.definition)?;
     // `was.acted` for both: only the recorded run shows which decisions its triggers have made. Open decisions are not
     // compared.
-    let first_difference = difference(made(was.deeds, &was.acted), made(would.deeds, &was.acted));
+    let first_difference = difference(made(was.entries, &was.acted), made(would.entries, &was.acted));
     let migration = Migration {
         fits: first_difference.is_none(),
         first_difference,
@@ -105,17 +105,17 @@ pub(super) async fn check(
     Ok((migration, definition))
 }
 
-/// Step, node and JSON description of a deed.
+/// Step, node and JSON description of an entry.
 type Made = (u64, Option<Arc<str>>, Value);
 
-/// Returns the deeds without the decisions that triggers have yet to make.
-fn made(deeds: Vec<Deed>, acted: &TriggersActed) -> impl Iterator<Item = Made> {
-    deeds.into_iter().filter_map(|deed| {
-        let what = match deed.what {
+/// Returns the entries without the decisions that triggers have yet to make.
+fn made(entries: Vec<TraceEntry>, acted: &TriggersActed) -> impl Iterator<Item = Made> {
+    entries.into_iter().filter_map(|entry| {
+        let what = match entry.what {
             What::Did(what) => what,
             What::Decided(decision) => decision.made(acted)?,
         };
-        Some((deed.step, deed.node_id, what))
+        Some((entry.step, entry.node_id, what))
     })
 }
 
@@ -132,15 +132,15 @@ fn difference(mut was: impl Iterator<Item = Made>, mut would: impl Iterator<Item
         return Some(Difference {
             step: *step,
             node_id: node_id.clone(),
-            was: one.map(|made| made.2).unwrap_or_default(),
-            would: other.map(|made| made.2).unwrap_or_default(),
+            before: one.map(|made| made.2).unwrap_or_default(),
+            after: other.map(|made| made.2).unwrap_or_default(),
         });
     }
 }
 
 impl Trace {
     /// Replays a run under a definition. The trace ends at the first step that does not fit.
-    fn of(engine: &Engine, stored: &Stored, definition: &str) -> Result<Self, ResumeError> {
+    fn of(engine: &Engine, stored: &StoredRecords, definition: &str) -> Result<Self, ResumeError> {
         let run_id = || stored.run.id.clone();
         let graphs = engine
             .graphs_alone("the run's definition", definition)
@@ -158,7 +158,7 @@ impl Trace {
             triggers: TriggersDecide::new(&run_id, &begun.seed.graph, graphs.values(), outside, evaluator),
             run_id,
             graphs: Arc::clone(&graphs),
-            deeds: Vec::new(),
+            entries: Vec::new(),
             step: 0,
             threads: BTreeMap::new(),
             acted: TriggersActed::default(),
@@ -166,7 +166,7 @@ impl Trace {
         let replayed = engine
             .shared()
             .replay_seen(begun, stored.told.clone(), graphs, &mut |seen| trace.saw(&seen));
-        // An error of the replay is not reported: the trace then lacks the remaining deeds, which the comparison finds.
+        // An error of the replay is not reported: the trace then lacks the remaining entries, which the comparison finds.
         drop(replayed);
         Ok(trace)
     }
@@ -193,7 +193,7 @@ impl Trace {
             Effect::Emit { thread_id, event, .. } => self.node_of(thread_id, event),
             _ => None,
         };
-        self.deeds.push(Deed {
+        self.entries.push(TraceEntry {
             step: self.step,
             node_id,
             what: What::Decided(decision),
@@ -213,14 +213,14 @@ impl Trace {
                 let graph = place.and_then(|place| self.graphs.get(&*place.workflow_id));
                 if let Some(asked) = asked(effect, graph) {
                     let node_id = place.and_then(|place| place.entered.clone());
-                    self.deed(node_id, asked);
+                    self.push_entry(node_id, asked);
                 }
             }
             Effect::SetTimer { timer, after_ms } => {
-                self.deed(None, json!({"timer": format!("{timer:?}"), "afterMs": after_ms}));
+                self.push_entry(None, json!({"timer": format!("{timer:?}"), "afterMs": after_ms}));
             }
             Effect::StartRun(start) => {
-                self.deed(None, json!({"workflowId": start.workflow_id, "input": start.input}));
+                self.push_entry(None, json!({"workflowId": start.workflow_id, "input": start.input}));
             }
             // Recorded as events at the start of this function, or reported by events or recorded inputs.
             Effect::Emit { .. }
@@ -251,7 +251,7 @@ impl Trace {
             }
         }
         let node_id = self.node_of(thread_id, event);
-        self.deed(node_id, json!({"threadId": thread_id, "event": event}));
+        self.push_entry(node_id, json!({"threadId": thread_id, "event": event}));
     }
 
     /// Returns the node that an event names, or the node that its thread entered last.
@@ -263,9 +263,9 @@ impl Trace {
         own_node(event).or_else(entered)
     }
 
-    fn deed(&mut self, node_id: Option<Arc<str>>, what: Value) {
+    fn push_entry(&mut self, node_id: Option<Arc<str>>, what: Value) {
         let step = self.step;
-        self.deeds.push(Deed {
+        self.entries.push(TraceEntry {
             step,
             node_id,
             what: What::Did(what),

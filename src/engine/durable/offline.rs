@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::journal::answered;
 use super::resume::ResumeBuilder;
 use super::resume_error::ResumeError;
-use super::stored::left;
+use super::stored::load_unfinished;
 
 impl ResumeBuilder {
     /// Returns the open questions of the run.
@@ -26,7 +26,7 @@ impl ResumeBuilder {
         let (engine, run_id) = (self.engine.clone(), self.run_id.clone());
         async move {
             // Questions are not stored as such: they follow from the inputs, so the run is rebuilt to list them.
-            let (_, rebuilt) = left(&engine, &run_id).await?;
+            let (_, rebuilt) = load_unfinished(&engine, &run_id).await?;
             Ok(rebuilt.machine.interactions())
         }
     }
@@ -72,7 +72,7 @@ impl ResumeBuilder {
         // commit.
         let _lock = durable.run_locks.enter(&self.run_id).await;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
-        let (stored, rebuilt) = left(&self.engine, &self.run_id).await?;
+        let (stored, rebuilt) = load_unfinished(&self.engine, &self.run_id).await?;
         let told = Told {
             // Clocks of processes differ, and the times of a journal never decrease.
             at: now.max(rebuilt.at),

@@ -104,14 +104,14 @@ impl MarksAfter {
 }
 
 /// The parts that a run adds to its session's conversation.
-pub(super) struct Added {
+pub(super) struct AddedParts {
     pub(super) parts: Vec<Content>,
     /// The last part of the chain. `None` only if the run started without one and a message cannot be serialized.
     pub(super) last: Option<StoredConversation>,
 }
 
 /// Serializes what a run has added to the conversation with which it started.
-pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
+pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<AddedParts> {
     let conversation = &left.state.conversation;
     // Messages up to `inherited` are those with which the run started: the store has them.
     let (mut last, mut keeps) = (left.follows.clone(), conversation.inherited());
@@ -168,7 +168,7 @@ pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<Added> {
         });
         parts.push(content);
         if is_last {
-            return Ok(Added { parts, last });
+            return Ok(AddedParts { parts, last });
         }
     }
 }
@@ -207,11 +207,11 @@ impl From<StoreError> for Unreadable {
 
 /// Cache of the most recently used conversations of sessions.
 #[derive(Default)]
-pub(crate) struct Conversations(Mutex<Cached>);
+pub(crate) struct Conversations(Mutex<ConversationCache>);
 
 #[derive(Default)]
-struct Cached {
-    by_session: BTreeMap<Arc<str>, Known>,
+struct ConversationCache {
+    by_session: BTreeMap<Arc<str>, CachedConversation>,
     by_use: BTreeMap<u64, Arc<str>>,
     uses: u64,
     bytes: usize,
@@ -219,7 +219,7 @@ struct Cached {
 
 /// A conversation up to a part, and the size of its parts in bytes.
 #[derive(Clone)]
-struct Known {
+struct CachedConversation {
     part: Arc<str>,
     conversation: Conversation,
     bytes: usize,
@@ -227,7 +227,7 @@ struct Known {
 }
 
 impl Conversations {
-    fn cached(&self) -> MutexGuard<'_, Cached> {
+    fn cached(&self) -> MutexGuard<'_, ConversationCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -307,8 +307,8 @@ impl Conversations {
     }
 }
 
-impl Cached {
-    fn find(&mut self, session: &Arc<str>) -> Option<Known> {
+impl ConversationCache {
+    fn find(&mut self, session: &Arc<str>) -> Option<CachedConversation> {
         self.uses += 1;
         let uses = self.uses;
         let known = self.by_session.get_mut(session)?;
@@ -322,7 +322,7 @@ impl Cached {
     fn put(&mut self, session: &Arc<str>, part: Arc<str>, conversation: Conversation, bytes: usize) {
         self.uses += 1;
         let used = self.uses;
-        let known = Known {
+        let known = CachedConversation {
             part,
             conversation,
             bytes,
@@ -374,7 +374,7 @@ struct Loading {
 }
 
 impl Loading {
-    fn begin(&mut self, known: Known) {
+    fn begin(&mut self, known: CachedConversation) {
         self.length = known.conversation.len();
         self.marks = known.conversation.mark_map().clone();
         self.versions = (known.conversation.version(), known.conversation.reshaped());

@@ -14,14 +14,14 @@ use pirn_core::thread::{FiringId, Interaction};
 use pirn_store::StoreError;
 use serde_json::Value;
 
-use super::super::{Answers, BlockingEvents, Engine, Events, RunHandle, blocking, stream};
+use super::super::{AutoResponder, BlockingEvents, Engine, Events, RunHandle, blocking, stream};
 use super::Durable;
 use super::claim::Claim;
 use super::doubts::{give_up_calls, settle};
 use super::journal::StoredRun;
 use super::migrate::{Migration, check};
 use super::resume_error::ResumeError;
-use super::stored::Stored;
+use super::stored::StoredRecords;
 
 /// Builder that resumes a run: `engine.resume("run-1").start().await?`.
 #[must_use = "the run is resumed only by `start`"]
@@ -29,13 +29,13 @@ pub struct ResumeBuilder {
     pub(super) engine: Engine,
     pub(super) run_id: String,
     subscriptions: Vec<Subscription>,
-    answers: Option<Answers>,
-    how: How,
+    answers: Option<AutoResponder>,
+    mode: ResumeMode,
 }
 
 /// Kind of resumption, which determines the run's first inputs.
 #[derive(Default)]
-enum How {
+enum ResumeMode {
     /// After a crash: the first inputs are the answers about the effects in doubt.
     #[default]
     AfterCrash,
@@ -52,13 +52,13 @@ impl ResumeBuilder {
             run_id,
             subscriptions: Vec::new(),
             answers: None,
-            how: How::default(),
+            mode: ResumeMode::default(),
         }
     }
 
     pub(super) fn of_fork(engine: Engine, run_id: String, told: Vec<Message>, claim: Option<Claim>) -> Self {
         Self {
-            how: How::Fork(told, claim),
+            mode: ResumeMode::Fork(told, claim),
             ..Self::new(engine, run_id)
         }
     }
@@ -94,7 +94,7 @@ impl ResumeBuilder {
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
     ) -> Self {
-        self.answers = Some(Answers::new(give, refused));
+        self.answers = Some(AutoResponder::new(give, refused));
         self
     }
 
@@ -121,30 +121,30 @@ impl ResumeBuilder {
 
     /// Rebuilds the run and resumes it.
     pub async fn start(self) -> Result<RunHandle, ResumeError> {
-        let heard = Hearers {
+        let subscribers = Subscribers {
             subscriptions: self.subscriptions,
             answers: self.answers,
             on_end: None,
         };
-        resume(self.engine, self.run_id, heard, self.how).await
+        resume(self.engine, self.run_id, subscribers, self.mode).await
     }
 
     /// Rebuilds the run and cancels it: its open effects are not performed.
     pub async fn cancel(self, reason: impl Into<String>) -> Result<RunHandle, ResumeError> {
-        let how = How::Cancel(reason.into());
-        let heard = Hearers {
+        let mode = ResumeMode::Cancel(reason.into());
+        let subscribers = Subscribers {
             subscriptions: self.subscriptions,
-            ..Hearers::default()
+            ..Subscribers::default()
         };
-        resume(self.engine, self.run_id, heard, how).await
+        resume(self.engine, self.run_id, subscribers, mode).await
     }
 }
 
 /// Subscribers of a resumed run.
 #[derive(Default)]
-struct Hearers {
+struct Subscribers {
     subscriptions: Vec<Subscription>,
-    answers: Option<Answers>,
+    answers: Option<AutoResponder>,
     on_end: Option<OnEnd>,
 }
 
@@ -153,8 +153,8 @@ struct Hearers {
 fn resume(
     engine: Engine,
     run_id: String,
-    heard: Hearers,
-    how: How,
+    subscribers: Subscribers,
+    mode: ResumeMode,
 ) -> BoxFuture<'static, Result<RunHandle, ResumeError>> {
     async move {
         let durable = engine.durable()?;
@@ -165,16 +165,18 @@ fn resume(
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
-        let mut how = how;
-        let claim = match &mut how {
+        let mut mode = mode;
+        let claim = match &mut mode {
             // The commit that created the fork also claimed it.
-            How::Fork(_, claim @ Some(_)) => claim.take(),
-            How::Fork(_, None) | How::AfterCrash | How::Cancel(_) => Claim::make(&durable.store, &run_id).await?,
+            ResumeMode::Fork(_, claim @ Some(_)) => claim.take(),
+            ResumeMode::Fork(_, None) | ResumeMode::AfterCrash | ResumeMode::Cancel(_) => {
+                Claim::make(&durable.store, &run_id).await?
+            }
         };
-        let mut stored = Stored::read(&durable, &run_id).await?.live()?;
+        let mut stored = StoredRecords::read(&durable, &run_id).await?.live()?;
         let told = std::mem::take(&mut stored.told);
         let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
-        let is_cancelled = matches!(how, How::Cancel(_));
+        let is_cancelled = matches!(mode, ResumeMode::Cancel(_));
         // A cancelled run performs no further call, so it needs none of its resources.
         if !is_cancelled {
             let missing = durable.missing(&rebuilt.graphs, &stored.begun.workflow_id);
@@ -185,10 +187,10 @@ fn resume(
                 return Err(ResumeError::Missing { run_id, names });
             }
         }
-        let mut told = match how {
-            How::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
-            How::Fork(told, _) => told,
-            How::Cancel(reason) => {
+        let mut told = match mode {
+            ResumeMode::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
+            ResumeMode::Fork(told, _) => told,
+            ResumeMode::Cancel(reason) => {
                 rebuilt.open.threads.clear();
                 // Threads that were about to start would perform their first effects.
                 rebuilt.open.begins.clear();
@@ -198,11 +200,11 @@ fn resume(
             }
         };
         // Children are queried before this run is admitted, because a child's end is one of its first inputs.
-        let (ended, elsewhere) = detached(&engine, &durable, &mut rebuilt).await?;
+        let (ended, elsewhere) = resume_children(&engine, &durable, &mut rebuilt).await?;
         told.extend(ended);
         // Read now, because the rebuilt run moves into the admission.
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
-        let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
+        let has_left = check_session_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
         if let Some(claim) = &claim {
             // From here on the run is known to rebuild. An early return above releases the claim with a delay.
             claim.goes_on();
@@ -213,11 +215,11 @@ fn resume(
             told,
             journal: Box::new(journal),
         };
-        let Hearers {
+        let Subscribers {
             mut subscriptions,
             answers,
             on_end,
-        } = heard;
+        } = subscribers;
         subscriptions.extend(answers.iter().map(|answers| answers.subscription(events)));
         let (started, admitted) = shared
             .admit_resumed(resumed, subscriptions, on_end)
@@ -273,7 +275,7 @@ async fn end_of(
     firing: FiringId,
     child: &str,
 ) -> Result<Option<Message>, ResumeError> {
-    let mut stored = Stored::read(durable, child).await?;
+    let mut stored = StoredRecords::read(durable, child).await?;
     let told = std::mem::take(&mut stored.told);
     let child = stored.rebuild(engine, durable, told)?;
     let report = child.open.report.as_ref();
@@ -281,7 +283,7 @@ async fn end_of(
 }
 
 /// Returns whether the run's session already contains this run's result. Fails if an earlier run of the session has no owner.
-async fn in_turn(
+async fn check_session_turn(
     engine: &Engine,
     durable: &Durable,
     rebuilt: &Rebuilt,
@@ -315,7 +317,7 @@ async fn in_turn(
 
 /// Resumes the runs which this run's triggers started and whose end it has not received. Returns the messages about those that have
 /// ended, and the ids of those that are executed independently.
-async fn detached(
+async fn resume_children(
     engine: &Engine,
     durable: &Durable,
     rebuilt: &mut Rebuilt,
@@ -343,12 +345,12 @@ async fn detached(
         let on_end: OnEnd = Box::new(move |report| {
             shared.tell(&parent, detached_ended(firing, report));
         });
-        let heard = Hearers {
+        let subscribers = Subscribers {
             on_end: Some(on_end),
-            ..Hearers::default()
+            ..Subscribers::default()
         };
         // Children first, and the parent fails with them: otherwise it would wait for a run without an owner.
-        match resume(engine.clone(), id.clone(), heard, How::AfterCrash).await {
+        match resume(engine.clone(), id.clone(), subscribers, ResumeMode::AfterCrash).await {
             Ok(_) => {}
             // The child run was resumed independently, by another process or this one.
             Err(ResumeError::Store(StoreError::RunHeld { .. }) | ResumeError::UnderWay { .. }) if is_shared => {

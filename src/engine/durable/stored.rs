@@ -20,7 +20,7 @@ use super::sessions::with_conversation;
 const PAGE: usize = 1_000;
 
 /// All stored records of a run.
-pub(crate) struct Stored {
+pub(crate) struct StoredRecords {
     pub(crate) run: Run,
     /// The definition that the run currently uses.
     pub(crate) definition: Arc<str>,
@@ -30,7 +30,7 @@ pub(crate) struct Stored {
     pub(crate) told: Vec<Told>,
 }
 
-impl Stored {
+impl StoredRecords {
     pub(crate) async fn read(durable: &Durable, run_id: &str) -> Result<Self, ResumeError> {
         Self::read_with(&*durable.store, &durable.conversations, run_id).await
     }
@@ -177,13 +177,13 @@ impl Durable {
 }
 
 /// Reads and rebuilds an unfinished run that this engine does not own.
-pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebuilt), ResumeError> {
+pub(super) async fn load_unfinished(engine: &Engine, run_id: &str) -> Result<(StoredRecords, Rebuilt), ResumeError> {
     let durable = engine.durable()?;
     if engine.shared().carries(run_id) {
         let run_id = run_id.to_owned();
         return Err(ResumeError::UnderWay { run_id });
     }
-    let stored = Stored::read(&durable, run_id).await?.live()?;
+    let stored = StoredRecords::read(&durable, run_id).await?.live()?;
     // A clone, because callers such as a migration replay the inputs again.
     let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
     Ok((stored, rebuilt))

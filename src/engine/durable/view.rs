@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::Durable;
 use super::journal::{answered, waiting_for};
 use super::resume_error::ResumeError;
-use super::stored::Stored;
+use super::stored::StoredRecords;
 
 /// State of a stored run after one of its steps.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ pub(crate) async fn view(
     run_id: &str,
     at: Option<u64>,
 ) -> Result<RunView, ResumeError> {
-    let mut stored = Stored::read(durable, run_id).await?;
+    let mut stored = StoredRecords::read(durable, run_id).await?;
     let step = at.unwrap_or(stored.run.steps);
     if step > stored.run.steps {
         return Err(ResumeError::NoSuchStep {
@@ -156,10 +156,10 @@ pub(crate) async fn view(
 }
 
 /// A step, and the effect that the step ended, if a thread requested it.
-type Outlined = (Step, Option<(ThreadNo, EffectId)>);
+type OutlinedStep = (Step, Option<(ThreadNo, EffectId)>);
 
 /// Lists the steps with everything that the journal alone contains.
-fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<Outlined> {
+fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<OutlinedStep> {
     let main = format!("{run_id}.0");
     // Two more, for the start and the end.
     let mut steps = Vec::with_capacity(told.len() + 2);
@@ -199,7 +199,7 @@ fn plain(main: &str, step: u64, kind: StepKind, at: u64) -> Step {
 }
 
 /// Completes the steps by the node, kind and duration of each requested effect.
-fn steps(rebuilt: &Rebuilt, outline: Vec<Outlined>) -> Vec<Step> {
+fn steps(rebuilt: &Rebuilt, outline: Vec<OutlinedStep>) -> Vec<Step> {
     let last = outline.len() as u64 - 1;
     let outlined = outline.into_iter().map(|(mut step, effect)| {
         let asked = effect.and_then(|(thread, effect)| rebuilt.asked(thread, effect));
@@ -281,7 +281,10 @@ pub struct OutcomeDiff {
 
 /// Compares the inputs and the outcomes of two runs. The times of the inputs are ignored.
 pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
-    let (one, other) = (Stored::read(durable, a).await?, Stored::read(durable, b).await?);
+    let (one, other) = (
+        StoredRecords::read(durable, a).await?,
+        StoredRecords::read(durable, b).await?,
+    );
     let is_same = |(one, other): &(&Told, &Told)| {
         let text = |told: &Told| serde_json::to_string(&told.message).unwrap_or_default();
         // Compared as JSON, which is what the journal contains. The messages themselves have no equality.

@@ -8,12 +8,12 @@ use pirn_store::{Assignment, Claims, StoreError};
 use super::super::Engine;
 use super::claim::NOT_BEFORE_MS;
 use super::resume_error::ResumeError;
-use super::steer::told;
+use super::run_command::execute_json;
 
 /// Stops claiming runs on drop.
-struct Carrying<'a>(&'a dyn Claims);
+struct ClaimingGuard<'a>(&'a dyn Claims);
 
-impl Drop for Carrying<'_> {
+impl Drop for ClaimingGuard<'_> {
     fn drop(&mut self) {
         self.0.carry(0);
     }
@@ -22,7 +22,7 @@ impl Drop for Carrying<'_> {
 impl Engine {
     /// Executes this process's share of the runs if several processes share the engine's store. It resumes runs without an owner,
     /// up to `at_most` at once, including runs that it started. It stops runs that another process has claimed, and delivers inputs
-    /// that other processes send with [`Engine::steer`].
+    /// that other processes send with [`Engine::send_remote`].
     ///
     /// Returns when the store stops. Dropping the future stops the work; runs in progress continue. Returns at once if the store is
     /// not shared.
@@ -53,7 +53,7 @@ impl Engine {
         };
         // Set the limit before the guard exists, which resets it to 0 when this future ends in any way.
         claims.carry(at_most);
-        let _carrying = Carrying(claims);
+        let _claiming = ClaimingGuard(claims);
         let mut under_way: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         let mut next = claims.assigned().fuse();
         loop {
@@ -75,13 +75,13 @@ impl Engine {
                 Ok(Assignment::Lost(run_id)) => match self.find(&run_id) {
                     Some(run) => {
                         tracing::warn!(run_id, "the run stops in this process: another process owns it");
-                        run.leave();
+                        run.release();
                     }
                     // The run has already ended or left here, and only the claim remains.
                     None => claims.release(&run_id, 0),
                 },
                 Ok(Assignment::Tell { request, run, body }) => {
-                    let telling = async move { claims.answer(request, told(self, &run, &body).await) };
+                    let telling = async move { claims.answer(request, execute_json(self, &run, &body).await) };
                     // Concurrently too: an answer is only sent when the input is durable.
                     under_way.push(telling.boxed());
                 }

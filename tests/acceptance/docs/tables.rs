@@ -232,7 +232,7 @@ fn no_event_has_a_field_that_is_not_listed() {
         run.outcome_blocking();
         engine.shutdown_blocking(std::time::Duration::ZERO);
         for heard in events {
-            let pirn::Heard::Event(event) = heard else {
+            let pirn::SubscriptionItem::Event(event) = heard else {
                 panic!("missed events")
             };
             let shown = event.to_json();

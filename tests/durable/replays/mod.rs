@@ -13,7 +13,7 @@ use pirn::store::export::{export, import};
 use pirn::store::{MemoryStore, Store};
 use pirn::tools::tool_fn;
 use pirn::{
-    Engine, EventType, Heard, Interaction, Model, ModelCall, ModelReply, Role, RunError, RunView, ToolCall,
+    Engine, EventType, Interaction, Model, ModelCall, ModelReply, Role, RunError, RunView, SubscriptionItem, ToolCall,
     idempotency_key,
 };
 use proptest::prelude::*;
@@ -173,12 +173,12 @@ fn play(bundle: &str, store: &MemoryStore) -> Live {
     let run = run.start().expect("starts");
     engine.cancel_if_deadlocked(&run);
     let report = json!(*run.outcome_blocking());
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     engine.shutdown_blocking(Duration::from_secs(5));
     // LLM_TOKEN events carry pieces of a reply while it streams. Journals hold whole replies, so a replay raises none.
     let events = events.filter_map(|heard| match heard {
-        Heard::Event(event) => (event.raised.event_type != EventType::LlmToken).then(|| event.to_json()),
-        Heard::Lagged(count) => panic!("{count} events were missed"),
+        SubscriptionItem::Event(event) => (event.raised.event_type != EventType::LlmToken).then(|| event.to_json()),
+        SubscriptionItem::Lagged(count) => panic!("{count} events were missed"),
     });
     Live {
         report,
@@ -192,7 +192,7 @@ fn end(engine: &Engine, run: pirn::ResumeBuilder, id: &str) -> Value {
     let run = block_on(run.start()).unwrap_or_else(|error| panic!("{id} does not go on: {error}"));
     engine.cancel_if_deadlocked(&run);
     let report = json!(*run.outcome_blocking());
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     unnamed(&report, id)
 }
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 use pirn::serde_json::{Value, json};
 use pirn::workflow::Code;
 use pirn::{
-    BuildError, CallContext, CancelOnDrop, Engine, EventFilter, EventType, FaultCode, Heard, Message, Model, ModelCall,
+    BuildError, CallContext, CancelOnDrop, Engine, EventFilter, EventType, FaultCode, Message, Model, ModelCall,
     ModelReply, OutputError, Part, PinSection, Pinned, Profile, Role, RunError, RunErrorCode, RunHandle, RunReport,
-    ThreadKind, ThreadStatus, Tokenizer, Tool, ToolCall, ToolContext, ToolSpec, TriggerAction, TriggerCondition,
-    TriggerDefinition, TriggerState, WorkClock,
+    SubscriptionItem, ThreadKind, ThreadStatus, Tokenizer, Tool, ToolCall, ToolContext, ToolSpec, TriggerAction,
+    TriggerCondition, TriggerDefinition, TriggerState, WorkClock,
 };
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -113,8 +113,8 @@ fn a_custom_model_answers_and_streams() {
     engine.shutdown_blocking(Duration::ZERO);
     let pieces: Vec<String> = events
         .map(|heard| match heard {
-            Heard::Event(event) => event.to_json()["text"].as_str().unwrap_or_default().to_owned(),
-            Heard::Lagged(count) => format!("missed {count}"),
+            SubscriptionItem::Event(event) => event.to_json()["text"].as_str().unwrap_or_default().to_owned(),
+            SubscriptionItem::Lagged(count) => format!("missed {count}"),
         })
         .collect();
     assert_eq!(pieces, ["Very ", "good."]);
@@ -230,7 +230,7 @@ fn models_tools_and_functions_receive_the_context_of_their_run() {
             .run_id(format!("of-{tenant}"));
         let run = run.start().expect("admitted");
         let report = run.outcome_blocking();
-        run.settled_blocking();
+        run.wait_all_ended_blocking();
         let at = |node: &str| format!("flow {node} of-{tenant} of-{tenant}.0 \"{tenant}\"");
         let said = |role: Role| {
             let all = report.conversation.messages.iter().rev();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pirn::tools::tool_fn;
-use pirn::{Engine, Heard, Profile, RunErrorCode, RunReport, ThreadStatus};
+use pirn::{Engine, Profile, RunErrorCode, RunReport, SubscriptionItem, ThreadStatus};
 use serde_json::{Value, json};
 
 use crate::scripts::now;
@@ -110,12 +110,12 @@ fn ask(engine: &Engine) -> (RunReport, String) {
     let beside = engine.run("plain").start().expect("it starts").outcome_blocking();
     assert_eq!(beside.status, ThreadStatus::Completed);
     let report = (*run.outcome_blocking()).clone();
-    run.settled_blocking();
+    run.wait_all_ended_blocking();
     assert!(begin.elapsed() < SOON, "it took {:?}", begin.elapsed());
     let mut said = json!(report).to_string();
     engine.shutdown_blocking(Duration::from_secs(5));
     for heard in events {
-        if let Heard::Event(event) = heard {
+        if let SubscriptionItem::Event(event) = heard {
             said.push_str(&event.to_json().to_string());
         }
     }

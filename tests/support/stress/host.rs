@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use pirn::{BlockingEvents, EventType, Heard, RunHandle, RunReport};
+use pirn::{BlockingEvents, EventType, RunHandle, RunReport, SubscriptionItem};
 use pirn_core::definition::PinSection;
 use serde_json::{Map, json};
 
@@ -104,7 +104,7 @@ pub(super) fn close_all(live: &Receiver<Live>, shut: Option<usize>, done: &Sende
         if !Arc::ptr_eq(&report, &one.handle.outcome_blocking()) {
             books.violate(format!("{} ended twice", report.run_id));
         }
-        one.handle.settled_blocking();
+        one.handle.wait_all_ended_blocking();
         *books.ended.entry(format!("{:?}", report.status)).or_default() += 1;
         check_end(&one.plan, &report, shut == Some(one.plan.engine), &mut books);
         let main = format!("{}.0", report.run_id);
@@ -142,8 +142,8 @@ fn check_witness(witness: BlockingEvents, main: &str, books: &mut Ledger) -> u64
     let mut threads: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for heard in witness {
         let event = match heard {
-            Heard::Event(event) => event,
-            Heard::Lagged(missed) => {
+            SubscriptionItem::Event(event) => event,
+            SubscriptionItem::Lagged(missed) => {
                 books.violate(format!("{main}: a subscriber with room missed {missed} events"));
                 continue;
             }
@@ -178,14 +178,14 @@ fn check_slow(slow: BlockingEvents, raised: u64, run_id: &str, books: &mut Ledge
     let (mut heard, mut missed, mut last) = (0, 0, 0);
     for one in slow {
         match one {
-            Heard::Event(event) => {
+            SubscriptionItem::Event(event) => {
                 heard += 1;
                 if event.sequence <= last {
                     books.violate(format!("{run_id}: event {} came after {last}", event.sequence));
                 }
                 last = event.sequence;
             }
-            Heard::Lagged(count) => missed += count,
+            SubscriptionItem::Lagged(count) => missed += count,
         }
     }
     books.heard_slowly += heard;

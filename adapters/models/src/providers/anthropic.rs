@@ -4,12 +4,12 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::FinishReason;
 use serde_json::{Value, json};
 
-use super::asked::Asked;
 use super::cache::CacheHints;
 use super::failure::{Failure, of_body};
 use super::openai::merge;
 use super::parameters::{Effort, Names, Parameters, ToolChoice};
-use super::said::{CallPiece, Reported, Said};
+use super::provider_request::ProviderRequest;
+use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
 use super::schema::unbounded;
 use crate::formats::{FormatError, anthropic};
 
@@ -24,13 +24,13 @@ const NAMES: Names = Names {
 /// Minimum thinking budget in tokens.
 const LEAST_BUDGET: u64 = 1024;
 
-pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
-    let parameters = asked.parameters;
-    let most = parameters.max_tokens.unwrap_or_else(|| most_tokens(asked.model));
-    let mut body = json!({"model": asked.model, "stream": asked.streams, "max_tokens": most});
-    if !asked.tools.is_empty() {
+pub(super) fn body(request: &ProviderRequest<'_>) -> Result<Value, FormatError> {
+    let parameters = request.parameters;
+    let most = parameters.max_tokens.unwrap_or_else(|| most_tokens(request.model));
+    let mut body = json!({"model": request.model, "stream": request.streams, "max_tokens": most});
+    if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters});
-        body["tools"] = asked.tools.iter().map(tool).collect();
+        body["tools"] = request.tools.iter().map(tool).collect();
         body["tool_choice"] = match &parameters.tool_choice {
             Some(ToolChoice::None) => json!({"type": "none"}),
             Some(ToolChoice::Required) => json!({"type": "any"}),
@@ -38,15 +38,18 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
             Some(ToolChoice::Auto) | None => json!({"type": "auto"}),
         };
     }
-    merge(&mut body, &anthropic::write(asked.messages, asked.recall("anthropic"))?);
-    if let Some(cache) = asked.cache {
-        mark_cached(asked, cache, &mut body)?;
+    merge(
+        &mut body,
+        &anthropic::write(request.messages, request.recall("anthropic"))?,
+    );
+    if let Some(cache) = request.cache {
+        mark_cached(request, cache, &mut body)?;
     }
     parameters.put(&mut body, &NAMES);
     if let Some(effort) = parameters.effort {
-        think(effort, asked.model, most, &mut body);
+        think(effort, request.model, most, &mut body);
     }
-    if let Some(schema) = asked.format.and_then(|format| unbounded(format.schema.as_ref()?)) {
+    if let Some(schema) = request.format.and_then(|format| unbounded(format.schema.as_ref()?)) {
         body["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
     }
     merge(&mut body, &parameters.rest);
@@ -56,7 +59,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
 /// Sets cache marks at the ends of the prefixes that the next request shares: the system text with the tools before it, and the
 /// messages up to the pinned context. Also repeats the mark of the preceding request, because after many blocks in one reply the
 /// provider would not search back that far. These are three marks; four are allowed.
-fn mark_cached(asked: &Asked<'_>, cache: CacheHints<'_>, body: &mut Value) -> Result<(), FormatError> {
+fn mark_cached(request: &ProviderRequest<'_>, cache: CacheHints<'_>, body: &mut Value) -> Result<(), FormatError> {
     if let Some(system) = body.get_mut("system") {
         *system = json!([{"type": "text", "text": *system, "cache_control": ephemeral()}]);
     } else if let Some(last) = body
@@ -67,9 +70,9 @@ fn mark_cached(asked: &Asked<'_>, cache: CacheHints<'_>, body: &mut Value) -> Re
         last["cache_control"] = ephemeral();
     }
     for count in [cache.repeated.min(cache.stable), cache.stable] {
-        let before = asked.messages.get(..count).unwrap_or(asked.messages);
+        let before = request.messages.get(..count).unwrap_or(request.messages);
         // The turns of a prefix are a prefix of the turns, except for later blocks of its last turn.
-        let written = anthropic::write(before, asked.recall("anthropic"))?;
+        let written = anthropic::write(before, request.recall("anthropic"))?;
         let turns = written.get("messages").and_then(Value::as_array);
         let Some((last, earlier)) = turns.and_then(|turns| turns.split_last()) else {
             continue;
@@ -167,20 +170,20 @@ pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
     }
 }
 
-pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn parse_chunk(event: Option<&str>, frame: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     let kind = frame.get("type").and_then(Value::as_str).or(event).unwrap_or_default();
     let place = frame.get("index").and_then(Value::as_u64).unwrap_or(0);
     match kind {
-        "message_start" => usage(frame.pointer("/message/usage"), said),
-        "content_block_start" => block(place, frame.get("content_block").unwrap_or(&Value::Null), false, said),
+        "message_start" => usage(frame.pointer("/message/usage"), reply),
+        "content_block_start" => block(place, frame.get("content_block").unwrap_or(&Value::Null), false, reply),
         "content_block_delta" => {
             let delta = frame.get("delta").unwrap_or(&Value::Null);
             let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-            said.text(text("text"));
-            said.reasoning(place, text("thinking"), text("signature"));
+            reply.text(text("text"));
+            reply.reasoning(place, text("thinking"), text("signature"));
             let written = text("partial_json");
             if !written.is_empty() {
-                said.call(&CallPiece {
+                reply.call(&CallPiece {
                     place: Some(place),
                     written,
                     ..CallPiece::default()
@@ -188,35 +191,35 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
             }
         }
         "message_delta" => {
-            usage(frame.get("usage"), said);
-            stop(frame.get("delta"), said);
+            usage(frame.get("usage"), reply);
+            stop(frame.get("delta"), reply);
         }
-        "message_stop" => said.over(),
+        "message_stop" => reply.over(),
         "error" => return Err(of_body(frame)),
         _ => {}
     }
     Ok(())
 }
 
-pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn parse_response(body: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     let blocks = body.get("content").and_then(Value::as_array);
     let blocks =
         blocks.ok_or_else(|| Failure::malformed("the reply does not follow the protocol: it has no content"))?;
     for (place, one) in (0..).zip(blocks) {
-        block(place, one, true, said);
+        block(place, one, true, reply);
     }
-    usage(body.get("usage"), said);
-    stop(Some(body), said);
+    usage(body.get("usage"), reply);
+    stop(Some(body), reply);
     Ok(())
 }
 
-fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
+fn block(place: u64, block: &Value, is_whole: bool, reply: &mut ReplyBuilder) {
     let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
     match text("type") {
-        "text" => said.text(text("text")),
-        "thinking" => said.reasoning(place, text("thinking"), text("signature")),
-        "redacted_thinking" => said.reasoning_block(block),
-        "tool_use" => said.call(&CallPiece {
+        "text" => reply.text(text("text")),
+        "thinking" => reply.reasoning(place, text("thinking"), text("signature")),
+        "redacted_thinking" => reply.reasoning_block(block),
+        "tool_use" => reply.call(&CallPiece {
             place: Some(place),
             id: text("id"),
             name: text("name"),
@@ -230,22 +233,22 @@ fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
 
 /// Records the reported usage. Its input count excludes cached tokens, and its output count includes thinking without a separate
 /// figure.
-fn usage(usage: Option<&Value>, said: &mut Said) {
+fn usage(usage: Option<&Value>, reply: &mut ReplyBuilder) {
     let Some(usage) = usage else { return };
     let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
     let (read, write) = (of("cache_read_input_tokens"), of("cache_creation_input_tokens"));
-    said.spent(Reported {
+    reply.spent(RawUsage {
         input: of("input_tokens").saturating_add(read).saturating_add(write),
         cached_read: read,
         cached_write: write,
         output: of("output_tokens"),
-        ..Reported::default()
+        ..RawUsage::default()
     });
 }
 
-fn stop(delta: Option<&Value>, said: &mut Said) {
+fn stop(delta: Option<&Value>, reply: &mut ReplyBuilder) {
     let reason = delta.and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
-    said.finished(match reason {
+    reply.finished(match reason {
         None => return,
         Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
         Some("tool_use") => FinishReason::ToolCalls,

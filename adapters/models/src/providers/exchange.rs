@@ -18,7 +18,7 @@ use super::failure::{Failure, of_transport, refused};
 use super::frames::Frames;
 use super::key::Key;
 use super::protocol::Protocol;
-use super::said::{Said, spending};
+use super::reply_builder::{ReplyBuilder, spending};
 use crate::policy::Timeouts;
 
 /// Maximum bytes of a reply without streaming, or of one frame.
@@ -66,13 +66,13 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     /// Sends the request and receives the reply. A reply that breaks off costs the usage reported up to then.
     pub(super) async fn run(&self, request: RequestBuilder) -> Result<ModelReply, RunError> {
-        let mut said = Said::default();
-        let taken = self.take(request, &mut said).await;
-        let spent = said.reported();
+        let mut builder = ReplyBuilder::default();
+        let taken = self.take(request, &mut builder).await;
+        let spent = builder.reported();
         let reply = match taken {
             Ok(()) => {
-                self.hand_on(&mut said, true);
-                said.reply(self.protocol.name(), self.model, self.key)
+                self.hand_on(&mut builder, true);
+                builder.reply(self.protocol.name(), self.model, self.key)
             }
             Err(failure) => Err(failure),
         };
@@ -82,7 +82,7 @@ impl Exchange<'_> {
         })
     }
 
-    async fn take(&self, request: RequestBuilder, said: &mut Said) -> Result<(), Failure> {
+    async fn take(&self, request: RequestBuilder, builder: &mut ReplyBuilder) -> Result<(), Failure> {
         let mut wait = Wait::new(&self.call.clock, self.timeouts.first_token);
         let mut answer = wait.or(request.send()).await?.map_err(|error| of_transport(&error))?;
         let status = answer.status();
@@ -105,17 +105,17 @@ impl Exchange<'_> {
             let body = self.body(answer, &wait).await?;
             let body: Value = serde_json::from_slice(&body)
                 .map_err(|error| Failure::malformed(format!("the reply is not JSON: {error}")))?;
-            self.protocol.whole(&body, said)?;
-            self.hand_on(said, false);
-            return said.is_too_long().map_or(Ok(()), Err);
+            self.protocol.parse_response(&body, builder)?;
+            self.hand_on(builder, false);
+            return builder.is_too_long().map_or(Ok(()), Err);
         }
         let mut frames = Frames::new(self.protocol.framing());
         let mut received = 0_usize;
-        while !said.is_over() {
+        while !builder.is_over() {
             let bytes = match wait.or(answer.chunk()).await {
                 Ok(Ok(bytes)) => bytes,
                 // The finish reason has arrived: later data is not part of the reply.
-                Ok(Err(_)) | Err(_) if said.is_finished() => break,
+                Ok(Err(_)) | Err(_) if builder.is_finished() => break,
                 Ok(Err(error)) => return Err(of_transport(&error)),
                 Err(stalled) => return Err(stalled),
             };
@@ -136,13 +136,13 @@ impl Exchange<'_> {
             }
             for frame in new {
                 // Bytes after the end are ignored, whether or not they arrived in the packet of the end.
-                if said.is_over() {
+                if builder.is_over() {
                     break;
                 }
-                self.protocol.hear(&frame, said)?;
+                self.protocol.parse_chunk(&frame, builder)?;
             }
-            self.hand_on(said, false);
-            if let Some(too_long) = said.is_too_long() {
+            self.hand_on(builder, false);
+            if let Some(too_long) = builder.is_too_long() {
                 return Err(too_long);
             }
             if frames.waiting() > LONGEST {
@@ -157,8 +157,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    fn hand_on(&self, said: &mut Said, is_end: bool) {
-        if let Some(text) = said.take_new_text(self.key, is_end) {
+    fn hand_on(&self, builder: &mut ReplyBuilder, is_end: bool) {
+        if let Some(text) = builder.take_new_text(self.key, is_end) {
             self.call.tokens.put(text);
         }
     }

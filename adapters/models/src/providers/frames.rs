@@ -13,7 +13,7 @@ pub(super) enum Framing {
 
 /// A frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct StreamFrame {
     /// The name of a server-sent event.
     pub(super) event: Option<String>,
     /// Data of the frame.
@@ -50,7 +50,7 @@ impl Frames {
     ///
     /// # Errors
     /// Fails if the bytes are not UTF-8.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, std::str::Utf8Error> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<StreamFrame>, std::str::Utf8Error> {
         // Search only the new bytes for the end, so that a long line in many pieces takes linear time.
         let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -72,19 +72,19 @@ impl Frames {
     ///
     /// # Errors
     /// Fails if the bytes are not UTF-8.
-    pub(super) fn end(&mut self) -> Result<Vec<Frame>, std::str::Utf8Error> {
+    pub(super) fn end(&mut self) -> Result<Vec<StreamFrame>, std::str::Utf8Error> {
         let mut frames = self.take(b"\n")?;
         frames.extend(self.ended());
         Ok(frames)
     }
 
-    fn line(&mut self, line: &str) -> Option<Frame> {
+    fn line(&mut self, line: &str) -> Option<StreamFrame> {
         // A stream may begin with a byte order mark.
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let line = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(line);
         if self.framing == Framing::Lines {
             let data = line.trim();
-            return (!data.is_empty()).then(|| Frame {
+            return (!data.is_empty()).then(|| StreamFrame {
                 event: None,
                 data: data.to_owned(),
             });
@@ -109,10 +109,10 @@ impl Frames {
         None
     }
 
-    fn ended(&mut self) -> Option<Frame> {
+    fn ended(&mut self) -> Option<StreamFrame> {
         let event = self.event.take();
         let data = self.data.take()?;
-        Some(Frame { event, data })
+        Some(StreamFrame { event, data })
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn all(framing: Framing, pieces: &[&[u8]]) -> Vec<Frame> {
+    fn all(framing: Framing, pieces: &[&[u8]]) -> Vec<StreamFrame> {
         let mut frames = Frames::new(framing);
         let mut all = Vec::new();
         for piece in pieces {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn events_and_lines_are_split_into_frames() {
-        let frame = |event: Option<&str>, data: &str| Frame {
+        let frame = |event: Option<&str>, data: &str| StreamFrame {
             event: event.map(str::to_owned),
             data: data.to_owned(),
         };

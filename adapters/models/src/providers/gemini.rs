@@ -4,11 +4,11 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
 use super::failure::Failure;
 use super::openai::merge;
 use super::parameters::{Effort, Names, ToolChoice};
-use super::said::{CallPiece, Reported, Said};
+use super::provider_request::ProviderRequest;
+use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
 use crate::formats::{FormatError, gemini};
 
 const NAMES: Names = Names {
@@ -19,12 +19,12 @@ const NAMES: Names = Names {
     stop: Some("stopSequences"),
 };
 
-pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
-    let parameters = asked.parameters;
-    let mut body = Value::Object(gemini::write(asked.messages, asked.recall("gemini"))?);
-    if !asked.tools.is_empty() {
+pub(super) fn body(request: &ProviderRequest<'_>) -> Result<Value, FormatError> {
+    let parameters = request.parameters;
+    let mut body = Value::Object(gemini::write(request.messages, request.recall("gemini"))?);
+    if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters});
-        let functions: Value = asked.tools.iter().map(tool).collect();
+        let functions: Value = request.tools.iter().map(tool).collect();
         body["tools"] = json!([{ "functionDeclarations": functions }]);
         if let Some(choice) = &parameters.tool_choice {
             let config = match choice {
@@ -41,10 +41,10 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     if let Some(most) = parameters.max_tokens {
         config["maxOutputTokens"] = most.into();
     }
-    if let Some(thinking) = parameters.effort.and_then(|effort| thinking(effort, asked.model)) {
+    if let Some(thinking) = parameters.effort.and_then(|effort| thinking(effort, request.model)) {
         config["thinkingConfig"] = thinking;
     }
-    if let Some(format) = asked.format {
+    if let Some(format) = request.format {
         config["responseMimeType"] = json!("application/json");
         if let Some(schema) = &format.schema {
             config["responseJsonSchema"] = schema.clone();
@@ -74,18 +74,18 @@ fn thinking(effort: Effort, model: &str) -> Option<Value> {
 }
 
 /// Reads a frame of a stream or a whole reply, which have one format.
-pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn parse_chunk(frame: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     if let Some(usage) = frame.get("usageMetadata") {
         let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
         let reasoning = of("thoughtsTokenCount");
-        said.spent(Reported {
+        reply.spent(RawUsage {
             input: of("promptTokenCount").saturating_add(of("toolUsePromptTokenCount")),
             cached_read: of("cachedContentTokenCount"),
             // Candidate tokens exclude thoughts.
             output: of("candidatesTokenCount").saturating_add(reasoning),
             reasoning,
             total: of("totalTokenCount"),
-            ..Reported::default()
+            ..RawUsage::default()
         });
     }
     if let Some(reason) = frame.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
@@ -101,7 +101,7 @@ pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
         let signature = part.get("thoughtSignature").and_then(Value::as_str);
         if let Some(call) = part.get("functionCall") {
             let field = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
-            said.call(&CallPiece {
+            reply.call(&CallPiece {
                 id: field("id"),
                 name: field("name"),
                 arguments: Some(call.get("args").unwrap_or(&json!({}))),
@@ -109,7 +109,7 @@ pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
                 ..CallPiece::default()
             });
         } else if part.get("thought").and_then(Value::as_bool) != Some(true) {
-            said.text(text);
+            reply.text(text);
         }
     }
     if let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) {
@@ -120,7 +120,7 @@ pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
             let message = format!("the model wrote an invalid tool call: {message}");
             return Err(Failure::malformed(message).with_finish(finish));
         }
-        said.finished(finish);
+        reply.finished(finish);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Models across the network: OpenAI's protocols, Anthropic's, Gemini's, Ollama's (feature `providers`).
 //!
-//! 1. A request is one attempt; retries, limits and fallbacks are decided outside (`guarded`).
+//! 1. A request is one attempt; retries, limits and fallbacks are decided outside (`retrying`).
 //! 2. Every failure records its kind in the error's details, see [`pirn_core::model_call::ModelFailure`].
 //! 3. The key is read from the environment for each request. It never appears in `Debug` output, events, logs or errors, even if
 //!    the provider quotes it. It is sent only to the endpoint: redirects are not followed.
@@ -9,7 +9,6 @@
 //! Not here: the JSON of messages, which is in `formats`.
 
 mod anthropic;
-mod asked;
 mod cache;
 mod exchange;
 mod failure;
@@ -20,8 +19,9 @@ mod ollama;
 mod openai;
 mod parameters;
 mod protocol;
+mod provider_request;
+mod reply_builder;
 mod responses;
-mod said;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -40,11 +40,11 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use self::asked::Asked;
 use self::cache::CacheHints;
 use self::key::{KeySource, Keys, KeysBy};
 use self::parameters::Parameters;
 use self::protocol::Protocol;
+use self::provider_request::ProviderRequest;
 use crate::headers;
 use crate::policy::{self, CallPolicy, Timeouts};
 use crate::structured::ResponseFormat;
@@ -152,7 +152,7 @@ impl Remote {
                 Err(error) => fault(error.pointer().unwrap_or_default(), error.message().to_owned()),
             }
         }
-        if let Err(message) = headers::of_request(&written.headers, &BTreeMap::new(), |_| None) {
+        if let Err(message) = headers::build_headers(&written.headers, &BTreeMap::new(), |_| None) {
             fault("/headers", message);
         }
         if let Some(name) = written.headers.keys().find(|name| is_secret(name)) {
@@ -320,7 +320,7 @@ impl Shared {
         let parameters = Parameters::read(&call.parameters).map_err(parameters::wrong)?;
         self.protocol.check(&parameters).map_err(parameters::wrong)?;
         let format = call.response_format.as_deref().map(ResponseFormat::read);
-        let asked = Asked {
+        let provider_request = ProviderRequest {
             model: &self.model,
             messages: &call.request.messages,
             tools: &call.tools,
@@ -329,12 +329,14 @@ impl Shared {
             streams: self.written.stream.unwrap_or(true),
             cache: self.tells_cache.then(|| CacheHints::of(call)),
         };
-        let body = self.protocol.body(&asked);
+        let body = self.protocol.body(&provider_request);
         let body = body.map_err(|error| rejected(format!("the request cannot be sent: {error}")))?;
         let variable = |name: &str| (self.keys.variables)(name);
-        let headers = headers::of_request(&self.written.headers, &self.written.headers_env, variable)
+        let headers = headers::build_headers(&self.written.headers, &self.written.headers_env, variable)
             .map_err(|message| ModelFailure::new(FailureKind::Key).into_error(message))?;
-        let mut request = self.client()?.post(self.protocol.url(&self.endpoint, &asked));
+        let mut request = self
+            .client()?
+            .post(self.protocol.url(&self.endpoint, &provider_request));
         for (name, value) in self.protocol.headers(&key) {
             let mut value = HeaderValue::try_from(value).map_err(|_| {
                 ModelFailure::new(FailureKind::Key)
@@ -354,7 +356,7 @@ impl Shared {
         let exchange = exchange::Exchange {
             protocol: self.protocol,
             model: &self.model,
-            streams: asked.streams,
+            streams: provider_request.streams,
             timeouts: self.timeouts,
             call,
             key: &key,

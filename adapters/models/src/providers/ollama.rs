@@ -7,11 +7,11 @@ use pirn_core::message::{Message, Part, Role};
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
 use super::failure::Failure;
 use super::openai::{function, merge};
 use super::parameters::{Effort, Names, Parameters};
-use super::said::{CallPiece, Reported, Said};
+use super::provider_request::ProviderRequest;
+use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
 use crate::formats::{FormatError, arguments, data_of};
 
 const NAMES: Names = Names {
@@ -49,15 +49,15 @@ const OPTIONS: [&str; 20] = [
 /// Top-level parameters of a request.
 const FIELDS: [&str; 4] = ["keep_alive", "think", "truncate", "shift"];
 
-pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
-    let parameters = asked.parameters;
-    let mut body = json!({"model": asked.model, "stream": asked.streams});
+pub(super) fn body(request: &ProviderRequest<'_>) -> Result<Value, FormatError> {
+    let parameters = request.parameters;
+    let mut body = json!({"model": request.model, "stream": request.streams});
     // The protocol has no option that forbids tools, so leave them out.
-    if !asked.tools.is_empty() && !parameters.forbids_tools() {
+    if !request.tools.is_empty() && !parameters.forbids_tools() {
         let tool = |tool: &ToolSpec| json!({"type": "function", "function": function(tool)});
-        body["tools"] = asked.tools.iter().map(tool).collect();
+        body["tools"] = request.tools.iter().map(tool).collect();
     }
-    body["messages"] = messages(asked.messages)?.into();
+    body["messages"] = messages(request.messages)?.into();
     let mut options = json!({});
     parameters.put(&mut options, &NAMES);
     if let Some(most) = parameters.max_tokens {
@@ -71,7 +71,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
             Effort::High | Effort::XHigh | Effort::Max => json!("high"),
         };
     }
-    if let Some(format) = asked.format {
+    if let Some(format) = request.format {
         body["format"] = format.schema.clone().unwrap_or_else(|| json!("json"));
     }
     for (name, value) in &parameters.rest {
@@ -163,15 +163,15 @@ fn messages(messages: &[Arc<Message>]) -> Result<Vec<Value>, FormatError> {
 }
 
 /// Reads a line of a stream or a whole reply, which have one format.
-pub(super) fn hear(line: &Value, said: &mut Said) {
+pub(super) fn parse_chunk(line: &Value, reply: &mut ReplyBuilder) {
     let message = line.get("message").unwrap_or(&Value::Null);
     let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
-    said.text(text("content"));
+    reply.text(text("content"));
     let calls = message.get("tool_calls").and_then(Value::as_array);
     for call in calls.into_iter().flatten() {
         let field = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let arguments = call.pointer("/function/arguments");
-        said.call(&CallPiece {
+        reply.call(&CallPiece {
             id: field("/id"),
             name: field("/function/name"),
             written: arguments.and_then(Value::as_str).unwrap_or_default(),
@@ -180,17 +180,17 @@ pub(super) fn hear(line: &Value, said: &mut Said) {
         });
     }
     let count = |name: &str| line.get(name).and_then(Value::as_u64).unwrap_or(0);
-    said.spent(Reported {
+    reply.spent(RawUsage {
         input: count("prompt_eval_count"),
         output: count("eval_count"),
-        ..Reported::default()
+        ..RawUsage::default()
     });
     if line.get("done").and_then(Value::as_bool) == Some(true) {
-        said.finished(match line.get("done_reason").and_then(Value::as_str) {
+        reply.finished(match line.get("done_reason").and_then(Value::as_str) {
             Some("length") => FinishReason::Length,
             _ => FinishReason::Stop,
         });
-        said.over();
+        reply.over();
     }
 }
 

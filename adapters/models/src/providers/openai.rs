@@ -4,10 +4,10 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
 use super::failure::{Failure, of_body};
 use super::parameters::{Names, ToolChoice};
-use super::said::{CallPiece, Reported, Said};
+use super::provider_request::ProviderRequest;
+use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
 use super::schema::strict;
 use crate::formats::{FormatError, openai};
 use crate::structured::ResponseFormat;
@@ -20,34 +20,34 @@ const NAMES: Names = Names {
     stop: Some("stop"),
 };
 
-pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
-    let parameters = asked.parameters;
-    let mut body = json!({"model": asked.model, "stream": asked.streams});
-    if asked.streams {
+pub(super) fn body(request: &ProviderRequest<'_>) -> Result<Value, FormatError> {
+    let parameters = request.parameters;
+    let mut body = json!({"model": request.model, "stream": request.streams});
+    if request.streams {
         body["stream_options"] = json!({"include_usage": true});
     }
-    if !asked.tools.is_empty() {
+    if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| json!({"type": "function", "function": function(tool)});
-        body["tools"] = asked.tools.iter().map(tool).collect();
+        body["tools"] = request.tools.iter().map(tool).collect();
         if let Some(choice) = &parameters.tool_choice {
             body["tool_choice"] = tool_choice(choice, |name| json!({"type": "function", "function": {"name": name}}));
         }
     }
-    body["messages"] = openai::write(asked.messages, asked.recall("openai"))?.into();
+    body["messages"] = openai::write(request.messages, request.recall("openai"))?.into();
     parameters.put(&mut body, &NAMES);
     if let Some(most) = parameters.max_tokens {
-        body[max_tokens(asked.model)] = most.into();
+        body[max_tokens(request.model)] = most.into();
     }
     if let Some(effort) = parameters.effort {
         body["reasoning_effort"] = effort.word().into();
     }
-    if let Some(format) = asked.format {
+    if let Some(format) = request.format {
         body["response_format"] = match json_schema(format) {
             Some(schema) => json!({"type": "json_schema", "json_schema": schema}),
             None => json!({"type": "json_object"}),
         };
     }
-    if let Some(cache) = asked.cache {
+    if let Some(cache) = request.cache {
         body["prompt_cache_key"] = json!(cache.key);
     }
     merge(&mut body, &parameters.rest);
@@ -94,29 +94,29 @@ pub(super) fn merge(body: &mut Value, rest: &serde_json::Map<String, Value>) {
 }
 
 /// `[DONE]`.
-pub(super) fn done(said: &mut Said) {
-    said.finished(FinishReason::Stop);
-    said.over();
+pub(super) fn done(reply: &mut ReplyBuilder) {
+    reply.finished(FinishReason::Stop);
+    reply.over();
 }
 
-pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn parse_chunk(frame: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     // Gateways may report usage in a chunk that also has a choice.
-    usage(frame, said);
-    choice(frame, "delta", said)
+    usage(frame, reply);
+    choice(frame, "delta", reply)
 }
 
-pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
-    usage(body, said);
+pub(super) fn parse_response(body: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
+    usage(body, reply);
     if body.pointer("/choices/0/message").is_none() {
         return Err(Failure::malformed(
             "the reply does not follow the protocol: it has no message",
         ));
     }
-    choice(body, "message", said)
+    choice(body, "message", reply)
 }
 
 /// Records usage from the protocol's fields or from those of its dialects.
-fn usage(frame: &Value, said: &mut Said) {
+fn usage(frame: &Value, reply: &mut ReplyBuilder) {
     for place in ["/usage", "/x_groq/usage"] {
         let Some(usage) = frame.pointer(place) else { continue };
         let of = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
@@ -125,7 +125,7 @@ fn usage(frame: &Value, said: &mut Said) {
         let reasoning = of("/completion_tokens_details/reasoning_tokens");
         // Some servers exclude reasoning from the output count: then the total is at least the sum of all three.
         let is_beside = total >= input.saturating_add(output).saturating_add(reasoning);
-        said.spent(Reported {
+        reply.spent(RawUsage {
             input,
             cached_read: most(&[
                 "/prompt_tokens_details/cached_tokens",
@@ -148,7 +148,7 @@ fn usage(frame: &Value, said: &mut Said) {
     }
 }
 
-fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
+fn choice(frame: &Value, part: &str, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     let Some(choice) = frame.pointer("/choices/0") else {
         return Ok(());
     };
@@ -158,7 +158,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
     let delta = choice.get(part).unwrap_or(&Value::Null);
     let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
     let reasoning = ["reasoning_content", "reasoning"].map(text);
-    said.reasoning(
+    reply.reasoning(
         0,
         reasoning.into_iter().find(|text| !text.is_empty()).unwrap_or_default(),
         "",
@@ -171,18 +171,18 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
     {
         // Reasoning in other formats is also in `reasoning`.
         if detail.get("type").and_then(Value::as_str) == Some("reasoning.encrypted") {
-            said.reasoning_block(detail);
+            reply.reasoning_block(detail);
         }
     }
     match delta.get("content") {
-        Some(Value::String(text)) => said.text(text),
-        Some(Value::Array(parts)) => parts.iter().for_each(|part| content_part(part, said)),
+        Some(Value::String(text)) => reply.text(text),
+        Some(Value::Array(parts)) => parts.iter().for_each(|part| content_part(part, reply)),
         _ => {}
     }
     let refusal = text("refusal");
     if !refusal.is_empty() {
-        said.text(refusal);
-        said.refused();
+        reply.text(refusal);
+        reply.refused();
     }
     let calls = delta.get("tool_calls").and_then(Value::as_array);
     for call in calls.into_iter().flatten() {
@@ -191,7 +191,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
             value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         let arguments = function.get("arguments");
-        said.call(&CallPiece {
+        reply.call(&CallPiece {
             place: call.get("index").and_then(Value::as_u64),
             id: &text(call, "id"),
             name: &text(function, "name"),
@@ -211,7 +211,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
             "the provider reported that the reply failed",
         )),
         Some(reason) => {
-            said.finished(finish(reason));
+            reply.finished(finish(reason));
             Ok(())
         }
         None => Ok(()),
@@ -219,7 +219,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
 }
 
 /// Adds a piece of list content, which Mistral's reasoning models send.
-fn content_part(part: &Value, said: &mut Said) {
+fn content_part(part: &Value, reply: &mut ReplyBuilder) {
     match part.get("type").and_then(Value::as_str) {
         Some("thinking") => {
             let inner = part.get("thinking");
@@ -228,9 +228,9 @@ fn content_part(part: &Value, said: &mut Said) {
             let text = inner
                 .and_then(Value::as_str)
                 .map_or_else(|| texts.collect::<String>(), str::to_owned);
-            said.reasoning(0, &text, "");
+            reply.reasoning(0, &text, "");
         }
-        _ => said.text(part.get("text").and_then(Value::as_str).unwrap_or_default()),
+        _ => reply.text(part.get("text").and_then(Value::as_str).unwrap_or_default()),
     }
 }
 

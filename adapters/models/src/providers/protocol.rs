@@ -4,12 +4,12 @@ use pirn_core::conversation::MessageRules;
 use reqwest::Url;
 use serde_json::Value;
 
-use super::asked::Asked;
 use super::failure::Failure;
-use super::frames::{Frame, Framing};
+use super::frames::{Framing, StreamFrame};
 use super::key::Key;
 use super::parameters::Parameters;
-use super::said::Said;
+use super::provider_request::ProviderRequest;
+use super::reply_builder::ReplyBuilder;
 use super::{anthropic, gemini, ollama, openai, responses};
 use crate::formats::FormatError;
 
@@ -72,18 +72,18 @@ impl Protocol {
     }
 
     /// Returns the URL of a request.
-    pub(super) fn url(self, endpoint: &Url, asked: &Asked<'_>) -> Url {
+    pub(super) fn url(self, endpoint: &Url, request: &ProviderRequest<'_>) -> Url {
         let mut url = endpoint.clone();
         let path = match self {
             Self::OpenAi => "chat/completions".to_owned(),
             Self::Responses => "responses".to_owned(),
             Self::Anthropic => "messages".to_owned(),
             Self::Ollama => "api/chat".to_owned(),
-            Self::Gemini if asked.streams => format!("models/{}:streamGenerateContent", asked.model),
-            Self::Gemini => format!("models/{}:generateContent", asked.model),
+            Self::Gemini if request.streams => format!("models/{}:streamGenerateContent", request.model),
+            Self::Gemini => format!("models/{}:generateContent", request.model),
         };
         url.set_path(&format!("{}{path}", endpoint.path()));
-        if self == Self::Gemini && asked.streams {
+        if self == Self::Gemini && request.streams {
             url.query_pairs_mut().append_pair("alt", "sse");
         }
         url
@@ -106,13 +106,13 @@ impl Protocol {
         }
     }
 
-    pub(super) fn body(self, asked: &Asked<'_>) -> Result<Value, FormatError> {
+    pub(super) fn body(self, request: &ProviderRequest<'_>) -> Result<Value, FormatError> {
         match self {
-            Self::OpenAi => openai::body(asked),
-            Self::Responses => Ok(responses::body(asked)),
-            Self::Anthropic => anthropic::body(asked),
-            Self::Gemini => gemini::body(asked),
-            Self::Ollama => ollama::body(asked),
+            Self::OpenAi => openai::body(request),
+            Self::Responses => Ok(responses::body(request)),
+            Self::Anthropic => anthropic::body(request),
+            Self::Gemini => gemini::body(request),
+            Self::Ollama => ollama::body(request),
         }
     }
 
@@ -133,9 +133,9 @@ impl Protocol {
     }
 
     /// Reads a frame of a stream.
-    pub(super) fn hear(self, frame: &Frame, said: &mut Said) -> Result<(), Failure> {
+    pub(super) fn parse_chunk(self, frame: &StreamFrame, reply: &mut ReplyBuilder) -> Result<(), Failure> {
         if matches!(self, Self::OpenAi | Self::Responses) && frame.data.trim() == "[DONE]" {
-            openai::done(said);
+            openai::done(reply);
             return Ok(());
         }
         let value: Value = serde_json::from_str(&frame.data)
@@ -147,34 +147,34 @@ impl Protocol {
         }
         self.check_error(&value)?;
         match self {
-            Self::OpenAi => openai::hear(&value, said),
-            Self::Responses => responses::hear(frame.event.as_deref(), &value, said),
-            Self::Anthropic => anthropic::hear(frame.event.as_deref(), &value, said),
-            Self::Gemini => gemini::hear(&value, said),
+            Self::OpenAi => openai::parse_chunk(&value, reply),
+            Self::Responses => responses::parse_chunk(frame.event.as_deref(), &value, reply),
+            Self::Anthropic => anthropic::parse_chunk(frame.event.as_deref(), &value, reply),
+            Self::Gemini => gemini::parse_chunk(&value, reply),
             Self::Ollama => {
-                ollama::hear(&value, said);
+                ollama::parse_chunk(&value, reply);
                 Ok(())
             }
         }
     }
 
     /// Reads a reply without streaming.
-    pub(super) fn whole(self, body: &Value, said: &mut Said) -> Result<(), Failure> {
+    pub(super) fn parse_response(self, body: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
         self.check_error(body)?;
         match self {
-            Self::OpenAi => openai::whole(body, said),
-            Self::Responses => responses::whole(body, said),
-            Self::Anthropic => anthropic::whole(body, said),
-            Self::Gemini => gemini::hear(body, said),
+            Self::OpenAi => openai::parse_response(body, reply),
+            Self::Responses => responses::parse_response(body, reply),
+            Self::Anthropic => anthropic::parse_response(body, reply),
+            Self::Gemini => gemini::parse_chunk(body, reply),
             Self::Ollama => {
-                ollama::hear(body, said);
+                ollama::parse_chunk(body, reply);
                 Ok(())
             }
         }
     }
 
     fn check_error(self, value: &Value) -> Result<(), Failure> {
-        let checked = super::said::check_error(value);
+        let checked = super::reply_builder::check_error(value);
         if self == Self::Ollama {
             checked.map_err(ollama::said_error)
         } else {

@@ -5,11 +5,11 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::{FailureKind, FinishReason};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
 use super::failure::{Failure, of_body};
 use super::openai::{function, json_schema, merge, tool_choice};
 use super::parameters::Names;
-use super::said::{CallPiece, Reported, Said};
+use super::provider_request::ProviderRequest;
+use super::reply_builder::{CallPiece, RawUsage, ReplyBuilder};
 use crate::formats::responses;
 
 const NAMES: Names = Names {
@@ -20,20 +20,20 @@ const NAMES: Names = Names {
     stop: None,
 };
 
-pub(super) fn body(asked: &Asked<'_>) -> Value {
-    let parameters = asked.parameters;
+pub(super) fn body(request: &ProviderRequest<'_>) -> Value {
+    let parameters = request.parameters;
     let mut body = json!({
-        "model": asked.model, "stream": asked.streams, "store": false, "include": ["reasoning.encrypted_content"],
-        "input": responses::write(asked.messages, asked.recall("openai")),
+        "model": request.model, "stream": request.streams, "store": false, "include": ["reasoning.encrypted_content"],
+        "input": responses::write(request.messages, request.recall("openai")),
     });
-    if !asked.tools.is_empty() {
+    if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| {
             let mut tool = function(tool);
             tool["type"] = json!("function");
             tool["strict"] = json!(false);
             tool
         };
-        body["tools"] = asked.tools.iter().map(tool).collect();
+        body["tools"] = request.tools.iter().map(tool).collect();
         if let Some(choice) = &parameters.tool_choice {
             body["tool_choice"] = tool_choice(choice, |name| json!({"type": "function", "name": name}));
         }
@@ -45,7 +45,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Value {
     if let Some(effort) = parameters.effort {
         body["reasoning"] = json!({ "effort": effort.word() });
     }
-    if let Some(format) = asked.format {
+    if let Some(format) = request.format {
         let format = match json_schema(format) {
             Some(mut schema) => {
                 schema["type"] = json!("json_schema");
@@ -55,24 +55,24 @@ pub(super) fn body(asked: &Asked<'_>) -> Value {
         };
         body["text"] = json!({ "format": format });
     }
-    if let Some(cache) = asked.cache {
+    if let Some(cache) = request.cache {
         body["prompt_cache_key"] = json!(cache.key);
     }
     merge(&mut body, &parameters.rest);
     body
 }
 
-pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn parse_chunk(event: Option<&str>, frame: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     let kind = frame.get("type").and_then(Value::as_str).or(event).unwrap_or_default();
     match kind {
         "response.output_text.delta" | "response.refusal.delta" => {
-            said.text(frame.get("delta").and_then(Value::as_str).unwrap_or_default());
+            reply.text(frame.get("delta").and_then(Value::as_str).unwrap_or_default());
         }
         // The text has already arrived in deltas.
-        "response.output_item.done" => item(frame.get("item").unwrap_or(&Value::Null), false, said),
+        "response.output_item.done" => item(frame.get("item").unwrap_or(&Value::Null), false, reply),
         "response.completed" | "response.incomplete" | "response.failed" => {
-            ended(frame.get("response").unwrap_or(&Value::Null), said)?;
-            said.over();
+            ended(frame.get("response").unwrap_or(&Value::Null), reply)?;
+            reply.over();
         }
         "error" => return Err(of_body(frame)),
         _ => {}
@@ -80,16 +80,16 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
     Ok(())
 }
 
-pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn parse_response(body: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     let items = body.get("output").and_then(Value::as_array);
     let items = items.ok_or_else(|| Failure::malformed("the reply does not follow the protocol: it has no output"))?;
     for one in items {
-        item(one, true, said);
+        item(one, true, reply);
     }
-    ended(body, said)
+    ended(body, reply)
 }
 
-fn item(item: &Value, with_text: bool, said: &mut Said) {
+fn item(item: &Value, with_text: bool, reply: &mut ReplyBuilder) {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     match item.get("type").and_then(Value::as_str) {
         Some("message") => {
@@ -98,27 +98,27 @@ fn item(item: &Value, with_text: bool, said: &mut Said) {
                 let is_refusal = part.get("type").and_then(Value::as_str) == Some("refusal");
                 let name = if is_refusal { "refusal" } else { "text" };
                 if with_text {
-                    said.text(&text(part, name));
+                    reply.text(&text(part, name));
                 }
                 if is_refusal {
-                    said.refused();
+                    reply.refused();
                 }
             }
         }
-        Some("function_call") => said.call(&CallPiece {
+        Some("function_call") => reply.call(&CallPiece {
             id: &text(item, "call_id"),
             name: &text(item, "name"),
             written: &text(item, "arguments"),
             ..CallPiece::default()
         }),
-        Some("reasoning") => said.reasoning_block(item),
+        Some("reasoning") => reply.reasoning_block(item),
         _ => {}
     }
 }
 
-fn ended(response: &Value, said: &mut Said) -> Result<(), Failure> {
+fn ended(response: &Value, reply: &mut ReplyBuilder) -> Result<(), Failure> {
     let of = |pointer: &str| response.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-    said.spent(Reported {
+    reply.spent(RawUsage {
         input: of("/usage/input_tokens"),
         cached_read: of("/usage/input_tokens_details/cached_tokens"),
         cached_write: of("/usage/input_tokens_details/cache_write_tokens"),
@@ -131,9 +131,9 @@ fn ended(response: &Value, said: &mut Said) -> Result<(), Failure> {
     match (status, why) {
         ("failed", _) => return Err(of_body(response)),
         ("cancelled", _) => return Err(Failure::new(FailureKind::Provider, "the provider cancelled the reply")),
-        ("incomplete", Some("content_filter")) => said.finished(FinishReason::ContentFilter),
-        ("incomplete", _) => said.finished(FinishReason::Length),
-        _ => said.finished(FinishReason::Stop),
+        ("incomplete", Some("content_filter")) => reply.finished(FinishReason::ContentFilter),
+        ("incomplete", _) => reply.finished(FinishReason::Length),
+        _ => reply.finished(FinishReason::Stop),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Tests of the built-in models and of the registry.
 
-mod guarded;
 mod registry;
+mod retrying;
 mod scripted;
 
 use std::sync::{Arc, Mutex};

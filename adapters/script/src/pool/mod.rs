@@ -1,6 +1,6 @@
 //! The threads that run scripts.
 //!
-//! 1. Every accepted job is answered once: by its thread, or by the warden after the time limit.
+//! 1. Every accepted job is answered once: by its thread, or by the watchdog after the time limit.
 //! 2. A thread that has not returned at a job's limit is late. One that is late for [`PATIENCE`] is stuck and is replaced. A stuck
 //!    thread that returns ends.
 //! 3. While the number of stuck threads exceeds its maximum, every job is refused.
@@ -10,7 +10,7 @@
 //!
 //! Not here: what a thread does with a job, which is in `interpreter`.
 
-mod warden;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,10 +26,10 @@ use pirn_core::thread::Outcome;
 
 use crate::deadline::now;
 use crate::interpreter::Interpreter;
-use crate::task::{Done, Reins, Task};
+use crate::task::{CancelHandle, Task, TaskResult};
 use crate::{Logs, ScriptSettings};
 
-/// Time after its limit until the warden answers a job.
+/// Time after its limit until the watchdog answers a job.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Time that a thread may be late before it is abandoned.
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The callback for a job's result.
-pub(super) type Answer = Box<dyn FnOnce(Done) + Send>;
+pub(super) type Answer = Box<dyn FnOnce(TaskResult) + Send>;
 
 /// Threads that run scripts, started on demand. Dropping the pool ends them.
 pub(super) struct ScriptPool {
@@ -67,7 +67,7 @@ struct Shared {
     work: Condvar,
     /// Notified when a thread has ended.
     left: Condvar,
-    /// Notified for a deadline earlier than the one for which the warden waits, or the end of the pool.
+    /// Notified for a deadline earlier than the one for which the watchdog waits, or the end of the pool.
     alarm: Condvar,
 }
 
@@ -82,20 +82,20 @@ struct State {
     refused: u64,
     is_closed: bool,
     has_warden: bool,
-    /// Time of the warden's next check; `None`: nothing to check.
+    /// Time of the watchdog's next check; `None`: nothing to check.
     looks_at: Option<Instant>,
 }
 
 struct Thread {
     handle: Option<JoinHandle<()>>,
-    reins: Arc<Reins>,
+    cancel_handle: Arc<CancelHandle>,
     phase: Phase,
 }
 
 enum Phase {
     Idle,
     Running(Running),
-    /// The job was answered by the warden.
+    /// The job was answered by the watchdog.
     Late {
         run: Arc<str>,
         since: Instant,
@@ -147,7 +147,7 @@ impl ScriptPool {
         if let Some(refusal) = refusal {
             state.refused += 1;
             drop(state);
-            answer(Done::failed(refusal));
+            answer(TaskResult::failed(refusal));
             return guard;
         }
         let run = Arc::clone(run);
@@ -158,11 +158,11 @@ impl ScriptPool {
     }
 
     /// Runs a job and waits for it.
-    pub(super) fn wait_for(&self, run: &Arc<str>, task: Task) -> Done {
+    pub(super) fn wait_for(&self, run: &Arc<str>, task: Task) -> TaskResult {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let _guard = self.submit(run, task, Box::new(move |done| tell.send(done).unwrap_or(())));
         told.recv()
-            .unwrap_or_else(|_| Done::failed(ScriptFault::cancelled().into()))
+            .unwrap_or_else(|_| TaskResult::failed(ScriptFault::cancelled().into()))
     }
 
     pub(super) fn stats(&self) -> ScriptStats {
@@ -184,7 +184,7 @@ impl Drop for ScriptPool {
         state.is_closed = true;
         let waiting: Vec<_> = state.queue.drain().collect();
         for thread in state.threads.values() {
-            thread.reins.stop();
+            thread.cancel_handle.stop();
         }
         self.shared.work.notify_all();
         self.shared.alarm.notify_all();
@@ -232,7 +232,7 @@ impl Thread {
 
 impl Job {
     fn refuse(self, error: RunError) {
-        (self.answer)(Done::failed(error));
+        (self.answer)(TaskResult::failed(error));
     }
 }
 
@@ -271,20 +271,20 @@ impl Shared {
         if !state.has_warden {
             let pool = Arc::clone(self);
             std::thread::Builder::new()
-                .name("pirn-script-warden".to_owned())
-                .spawn(move || pool.watch())?;
+                .name("pirn-script-watchdog".to_owned())
+                .spawn(move || pool.run_watchdog())?;
             state.has_warden = true;
         }
         state.next += 1;
         let no = state.next;
-        let reins = Arc::<Reins>::default();
-        let (pool, own) = (Arc::clone(self), Arc::clone(&reins));
+        let cancel_handle = Arc::<CancelHandle>::default();
+        let (pool, own) = (Arc::clone(self), Arc::clone(&cancel_handle));
         let handle = std::thread::Builder::new()
             .name("pirn-script".to_owned())
             .spawn(move || pool.serve(no, &own))?;
         let thread = Thread {
             handle: Some(handle),
-            reins,
+            cancel_handle,
             phase: Phase::Idle,
         };
         state.threads.insert(no, thread);
@@ -293,18 +293,18 @@ impl Shared {
     }
 
     /// Main loop of a thread.
-    fn serve(&self, no: u64, reins: &Arc<Reins>) {
-        let mut interpreter = Interpreter::new(&self.settings, reins);
+    fn serve(&self, no: u64, cancel_handle: &Arc<CancelHandle>) {
+        let mut interpreter = Interpreter::new(&self.settings, cancel_handle);
         while let Some(task) = self.next_task(no) {
             let done = catch_unwind(AssertUnwindSafe(|| interpreter.run(task)));
             let done = done.unwrap_or_else(|_| {
-                interpreter = Interpreter::new(&self.settings, reins);
-                Done::failed(RunError::new(RunErrorCode::ScriptError, "the script's thread panicked"))
+                interpreter = Interpreter::new(&self.settings, cancel_handle);
+                TaskResult::failed(RunError::new(RunErrorCode::ScriptError, "the script's thread panicked"))
             });
             let (answer, goes_on) = self.finished(no);
             // From here on, the worker is not killed for this job.
-            if reins.was_killed() {
-                interpreter = Interpreter::new(&self.settings, reins);
+            if cancel_handle.was_killed() {
+                interpreter = Interpreter::new(&self.settings, cancel_handle);
             }
             if let Some(answer) = answer
                 && catch_unwind(AssertUnwindSafe(|| answer(done))).is_err()
@@ -362,7 +362,7 @@ impl Shared {
         let fault = ScriptFault::limit(format!("it did not stop within its limit of {} ms", limit.as_millis()));
         state.idle -= 1;
         if let Some(thread) = state.threads.get_mut(&no) {
-            thread.reins.begin(&task);
+            thread.cancel_handle.begin(&task);
             thread.phase = Phase::Running(Running {
                 id,
                 run,
@@ -403,11 +403,13 @@ impl Shared {
             return;
         }
         let running = state.threads.values_mut().find_map(|thread| match &mut thread.phase {
-            Phase::Running(running) if running.id == id => Some((&thread.reins, running)),
+            Phase::Running(running) if running.id == id => Some((&thread.cancel_handle, running)),
             _ => None,
         });
-        let Some((reins, running)) = running else { return };
-        reins.stop();
+        let Some((cancel_handle, running)) = running else {
+            return;
+        };
+        cancel_handle.stop();
         running.fault = ScriptFault::cancelled();
         running.deadline = running.deadline.min(now() + GRACE);
         let deadline = running.deadline;
@@ -425,7 +427,7 @@ fn overloaded(message: impl Into<String>) -> RunError {
     RunError::new(RunErrorCode::Overloaded, message)
 }
 
-impl Done {
+impl TaskResult {
     fn failed(error: RunError) -> Self {
         Self {
             outcome: Outcome::Failed(error),

@@ -16,7 +16,7 @@ use crate::{HostFunctions, Logs};
 
 /// State of the host functions during the execution of a snippet.
 #[derive(Default)]
-pub(crate) struct Frame {
+pub(crate) struct ScriptContext {
     pub(crate) scope: ScopeValues,
     pub(crate) paths: Arc<[Path]>,
     pub(crate) missing: Option<Arc<str>>,
@@ -29,7 +29,7 @@ pub(crate) struct Frame {
 pub(crate) fn host_object<'js>(
     ctx: &Ctx<'js>,
     options: &RealmOptions,
-    frame: &Arc<Mutex<Frame>>,
+    frame: &Arc<Mutex<ScriptContext>>,
     interrupt: &Arc<Interrupt>,
 ) -> rquickjs::Result<Object<'js>> {
     let host = Object::new(ctx.clone())?;
@@ -115,7 +115,7 @@ pub(crate) fn host_object<'js>(
     Ok(host)
 }
 
-fn locked(frame: &Mutex<Frame>) -> std::sync::MutexGuard<'_, Frame> {
+fn locked(frame: &Mutex<ScriptContext>) -> std::sync::MutexGuard<'_, ScriptContext> {
     frame.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -132,7 +132,7 @@ fn members(scope: &ScopeValues, kind: u8) -> &BTreeMap<Arc<str>, Arc<Value>> {
 }
 
 /// Returns the value of one of the fixed names.
-fn fixed<'js>(ctx: &Ctx<'js>, frame: &Mutex<Frame>, name: &str) -> rquickjs::Result<JsValue<'js>> {
+fn fixed<'js>(ctx: &Ctx<'js>, frame: &Mutex<ScriptContext>, name: &str) -> rquickjs::Result<JsValue<'js>> {
     let value = {
         let scope = &locked(frame).scope;
         match name {
@@ -150,14 +150,14 @@ fn optional<'js>(ctx: &Ctx<'js>, value: Option<&Value>) -> rquickjs::Result<JsVa
 }
 
 /// Creates the function that reads the `{{path}}`s of the running snippet.
-fn path_reader<'js>(ctx: &Ctx<'js>, frame: &Arc<Mutex<Frame>>) -> rquickjs::Result<Function<'js>> {
+fn path_reader<'js>(ctx: &Ctx<'js>, frame: &Arc<Mutex<ScriptContext>>) -> rquickjs::Result<Function<'js>> {
     let frame = frame.clone();
     Function::new(ctx.clone(), move |ctx: Ctx<'js>, index: usize| {
         placeholder(&ctx, &frame, index)
     })
 }
 
-fn placeholder<'js>(ctx: &Ctx<'js>, frame: &Mutex<Frame>, index: usize) -> rquickjs::Result<JsValue<'js>> {
+fn placeholder<'js>(ctx: &Ctx<'js>, frame: &Mutex<ScriptContext>, index: usize) -> rquickjs::Result<JsValue<'js>> {
     let (value, path) = {
         let frame = locked(frame);
         let path = frame.paths.get(index).cloned();
@@ -184,7 +184,7 @@ fn throw(ctx: &Ctx<'_>, message: &str) -> Error {
     }
 }
 
-fn random(ctx: &Ctx<'_>, frame: &Mutex<Frame>) -> rquickjs::Result<f64> {
+fn random(ctx: &Ctx<'_>, frame: &Mutex<ScriptContext>) -> rquickjs::Result<f64> {
     let mut frame = locked(frame);
     let Some(state) = frame.random.as_mut() else {
         drop(frame);

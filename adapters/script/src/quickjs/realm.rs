@@ -24,7 +24,7 @@ use rquickjs::{
 use serde_json::{Value, json};
 
 use super::convert::{NotJson, Reader, describe};
-use super::host::{Frame, host_object};
+use super::host::{ScriptContext, host_object};
 use super::interrupt::{Interrupt, Interruption};
 use super::realm_options::RealmOptions;
 use crate::{Logs, StopFlag};
@@ -44,7 +44,7 @@ pub(crate) struct Realm {
     context: Context,
     runtime: Runtime,
     interrupt: Arc<Interrupt>,
-    frame: Arc<Mutex<Frame>>,
+    frame: Arc<Mutex<ScriptContext>>,
     memory: usize,
     spent: bool,
 }
@@ -89,7 +89,7 @@ impl Realm {
         let polled = interrupt.clone();
         runtime.set_interrupt_handler(Some(Box::new(move || polled.must_stop())));
         let context = Context::full(&runtime)?;
-        let frame = Arc::new(Mutex::new(Frame::default()));
+        let frame = Arc::new(Mutex::new(ScriptContext::default()));
         let (run, truth, forget, bind, at, well_formed) = context.with(|ctx| {
             let prelude: Function<'_> = ctx.eval(include_str!("prelude.js"))?;
             let host = host_object(&ctx, options, &frame, &interrupt)?;
@@ -254,7 +254,7 @@ impl Realm {
         result
     }
 
-    fn frame(&self) -> std::sync::MutexGuard<'_, Frame> {
+    fn frame(&self) -> std::sync::MutexGuard<'_, ScriptContext> {
         self.frame.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -92,7 +92,7 @@ impl HelperDef for Step {
 }
 
 /// Output of a template, within its limits.
-pub(super) struct Bounded {
+pub(super) struct BoundedOutput {
     pub(super) text: String,
     steps: usize,
     until: Option<Instant>,
@@ -100,7 +100,7 @@ pub(super) struct Bounded {
     pub(super) over: Option<String>,
 }
 
-impl Bounded {
+impl BoundedOutput {
     pub(super) fn new(until: Option<Instant>) -> Self {
         Self {
             text: String::new(),
@@ -122,7 +122,7 @@ impl Bounded {
     }
 }
 
-impl Output for Bounded {
+impl Output for BoundedOutput {
     fn write(&mut self, piece: &str) -> std::io::Result<()> {
         self.steps += 1;
         self.over = self.limit(piece);

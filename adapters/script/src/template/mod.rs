@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::fault::place_in_tags;
 pub use self::helpers::template_helpers;
-use self::helpers::{Bounded, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
+use self::helpers::{BoundedOutput, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use crate::TextFault;
 
@@ -77,7 +77,7 @@ impl Template {
                 .map(|(line, column)| place::offset(source, number(line), number(column)));
             fault::of_syntax(source, near)
         })?;
-        let mut used = Used::default();
+        let mut used = UsedPaths::default();
         used.template(&mut template).map_err(|fault| match fault {
             NotKnown::Helper { name, message } => fault::about(source, &name, message),
             NotKnown::Tag(message) => unknown(message),
@@ -114,7 +114,7 @@ impl Template {
 impl Bars {
     fn render(&self, scope: &dyn Scope, until: Option<Instant>) -> Result<String, ScriptFault> {
         let context = Context::from(self.data(scope));
-        let mut output = Bounded::new(until);
+        let mut output = BoundedOutput::new(until);
         let rendered = self
             .template
             .render(&REGISTRY, &context, &mut RenderContext::new(None), &mut output);
@@ -221,12 +221,12 @@ enum NotKnown {
 /// The paths that a template uses. A path inside `{{#each}}` or `{{#with}}` may refer to the item or to the scope; it is recorded
 /// for the scope, where it may not exist.
 #[derive(Default)]
-struct Used {
+struct UsedPaths {
     paths: BTreeSet<Vec<String>>,
     all: bool,
 }
 
-impl Used {
+impl UsedPaths {
     fn template(&mut self, template: &mut BarTemplate) -> Result<(), NotKnown> {
         for element in &mut template.elements {
             match element {

@@ -1,13 +1,13 @@
 //! Scripts in a worker process: the engine's side.
 //!
 //! Each script thread has one worker, which is started with its first script and restarted after it has exited. They communicate
-//! over the worker's standard input and output, one request at a time ([`frame`]). The engine kills a worker with a script that
-//! does not stop ([`Reins`]). Replies of a worker are not trusted.
+//! over the worker's standard input and output, one request at a time ([`message`]). The engine kills a worker with a script that
+//! does not stop ([`CancelHandle`]). Replies of a worker are not trusted.
 //!
 //! Not here: the choice of the process or the thread, which is in `interpreter`.
 
 mod confine;
-mod frame;
+mod message;
 mod serve;
 
 use std::cell::RefCell;
@@ -21,10 +21,10 @@ use pirn_core::error::RunErrorCode;
 use pirn_core::script::{Names, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
-use self::frame::{Frame, Reply, Request, SeenBy};
+use self::message::{Reply, Request, ScopeManifest, WorkerMessage};
 pub use self::serve::serve_worker;
 use crate::expressions::{JavaScript, Script};
-use crate::task::Reins;
+use crate::task::CancelHandle;
 use crate::{CodeJob, CodeOutcome, HostFunctions, Logs, ScriptSettings, WorkerProgram};
 
 /// Bytes of a worker's reply in addition to the limit of its values.
@@ -35,7 +35,7 @@ pub(super) struct Worker {
     program: WorkerProgram,
     /// Maximum bytes of a script's values.
     memory: usize,
-    reins: Arc<Reins>,
+    cancel_handle: Arc<CancelHandle>,
     pipes: Option<Pipes>,
 }
 
@@ -49,17 +49,25 @@ struct Pipes {
 }
 
 impl Worker {
-    pub(super) fn shared(program: &WorkerProgram, settings: &ScriptSettings, reins: &Arc<Reins>) -> SharedWorker {
+    pub(super) fn shared(
+        program: &WorkerProgram,
+        settings: &ScriptSettings,
+        cancel_handle: &Arc<CancelHandle>,
+    ) -> SharedWorker {
         SharedWorker(Rc::new(RefCell::new(Self {
             program: program.clone(),
             memory: settings.code.memory.max(settings.expressions.memory),
-            reins: Arc::clone(reins),
+            cancel_handle: Arc::clone(cancel_handle),
             pipes: None,
         })))
     }
 
     /// Sends a request, serves the script's function calls until the reply arrives, and returns it.
-    fn ask(&mut self, request: &Frame<Request>, functions: &HostFunctions) -> Result<Frame<Reply>, ScriptFault> {
+    fn ask(
+        &mut self,
+        request: &WorkerMessage<Request>,
+        functions: &HostFunctions,
+    ) -> Result<WorkerMessage<Reply>, ScriptFault> {
         if self.pipes.is_none() {
             self.pipes = Some(self.start()?);
         }
@@ -69,7 +77,7 @@ impl Worker {
         let answer = converse(pipes, request, functions, self.memory);
         answer.map_err(|error| {
             self.pipes = None;
-            lost(self.reins.hold(None), &error)
+            lost(self.cancel_handle.set_process(None), &error)
         })
     }
 
@@ -93,7 +101,7 @@ impl Worker {
         };
         let mut child = command.spawn().map_err(|error| refused(error.to_string()))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        self.reins.hold(Some(child));
+        self.cancel_handle.set_process(Some(child));
         match (to, from) {
             (Some(to), Some(from)) => Ok(Pipes {
                 to: BufWriter::new(to),
@@ -108,11 +116,11 @@ impl Worker {
         script: &Script,
         scope: &dyn Scope,
         time: Duration,
-        request: impl FnOnce(Arc<str>, u64, SeenBy) -> Request,
-    ) -> Result<Frame<Reply>, ScriptFault> {
+        request: impl FnOnce(Arc<str>, u64, ScopeManifest) -> Request,
+    ) -> Result<WorkerMessage<Reply>, ScriptFault> {
         let values = ScopeValues::capture(&script.names, scope);
-        let (seen, parts) = SeenBy::scope(&script.names, &values);
-        let request = Frame {
+        let (seen, parts) = ScopeManifest::scope(&script.names, &values);
+        let request = WorkerMessage {
             head: request(Arc::clone(&script.text), millis(time), seen),
             parts,
         };
@@ -123,7 +131,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.pipes = None;
-        self.reins.hold(None);
+        self.cancel_handle.set_process(None);
     }
 }
 
@@ -133,22 +141,22 @@ fn millis(time: Duration) -> u64 {
 
 fn converse(
     pipes: &mut Pipes,
-    request: &Frame<Request>,
+    request: &WorkerMessage<Request>,
     functions: &HostFunctions,
     memory: usize,
-) -> std::io::Result<Frame<Reply>> {
+) -> std::io::Result<WorkerMessage<Reply>> {
     request.write(&mut pipes.to)?;
     loop {
-        let reply = Frame::<Reply>::read(&mut pipes.from, memory.saturating_mul(2) + SLACK)?;
+        let reply = WorkerMessage::<Reply>::read(&mut pipes.from, memory.saturating_mul(2) + SLACK)?;
         let Reply::Call { name } = &reply.head else {
             return Ok(reply);
         };
         let returned = match functions.call(name, reply.parts) {
-            Ok(value) => Frame {
+            Ok(value) => WorkerMessage {
                 head: Request::Returned { error: None },
                 parts: vec![value],
             },
-            Err(error) => Frame {
+            Err(error) => WorkerMessage {
                 head: Request::Returned { error: Some(error) },
                 parts: Vec::new(),
             },
@@ -200,7 +208,7 @@ impl SharedWorker {
                 logs: Logs::default(),
             };
         }
-        let (seen, parts) = SeenBy::scope(&Names::of(&job.code), &job.scope);
+        let (seen, parts) = ScopeManifest::scope(&Names::of(&job.code), &job.scope);
         let head = Request::Code {
             source: Arc::clone(&job.code),
             time_ms: millis(job.limits.time),
@@ -210,11 +218,11 @@ impl SharedWorker {
             functions: job.functions.names().cloned().collect(),
             seen,
         };
-        let reply = self.0.borrow_mut().ask(&Frame { head, parts }, &job.functions);
+        let reply = self.0.borrow_mut().ask(&WorkerMessage { head, parts }, &job.functions);
         let reply = match reply {
             Ok(reply) => reply,
-            Err(_) if job.stop.is_stopped() => Frame::fault(ScriptFault::cancelled()),
-            Err(fault) => Frame::fault(fault),
+            Err(_) if job.stop.is_stopped() => WorkerMessage::fault(ScriptFault::cancelled()),
+            Err(fault) => WorkerMessage::fault(fault),
         };
         let logs = reply.logs();
         CodeOutcome {

@@ -10,7 +10,7 @@ use pirn_core::script::ScriptFault;
 use serde_json::Value;
 
 use super::confine::{allow_time, confine};
-use super::frame::{Frame, Reply, Request};
+use super::message::{Reply, Request, WorkerMessage};
 use crate::{CodeJob, CodeLimits, ExpressionLimits, HostFunctions, JsEvaluator, Logs, StopFlag, WorkerProgram};
 
 /// Serves scripts if this process was started as a worker ([`WorkerProgram`]), until its engine closes the connection. Call it
@@ -38,18 +38,18 @@ pub fn serve_worker() -> Option<ExitCode> {
 }
 
 /// Reads the engine's next request.
-fn hear() -> std::io::Result<Frame<Request>> {
-    Frame::read(&mut stdin().lock(), usize::MAX)
+fn hear() -> std::io::Result<WorkerMessage<Request>> {
+    WorkerMessage::read(&mut stdin().lock(), usize::MAX)
 }
 
-fn say(reply: &Frame<Reply>) -> std::io::Result<()> {
+fn say(reply: &WorkerMessage<Reply>) -> std::io::Result<()> {
     reply.write(&mut BufWriter::new(stdout().lock()))
 }
 
 /// Calls a host function through the engine.
 fn call(name: &Arc<str>, arguments: Vec<Value>) -> Result<Value, String> {
     let head = Reply::Call { name: Arc::clone(name) };
-    let call = Frame { head, parts: arguments };
+    let call = WorkerMessage { head, parts: arguments };
     let returned = say(&call).and_then(|()| hear()).map_err(|error| error.to_string())?;
     match (returned.head, returned.parts.into_iter().next()) {
         (Request::Returned { error: None }, Some(value)) => Ok(value),
@@ -75,8 +75,8 @@ fn serve(memory: usize) -> std::io::Result<()> {
     }
 }
 
-fn carry_out(request: Frame<Request>, evaluator: &mut JsEvaluator) -> Frame<Reply> {
-    let Frame { head, parts } = request;
+fn carry_out(request: WorkerMessage<Request>, evaluator: &mut JsEvaluator) -> WorkerMessage<Reply> {
+    let WorkerMessage { head, parts } = request;
     match head {
         Request::Value { source, time_ms, seen } => {
             begin(evaluator, time_ms);
@@ -113,11 +113,11 @@ fn carry_out(request: Frame<Request>, evaluator: &mut JsEvaluator) -> Frame<Repl
             };
             let outcome = job.run_inline();
             match outcome.result {
-                Ok(value) => Frame::done(value, &outcome.logs),
-                Err(fault) => Frame::fault_after(fault, &outcome.logs),
+                Ok(value) => WorkerMessage::done(value, &outcome.logs),
+                Err(fault) => WorkerMessage::fault_after(fault, &outcome.logs),
             }
         }
-        Request::Returned { .. } => Frame::fault(ScriptFault::error("nothing was called")),
+        Request::Returned { .. } => WorkerMessage::fault(ScriptFault::error("nothing was called")),
     }
 }
 
@@ -127,10 +127,10 @@ fn begin(evaluator: &mut JsEvaluator, time_ms: u64) {
     evaluator.begin(time);
 }
 
-fn evaluated(result: Result<Value, Unevaluated>) -> Frame<Reply> {
+fn evaluated(result: Result<Value, Unevaluated>) -> WorkerMessage<Reply> {
     match result {
-        Ok(value) => Frame::done(value, &Logs::default()),
-        Err(Unevaluated::Fault(fault)) => Frame::fault(fault),
-        Err(Unevaluated::Later) => Frame::fault(ScriptFault::error("the expression was not evaluated")),
+        Ok(value) => WorkerMessage::done(value, &Logs::default()),
+        Err(Unevaluated::Fault(fault)) => WorkerMessage::fault(fault),
+        Err(Unevaluated::Later) => WorkerMessage::fault(ScriptFault::error("the expression was not evaluated")),
     }
 }

@@ -41,7 +41,7 @@ impl Child {
         command
             .args(&config.args)
             .env_clear()
-            .envs(environment::of_program(&config.env, &config.env_from))
+            .envs(environment::child_env(&config.env, &config.env_from))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

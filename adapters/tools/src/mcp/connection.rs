@@ -15,13 +15,13 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::runtime::Handle;
 
-use super::authorized::Authorized;
 use super::child::Child;
-use super::door::{Door, Handler};
-use super::flow::Bounded;
+use super::flow::BoundedTransport;
+use super::oauth_client::OAuthHttpClient;
 use super::pages::every_page;
-use super::tasks::{NeedTasks, Overheard};
-use super::text::{self, Said, Shown};
+use super::server_requests::{Handler, ServerRequestRouter};
+use super::tasks::{TaskFlagReader, TaskOnlyTools};
+use super::text::{self, TextFilter, ToolContent};
 use super::token::Tokens;
 use super::within;
 use crate::config::{McpServerConfig, Transport};
@@ -44,7 +44,7 @@ fn in_words(error: &str, is_refused: bool, has_oauth: bool) -> String {
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
     child: Option<Child>,
-    need_tasks: NeedTasks,
+    task_only_tools: TaskOnlyTools,
     has_oauth: bool,
     /// True while the server answers 401.
     is_refused: Arc<AtomicBool>,
@@ -75,24 +75,28 @@ impl Connection {
     ///
     /// # Errors
     /// Returns a message if the server does not start, refuses the connection, or does not answer within `startTimeoutMs`.
-    pub(super) async fn open(config: &McpServerConfig, door: Arc<Door>, runtime: &Handle) -> Result<Self, String> {
+    pub(super) async fn open(
+        config: &McpServerConfig,
+        router: Arc<ServerRequestRouter>,
+        runtime: &Handle,
+    ) -> Result<Self, String> {
         let limit = Duration::from_millis(config.start_timeout);
         let late = || format!("it did not answer within {} ms", config.start_timeout);
         let roots = config.roots.iter().filter_map(|root| {
             let url = reqwest::Url::from_directory_path(root).ok()?;
             Some(String::from(url).trim_end_matches('/').to_owned())
         });
-        let about = Handler::new(door, roots.collect(), config.sampling.clone());
-        let need_tasks = NeedTasks::default();
+        let about = Handler::new(router, roots.collect(), config.sampling.clone());
+        let task_only_tools = TaskOnlyTools::default();
         match &config.transport {
             Transport::Stdio(stdio) => {
                 let (child, out, into) = Child::start(stdio, runtime)?;
-                let transport = AsyncRwTransport::new(Overheard::new(out, need_tasks.clone()), into);
-                match within(limit, Box::pin(about.serve(Bounded::new(transport)))).await {
+                let transport = AsyncRwTransport::new(TaskFlagReader::new(out, task_only_tools.clone()), into);
+                match within(limit, Box::pin(about.serve(BoundedTransport::new(transport)))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: Some(child),
-                        need_tasks,
+                        task_only_tools,
                         has_oauth: false,
                         is_refused: Arc::default(),
                         secrets: Secrets::default(),
@@ -108,7 +112,7 @@ impl Connection {
                 headers_env,
                 oauth,
             } => {
-                let all = headers::of_request(headers, headers_env, |name| std::env::var(name).ok())?;
+                let all = headers::build_headers(headers, headers_env, |name| std::env::var(name).ok())?;
                 let secrets = Secrets::of(all.iter().skip(headers.len()).map(|(_, value)| value));
                 let all = all.into_iter().collect();
                 let mut to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
@@ -125,14 +129,14 @@ impl Connection {
                     tokens.token().await?;
                 }
                 let has_oauth = tokens.is_some();
-                let client = Authorized::new(client, tokens);
+                let client = OAuthHttpClient::new(client, tokens);
                 let is_refused = client.is_refused();
                 let transport = StreamableHttpClientTransport::with_client(client, to);
-                match within(limit, Box::pin(about.serve(Bounded::new(transport)))).await {
+                match within(limit, Box::pin(about.serve(BoundedTransport::new(transport)))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: None,
-                        need_tasks,
+                        task_only_tools,
                         has_oauth,
                         is_refused,
                         secrets,
@@ -155,7 +159,7 @@ impl Connection {
             Ok((page.tools, page.next_cursor))
         };
         let mut tools = every_page("tools", page).await?;
-        tools.retain(|tool| !self.need_tasks.contains(&tool.name));
+        tools.retain(|tool| !self.task_only_tools.contains(&tool.name));
         Ok(tools)
     }
 
@@ -192,9 +196,9 @@ impl Connection {
     ///
     /// # Cancel safety
     /// Dropping the future sends a cancellation to the server.
-    pub(super) async fn ask(&self, request: Request, limit: usize) -> Result<Said, CallError> {
+    pub(super) async fn ask(&self, request: Request, limit: usize) -> Result<ToolContent, CallError> {
         let peer = self.service.peer();
-        let shown = Shown {
+        let shown = TextFilter {
             limit,
             secrets: &self.secrets,
         };

@@ -20,7 +20,7 @@ const MOST_OPEN: usize = 64;
 const LONGEST_ID: usize = 1024;
 
 /// Transport that stops reading while too many of the server's requests have no answer.
-pub(super) struct Bounded<T> {
+pub(super) struct BoundedTransport<T> {
     inner: T,
     open: Arc<Open>,
     /// True after a message for which rmcp spawns a task.
@@ -34,7 +34,7 @@ struct Open {
     freed: Notify,
 }
 
-impl<T> Bounded<T> {
+impl<T> BoundedTransport<T> {
     pub(super) fn new(inner: T) -> Self {
         Self {
             inner,
@@ -80,7 +80,7 @@ fn key(id: &RequestId) -> String {
     format!("{id:?}")
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     type Error = T::Error;
 
     fn name() -> Cow<'static, str> {
@@ -180,8 +180,8 @@ mod tests {
         }
     }
 
-    fn endless(next: fn(usize) -> Value) -> Bounded<Endless> {
-        Bounded::new(Endless {
+    fn endless(next: fn(usize) -> Value) -> BoundedTransport<Endless> {
+        BoundedTransport::new(Endless {
             next,
             given: 0,
             reads: Arc::default(),
@@ -197,8 +197,8 @@ mod tests {
     }
 
     /// Returns the number of messages received until the transport waits, at most `most`. Yielding to other tasks does not count.
-    fn taken(transport: &mut Bounded<Endless>, most: usize) -> usize {
-        let one = |transport: &mut Bounded<Endless>| {
+    fn taken(transport: &mut BoundedTransport<Endless>, most: usize) -> usize {
+        let one = |transport: &mut BoundedTransport<Endless>| {
             let mut receiving = Box::pin(transport.receive());
             (0..3).any(|_| receiving.as_mut().now_or_never().is_some())
         };

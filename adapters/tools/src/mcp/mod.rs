@@ -11,14 +11,14 @@
 //! Not here: the entries of servers in a config file (`config/server.rs`), and the MCP server that offers workflows as tools
 //! (the HTTP service).
 
-mod authorized;
 mod child;
 mod connection;
-mod door;
 mod flow;
+mod oauth_client;
 mod pages;
 mod sampling;
 mod server;
+mod server_requests;
 mod tasks;
 mod text;
 mod token;
@@ -35,7 +35,7 @@ use tokio::runtime::Runtime;
 use super::config::{ConfigFault, McpServerConfig};
 use super::lane::Lane;
 use super::options::ToolOptions;
-use server::{Listed, Server};
+use server::{Server, ServerListing};
 use tool::McpTool;
 
 /// Running MCP servers. Cheap to clone: clones refer to one set of servers.
@@ -49,7 +49,7 @@ pub struct McpServers {
 
 struct Inner {
     runtime: Option<Runtime>,
-    has: Started,
+    has: StartedServers,
 }
 
 /// Description of a server's resource.
@@ -158,7 +158,7 @@ impl Inner {
     /// Creates a runtime on which the servers start. Passes the result to `tell` even if the caller has been dropped.
     fn begin(
         configs: Vec<McpServerConfig>,
-        tell: impl FnOnce(Result<Started, Vec<ConfigFault>>) + Send + 'static,
+        tell: impl FnOnce(Result<StartedServers, Vec<ConfigFault>>) + Send + 'static,
     ) -> Result<Self, Vec<ConfigFault>> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -170,11 +170,11 @@ impl Inner {
         runtime.spawn(async move { tell(start_all(configs, handle).await) });
         Ok(Self {
             runtime: Some(runtime),
-            has: Started::default(),
+            has: StartedServers::default(),
         })
     }
 
-    fn with(mut self, started: Started) -> McpServers {
+    fn with(mut self, started: StartedServers) -> McpServers {
         self.has = started;
         McpServers { inner: Arc::new(self) }
     }
@@ -194,16 +194,16 @@ impl Drop for Inner {
 
 /// Started servers and everything that they list; tools by name.
 #[derive(Default)]
-struct Started {
+struct StartedServers {
     servers: Vec<Arc<Server>>,
     tools: BTreeMap<String, (Arc<McpTool>, ToolOptions)>,
     resources: Vec<ResourceInfo>,
     prompts: Vec<PromptInfo>,
 }
 
-impl Started {
+impl StartedServers {
     /// Adds a server's resources and prompts to the public lists.
-    fn tell(&mut self, server: &Server, listed: &Listed) {
+    fn tell(&mut self, server: &Server, listed: &ServerListing) {
         let id = || server.id().to_owned();
         let resources = listed.resources.iter().flatten().map(|one| ResourceInfo {
             server: id(),
@@ -231,7 +231,7 @@ impl Started {
 async fn start_all(
     configs: Vec<McpServerConfig>,
     runtime: tokio::runtime::Handle,
-) -> Result<Started, Vec<ConfigFault>> {
+) -> Result<StartedServers, Vec<ConfigFault>> {
     let starting = configs.into_iter().map(|config| {
         let server = Server::new(config, runtime.clone());
         async move {
@@ -240,7 +240,7 @@ async fn start_all(
         }
     });
     let mut faults = Vec::new();
-    let mut started = Started::default();
+    let mut started = StartedServers::default();
     for (server, listed) in join_all(starting).await {
         let offered = listed.and_then(|listed| {
             started.tell(&server, &listed);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 
 use super::connection::{CallError, Connection, Request};
-use super::door::{Door, Help};
-use super::text::Said;
+use super::server_requests::{CallHandlers, ServerRequestRouter};
+use super::text::ToolContent;
 use crate::config::McpServerConfig;
 use crate::lane::Lane;
 use crate::options::ToolOptions;
@@ -15,7 +15,7 @@ use crate::options::ToolOptions;
 pub(super) struct Server {
     config: McpServerConfig,
     runtime: Handle,
-    door: Arc<Door>,
+    router: Arc<ServerRequestRouter>,
     lane: Lane,
     /// Serialises restarts.
     starting: tokio::sync::Mutex<()>,
@@ -30,7 +30,7 @@ struct State {
 
 /// Tools, resources and prompts that a server lists when it starts.
 #[derive(Default)]
-pub(super) struct Listed {
+pub(super) struct ServerListing {
     pub(super) tools: Vec<rmcp::model::Tool>,
     /// `None` if the server does not support resources.
     pub(super) resources: Option<Vec<rmcp::model::Resource>>,
@@ -58,7 +58,7 @@ impl Server {
             }),
             config,
             runtime,
-            door: Arc::default(),
+            router: Arc::default(),
             starting: tokio::sync::Mutex::new(()),
         })
     }
@@ -92,7 +92,7 @@ impl Server {
     ///
     /// # Errors
     /// Returns a message if the server does not start or does not list its tools in time.
-    pub(super) async fn start(&self) -> Result<Listed, String> {
+    pub(super) async fn start(&self) -> Result<ServerListing, String> {
         let connection = self.opened().await?;
         let limit = std::time::Duration::from_millis(self.config.start_timeout);
         let listed = super::within(limit, listed(&connection)).await;
@@ -104,7 +104,7 @@ impl Server {
         })
     }
 
-    /// Sends a request. Restarts the server first if its connection has ended. `help` handles the server's own requests during
+    /// Sends a request. Restarts the server first if its connection has ended. `handlers` answer the server's own requests during
     /// the call.
     ///
     /// # Cancel safety
@@ -112,16 +112,20 @@ impl Server {
     ///
     /// # Errors
     /// Returns a message for the model.
-    pub(super) async fn asked(self: Arc<Self>, request: Request, help: Help) -> Result<Said, String> {
+    pub(super) async fn asked(
+        self: Arc<Self>,
+        request: Request,
+        handlers: CallHandlers,
+    ) -> Result<ToolContent, String> {
         // Runs on the runtime of the servers: the caller's runtime may have no timer and no I/O driver.
         let runtime = self.runtime.clone();
-        let mut asking = AbortOnDrop(runtime.spawn(self.ask(request, help)));
+        let mut asking = AbortOnDrop(runtime.spawn(self.ask(request, handlers)));
         (&mut asking.0).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    async fn ask(self: Arc<Self>, request: Request, help: Help) -> Result<Said, String> {
+    async fn ask(self: Arc<Self>, request: Request, handlers: CallHandlers) -> Result<ToolContent, String> {
         let connection = self.connection().await?;
-        let _under_way = self.door.enter(help);
+        let _under_way = self.router.enter(handlers);
         let said = connection.ask(request, self.config.limits.max_output_bytes).await;
         said.map_err(|error| match error {
             CallError::Refused(message) => message,
@@ -170,7 +174,7 @@ impl Server {
             return Err("it was stopped".to_owned());
         }
         let connection =
-            Arc::new(Box::pin(Connection::open(&self.config, Arc::clone(&self.door), &self.runtime)).await?);
+            Arc::new(Box::pin(Connection::open(&self.config, Arc::clone(&self.router), &self.runtime)).await?);
         let mut state = self.state();
         if state.is_stopped {
             // Dropping the connection kills the server.
@@ -217,9 +221,9 @@ impl Server {
 }
 
 /// Lists the tools, resources and prompts of a server, as far as it declares them.
-async fn listed(connection: &Connection) -> Result<Listed, String> {
+async fn listed(connection: &Connection) -> Result<ServerListing, String> {
     let able = connection.able();
-    let mut listed = Listed::default();
+    let mut listed = ServerListing::default();
     if able.tools.is_some() || (able.resources.is_none() && able.prompts.is_none()) {
         listed.tools = connection.tools().await?;
     }

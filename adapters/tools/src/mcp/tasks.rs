@@ -15,9 +15,9 @@ const LONGEST: usize = 16 << 20;
 
 /// Names of the tools that can only run as tasks.
 #[derive(Clone, Default)]
-pub(super) struct NeedTasks(Arc<Mutex<BTreeSet<String>>>);
+pub(super) struct TaskOnlyTools(Arc<Mutex<BTreeSet<String>>>);
 
-impl NeedTasks {
+impl TaskOnlyTools {
     /// Returns true if the tool can only run as a task.
     pub(super) fn contains(&self, tool: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
@@ -40,18 +40,18 @@ impl NeedTasks {
 }
 
 /// Reader of a server's output that also searches it for such tools.
-pub(super) struct Overheard<R> {
+pub(super) struct TaskFlagReader<R> {
     output: R,
     line: Vec<u8>,
-    heard: NeedTasks,
+    tools: TaskOnlyTools,
 }
 
-impl<R> Overheard<R> {
-    pub(super) fn new(output: R, heard: NeedTasks) -> Self {
+impl<R> TaskFlagReader<R> {
+    pub(super) fn new(output: R, tools: TaskOnlyTools) -> Self {
         Self {
             output,
             line: Vec::new(),
-            heard,
+            tools,
         }
     }
 
@@ -61,14 +61,14 @@ impl<R> Overheard<R> {
                 self.line.extend_from_slice(piece);
             }
             if piece.ends_with(b"\n") {
-                self.heard.read(&self.line);
+                self.tools.read(&self.line);
                 self.line.clear();
             }
         }
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Overheard<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for TaskFlagReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -92,11 +92,11 @@ mod tests {
     fn a_tool_that_requires_a_task_is_recognized_in_any_chunking() {
         let list = br#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"},{"name":"b","execution":{"taskSupport":"required"}},{"name":"c","execution":{"taskSupport":"optional"}}]}}"#;
         for size in [1, 7, list.len() + 1] {
-            let heard = NeedTasks::default();
-            let mut over = Overheard::new(tokio::io::empty(), heard.clone());
+            let tools = TaskOnlyTools::default();
+            let mut over = TaskFlagReader::new(tokio::io::empty(), tools.clone());
             let lines = [b"not json, and taskSupport\n".as_slice(), list, b"\n"].concat();
             lines.chunks(size).for_each(|chunk| over.take(chunk));
-            assert_eq!(["a", "b", "c"].map(|tool| heard.contains(tool)), [false, true, false]);
+            assert_eq!(["a", "b", "c"].map(|tool| tools.contains(tool)), [false, true, false]);
         }
     }
 }

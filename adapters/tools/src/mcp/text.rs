@@ -6,29 +6,29 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use crate::output::Head;
+use crate::output::TruncatedOutput;
 use pirn_models::headers::Secrets;
 
 /// Text of an empty result. Providers refuse empty results.
 const EMPTY: &str = "(no content)";
 
 /// Text of a result, with its images and files.
-pub(super) type Said = (String, Vec<Part>);
+pub(super) type ToolContent = (String, Vec<Part>);
 
 /// Length limit and secrets for a server's text.
-pub(super) struct Shown<'a> {
+pub(super) struct TextFilter<'a> {
     /// Maximum length of the text in bytes; the rest is cut.
     pub(super) limit: usize,
     /// Secrets sent to the server, which it may repeat.
     pub(super) secrets: &'a Secrets,
 }
 
-impl Shown<'_> {
+impl TextFilter<'_> {
     /// Returns the text with redacted secrets, cut to `limit` bytes.
     pub(super) fn text(&self, text: String) -> String {
         // Redacted before the cut, because the cut could leave a part of a secret, which would not be recognised.
         let text = self.secrets.redact(text);
-        let mut head = Head::new(self.limit);
+        let mut head = TruncatedOutput::new(self.limit);
         head.push(text.as_bytes());
         head.into_text(true)
     }
@@ -37,7 +37,7 @@ impl Shown<'_> {
 /// Returns the text and the images of a tool result; `Err` if the server marks the result as an error.
 ///
 /// Structured content is appended as text, unless the text already contains the equal JSON value.
-pub(super) fn of(result: CallToolResult, shown: &Shown<'_>) -> Result<Said, String> {
+pub(super) fn of(result: CallToolResult, shown: &TextFilter<'_>) -> Result<ToolContent, String> {
     let mut media = Media::default();
     let mut texts: Vec<String> = Vec::new();
     for content in result.content {
@@ -58,7 +58,7 @@ pub(super) fn of(result: CallToolResult, shown: &Shown<'_>) -> Result<Said, Stri
 }
 
 /// Returns the text of a resource, with its images and files.
-pub(super) fn of_resource(result: ReadResourceResult, shown: &Shown<'_>) -> Said {
+pub(super) fn of_resource(result: ReadResourceResult, shown: &TextFilter<'_>) -> ToolContent {
     let mut media = Media::default();
     let mut texts = Vec::new();
     for content in result.contents {
@@ -85,7 +85,7 @@ pub(super) fn of_resource(result: ReadResourceResult, shown: &Shown<'_>) -> Said
 }
 
 /// Returns the messages of a prompt, each prefixed by its role. A single message has no prefix.
-pub(super) fn of_prompt(result: GetPromptResult, shown: &Shown<'_>) -> Said {
+pub(super) fn of_prompt(result: GetPromptResult, shown: &TextFilter<'_>) -> ToolContent {
     let mut media = Media::default();
     let is_one = result.messages.len() == 1;
     let texts: Vec<String> = result
@@ -114,7 +114,7 @@ fn said(content: ContentBlock, media: &mut Media) -> Option<String> {
     }
 }
 
-fn cut(texts: &[String], media: Media, shown: &Shown<'_>) -> Said {
+fn cut(texts: &[String], media: Media, shown: &TextFilter<'_>) -> ToolContent {
     let media = media.parts;
     let text = shown.text(texts.join("\n"));
     if text.is_empty() && media.is_empty() {
@@ -186,8 +186,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn shown(secrets: &Secrets, limit: usize) -> Shown<'_> {
-        Shown { limit, secrets }
+    fn shown(secrets: &Secrets, limit: usize) -> TextFilter<'_> {
+        TextFilter { limit, secrets }
     }
 
     fn text(result: Value) -> Result<String, String> {

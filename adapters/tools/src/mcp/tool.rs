@@ -12,22 +12,22 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
 use super::connection::Request;
-use super::door::Help;
-use super::server::{Listed, Server};
+use super::server::{Server, ServerListing};
+use super::server_requests::CallHandlers;
 use crate::config::is_name;
 use crate::lane::Lane;
 
 /// Tool of a server, under a name that all providers accept.
 pub(super) struct McpTool {
     server: Arc<Server>,
-    does: Does,
+    operation: McpOperation,
     spec: ToolSpec,
     /// True if the server declares the tool read-only. Always true for resources and prompts.
     is_read_only: bool,
 }
 
 /// Kind of request that a call sends to the server.
-enum Does {
+enum McpOperation {
     /// Calls the tool with this name on the server.
     Call(String),
     ReadResource,
@@ -59,16 +59,16 @@ impl McpTool {
 ///
 /// # Errors
 /// Returns a message if the config selects a tool that the server does not have, or if a name is not valid for all providers.
-pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTool>, String> {
+pub(super) fn offered(server: &Arc<Server>, listed: &ServerListing) -> Result<Vec<McpTool>, String> {
     let config = server.config();
-    let mut all: Vec<(String, Does, ToolSpec)> = Vec::new();
+    let mut all: Vec<(String, McpOperation, ToolSpec)> = Vec::new();
     for tool in &listed.tools {
         let theirs = tool.name.to_string();
         let title = tool.title.clone().unwrap_or_else(|| theirs.clone());
         let description = tool.description.as_ref().map_or(title, ToString::to_string);
         let parameters = Value::Object((*tool.input_schema).clone());
         let spec = spec(config.name_of(&theirs), description, parameters);
-        all.push((theirs.clone(), Does::Call(theirs), spec));
+        all.push((theirs.clone(), McpOperation::Call(theirs), spec));
     }
     let hinted =
         |tool: &&rmcp::model::Tool| tool.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true);
@@ -81,11 +81,11 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
     let has = |name: &str| listed.tools.iter().any(|tool| tool.name == name);
     if let Some(resources) = listed.resources.as_ref().filter(|_| !has(READ_RESOURCE)) {
         let spec = read_resource(config.name_of(READ_RESOURCE), server.id(), resources);
-        all.push((READ_RESOURCE.to_owned(), Does::ReadResource, spec));
+        all.push((READ_RESOURCE.to_owned(), McpOperation::ReadResource, spec));
     }
     if let Some(prompts) = listed.prompts.as_ref().filter(|_| !has(GET_PROMPT)) {
         let spec = get_prompt(config.name_of(GET_PROMPT), server.id(), prompts);
-        all.push((GET_PROMPT.to_owned(), Does::GetPrompt, spec));
+        all.push((GET_PROMPT.to_owned(), McpOperation::GetPrompt, spec));
     }
     if let Some(wanted) = &config.tools {
         if let Some(missing) = wanted
@@ -97,7 +97,7 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
         }
         all.retain(|(theirs, ..)| wanted.contains(theirs));
     }
-    let tools = all.into_iter().map(|(_, does, spec)| {
+    let tools = all.into_iter().map(|(_, operation, spec)| {
         if spec.name.is_empty() {
             return Err("one of its tools has no name; set a `prefix`, or list the tools to use in `tools`".to_owned());
         }
@@ -108,13 +108,13 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
             ));
         }
         let server = Arc::clone(server);
-        let is_read_only = match &does {
-            Does::Call(theirs) => read_only.contains(theirs),
-            Does::ReadResource | Does::GetPrompt => true,
+        let is_read_only = match &operation {
+            McpOperation::Call(theirs) => read_only.contains(theirs),
+            McpOperation::ReadResource | McpOperation::GetPrompt => true,
         };
         Ok(McpTool {
             server,
-            does,
+            operation,
             spec,
             is_read_only,
         })
@@ -205,10 +205,10 @@ impl Tool for McpTool {
             Some(Value::String(text)) => text,
             _ => String::new(),
         };
-        let request = match &self.does {
-            Does::Call(theirs) => Request::Tool(theirs.clone(), arguments),
-            Does::ReadResource => Request::Resource(text("uri")),
-            Does::GetPrompt => {
+        let request = match &self.operation {
+            McpOperation::Call(theirs) => Request::Tool(theirs.clone(), arguments),
+            McpOperation::ReadResource => Request::Resource(text("uri")),
+            McpOperation::GetPrompt => {
                 let name = text("name");
                 let given = match arguments.remove("arguments") {
                     Some(Value::Object(given)) => given,
@@ -218,12 +218,12 @@ impl Tool for McpTool {
             }
         };
         let server = Arc::clone(&self.server);
-        let help = Help {
+        let handlers = CallHandlers {
             run: context.caller.map(|caller| caller.run_id),
             ask: context.ask,
             sampler: context.sampler,
         };
-        async move { server.asked(request, help).await }.boxed()
+        async move { server.asked(request, handlers).await }.boxed()
     }
 }
 

@@ -81,7 +81,7 @@ async fn in_turns(workers: usize, (_, steps, runs): (usize, usize, usize)) -> Re
     // The first round of each is a warm-up.
     for round in 0..=ROUNDS {
         let (us, put) = timed(async {
-            let put = (0..runs).map(|_| puts.run("main").start_elsewhere());
+            let put = (0..runs).map(|_| puts.run("main").enqueue());
             let begun = try_join_all(put).await.map_err(Error::other)?;
             let claims = puts.store().and_then(|store| store.claims());
             let claims = claims.ok_or_else(|| Error::other("a store that is not shared"))?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use console::Style;
 use textwrap::{Options, WordSplitter, wrap};
 
-use crate::visible::visible_line;
+use crate::sanitize::sanitize_line;
 
 /// Width of the time at the start of a line.
 const TIME: usize = 9;
@@ -41,7 +41,7 @@ impl Line {
     pub(super) fn render(&self, columns: Option<usize>) -> Vec<String> {
         let time = self.at.map_or_else(String::new, seconds);
         let head = format!("{time:>width$}  {}", "  ".repeat(self.depth), width = TIME - 2);
-        let text = visible_line(&self.text);
+        let text = sanitize_line(&self.text);
         let texts = match columns {
             None => vec![text],
             Some(columns) => {

@@ -6,7 +6,7 @@ use console::{Term, truncate_str};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::view::View;
-use crate::visible::visible_line;
+use crate::sanitize::sanitize_line;
 
 /// Maximum number of threads that are shown.
 const MAX_THREADS: usize = 8;
@@ -39,7 +39,7 @@ impl Live {
         let now = view.now(most).into_iter().enumerate().map(|(place, line)| {
             let indent = if place == 0 { "" } else { "  " };
             let width = columns - 3 - indent.len();
-            format!("{indent}{}", truncate_str(&visible_line(&line), width, "…"))
+            format!("{indent}{}", truncate_str(&sanitize_line(&line), width, "…"))
         });
         self.bar.set_message(now.collect::<Vec<_>>().join("\n"));
     }

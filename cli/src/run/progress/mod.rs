@@ -14,7 +14,7 @@ use std::io::{IsTerminal, stderr};
 use std::thread::JoinHandle;
 
 use console::Term;
-use pirn::{BlockingEvents, EventType, Heard, RunReport};
+use pirn::{BlockingEvents, EventType, RunReport, SubscriptionItem};
 
 use super::prompt_gate::{self, PromptGate};
 use crate::terminal::say;
@@ -105,13 +105,18 @@ impl Style {
 }
 
 /// A running progress display.
-pub(super) struct Shown {
+pub(super) struct ProgressDisplay {
     drawer: Option<JoinHandle<Compressions>>,
     columns: Option<usize>,
 }
 
 /// Starts a thread that draws until the events end.
-pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate, mut places: Option<Places>) -> Shown {
+pub(super) fn start(
+    events: BlockingEvents,
+    style: Style,
+    gate: PromptGate,
+    mut places: Option<Places>,
+) -> ProgressDisplay {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
         .spawn(move || {
@@ -120,7 +125,7 @@ pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate, mut 
             for heard in events {
                 let lines = view.hear(&heard);
                 let mut rendered: Vec<String> = lines.iter().flat_map(|line| line.render(style.columns)).collect();
-                if let (Some(places), Heard::Event(event)) = (&mut places, &heard) {
+                if let (Some(places), SubscriptionItem::Event(event)) = (&mut places, &heard) {
                     rendered.extend(places.of(event));
                 }
                 match &live {
@@ -133,13 +138,13 @@ pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate, mut 
             }
             view.compressions()
         });
-    Shown {
+    ProgressDisplay {
         drawer: drawer.ok(),
         columns: style.columns,
     }
 }
 
-impl Shown {
+impl ProgressDisplay {
     /// Waits for the last event, and prints the summary.
     pub(super) fn finish(self, report: &RunReport, was_interrupted: bool) {
         let compressions = match self.drawer.map(JoinHandle::join) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pirn::check::{Checked, SourceFile};
+use pirn::check::{CheckedFiles, SourceFile};
 use pirn::{Event, EventType, RunError};
 
 use crate::faults;
@@ -10,13 +10,13 @@ use crate::terminal::on_stderr;
 
 /// Finds these locations, each once: a trigger may fail at every event.
 pub(in crate::run) struct Places {
-    checked: Checked,
+    checked: CheckedFiles,
     sources: Vec<SourceFile>,
     told: BTreeSet<(Option<String>, usize)>,
 }
 
 impl Places {
-    pub(in crate::run) fn new(checked: &Checked, sources: &[SourceFile]) -> Self {
+    pub(in crate::run) fn new(checked: &CheckedFiles, sources: &[SourceFile]) -> Self {
         Self {
             checked: checked.clone(),
             sources: sources.to_vec(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pirn::{Event, EventType, Heard, Spent};
+use pirn::{Event, EventType, Spent, SubscriptionItem};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -74,15 +74,15 @@ impl View {
     }
 
     /// Processes an event and returns the lines to print.
-    pub(super) fn hear(&mut self, heard: &Heard) -> Vec<Line> {
+    pub(super) fn hear(&mut self, heard: &SubscriptionItem) -> Vec<Line> {
         match heard {
-            Heard::Lagged(count) => vec![Line {
+            SubscriptionItem::Lagged(count) => vec![Line {
                 at: None,
                 depth: 0,
                 tone: Tone::Quiet,
                 text: format!("({} events were too fast to show)", grouped(*count)),
             }],
-            Heard::Event(event) => {
+            SubscriptionItem::Event(event) => {
                 self.begin.get_or_insert(event.timestamp);
                 if event.raised.event_type == EventType::LlmToken {
                     self.said(event)

@@ -18,14 +18,14 @@ type HearRefusal = dyn Fn(&Interaction, &AnswerRefused) + Send + Sync;
 
 /// Answers the questions of one run when their event is delivered: under virtual time before the clock advances.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct AutoResponder {
     give: Arc<GiveAnswer>,
     refused: Arc<HearRefusal>,
     /// Set before the run's first step.
     run: Arc<OnceLock<StartedRun>>,
 }
 
-impl Answers {
+impl AutoResponder {
     pub(crate) fn new(
         give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
         refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
@@ -69,7 +69,7 @@ impl Answers {
     }
 }
 
-impl Deliver for Answers {
+impl Deliver for AutoResponder {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
         match delivery {
             Delivery::Event(event) => {

@@ -1,9 +1,9 @@
 //! Inputs from other processes to the runs of a store: the listening side and the sending side.
 
+mod request;
 mod shared;
 #[cfg(unix)]
 mod socket;
-mod told;
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::place::{Place, StoreArgs};
 use crate::store::close;
 use crate::terminal::say;
 
-pub(crate) use told::{Request, Told};
+pub(crate) use request::{CommandStatus, Request};
 
 /// A listener for inputs of other processes; dropping it stops it.
 pub(crate) enum Listening {
@@ -58,16 +58,16 @@ fn listen_beside(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
 }
 
 /// Sends an input to a run of a store: directly, or through the process that has the store open.
-pub(crate) fn tell(store: &StoreArgs, request: Request) -> Result<Told, Failure> {
-    match store.look() {
+pub(crate) fn send_request(store: &StoreArgs, request: Request) -> Result<CommandStatus, Failure> {
+    match store.open_engine() {
         Ok(engine) => {
-            let told = request.tell(&engine);
+            let told = request.send(&engine);
             close(&engine);
             told
         }
         Err(failure) if failure.code() == "STORE_HELD" => {
             let file = store.place()?.file();
-            file.and_then(|file| tell_holder(&file, &request))
+            file.and_then(|file| send_to_owner(&file, &request))
                 .unwrap_or(Err(failure))
         }
         Err(failure) => Err(failure),
@@ -75,11 +75,11 @@ pub(crate) fn tell(store: &StoreArgs, request: Request) -> Result<Told, Failure>
 }
 
 #[cfg(unix)]
-fn tell_holder(store: &Path, request: &Request) -> Option<Result<Told, Failure>> {
+fn send_to_owner(store: &Path, request: &Request) -> Option<Result<CommandStatus, Failure>> {
     socket::say(store, request)
 }
 
 #[cfg(not(unix))]
-fn tell_holder(_: &Path, _: &Request) -> Option<Result<Told, Failure>> {
+fn send_to_owner(_: &Path, _: &Request) -> Option<Result<CommandStatus, Failure>> {
     None
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(feature = "otel")]
 use crate::metrics::otlp;
-use crate::metrics::{Figure, Series, owned};
+use crate::metrics::{MetricId, Series, owned};
 use crate::state::Service;
 
 /// Time limit for the engine's threads to report their mailbox depths; after it, the depths are left out.
@@ -12,15 +12,15 @@ const ASKED_FOR: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Returns the present values of all metrics.
-    pub(super) async fn figures(&self) -> Series {
+    pub(super) async fn metrics_snapshot(&self) -> Series {
         let mut series = self.metrics().series();
         let engine = self.engine();
-        series.set(Figure::RunsLive, Vec::new(), engine.live_runs() as f64);
-        series.set(Figure::OpenStreams, Vec::new(), self.streams().open() as f64);
+        series.set(MetricId::RunsLive, Vec::new(), engine.live_runs() as f64);
+        series.set(MetricId::OpenStreams, Vec::new(), self.streams().open() as f64);
         set_usage(&mut series, self);
         if let Some(figures) = engine.store().and_then(|store| store.figures()) {
-            series.set(Figure::StoreWrites, Vec::new(), figures.writes as f64);
-            series.set_counted(Figure::StoreBatch, &figures.batches, figures.writes as f64);
+            series.set(MetricId::StoreWrites, Vec::new(), figures.writes as f64);
+            series.set_counted(MetricId::StoreBatch, &figures.batches, figures.writes as f64);
         }
         if let Ok(depths) = tokio::time::timeout(ASKED_FOR, engine.mailbox_depths()).await {
             let depths = [
@@ -29,7 +29,7 @@ impl Service {
                 ("trigger_matcher", depths.trigger_matchers),
             ];
             for (actor, waiting) in depths {
-                series.set(Figure::MailboxDepth, owned([("actor", actor)]), waiting as f64);
+                series.set(MetricId::MailboxDepth, owned([("actor", actor)]), waiting as f64);
             }
         }
         series
@@ -47,7 +47,7 @@ impl Service {
         let service = self.clone();
         pirn_otel::MetricsExport::start(options, move |since| {
             let service = service.clone();
-            async move { otlp::metrics(&service.figures().await, since, std::time::SystemTime::now()) }
+            async move { otlp::metrics(&service.metrics_snapshot().await, since, std::time::SystemTime::now()) }
         })
     }
 }
@@ -64,12 +64,12 @@ fn set_usage(series: &mut Series, service: &Service) {
         ];
         for (kind, tokens) in kinds.into_iter().filter(|(_, tokens)| *tokens > 0) {
             let labels = owned([("profile", profile.as_str()), ("kind", kind)]);
-            series.set(Figure::ModelTokens, labels, tokens as f64);
+            series.set(MetricId::ModelTokens, labels, tokens as f64);
         }
         if let Some(cost) = spent.cost {
             let currency = cost.currency.to_string();
             let labels = owned([("profile", profile.as_str()), ("currency", currency.as_str())]);
-            series.set(Figure::ModelCost, labels, cost.amount());
+            series.set(MetricId::ModelCost, labels, cost.amount());
         }
     }
 }

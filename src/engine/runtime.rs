@@ -21,17 +21,17 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// A handle to the engine's threads. Dropping the last one stops them.
 #[derive(Clone)]
-pub(super) struct Placement {
+pub(super) struct EngineRuntime {
     inner: Arc<Inner>,
 }
 
 /// A handle that does not keep the threads from being stopped.
 #[derive(Clone)]
-pub(super) struct WeakPlacement(std::sync::Weak<Inner>);
+pub(super) struct WeakRuntime(std::sync::Weak<Inner>);
 
-impl WeakPlacement {
-    pub(super) fn upgrade(&self) -> Option<Placement> {
-        Some(Placement {
+impl WeakRuntime {
+    pub(super) fn upgrade(&self) -> Option<EngineRuntime> {
+        Some(EngineRuntime {
             inner: self.0.upgrade()?,
         })
     }
@@ -106,7 +106,7 @@ impl Spawner for VirtualSpawner {
 
     fn start(&self, job: StartJob) -> Result<(), RunError> {
         // A job in the channel would run only after the simulation is idle, which is later in virtual time.
-        if let Some(host) = HERE.with_borrow(Clone::clone) {
+        if let Some(host) = CURRENT_HOST.with_borrow(Clone::clone) {
             job(&host, None);
             return Ok(());
         }
@@ -116,9 +116,9 @@ impl Spawner for VirtualSpawner {
     }
 }
 
-impl Placement {
-    pub(super) fn downgrade(&self) -> WeakPlacement {
-        WeakPlacement(Arc::downgrade(&self.inner))
+impl EngineRuntime {
+    pub(super) fn downgrade(&self) -> WeakRuntime {
+        WeakRuntime(Arc::downgrade(&self.inner))
     }
 
     pub(super) fn arbiters(config: HostConfig, names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
@@ -247,7 +247,7 @@ impl Placement {
 impl Simulated {
     /// Returns whether the calling thread is the virtual clock's.
     fn is_here(&self) -> bool {
-        HERE.with_borrow(Option::is_some) && {
+        CURRENT_HOST.with_borrow(Option::is_some) && {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             let own = thread.as_ref().map(|thread| thread.thread().id());
             // `HERE` is also set on the thread of an explorer, which is not the thread of this clock.
@@ -287,15 +287,15 @@ impl Drop for Simulated {
 
 thread_local! {
     /// The host, set on a virtual clock's thread.
-    static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
+    static CURRENT_HOST: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
 /// Runs `call`, and starts everything that it spawns on `host`, which the calling thread executes.
-pub(crate) fn spawn_here<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
+pub(crate) fn with_inline_spawner<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
     // The value before is restored, because calls may nest.
-    let before = HERE.replace(Some(host.clone()));
+    let before = CURRENT_HOST.replace(Some(host.clone()));
     let result = call(Box::new(VirtualSpawner(None)));
-    HERE.set(before);
+    CURRENT_HOST.set(before);
     result
 }
 
@@ -303,7 +303,7 @@ pub(crate) fn spawn_here<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> 
 fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
     let simulated = SimulatedHost::new(seed);
     let host = simulated.host();
-    HERE.set(Some(host.clone()));
+    CURRENT_HOST.set(Some(host.clone()));
     while let Ok(Job::Run(job)) = jobs.recv() {
         job(&host, None);
         simulated.run_until_idle();
@@ -311,17 +311,17 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
 }
 
 /// Rejects new runs, waits, cancels the rest, waits again and stops the threads.
-pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
-    placement.wait_idle(grace.max(WIND_DOWN));
+pub(super) fn shut_down(shared: &EngineShared, runtime: &EngineRuntime, grace: Duration) -> ShutdownReport {
+    runtime.wait_idle(grace.max(WIND_DOWN));
     shared.close();
     // Sent after the close, so that no later run misses this message.
     shared.keep_waiting();
-    placement.wake();
+    runtime.wake();
     let mut runs_cancelled = 0;
     if !shared.gate().wait_drained(grace) {
         runs_cancelled = shared.live_runs();
         shared.cancel_all();
-        placement.wake();
+        runtime.wake();
         shared.gate().wait_drained(WIND_DOWN);
     }
     let runs_left = shared.live_runs();
@@ -330,7 +330,7 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
         // A bus that has stopped has nothing to flush.
         let _: Option<Result<(), Lost>> = flushed.wait_timeout(WIND_DOWN);
     }
-    let report = placement.stop(QUIET);
+    let report = runtime.stop(QUIET);
     // Last: a call that is still in flight may use the connections of the tools.
     shared.close_tools();
     ShutdownReport {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use pirn::Engine;
 use serde::{Deserialize, Serialize};
 
-use super::told::{Request, Told};
+use super::request::{CommandStatus, Request};
 use crate::failure::Failure;
 
 /// Maximum length of a request, in bytes.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Reply {
-    Ok(Told),
+    Ok(CommandStatus),
     Refused { exit: u8, code: String, message: String },
 }
 
@@ -122,7 +122,7 @@ fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(stream).take(MAX_REQUEST).read_line(&mut line)?;
     let told = match serde_json::from_str::<Request>(&line) {
-        Ok(request) => request.tell(engine),
+        Ok(request) => request.send(engine),
         Err(error) => Err(Failure::usage("INVALID_REQUEST", error.to_string())),
     };
     let reply = match told {
@@ -138,7 +138,7 @@ fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
 }
 
 /// Sends the request to the process that holds this store; `None` if no process listens.
-pub(super) fn say(store: &Path, request: &Request) -> Option<Result<Told, Failure>> {
+pub(super) fn say(store: &Path, request: &Request) -> Option<Result<CommandStatus, Failure>> {
     let stream = UnixStream::connect(beside(store)).ok()?;
     Some(match exchange(&stream, request) {
         Ok(Reply::Ok(told)) => Ok(told),

@@ -24,14 +24,14 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 
 /// HTTP client of one server.
 #[derive(Clone)]
-pub(super) struct Authorized {
+pub(super) struct OAuthHttpClient {
     client: Client,
     tokens: Option<Arc<Tokens>>,
     /// True if the server answered the last request with 401.
     is_refused: Arc<AtomicBool>,
 }
 
-impl Authorized {
+impl OAuthHttpClient {
     pub(super) fn new(client: Client, tokens: Option<Arc<Tokens>>) -> Self {
         Self {
             client,
@@ -109,7 +109,7 @@ fn answered(
     })
 }
 
-impl StreamableHttpClient for Authorized {
+impl StreamableHttpClient for OAuthHttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(

@@ -1,23 +1,23 @@
-//! The warden: answers jobs that exceed their time limit, and abandons threads that do not return.
+//! The watchdog: answers jobs that exceed their time limit, and abandons threads that do not return.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::{Answer, Done, GRACE, Job, PATIENCE, Phase, Running, Shared, State, Thread, too_many_stuck};
+use super::{Answer, GRACE, Job, PATIENCE, Phase, Running, Shared, State, TaskResult, Thread, too_many_stuck};
 use crate::deadline::now;
 
-/// Work of the warden to do after it has released the lock.
+/// Work of the watchdog to do after it has released the lock.
 #[derive(Default)]
 struct Round {
-    late: Vec<(Answer, Done)>,
+    late: Vec<(Answer, TaskResult)>,
     refused: Vec<Job>,
     given_up: usize,
     next: Option<Instant>,
 }
 
 impl Shared {
-    /// Main loop of the warden.
-    pub(super) fn watch(self: &Arc<Self>) {
+    /// Main loop of the watchdog.
+    pub(super) fn run_watchdog(self: &Arc<Self>) {
         let mut state = self.lock();
         while !state.is_closed || state.threads.values().any(Thread::is_busy) {
             let round = self.round(&mut state);
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Wakes the warden for a deadline earlier than the one for which it waits.
+    /// Wakes the watchdog for a deadline earlier than the one for which it waits.
     pub(super) fn look_at(&self, state: &mut State, deadline: Instant) {
         if state.looks_at.is_none_or(|looks_at| deadline < looks_at) {
             state.looks_at = Some(deadline);
@@ -67,12 +67,12 @@ impl Shared {
             match &thread.phase {
                 Phase::Running(running) if running.deadline > time => earliest(running.deadline),
                 Phase::Running(running) => {
-                    thread.reins.kill();
+                    thread.cancel_handle.kill();
                     let run = Arc::clone(&running.run);
                     earliest(time + PATIENCE);
                     let phase = std::mem::replace(&mut thread.phase, Phase::Late { run, since: time });
                     if let Phase::Running(Running { answer, fault, .. }) = phase {
-                        round.late.push((answer, Done::failed(fault.into())));
+                        round.late.push((answer, TaskResult::failed(fault.into())));
                     }
                 }
                 Phase::Late { since, .. } if *since + PATIENCE > time => earliest(*since + PATIENCE),

@@ -13,12 +13,12 @@ use crate::{ChooseKey, ModelRegistry, ModelsByName, ProfileFault};
 
 /// Models of an engine's runs. A run retains the models with which it started: a file that is loaded later changes those of future
 /// runs.
-pub struct ModelsOfRuns {
+pub struct ModelCatalog {
     configured: Vec<Profile>,
     in_code: ModelsByName,
     keys: Option<Arc<ChooseKey>>,
     now: RwLock<Now>,
-    brought: Mutex<Vec<Brought>>,
+    brought: Mutex<Vec<DefinitionModels>>,
 }
 
 #[derive(Default)]
@@ -29,12 +29,12 @@ struct Now {
 }
 
 /// Models of runs of a stored definition's workflows.
-struct Brought {
+struct DefinitionModels {
     graphs: Weak<BTreeMap<String, Arc<Graph>>>,
     models: Arc<ModelRegistry>,
 }
 
-impl ModelsOfRuns {
+impl ModelCatalog {
     /// Creates the models of an engine with these configured profiles and those of its files.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl ModelsOfRuns {
     pub fn bring(&self, graphs: &Graphs, models: Arc<ModelRegistry>) {
         let mut brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
         brought.retain(|one| one.graphs.strong_count() > 0);
-        brought.push(Brought {
+        brought.push(DefinitionModels {
             graphs: Arc::downgrade(graphs),
             models,
         });
@@ -123,7 +123,7 @@ impl ModelsOfRuns {
     }
 }
 
-impl Models for ModelsOfRuns {
+impl Models for ModelCatalog {
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
         self.now().choose(profile_id)
     }

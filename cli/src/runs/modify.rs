@@ -14,13 +14,13 @@ use pirn::{Engine, Migration, ResumeError};
 use pirn_core::definition::json_from_str;
 use serde_json::{Map, Value, json};
 
-use super::look::status;
+use super::query::status;
 use crate::failure::Failure;
 use crate::files;
-use crate::holder::{Request, Told, tell};
 use crate::place::StoreArgs;
 use crate::run::json_or_text;
 use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970, spare};
+use crate::store_owner::{CommandStatus, Request, send_request};
 use crate::terminal::{FAILED, Output, answer, shell_quoted};
 
 /// Arguments of `pirn runs cancel`.
@@ -77,11 +77,11 @@ fn done(output: Output, said: &str) -> ExitCode {
 }
 
 /// Sends an input to a run, and prints the run's state after it.
-fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result<ExitCode, Failure> {
-    let said = match tell(store, request)? {
-        Told::UnderWay => format!("{id} was told"),
-        Told::Ended => format!("{id} has ended"),
-        Told::Kept => format!(
+fn send(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result<ExitCode, Failure> {
+    let said = match send_request(store, request)? {
+        CommandStatus::UnderWay => format!("{id} was told"),
+        CommandStatus::Ended => format!("{id} has ended"),
+        CommandStatus::Kept => format!(
             "{id} receives the input when it is resumed: pirn runs resume {} {}",
             shell_quoted(id),
             store.place()?.arguments()
@@ -93,7 +93,7 @@ fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result
 impl Cancel {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let (run_id, reason) = (self.id.clone(), self.reason.clone());
-        told(store, output, &self.id, Request::Cancel { run_id, reason })
+        send(store, output, &self.id, Request::Cancel { run_id, reason })
     }
 }
 
@@ -106,7 +106,7 @@ impl AnswerArgs {
                 .map_err(|error| Failure::usage("INVALID_ANSWER", format!("invalid answer: {error}")))?,
             by: self.by.clone(),
         };
-        told(store, output, &self.id, request)
+        send(store, output, &self.id, request)
     }
 }
 
@@ -117,7 +117,7 @@ impl Emit {
             name: self.name.clone(),
             data: self.data.clone(),
         };
-        told(store, output, &self.id, request)
+        send(store, output, &self.id, request)
     }
 }
 
@@ -144,7 +144,7 @@ type Moved = (String, Result<Migration, ResumeError>);
 impl Migrate {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let files = files::read(&self.files)?;
-        let engine = store.look()?;
+        let engine = store.open_engine()?;
         let moved = self.each(&engine, &files);
         close(&engine);
         let moved = moved?;
@@ -211,7 +211,7 @@ impl Migrate {
                 let node = difference.node_id.as_deref().unwrap_or("-");
                 format!(
                     "{id} does not fit: step {}, node {node}\n  was   {}\n  would {}\n",
-                    difference.step, difference.was, difference.would
+                    difference.step, difference.before, difference.after
                 )
             }
         }

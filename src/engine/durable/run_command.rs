@@ -23,7 +23,7 @@ const LONGEST_PAUSE: u64 = 100;
 /// An input that is sent to a run through the process that owns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Steering {
+pub enum RunCommand {
     /// The answer to a question of the run.
     Answer {
         /// The question.
@@ -65,7 +65,7 @@ enum Reply {
 
 /// State of a run after it has received an input, which is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steered {
+pub enum CommandOutcome {
     /// A process owns the run: this one or another.
     UnderWay,
     /// The run has no owner: the input takes effect when it is resumed.
@@ -74,7 +74,7 @@ pub enum Steered {
     Ended,
 }
 
-impl Steering {
+impl RunCommand {
     /// Returns the error if no run may receive this input.
     pub fn refusal(&self) -> Option<RunError> {
         let Self::Emit { name, data } = self else { return None };
@@ -89,21 +89,21 @@ impl Engine {
     ///
     /// ```
     /// # futures::executor::block_on(async {
-    /// use pirn::{Steered, Steering};
+    /// use pirn::{CommandOutcome, RunCommand};
     ///
     /// # let engine = pirn::Engine::builder().store(pirn::store::MemoryStore::new()).workflows(r#"{"id": "nap", "nodes": [
     /// #     {"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"seconds": 600}}, {"id": "e", "type": "END"}],
     /// #   "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#).build()?;
-    /// let id = engine.run("nap").start_elsewhere().await?;
-    /// let cancel = Steering::Cancel { reason: "not needed any more".to_owned() };
-    /// assert_eq!(engine.tell(&id, &cancel).await?, Steered::Ended);
+    /// let id = engine.run("nap").enqueue().await?;
+    /// let cancel = RunCommand::Cancel { reason: "not needed any more".to_owned() };
+    /// assert_eq!(engine.send_command(&id, &cancel).await?, CommandOutcome::Ended);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
     ///
     /// # Errors
     /// Fails if there is no such run, it has ended, or it refuses the input.
-    pub async fn tell(&self, run_id: &str, told: &Steering) -> Result<Steered, ResumeError> {
+    pub async fn send_command(&self, run_id: &str, told: &RunCommand) -> Result<CommandOutcome, ResumeError> {
         // Check before the first attempt: another process could reject the input, but not with this message.
         if let Some(refusal) = told.refusal() {
             return Err(ResumeError::Refused(refusal));
@@ -111,13 +111,13 @@ impl Engine {
         let mut attempt = 0;
         loop {
             // This process first: no message between processes is needed for its own runs.
-            if self.tell_here(run_id, told.clone()).await? {
-                return Ok(Steered::UnderWay);
+            if self.apply_here(run_id, told.clone()).await? {
+                return Ok(CommandOutcome::UnderWay);
             }
-            if self.steer(run_id, told).await? {
-                return Ok(Steered::UnderWay);
+            if self.send_remote(run_id, told).await? {
+                return Ok(CommandOutcome::UnderWay);
             }
-            match self.tell_kept(run_id, told.clone()).await {
+            match self.apply_to_stored(run_id, told.clone()).await {
                 // Another process or task claimed the run, or wrote to it, between the lookup and the commit.
                 Err(
                     ResumeError::Store(StoreError::RunHeld { .. } | StoreError::Moved { .. })
@@ -144,10 +144,10 @@ impl Engine {
     }
 
     /// Sends an input to a run that this process owns. Returns false if it does not, or has released the run.
-    async fn tell_here(&self, run_id: &str, told: Steering) -> Result<bool, ResumeError> {
+    async fn apply_here(&self, run_id: &str, told: RunCommand) -> Result<bool, ResumeError> {
         let Some(run) = self.find(run_id) else { return Ok(false) };
         match told {
-            Steering::Answer {
+            RunCommand::Answer {
                 interaction_id,
                 answer,
                 by,
@@ -156,17 +156,17 @@ impl Engine {
                 Err(AnswerRefused::NotOpen) if !self.shared().carries(run_id) => Ok(false),
                 answered => answered.map(|()| true).map_err(ResumeError::Answer),
             },
-            Steering::Emit { name, data } => {
+            RunCommand::Emit { name, data } => {
                 run.emit(name, data);
-                match run.kept().await {
+                match run.wait_durable().await {
                     // The run may have ended through this event before it received the request to confirm durability.
                     Err(error) if error.code == RunErrorCode::Cancelled => self.has_ended(run_id).await,
                     kept => kept.map(|()| true).map_err(ResumeError::Refused),
                 }
             }
-            Steering::Cancel { reason } => {
+            RunCommand::Cancel { reason } => {
                 run.cancel(reason);
-                match run.kept().await {
+                match run.wait_durable().await {
                     // The run may have ended through this cancellation before it received the request to confirm durability.
                     Err(error) if error.code == RunErrorCode::Cancelled => {
                         // Any other status means that the run was released first: false makes the caller try its next owner.
@@ -188,24 +188,24 @@ impl Engine {
     }
 
     /// Writes an input for a run without an owner to the store.
-    async fn tell_kept(&self, run_id: &str, told: Steering) -> Result<Steered, ResumeError> {
+    async fn apply_to_stored(&self, run_id: &str, told: RunCommand) -> Result<CommandOutcome, ResumeError> {
         let run = self.resume(run_id);
         match told {
-            Steering::Answer {
+            RunCommand::Answer {
                 interaction_id,
                 answer,
                 by,
             } => run.answer(by.map(Into::into), &interaction_id, answer).await?,
-            Steering::Emit { name, data } => run.emit(name, data).await?,
-            Steering::Cancel { reason } => {
+            RunCommand::Emit { name, data } => run.emit(name, data).await?,
+            RunCommand::Cancel { reason } => {
                 let run = run.cancel(reason).await?;
                 run.outcome().await;
                 // The final status is stored when the run has settled, and the caller is promised a durable input.
-                run.settled().await;
-                return Ok(Steered::Ended);
+                run.wait_all_ended().await;
+                return Ok(CommandOutcome::Ended);
             }
         }
-        Ok(Steered::Kept)
+        Ok(CommandOutcome::Kept)
     }
 
     /// Sends an input to a run that another process owns, through that process. The input is durable when the call returns. Returns
@@ -213,7 +213,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the run or its owner refuses the input.
-    pub async fn steer(&self, run_id: &str, told: &Steering) -> Result<bool, ResumeError> {
+    pub async fn send_remote(&self, run_id: &str, told: &RunCommand) -> Result<bool, ResumeError> {
         let durable = self.durable()?;
         let Some(claims) = durable.store.claims() else {
             return Ok(false);
@@ -238,13 +238,13 @@ impl Engine {
 }
 
 /// Executes an input that another process has sent to a run of this process. Returns the reply as JSON.
-pub(super) async fn told(engine: &Engine, run_id: &str, body: &str) -> String {
+pub(super) async fn execute_json(engine: &Engine, run_id: &str, body: &str) -> String {
     let reply = match serde_json::from_str(body) {
         // An answer is sent in any case, because the other process waits for it.
         Err(error) => Reply::Invalid {
             reason: format!("this process has another version: {error}"),
         },
-        Ok(steering) => match engine.tell_here(run_id, steering).await {
+        Ok(steering) => match engine.apply_here(run_id, steering).await {
             Ok(true) => Reply::Done,
             Ok(false) => Reply::Gone,
             Err(ResumeError::Answer(AnswerRefused::NotOpen)) => Reply::NotOpen,

@@ -44,11 +44,11 @@ impl Link {
 }
 
 /// A profile followed by its fallbacks; never empty.
-pub(super) struct Guarded {
+pub(super) struct RetryingModel {
     links: Arc<[Link]>,
 }
 
-impl Guarded {
+impl RetryingModel {
     pub(super) fn new(first: Link, fallbacks: impl IntoIterator<Item = Link>) -> Self {
         Self {
             links: std::iter::once(first).chain(fallbacks).collect(),
@@ -56,7 +56,7 @@ impl Guarded {
     }
 }
 
-impl Model for Guarded {
+impl Model for RetryingModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let links = Arc::clone(&self.links);
         // Call the model now rather than when the future is polled: scripted models answer in the order of the calls.
@@ -64,7 +64,7 @@ impl Model for Guarded {
             Some(link) if link.limiter.is_none() => Some(link.model.call(call.clone())),
             Some(_) | None => None,
         };
-        Course::new(links, call, first).run().boxed()
+        CallLoop::new(links, call, first).run().boxed()
     }
 
     fn answered(&self, request: &ModelRequest, session: &ModelSession) {
@@ -84,8 +84,8 @@ impl Model for Guarded {
             if place == 0 {
                 return link.model.call_bound(request, parameters);
             }
-            let laid_over: Map<_, _> = laid_over(parameters, own).collect();
-            let parameters = laid_over_profile(&link.profile, Some(&laid_over));
+            let merged: Map<_, _> = merge_parameters(parameters, own).collect();
+            let parameters = laid_over_profile(&link.profile, Some(&merged));
             link.model.call_bound(request, &parameters)
         });
         bounds.reduce(CallBound::or).unwrap_or_default()
@@ -101,7 +101,7 @@ impl Model for Guarded {
 type Reply = BoxFuture<'static, Result<ModelReply, RunError>>;
 
 /// State of one call.
-struct Course {
+struct CallLoop {
     links: Arc<[Link]>,
     call: ModelCall,
     /// The reply of the first attempt, if it was made at once.
@@ -116,7 +116,7 @@ struct Course {
     spent: Spent,
 }
 
-impl Course {
+impl CallLoop {
     fn new(links: Arc<[Link]>, call: ModelCall, first: Option<Reply>) -> Self {
         let attempts = Attempts::new(links.iter().map(|link| link.policy.retry).collect());
         Self {
@@ -208,7 +208,7 @@ impl Course {
         if self.attempts.profile() == 0 {
             return self.call.clone();
         }
-        let own: Map<_, _> = laid_over(&self.call.parameters, self.call.profile.parameters.as_ref()).collect();
+        let own: Map<_, _> = merge_parameters(&self.call.parameters, self.call.profile.parameters.as_ref()).collect();
         let parameters = laid_over_profile(&link.profile, Some(&own));
         ModelCall {
             profile: Arc::clone(&link.profile),
@@ -255,7 +255,7 @@ impl Course {
 }
 
 /// Returns the parameters by which the node overrides its profile's.
-fn laid_over<'a>(
+fn merge_parameters<'a>(
     parameters: &'a Map<String, Value>,
     own: Option<&'a Map<String, Value>>,
 ) -> impl Iterator<Item = (String, Value)> + 'a {

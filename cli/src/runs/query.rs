@@ -81,7 +81,7 @@ pub(super) struct Show {
 }
 
 fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure> {
-    let engine = store.look()?;
+    let engine = store.open_engine()?;
     let view = block_on(engine.view(id, at));
     close(&engine);
     view.map_err(|error| not_resumed(&error))
@@ -223,7 +223,7 @@ pub(super) struct Diff {
 
 impl Diff {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
-        let engine = store.look()?;
+        let engine = store.open_engine()?;
         let differ = block_on(engine.diff(&self.a, &self.b));
         close(&engine);
         let diff = differ.map_err(|error| not_resumed(&error))?;

@@ -21,19 +21,19 @@ use super::sampling;
 
 /// The calls of a server that are in progress, each with the handlers of the server's requests.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct ServerRequestRouter {
     calls: Mutex<Calls>,
 }
 
 #[derive(Default)]
 struct Calls {
     next: u64,
-    under_way: BTreeMap<u64, Help>,
+    under_way: BTreeMap<u64, CallHandlers>,
 }
 
 /// Handlers of a server's requests during a call.
 #[derive(Clone, Default)]
-pub(super) struct Help {
+pub(super) struct CallHandlers {
     /// Run that makes the call; `None` outside a run.
     pub(super) run: Option<Arc<str>>,
     /// Handler of elicitations.
@@ -43,38 +43,38 @@ pub(super) struct Help {
 }
 
 /// A call in progress, until it is dropped.
-pub(super) struct UnderWay {
-    door: Arc<Door>,
+pub(super) struct CallGuard {
+    router: Arc<ServerRequestRouter>,
     number: u64,
 }
 
-impl Door {
-    /// Registers a call. Until the returned guard is dropped, `help` handles the server's requests.
-    pub(super) fn enter(self: &Arc<Self>, help: Help) -> UnderWay {
+impl ServerRequestRouter {
+    /// Registers a call. Until the returned guard is dropped, `handlers` answer the server's requests.
+    pub(super) fn enter(self: &Arc<Self>, handlers: CallHandlers) -> CallGuard {
         let mut calls = self.calls();
         let number = calls.next;
         calls.next += 1;
-        calls.under_way.insert(number, help);
-        UnderWay {
-            door: Arc::clone(self),
+        calls.under_way.insert(number, handlers);
+        CallGuard {
+            router: Arc::clone(self),
             number,
         }
     }
 
     /// Returns the handlers of the run that has calls in progress. Returns no handlers if there is no such run, or more than
     /// one.
-    fn help(&self) -> Help {
+    fn handlers(&self) -> CallHandlers {
         let calls = self.calls();
         let mut under_way = calls.under_way.values().rev();
         let Some(last) = under_way.next() else {
-            return Help::default();
+            return CallHandlers::default();
         };
         if under_way.any(|other| other.run != last.run) {
             tracing::warn!(
                 calls = calls.under_way.len(),
                 "a request of an MCP server is declined: several runs call the server, and the request does not name one"
             );
-            return Help::default();
+            return CallHandlers::default();
         }
         last.clone()
     }
@@ -85,25 +85,25 @@ impl Door {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.door.calls().under_way.remove(&self.number);
+        self.router.calls().under_way.remove(&self.number);
     }
 }
 
 /// Answers the requests of a server.
 pub(super) struct Handler {
     about: ClientConfig,
-    door: Arc<Door>,
+    router: Arc<ServerRequestRouter>,
     roots: Vec<String>,
     /// Profile that answers sampling requests; `None` if they are not supported.
     sampling: Option<String>,
 }
 
 impl Handler {
-    /// Creates a handler for the calls in `door`. `roots` are the URLs of folders; `sampling` is the profile for sampling
+    /// Creates a handler for the calls in `router`. `roots` are the URLs of folders; `sampling` is the profile for sampling
     /// requests.
-    pub(super) fn new(door: Arc<Door>, roots: Vec<String>, sampling: Option<String>) -> Self {
+    pub(super) fn new(router: Arc<ServerRequestRouter>, roots: Vec<String>, sampling: Option<String>) -> Self {
         let mut able = ClientCapabilities::default();
         able.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
         if !roots.is_empty() {
@@ -115,7 +115,7 @@ impl Handler {
         let about = ClientConfig::new(able, Implementation::new("pirn", env!("CARGO_PKG_VERSION")));
         Self {
             about,
-            door,
+            router,
             roots,
             sampling,
         }
@@ -141,7 +141,7 @@ impl ClientHandler for Handler {
         else {
             return declined();
         };
-        let Some(ask) = self.door.help().ask else {
+        let Some(ask) = self.router.handlers().ask else {
             return declined();
         };
         let Ok(schema) = serde_json::to_value(requested_schema) else {
@@ -163,7 +163,7 @@ impl ClientHandler for Handler {
     ) -> Result<CreateMessageResult, ErrorData> {
         match &self.sampling {
             Some(profile_id) => {
-                let answering = sampling::answer(request, profile_id, self.door.help().sampler);
+                let answering = sampling::answer(request, profile_id, self.router.handlers().sampler);
                 let withdrawn = || Err(ErrorData::invalid_request("the request was cancelled", None));
                 context
                     .ct
@@ -203,8 +203,8 @@ mod tests {
     use super::*;
 
     /// Returns the handlers of a run that answers every question with the run id.
-    fn call(run: &'static str) -> Help {
-        Help {
+    fn call(run: &'static str) -> CallHandlers {
+        CallHandlers {
             run: Some(run.into()),
             ask: Some(Arc::new(move |_| std::future::ready(Some(json!(run))).boxed())),
             sampler: None,
@@ -213,19 +213,19 @@ mod tests {
 
     #[test]
     fn a_server_request_is_answered_only_if_exactly_one_run_is_calling() {
-        let door = Arc::new(Door::default());
+        let router = Arc::new(ServerRequestRouter::default());
         let answer = || {
             let question = Question {
                 message: String::new(),
                 schema: Value::Null,
             };
-            door.help().ask?(question).now_or_never().flatten()
+            router.handlers().ask?(question).now_or_never().flatten()
         };
         assert_eq!(answer(), None);
-        let first = door.enter(call("a"));
-        let again = door.enter(call("a"));
+        let first = router.enter(call("a"));
+        let again = router.enter(call("a"));
         assert_eq!(answer(), Some(json!("a")));
-        let other = door.enter(call("b"));
+        let other = router.enter(call("b"));
         assert_eq!(answer(), None, "it may be for either");
         drop((first, again));
         assert_eq!(answer(), Some(json!("b")));

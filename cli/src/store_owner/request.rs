@@ -1,7 +1,7 @@
 //! Inputs that commands send to a run of a store, whichever process owns the run.
 
 use futures::executor::block_on;
-use pirn::{Engine, Steered, Steering};
+use pirn::{CommandOutcome, Engine, RunCommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -39,7 +39,7 @@ pub(crate) enum Request {
 /// The state of a run after it has received an input.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Told {
+pub(crate) enum CommandStatus {
     /// A process executes the run.
     UnderWay,
     /// The run has ended.
@@ -50,12 +50,12 @@ pub(crate) enum Told {
 
 impl Request {
     /// Sends the request to the run, which this engine executes or has in its store. The input is durable when this returns.
-    pub(super) fn tell(self, engine: &Engine) -> Result<Told, Failure> {
-        let steered = block_on(engine.tell(self.run_id(), &self.steering()));
-        match steered.map_err(|error| not_resumed(&error))? {
-            Steered::UnderWay => Ok(Told::UnderWay),
-            Steered::Kept => Ok(Told::Kept),
-            Steered::Ended => Ok(Told::Ended),
+    pub(super) fn send(self, engine: &Engine) -> Result<CommandStatus, Failure> {
+        let outcome = block_on(engine.send_command(self.run_id(), &self.command()));
+        match outcome.map_err(|error| not_resumed(&error))? {
+            CommandOutcome::UnderWay => Ok(CommandStatus::UnderWay),
+            CommandOutcome::Kept => Ok(CommandStatus::Kept),
+            CommandOutcome::Ended => Ok(CommandStatus::Ended),
         }
     }
 
@@ -65,20 +65,20 @@ impl Request {
         }
     }
 
-    fn steering(&self) -> Steering {
+    fn command(&self) -> RunCommand {
         match self.clone() {
             Self::Answer {
                 interaction_id,
                 answer,
                 by,
                 ..
-            } => Steering::Answer {
+            } => RunCommand::Answer {
                 interaction_id,
                 answer,
                 by,
             },
-            Self::Emit { name, data, .. } => Steering::Emit { name, data },
-            Self::Cancel { reason, .. } => Steering::Cancel { reason },
+            Self::Emit { name, data, .. } => RunCommand::Emit { name, data },
+            Self::Cancel { reason, .. } => RunCommand::Cancel { reason },
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::runs::position::Position;
 
 /// An update of a message.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum MessageEvent {
     Begin { id: String },
     Piece { id: String, text: String },
     End { id: String },
@@ -20,7 +20,7 @@ pub(super) enum Said {
 
 /// The messages that are being streamed.
 #[derive(Default)]
-pub(super) struct Speech {
+pub(super) struct MessageTracker {
     /// Open message ids by thread: a thread has at most one open message.
     open: BTreeMap<Arc<str>, String>,
     said: u64,
@@ -28,8 +28,8 @@ pub(super) struct Speech {
     said_before: BTreeSet<Arc<str>>,
 }
 
-impl Speech {
-    pub(super) fn observe(&mut self, ReadEvent { position, event }: &ReadEvent) -> Vec<Said> {
+impl MessageTracker {
+    pub(super) fn observe(&mut self, ReadEvent { position, event }: &ReadEvent) -> Vec<MessageEvent> {
         let data = &event.raised.fields;
         let thread = &event.thread_id;
         match event.raised.event_type {
@@ -43,7 +43,7 @@ impl Speech {
             EventType::MessageAdded => match data.get("message").filter(|message| message["role"] == "assistant") {
                 Some(_) if self.said_before.remove(thread) => self.end(thread).into_iter().collect(),
                 Some(message) if !self.open.contains_key(thread) => {
-                    self.whole(event, *position, &text_of(&message["content"]))
+                    self.whole_message(event, *position, &text_of(&message["content"]))
                 }
                 Some(_) => self.end(thread).into_iter().collect(),
                 None => Vec::new(),
@@ -83,36 +83,36 @@ impl Speech {
     }
 
     /// Ends every open message.
-    pub(super) fn end_all(&mut self) -> Vec<Said> {
+    pub(super) fn end_all(&mut self) -> Vec<MessageEvent> {
         let open = std::mem::take(&mut self.open);
-        open.into_values().map(|id| Said::End { id }).collect()
+        open.into_values().map(|id| MessageEvent::End { id }).collect()
     }
 
     /// Sends a complete message that was not streamed in pieces.
-    fn whole(&mut self, event: &Event, position: Position, text: &str) -> Vec<Said> {
+    fn whole_message(&mut self, event: &Event, position: Position, text: &str) -> Vec<MessageEvent> {
         let mut said = self.piece(event, position, text);
         said.extend(self.end(&event.thread_id));
         said
     }
 
-    fn piece(&mut self, event: &Event, position: Position, text: &str) -> Vec<Said> {
+    fn piece(&mut self, event: &Event, position: Position, text: &str) -> Vec<MessageEvent> {
         if text.is_empty() {
             return Vec::new();
         }
         let text = text.to_owned();
         if let Some(id) = self.open.get(&event.thread_id) {
-            return vec![Said::Piece { id: id.clone(), text }];
+            return vec![MessageEvent::Piece { id: id.clone(), text }];
         }
         self.said += 1;
         // A message has one id for all readers of the run. Two threads may start a message after one event, so the piece number is
         // needed.
         let id = format!("{}-m{position}", event.run_id);
         self.open.insert(Arc::clone(&event.thread_id), id.clone());
-        vec![Said::Begin { id: id.clone() }, Said::Piece { id, text }]
+        vec![MessageEvent::Begin { id: id.clone() }, MessageEvent::Piece { id, text }]
     }
 
-    fn end(&mut self, thread: &Arc<str>) -> Option<Said> {
-        self.open.remove(thread).map(|id| Said::End { id })
+    fn end(&mut self, thread: &Arc<str>) -> Option<MessageEvent> {
+        self.open.remove(thread).map(|id| MessageEvent::End { id })
     }
 }
 

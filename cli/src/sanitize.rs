@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// Replaces every control character except line breaks and tabs, and every invisible or bidirectional mark, by a visible sign: `␛`
 /// for an escape, `<U+202E>` for a mark.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
@@ -22,13 +22,13 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Makes control characters visible as [`visible`] does, on one line.
-pub(crate) fn visible_line(text: &str) -> String {
+/// Makes control characters visible as [`sanitize`] does, on one line.
+pub(crate) fn sanitize_line(text: &str) -> String {
     let line: String = text
         .chars()
         .map(|letter| if matches!(letter, '\n' | '\t') { ' ' } else { letter })
         .collect();
-    visible(&line).into_owned()
+    sanitize(&line).into_owned()
 }
 
 /// True if a character moves the cursor, controls the terminal, changes the direction of the following text, or is invisible.
@@ -65,9 +65,9 @@ mod tests {
             ("a\nb\tc", "a\nb\tc"),
             ("\u{1f469}\u{200d}\u{1f4bb}", "\u{1f469}\u{200d}\u{1f4bb}"),
         ] {
-            assert_eq!(visible(text), shown);
+            assert_eq!(sanitize(text), shown);
         }
-        assert_eq!(visible_line("a\nb\u{1b}"), "a b␛");
+        assert_eq!(sanitize_line("a\nb\u{1b}"), "a b␛");
     }
 
     proptest! {
@@ -77,16 +77,16 @@ mod tests {
             (0x200b..0x2070_u32).prop_map(|c| char::from_u32(c).unwrap_or('a')),
         ], 0..60)) {
             let text: String = letters.iter().collect();
-            let shown = visible(&text);
+            let shown = sanitize(&text);
             let steers = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
             prop_assert!(!shown.contains(steers), "it steers nothing");
             prop_assert!(!shown.contains(is_hidden));
-            prop_assert_eq!(visible(&shown), shown.clone(), "it is visible already");
+            prop_assert_eq!(sanitize(&shown), shown.clone(), "it is visible already");
             let kept: String = text.chars().filter(|letter| !is_hidden(*letter)).collect();
             if kept == text {
                 prop_assert_eq!(&*shown, text.as_str());
             }
-            prop_assert!(!visible_line(&text).contains('\n'));
+            prop_assert!(!sanitize_line(&text).contains('\n'));
         }
     }
 }

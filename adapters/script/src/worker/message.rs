@@ -17,7 +17,7 @@ use crate::Logs;
 /// Maximum parts of a frame; a snippet uses fewer values.
 const MAX_PARTS: u32 = 1 << 20;
 
-pub(super) struct Frame<H> {
+pub(super) struct WorkerMessage<H> {
     pub(super) head: H,
     pub(super) parts: Vec<Value>,
 }
@@ -28,12 +28,12 @@ pub(super) enum Request {
     Value {
         source: Arc<str>,
         time_ms: u64,
-        seen: SeenBy,
+        seen: ScopeManifest,
     },
     Truth {
         source: Arc<str>,
         time_ms: u64,
-        seen: SeenBy,
+        seen: ScopeManifest,
     },
     Code {
         source: Arc<str>,
@@ -42,7 +42,7 @@ pub(super) enum Request {
         stack: usize,
         seed: Option<u64>,
         functions: Vec<Arc<str>>,
-        seen: SeenBy,
+        seen: ScopeManifest,
     },
     /// The return value of a called function: a part, or an error.
     Returned { error: Option<String> },
@@ -72,7 +72,7 @@ pub(super) struct Lines {
 
 /// Names of the values visible to a snippet, in the order of a frame's parts.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct SeenBy {
+pub(super) struct ScopeManifest {
     input: bool,
     output: bool,
     event: bool,
@@ -81,7 +81,7 @@ pub(super) struct SeenBy {
     known: Vec<Arc<str>>,
 }
 
-impl SeenBy {
+impl ScopeManifest {
     /// Returns the values of a scope that a snippet with these names can see.
     pub(super) fn scope(names: &Names, values: &ScopeValues) -> (Self, Vec<Value>) {
         let names_one_of = |wanted: &[&str]| names.bare().any(|name| wanted.contains(&&**name));
@@ -120,7 +120,7 @@ impl SeenBy {
     }
 }
 
-impl<H: Serialize + DeserializeOwned> Frame<H> {
+impl<H: Serialize + DeserializeOwned> WorkerMessage<H> {
     pub(super) fn write(&self, to: &mut impl Write) -> Result<()> {
         let length = |length: usize| u32::try_from(length).map_err(|_| broken("a value is too large"));
         to.write_all(&length(self.parts.len() + 1)?.to_le_bytes())?;
@@ -164,7 +164,7 @@ impl<H: Serialize + DeserializeOwned> Frame<H> {
     }
 }
 
-impl Frame<Reply> {
+impl WorkerMessage<Reply> {
     pub(super) fn done(value: Value, logs: &Logs) -> Self {
         let logs = Lines::of(logs);
         Self {
@@ -246,7 +246,7 @@ mod tests {
     fn frame(parts: Vec<Value>) -> Vec<u8> {
         let mut bytes = Vec::new();
         let head = Request::Returned { error: None };
-        Frame { head, parts }.write(&mut bytes).unwrap();
+        WorkerMessage { head, parts }.write(&mut bytes).unwrap();
         bytes
     }
 
@@ -254,7 +254,7 @@ mod tests {
     fn a_frame_round_trips() {
         let deep = (0..120).fold(json!("deep"), |inside, _| json!([inside]));
         let parts = vec![json!({"a": [1, 2.5, null]}), json!("\u{1f600}\n"), deep];
-        let read = Frame::<Request>::read(&mut frame(parts.clone()).as_slice(), 1 << 20).unwrap();
+        let read = WorkerMessage::<Request>::read(&mut frame(parts.clone()).as_slice(), 1 << 20).unwrap();
         assert!(matches!(read.head, Request::Returned { error: None }));
         assert_eq!(read.parts, parts);
     }
@@ -263,14 +263,17 @@ mod tests {
     fn an_invalid_frame_is_an_error_and_allocates_nothing() {
         let good = frame(vec![json!([1, 2, 3])]);
         for end in 0..good.len() {
-            assert!(Frame::<Request>::read(&mut &good[..end], 1 << 20).is_err(), "{end}");
+            assert!(
+                WorkerMessage::<Request>::read(&mut &good[..end], 1 << 20).is_err(),
+                "{end}"
+            );
         }
         for bytes in [[0, 0, 0, 0], [255, 255, 255, 255]] {
-            assert!(Frame::<Request>::read(&mut bytes.as_slice(), 1 << 20).is_err());
+            assert!(WorkerMessage::<Request>::read(&mut bytes.as_slice(), 1 << 20).is_err());
         }
         let huge = [1, 0, 0, 0, 255, 255, 255, 127, b'{'];
-        assert!(Frame::<Request>::read(&mut huge.as_slice(), usize::MAX).is_err());
-        assert!(Frame::<Request>::read(&mut good.as_slice(), 5).is_err());
+        assert!(WorkerMessage::<Request>::read(&mut huge.as_slice(), usize::MAX).is_err());
+        assert!(WorkerMessage::<Request>::read(&mut good.as_slice(), 5).is_err());
     }
 
     #[test]
@@ -284,9 +287,9 @@ mod tests {
             nodes: [("n".into(), value(json!(6)))].into(),
             known: ["later".into()].into(),
         };
-        let (seen, parts) = SeenBy::scope(&Names::of("input + result + event + v + w + n"), &values);
+        let (seen, parts) = ScopeManifest::scope(&Names::of("input + result + event + v + w + n"), &values);
         assert_eq!(seen.values(parts), values);
-        let (seen, parts) = SeenBy::scope(&Names::of("v"), &values);
+        let (seen, parts) = ScopeManifest::scope(&Names::of("v"), &values);
         let arrived = seen.values(parts);
         assert_eq!(
             (&*arrived.input, &*arrived.output, arrived.event),

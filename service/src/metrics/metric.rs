@@ -2,7 +2,7 @@
 
 /// A metric's OpenTelemetry name; its unit, where `s` is seconds and braces contain the counted thing; its kind, and a description.
 /// The Prometheus name is derived from the name, the unit and the kind.
-pub(super) struct About {
+pub(super) struct MetricDescriptor {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
     pub(super) text: &'static str,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Histogram(&'static [f64]),
 }
 
-impl About {
+impl MetricDescriptor {
     /// Returns the Prometheus name, translated by OpenTelemetry's conventions.
     pub(super) fn prometheus(&self) -> String {
         let unit = if self.unit == "s" { "_seconds" } else { "" };
@@ -29,18 +29,18 @@ impl About {
     }
 }
 
-macro_rules! figures {
-    ($($figure:ident = $kind:expr, $name:literal, $unit:literal, $text:literal;)*) => {
+macro_rules! metrics {
+    ($($id:ident = $kind:expr, $name:literal, $unit:literal, $text:literal;)*) => {
         /// A metric.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(crate) enum Figure {
-            $($figure,)*
+        pub(crate) enum MetricId {
+            $($id,)*
         }
 
-        impl Figure {
-            pub(super) fn about(self) -> About {
+        impl MetricId {
+            pub(super) fn descriptor(self) -> MetricDescriptor {
                 match self {
-                    $(Self::$figure => About { name: $name, unit: $unit, text: $text, kind: $kind },)*
+                    $(Self::$id => MetricDescriptor { name: $name, unit: $unit, text: $text, kind: $kind },)*
                 }
             }
         }
@@ -49,7 +49,7 @@ macro_rules! figures {
 
 use Kind::{Counter, Gauge, Histogram};
 
-figures! {
+metrics! {
     RunsStarted = Counter, "pirn.runs.started", "{run}", "Runs started, by workflow";
     RunsEnded = Counter, "pirn.runs.ended", "{run}", "Runs ended, by workflow and status";
     RunsLive = Gauge, "pirn.runs.live", "{run}", "Runs in progress in the engine";

@@ -8,14 +8,14 @@ use pirn_core::definition::FaultCode;
 use super::counted;
 
 /// The faults of a set of files, separated.
-pub(super) struct Folded<'f> {
+pub(super) struct GroupedFaults<'f> {
     /// Faults to fix first.
     pub(super) causes: Vec<&'f Fault>,
     /// Faults that may disappear once the causes are fixed.
     following: Vec<&'f Fault>,
 }
 
-impl<'f> Folded<'f> {
+impl<'f> GroupedFaults<'f> {
     pub(super) fn of(faults: &'f [Fault]) -> Self {
         let has_cause = |fault: &Fault| {
             faults
@@ -119,8 +119,8 @@ mod tests {
             fault(FaultCode::UnreachableNode, "/workflows/1/nodes/3"),
             fault(FaultCode::InvalidTimeout, "/workflows/0/nodes/2/config/timeout"),
         ];
-        let folded = Folded::of(&faults);
-        let causes: Vec<&str> = folded.causes.iter().map(|fault| fault.pointer.as_str()).collect();
+        let grouped = GroupedFaults::of(&faults);
+        let causes: Vec<&str> = grouped.causes.iter().map(|fault| fault.pointer.as_str()).collect();
         assert_eq!(
             causes,
             [
@@ -130,7 +130,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            folded.following().as_deref(),
+            grouped.following().as_deref(),
             Some("1 more error follows from these: 1 UNREACHABLE_NODE")
         );
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn an_independent_fault_is_a_cause() {
         let faults = [fault(FaultCode::UnreachableNode, "/nodes/3")];
-        let folded = Folded::of(&faults);
-        assert_eq!((folded.causes.len(), folded.following()), (1, None));
+        let grouped = GroupedFaults::of(&faults);
+        assert_eq!((grouped.causes.len(), grouped.following()), (1, None));
     }
 }

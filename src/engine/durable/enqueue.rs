@@ -18,7 +18,7 @@ impl RunBuilder {
     /// let workflow = r#"{"id": "short", "edges": [{"from": "start", "to": "end"}],
     ///     "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END", "config": {"output": "input"}}]}"#;
     /// let first = pirn::Engine::builder().store(store.clone()).workflows(workflow).build()?;
-    /// let id = first.run("short").input("hello").start_elsewhere().await?;
+    /// let id = first.run("short").input("hello").enqueue().await?;
     /// let second = pirn::Engine::builder().store(store).build()?;
     /// let report = second.resume(&*id).start().await?.outcome().await;
     /// assert_eq!(report.output, json!("hello"));
@@ -28,7 +28,7 @@ impl RunBuilder {
     ///
     /// # Errors
     /// Fails if the engine has no store, the store fails, a run of this id exists in it, or the run cannot start.
-    pub async fn start_elsewhere(mut self) -> Result<Arc<str>, ResumeError> {
+    pub async fn enqueue(mut self) -> Result<Arc<str>, ResumeError> {
         let durable = self.engine.durable()?;
         // Validated here too, because no process would report the mistake to this caller later.
         self.settle().map_err(ResumeError::Refused)?;

@@ -11,7 +11,7 @@ use crate::formats::reasoning::{Recalled, for_model};
 use crate::structured::ResponseFormat;
 
 /// A request, independent of the protocol.
-pub(super) struct Asked<'a> {
+pub(super) struct ProviderRequest<'a> {
     pub(super) model: &'a str,
     pub(super) messages: &'a [Arc<Message>],
     pub(super) tools: &'a [ToolSpec],
@@ -22,7 +22,7 @@ pub(super) struct Asked<'a> {
     pub(super) cache: Option<CacheHints<'a>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ProviderRequest<'a> {
     /// Returns a function that yields the reasoning to send back with a message: the reasoning of this model in the current turn,
     /// which starts after the last assistant message without tool calls.
     pub(super) fn recall(&self, provider: &'static str) -> impl Fn(&'a Message) -> Recalled + use<'a> {

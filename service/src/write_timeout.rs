@@ -9,14 +9,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// A connection that fails if no written byte is accepted for some time.
-pub(super) struct Taken<S> {
+pub(super) struct WriteTimeoutStream<S> {
     stream: S,
     at_most: Duration,
     /// Deadline of a pending write.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Taken<S> {
+impl<S> WriteTimeoutStream<S> {
     pub(super) fn new(stream: S, at_most: Duration) -> Self {
         Self {
             stream,
@@ -40,14 +40,14 @@ impl<S> Taken<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Taken<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // Reads have no deadline here: the client of a stream sends nothing while it reads.
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Taken<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.bounded(polled, context)
@@ -87,7 +87,7 @@ mod tests {
     async fn a_client_that_reads_nothing_is_disconnected_and_a_slow_client_is_not() {
         let at_most = Duration::from_secs(30);
         let (mut slow, stream) = duplex(4);
-        let mut taken = Taken::new(stream, at_most);
+        let mut connection = WriteTimeoutStream::new(stream, at_most);
         let reads = tokio::spawn(async move {
             let mut read = [0; 4];
             for _ in 0..4 {
@@ -96,9 +96,9 @@ mod tests {
             }
             slow
         });
-        taken.write_all(&[7; 20]).await.expect("it is slow, not stuck");
+        connection.write_all(&[7; 20]).await.expect("it is slow, not stuck");
         let _stuck = reads.await.expect("a task");
-        let cut = taken.write_all(&[7; 20]).await;
+        let cut = connection.write_all(&[7; 20]).await;
         assert_eq!(cut.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
     }
 }

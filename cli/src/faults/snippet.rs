@@ -4,21 +4,21 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snip
 use pirn::check::{Fault, SourceFile};
 
 use super::put;
+use crate::sanitize::{sanitize, sanitize_line};
 use crate::terminal::Screen;
-use crate::visible::{visible, visible_line};
 
 /// Bytes around a location that are examined: a file of one line may have millions.
 const WINDOW: usize = 2000;
 
 pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Screen, out: &mut String) {
     let level = if level == "error" { Level::ERROR } else { Level::WARNING };
-    let title = level.primary_title(visible(&fault.message)).id(fault.code.as_str());
+    let title = level.primary_title(sanitize(&fault.message)).id(fault.code.as_str());
     let group = match marked(files, fault) {
         Some(snippet) => title.element(snippet),
         None => Group::with_title(title),
     };
     let group = match &fault.help {
-        Some(help) => group.element(Level::HELP.message(visible(help))),
+        Some(help) => group.element(Level::HELP.message(sanitize(help))),
         None => group,
     };
     render(group, screen, out);
@@ -42,15 +42,15 @@ fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Anno
         let mark = AnnotationKind::Primary.span(mark);
         let label = match (fault.pointer.as_str(), place.is_cut) {
             ("", false) => None,
-            (pointer, false) => Some(visible_line(pointer)),
+            (pointer, false) => Some(sanitize_line(pointer)),
             (pointer, true) => Some(format!(
                 "{} (column {} of the file)",
-                visible_line(pointer),
+                sanitize_line(pointer),
                 position.column
             )),
         };
         Snippet::source(line)
-            .path(visible_line(&file.name))
+            .path(sanitize_line(&file.name))
             .line_start(position.line as usize)
             .annotation(mark.label(label))
     })
@@ -98,11 +98,11 @@ impl<'t> Place<'t> {
     /// Returns the line with control characters made visible, and the range of the mark in it.
     fn visible(&self) -> (String, std::ops::Range<usize>) {
         let Self { line, mark, .. } = self;
-        let mut shown = visible(&line[..mark.start]).into_owned();
+        let mut shown = sanitize(&line[..mark.start]).into_owned();
         let start = shown.len();
-        shown.push_str(&visible(&line[mark.clone()]));
+        shown.push_str(&sanitize(&line[mark.clone()]));
         let end = shown.len();
-        shown.push_str(&visible(&line[mark.end..]));
+        shown.push_str(&sanitize(&line[mark.end..]));
         (shown, start..end)
     }
 }

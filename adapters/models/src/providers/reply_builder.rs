@@ -26,7 +26,7 @@ const EACH: usize = 256;
 
 /// The reply, as far as it has been received.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct ReplyBuilder {
     text: String,
     /// Length of the text already forwarded.
     handed_on: usize,
@@ -36,7 +36,7 @@ pub(super) struct Said {
     reasoned: BTreeMap<u64, usize>,
     calls: Vec<Call>,
     numbered: BTreeMap<u64, usize>,
-    reported: Reported,
+    reported: RawUsage,
     finish: Option<FinishReason>,
     is_over: bool,
     size: usize,
@@ -44,7 +44,7 @@ pub(super) struct Said {
 
 /// Token counts as protocols report them: cached tokens are part of the input, reasoning tokens part of the output.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Reported {
+pub(super) struct RawUsage {
     pub(super) input: u64,
     pub(super) cached_read: u64,
     pub(super) cached_write: u64,
@@ -54,7 +54,7 @@ pub(super) struct Reported {
     pub(super) total: u64,
 }
 
-impl Reported {
+impl RawUsage {
     /// Returns the maximum of each count.
     fn or_more(self, other: Self) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Reported {
     }
 
     /// Returns the counts as disjoint kinds. Gateways that report a part greater than the whole mean it in addition to the whole.
-    fn apart(self) -> Spent {
+    fn into_usage(self) -> Spent {
         let without = |whole: u64, part: u64| whole.checked_sub(part).unwrap_or(whole);
         let spent = Spent {
             input: without(self.input, self.cached_read.saturating_add(self.cached_write)),
@@ -118,7 +118,7 @@ pub(super) struct CallPiece<'a> {
     pub(super) signature: Option<&'a str>,
 }
 
-impl Said {
+impl ReplyBuilder {
     /// Adds text.
     pub(super) fn text(&mut self, piece: &str) {
         self.text.push_str(piece);
@@ -211,13 +211,13 @@ impl Said {
     }
 
     /// Records token counts reported by the provider.
-    pub(super) fn spent(&mut self, reported: Reported) {
+    pub(super) fn spent(&mut self, reported: RawUsage) {
         self.reported = self.reported.or_more(reported);
     }
 
     /// Returns the token counts reported so far.
     pub(super) fn reported(&self) -> Spent {
-        self.reported.apart()
+        self.reported.into_usage()
     }
 
     /// Sets the finish reason; only the first one counts.
@@ -296,7 +296,7 @@ impl Said {
                 other => other,
             },
             tool_calls,
-            usage: self.reported.apart(),
+            usage: self.reported.into_usage(),
             metadata,
         })
     }
@@ -393,12 +393,12 @@ mod tests {
             ..CallPiece::default()
         };
         let told = |pieces: Vec<CallPiece<'_>>| -> Vec<(String, String, Value)> {
-            let mut said = Said::default();
+            let mut builder = ReplyBuilder::default();
             for piece in &pieces {
-                said.call(piece);
+                builder.call(piece);
             }
-            said.finished(FinishReason::ToolCalls);
-            let calls = said.reply("p", "m", &Key::none()).expect("whole").tool_calls;
+            builder.finished(FinishReason::ToolCalls);
+            let calls = builder.reply("p", "m", &Key::none()).expect("whole").tool_calls;
             calls
                 .into_iter()
                 .map(|call| (call.id, call.name, call.arguments))
@@ -447,35 +447,35 @@ mod tests {
 
     #[test]
     fn the_largest_reported_usage_counts() {
-        let of = |input, output, total| Reported {
+        let of = |input, output, total| RawUsage {
             input,
             output,
             total,
-            ..Reported::default()
+            ..RawUsage::default()
         };
-        let mut said = Said::default();
+        let mut builder = ReplyBuilder::default();
         for reported in [of(7, 1, 0), of(0, 0, 0), of(7, 3, 12), of(0, 0, 0)] {
-            said.spent(reported);
+            builder.spent(reported);
         }
-        assert_eq!(said.reported(), Spent::new(7, 3, 12));
+        assert_eq!(builder.reported(), Spent::new(7, 3, 12));
     }
 
     #[test]
     fn tokens_included_in_another_figure_are_subtracted_once() {
-        let mut said = Said::default();
+        let mut builder = ReplyBuilder::default();
         // The parts may be reported after the total.
-        said.spent(Reported {
+        builder.spent(RawUsage {
             input: 100,
             output: 20,
-            ..Reported::default()
+            ..RawUsage::default()
         });
-        said.spent(Reported {
+        builder.spent(RawUsage {
             input: 100,
             cached_read: 80,
             cached_write: 5,
             output: 50,
             reasoning: 30,
-            ..Reported::default()
+            ..RawUsage::default()
         });
         let expected = Spent {
             cached_read: 80,
@@ -483,21 +483,21 @@ mod tests {
             reasoning: 30,
             ..Spent::new(15, 20, 150)
         };
-        assert_eq!(said.reported(), expected);
+        assert_eq!(builder.reported(), expected);
         // Parts greater than the whole are counted in addition to it.
-        let mut said = Said::default();
-        said.spent(Reported {
+        let mut builder = ReplyBuilder::default();
+        builder.spent(RawUsage {
             input: 10,
             cached_read: 90,
             output: 5,
             reasoning: 9,
-            ..Reported::default()
+            ..RawUsage::default()
         });
         let expected = Spent {
             cached_read: 90,
             reasoning: 9,
             ..Spent::new(10, 5, 114)
         };
-        assert_eq!(said.reported(), expected);
+        assert_eq!(builder.reported(), expected);
     }
 }
