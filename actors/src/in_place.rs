@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::graph::{Evaluator, Graph, NodeIx};
 use pirn_core::model_call::CallBound;
-use pirn_core::run::Called;
+use pirn_core::run::CallResult;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, evaluate};
 
 use crate::cause::with_trigger_depth;
@@ -144,15 +144,15 @@ impl InPlace {
         input: &Output,
         trigger_depth: u32,
         context: &(dyn Fn() -> CallContext + Sync),
-    ) -> Called {
+    ) -> CallResult {
         match self.ports.functions.get(function) {
             Some(Function::Inline(function)) => {
                 let input = Input::from(input).called_from(context);
-                Called::Done(with_trigger_depth(trigger_depth, || function(&input)))
+                CallResult::Done(with_trigger_depth(trigger_depth, || function(&input)))
             }
             // The machine then requests the call as an effect, which a thread actor starts.
-            Some(Function::Work(_)) => Called::TakesTime,
-            None => Called::Unknown,
+            Some(Function::Work(_)) => CallResult::TakesTime,
+            None => CallResult::Unknown,
         }
     }
 }

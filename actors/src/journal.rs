@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
-use pirn_core::run::{Begun, Effect, Setting, Told};
+use pirn_core::run::{Effect, JournaledInput, RunStart, Setting};
 
 /// Graphs by workflow id, as they were when the run started. Sub-workflows are resolved here.
 pub type Graphs = Arc<BTreeMap<String, Arc<Graph>>>;
@@ -18,7 +18,7 @@ pub type Graphs = Arc<BTreeMap<String, Arc<Graph>>>;
 /// Records the inputs of an engine's runs.
 pub trait Journal: Send + Sync + 'static {
     /// Opens the journal of a new run over these workflows. Called on the run's own thread; must not block.
-    fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal>;
+    fn begun(&self, begun: &RunStart, graphs: &Graphs) -> Box<dyn RunJournal>;
 
     /// True if another process can resume runs from this journal.
     ///
@@ -32,7 +32,7 @@ pub trait Journal: Send + Sync + 'static {
 /// Records the inputs of one run. Called on the run's own thread, in order; must not block.
 pub trait RunJournal: Send {
     /// Records an input.
-    fn told(&mut self, told: &Told);
+    fn told(&mut self, told: &JournaledInput);
 
     /// Adds configuration that the run used since its last input, or since its start. Returns the settings that no longer fit
     /// into that input's record; they are passed again with the next input.
@@ -68,7 +68,7 @@ pub trait RunJournal: Send {
 }
 
 /// The start of a run and all of its inputs.
-pub type Reading = BoxFuture<'static, Result<(Begun, Vec<Told>), RunError>>;
+pub type Reading = BoxFuture<'static, Result<(RunStart, Vec<JournaledInput>), RunError>>;
 
 /// Resolves once the inputs are durable. On an error they never will be, and effects that follow from them must not run.
 pub type Keeping = BoxFuture<'static, Result<(), RunError>>;

@@ -23,8 +23,8 @@ use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::error::RunError;
 use pirn_core::run::{
-    AnswerRefused, Begun, Control, Effect, Fired, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation,
-    ToSupervisor,
+    AnswerRefused, Control, Effect, FiringRecord, Message, Panic, Panicked, RunMachine, RunStart, ThreadNo,
+    ToConversation, ToSupervisor,
 };
 use pirn_core::thread::EffectId;
 
@@ -355,7 +355,7 @@ impl Actors {
 
     fn begin(new: NewRun, supervisor: SupervisorActor, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Self {
         let now = run.now();
-        let begun = Begun {
+        let begun = RunStart {
             at: now,
             listening: run.listening(),
             uncarried: false,
@@ -590,7 +590,7 @@ impl Actors {
                 then,
             } => {
                 let does = then.and_then(|then| then.for_machine(&self.machine));
-                let fired = ToSupervisor::Fired(Box::new(Fired::new(sequence, trigger, does)));
+                let fired = ToSupervisor::Fired(Box::new(FiringRecord::new(sequence, trigger, does)));
                 run.tell(&mut self.machine, Message::Supervisor(fired));
             }
             message => {

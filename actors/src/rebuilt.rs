@@ -8,8 +8,8 @@ use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{Event, RaisedEvent, missed_event};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{
-    Begun, Diverged, DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, Settings, ThreadNo,
-    ToThread, Told, TriggersActed,
+    Diverged, DoubtKind, Effect, EventInterest, JournaledInput, Message, OpenEffects, ReplayStep, RunMachine, RunStart,
+    Settings, ThreadNo, ToThread, TriggerProgress,
 };
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use serde_json::{Map, Value};
@@ -33,7 +33,7 @@ pub struct Rebuilt {
     /// Metadata that the run's caller set, for models, tools and functions.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     /// The event types that had a subscriber.
-    pub listening: Listening,
+    pub listening: EventInterest,
     /// Effects that no process has started: they follow from inputs that arrived while the run had no owner.
     pub not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
     /// The run had no owner when its last input arrived.
@@ -54,7 +54,7 @@ pub struct Rebuilt {
     /// memory quadratic in their number, because each repeats the history.
     pub(crate) answered: BTreeMap<ThreadNo, Vec<ModelAnswered>>,
     /// Actions of the trigger matcher.
-    pub(crate) triggers: TriggersActed,
+    pub(crate) triggers: TriggerProgress,
 }
 
 /// Effect, node, request and chosen model.
@@ -132,9 +132,9 @@ impl InPlace {
     /// Replays a run with these models, tools and workflows.
     pub(crate) fn replay(
         &self,
-        begun: Begun,
-        told: impl IntoIterator<Item = Told>,
-        saw: &mut dyn FnMut(Replayed<'_>),
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
+        saw: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<(RunMachine, Settings), Diverged> {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
@@ -154,16 +154,16 @@ pub(crate) struct Seen {
     waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
     asked: AskedFor,
     answered: BTreeMap<ThreadNo, Vec<AnsweredRequest>>,
-    triggers: TriggersActed,
+    triggers: TriggerProgress,
     not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
     is_uncarried: bool,
     steps: u64,
     at: Option<Millis>,
-    listening: Listening,
+    listening: EventInterest,
 }
 
 impl Seen {
-    pub(crate) fn new(begun: &Begun) -> Self {
+    pub(crate) fn new(begun: &RunStart) -> Self {
         Self {
             run_id: Arc::clone(&begun.seed.run_id),
             listening: begun.listening,
@@ -172,12 +172,12 @@ impl Seen {
         }
     }
 
-    pub(crate) fn saw(&mut self, replayed: Replayed<'_>) {
+    pub(crate) fn saw(&mut self, replayed: ReplayStep<'_>) {
         // Before the match, which takes the effects.
         self.open.saw(&replayed);
         self.triggers.saw(&replayed);
         match replayed {
-            Replayed::Told(told) => {
+            ReplayStep::Input(told) => {
                 self.steps += 1;
                 self.at = Some(told.at);
                 self.listening = told.listening;
@@ -187,7 +187,7 @@ impl Seen {
                     self.not_begun.clear();
                 }
             }
-            Replayed::Did(at, effects) => effects.drain(..).for_each(|effect| self.did(at, effect)),
+            ReplayStep::Effects(at, effects) => effects.drain(..).for_each(|effect| self.did(at, effect)),
         }
     }
 

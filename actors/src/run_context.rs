@@ -8,7 +8,7 @@ use futures::FutureExt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
-use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Setting, Settings, Told};
+use pirn_core::run::{Effect, EventInterest, JournaledInput, Message, RunMachine, RunStart, Setting, Settings};
 use pirn_core::thread::FiringId;
 use pirn_core::value::TOO_DEEP;
 
@@ -136,7 +136,7 @@ impl RunContext {
     }
 
     /// Returns the current interest of all listeners.
-    pub(crate) fn listening(&self) -> Listening {
+    pub(crate) fn listening(&self) -> EventInterest {
         let own = self.own_interest.get().map_or(EventMask::NONE, |own| own.mask());
         listening(&self.interest, self.promised.union(own))
     }
@@ -152,7 +152,7 @@ impl RunContext {
     }
 
     /// Opens the journal of a new run.
-    pub(crate) fn begun(&self, begun: &Begun) {
+    pub(crate) fn begun(&self, begun: &RunStart) {
         let journal = self.ports().journal.as_ref();
         self.told_at.set(journal.map(|_| begun.at));
         self.journal
@@ -317,7 +317,7 @@ impl RunContext {
         };
         self.told.set(self.told.get() + 1);
         let configuration = self.configuration.as_deref();
-        let told = Told {
+        let told = JournaledInput {
             at: self.step_time(),
             after: machine.steps(),
             listening: self.listening(),
@@ -474,8 +474,8 @@ impl RunContext {
 }
 
 /// Combines the interest of listeners with the event types that are raised in any case.
-pub(crate) fn listening(interest: &Interest, promised: EventMask) -> Listening {
-    Listening {
+pub(crate) fn listening(interest: &Interest, promised: EventMask) -> EventInterest {
+    EventInterest {
         interest: interest.listening().union(promised),
         watched: interest.triggers(),
         holding: interest.holding(),

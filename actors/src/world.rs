@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::model_call::CallBound;
-use pirn_core::run::{Called, Listening, Setting, ThreadNo, World};
+use pirn_core::run::{CallResult, EventInterest, RunEnvironment, Setting, ThreadNo};
 use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ pub(crate) struct RunWorld<'a> {
     run_id: &'a Arc<str>,
     metadata: Option<&'a Arc<Map<String, Value>>>,
     in_place: &'a InPlace,
-    listening: Listening,
+    listening: EventInterest,
     /// Recorded configuration of a durable run.
     settings: Option<&'a SharedSettings>,
     /// Receives observations. None during a replay.
@@ -46,7 +46,7 @@ impl<'a> RunWorld<'a> {
         run_id: &'a Arc<str>,
         metadata: Option<&'a Arc<Map<String, Value>>>,
         in_place: &'a InPlace,
-        (listening, settings): (Listening, &'a SharedSettings),
+        (listening, settings): (EventInterest, &'a SharedSettings),
     ) -> Self {
         Self {
             run_id,
@@ -59,7 +59,7 @@ impl<'a> RunWorld<'a> {
     }
 
     /// Sets the current listeners.
-    pub(crate) fn listen(&mut self, listening: Listening) {
+    pub(crate) fn listen(&mut self, listening: EventInterest) {
         self.listening = listening;
     }
 
@@ -87,8 +87,8 @@ pub(crate) fn context_of(
     }
 }
 
-impl World for RunWorld<'_> {
-    fn listening(&self) -> Listening {
+impl RunEnvironment for RunWorld<'_> {
+    fn listening(&self) -> EventInterest {
         self.listening
     }
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
@@ -169,7 +169,7 @@ impl World for RunWorld<'_> {
         // Not recorded: a replay evaluates again.
         self.in_place.evaluate(graph, node, what, scope)
     }
-    fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called {
+    fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> CallResult {
         // Built only if the function reads its origin.
         let context = || context_of(self.run_id, thread, thread.node(), self.metadata);
         self.in_place.call(function, input, thread.trigger_depth(), &context)

@@ -22,7 +22,7 @@ use pirn_core::conversation::Spent;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
-use pirn_core::run::{Begun, Diverged, Effect, Told};
+use pirn_core::run::{Diverged, Effect, JournaledInput, RunStart};
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_store::{Run, RunFilter, Store, StoreError};
 use pirn_sync::{Completion, Lost, completion};
@@ -355,7 +355,11 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if an input in the journal does not fit the run's workflows: another engine wrote it, or a step is missing.
-    pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Result<Vec<Effect>, Diverged> {
+    pub fn rebuild(
+        &self,
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
+    ) -> Result<Vec<Effect>, Diverged> {
         self.shared.rebuild(begun, told).map(|(_, effects)| effects)
     }
 

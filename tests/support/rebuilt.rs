@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pirn::{Engine, Graphs, Journal, RunJournal};
-use pirn_core::run::{Begun, Effect, Told};
+use pirn_core::run::{Effect, JournaledInput, RunStart};
 
 /// A journal in memory: the inputs and effects of every run of an engine.
 #[derive(Default)]
@@ -14,7 +14,7 @@ type Runs = Arc<Mutex<BTreeMap<Arc<str>, Recorded>>>;
 
 #[derive(Clone)]
 struct Recorded {
-    begun: Begun,
+    begun: RunStart,
     /// The inputs as JSON, so that the check also covers their serialization.
     told: Vec<String>,
     did: Vec<String>,
@@ -33,7 +33,7 @@ impl Recorder {
     pub fn check(&self, engine: &Engine) {
         let runs = self.runs().clone();
         for (run_id, Recorded { begun, told, did }) in runs {
-            let told: Vec<Told> = told
+            let told: Vec<JournaledInput> = told
                 .iter()
                 .map(|told| serde_json::from_str(told).unwrap_or_else(|error| panic!("{error} in {told}")))
                 .collect();
@@ -67,7 +67,7 @@ fn described(effect: &Effect) -> String {
 }
 
 impl Journal for Recorder {
-    fn begun(&self, begun: &Begun, _: &Graphs) -> Box<dyn RunJournal> {
+    fn begun(&self, begun: &RunStart, _: &Graphs) -> Box<dyn RunJournal> {
         let recorded = Recorded {
             begun: begun.clone(),
             told: Vec::new(),
@@ -93,7 +93,7 @@ impl RecordedRun {
 }
 
 impl RunJournal for RecordedRun {
-    fn told(&mut self, told: &Told) {
+    fn told(&mut self, told: &JournaledInput) {
         let text = serde_json::to_string(told).expect("what a run is told can be written down");
         self.with(|recorded| recorded.told.push(text));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventMask;
-use pirn_core::run::Begun;
+use pirn_core::run::RunStart;
 use pirn_sync::completion;
 
 use super::admission::check_names;
@@ -25,7 +25,7 @@ impl EngineShared {
         self: &Arc<Self>,
         run_id: Arc<str>,
         request: RunRequest,
-    ) -> Result<(Begun, Graphs), RunError> {
+    ) -> Result<(RunStart, Graphs), RunError> {
         check_names(&run_id, &request)?;
         let graphs = self.all_graphs();
         let graph = self.asked_graph(&graphs, &request)?;
@@ -41,7 +41,7 @@ impl EngineShared {
             // If the engine has stopped here, dropping `setter` reports it.
             let Some(local) = Local::of(uid) else { return };
             let promised = if is_durable { promised() } else { EventMask::NONE };
-            setter.set(Begun {
+            setter.set(RunStart {
                 at: host.wall_clock(),
                 listening: listening(&local.interest, promised),
                 uncarried: true,

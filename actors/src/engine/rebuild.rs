@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::run::{Begun, Diverged, Effect, Message, Replayed, RunMachine, SessionSeed, Told};
+use pirn_core::run::{Diverged, Effect, JournaledInput, Message, ReplayStep, RunMachine, RunStart, SessionSeed};
 use pirn_sync::{Completion, completion};
 
 use super::admission::AdmittedRun;
@@ -28,12 +28,12 @@ impl EngineShared {
     /// Fails if the inputs do not match the workflows or the version of the machine.
     pub fn rebuild(
         self: &Arc<Self>,
-        begun: Begun,
-        told: impl IntoIterator<Item = Told>,
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
     ) -> Result<(RunMachine, Vec<Effect>), Diverged> {
         let mut effects = Vec::new();
         let machine = self.replay_seen(begun, told, self.all_graphs(), &mut |seen| {
-            if let Replayed::Did(_, did) = seen {
+            if let ReplayStep::Effects(_, did) = seen {
                 effects.append(did);
             }
         })?;
@@ -46,13 +46,13 @@ impl EngineShared {
     /// Fails if the inputs do not match the workflows or the version of the machine.
     pub fn replay(
         self: &Arc<Self>,
-        begun: Begun,
-        told: impl IntoIterator<Item = Told>,
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
     ) -> Result<Rebuilt, Diverged> {
         let (at, metadata) = (begun.at, begun.seed.metadata.clone());
         let mut seen = Seen::new(&begun);
-        let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
+        let saw = &mut |replayed: ReplayStep<'_>| seen.saw(replayed);
         // The calling thread may be no arbiter, so the replay has its own evaluator.
         let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
         let rebuilt = in_place.replay(begun, told, saw)?;
@@ -65,10 +65,10 @@ impl EngineShared {
     /// As [`Self::replay`].
     pub fn replay_seen(
         self: &Arc<Self>,
-        begun: Begun,
-        told: impl IntoIterator<Item = Told>,
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
-        saw: &mut dyn FnMut(Replayed<'_>),
+        saw: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<RunMachine, Diverged> {
         let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), graphs);
         in_place.replay(begun, told, saw).map(|(machine, _)| machine)

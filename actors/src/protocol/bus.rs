@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 use pirn_core::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
-use pirn_core::run::TriggersActed;
+use pirn_core::run::TriggerProgress;
 use pirn_core::thread::Outcome;
 
 use super::events::Deliver;
@@ -119,7 +119,7 @@ pub(crate) struct ResumedEvents {
     /// The last of them: all events that a reconnecting subscriber can request.
     pub(crate) events: Vec<Arc<Event>>,
     /// The trigger matcher's actions on them.
-    pub(crate) triggers: TriggersActed,
+    pub(crate) triggers: TriggerProgress,
 }
 
 /// A round trip through the matcher that detects whether a run's triggers are quiet.

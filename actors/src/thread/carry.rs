@@ -165,7 +165,7 @@ fn function(
     let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
         return None;
     };
-    // The machine requests this effect only after `World::call` has found an asynchronous function.
+    // The machine requests this effect only after `RunEnvironment::call` has found an asynchronous function.
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };

@@ -64,12 +64,12 @@ impl FigureKind {
 
 /// Maximum usage of one call; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Most {
+pub(super) struct MaximumUsage {
     pub(super) tokens: Option<u64>,
     pub(super) pico: Option<u64>,
 }
 
-impl Most {
+impl MaximumUsage {
     pub(super) fn amount(self) -> Amount {
         Amount {
             // An unknown maximum counts 0: `Ledger::refusal` has refused the call if an account limits that kind.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::graphs::GraphNo;
-use super::message::BranchStart;
+use super::message::ForkSnapshot;
 use crate::conversation::Conversation;
 use crate::graph::{ForkIx, Graph, NodeIx};
 use crate::join::{JoinedPath, PathReport, item_reports, path_reports};
@@ -17,7 +17,7 @@ use crate::thread::item_names;
 pub(super) enum Branches {
     Paths {
         ix: ForkIx,
-        start: Box<BranchStart>,
+        start: Box<ForkSnapshot>,
     },
     Items {
         /// The MAP node.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::amount::{Amount, FigureKind, Limits, Most};
+use super::amount::{Amount, FigureKind, Limits, MaximumUsage};
 use super::conversation::answer;
 use super::graphs::Graphs;
-use super::ledger::{Account, AccountNo, Asked, CallMost, Figure, Ledger, Refusal, Released, Settled};
+use super::ledger::{
+    Account, AccountNo, CallDecision, CallMaximum, CallRefusal, CallSettlement, Figure, Ledger, ReleasedCalls,
+};
 use super::mailbox::Mailbox;
 use super::message::{Message, ToThread};
 use super::report::{BudgetFigure, BudgetReport};
@@ -37,12 +39,12 @@ const ONE: f64 = 1e12;
 
 /// Threads of a run with the workflows that they walk.
 #[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct ThreadLookup<'a> {
     pub(super) tree: &'a Tree,
     pub(super) graphs: &'a Graphs,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ThreadLookup<'a> {
     fn graph(self, thread: ThreadNo) -> Option<&'a Arc<Graph>> {
         Some(self.graphs.get(self.tree.get(thread)?.graph))
     }
@@ -120,8 +122,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    fn error(self, ledger: &Ledger, refusal: Refusal) -> RunError {
-        let (Refusal::Unbounded { account, .. } | Refusal::Short { account, .. }) = refusal;
+    fn error(self, ledger: &Ledger, refusal: CallRefusal) -> RunError {
+        let (CallRefusal::Unbounded { account, .. } | CallRefusal::Short { account, .. }) = refusal;
         let fields = ledger
             .account(account)
             .map(|account| self.fields(account))
@@ -140,7 +142,7 @@ impl<'a> Places<'a> {
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
         let message = match refusal {
-            Refusal::Unbounded { kind, .. } => {
+            CallRefusal::Unbounded { kind, .. } => {
                 details.insert("kind".to_owned(), json!(kind.as_str()));
                 match kind {
                     FigureKind::Cost => format!(
@@ -153,7 +155,7 @@ impl<'a> Places<'a> {
                     ),
                 }
             }
-            Refusal::Short { figure, needs, .. } => {
+            CallRefusal::Short { figure, needs, .. } => {
                 let Figure { kind, used, limit } = figure;
                 details.insert("kind".to_owned(), json!(kind.as_str()));
                 let [used, limit, needs] = [used, limit, needs].map(|figure| shown(kind, figure));
@@ -170,7 +172,7 @@ impl<'a> Places<'a> {
         RunError::new(RunErrorCode::TokenBudgetExceeded, message).with_details(Value::Object(details))
     }
 
-    fn events(self, ledger: &Ledger, node_id: Option<&Arc<str>>, settled: Settled) -> Vec<RaisedEvent> {
+    fn events(self, ledger: &Ledger, node_id: Option<&Arc<str>>, settled: CallSettlement) -> Vec<RaisedEvent> {
         let mut events = Vec::new();
         if let Some((reserved, used)) = settled.overrun {
             let figures =
@@ -199,11 +201,11 @@ impl<'a> Places<'a> {
     fn release(self, ledger: &mut Ledger, mailbox: &mut Mailbox, out: &mut Vec<Effect>) {
         for released in ledger.release() {
             match released {
-                Released::Begins(thread, effect) => out.push(Effect::Thread {
+                ReleasedCalls::Begins(thread, effect) => out.push(Effect::Thread {
                     thread,
                     effect: *effect,
                 }),
-                Released::Refused(thread, effect, refusal) => {
+                ReleasedCalls::Refused(thread, effect, refusal) => {
                     let error = self.error(ledger, refusal);
                     // Through the mailbox: the call may belong to another thread than the one whose turn this is.
                     answer(mailbox, thread, effect, Outcome::Failed(error));
@@ -239,8 +241,8 @@ fn amount(spent: &Spent) -> Amount {
 }
 
 /// Returns the maximum usage of one request.
-fn most_of(bound: &CallBound, sent: u64) -> Most {
-    Most {
+fn most_of(bound: &CallBound, sent: u64) -> MaximumUsage {
+    MaximumUsage {
         tokens: bound.output.map(|output| sent.saturating_add(output)),
         pico: bound.cost(sent).map(|cost| cost.pico),
     }
@@ -286,10 +288,10 @@ impl ThreadTurn<'_, '_> {
         };
         let graph = self.live.machine.graph();
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), goes_on.as_deref());
-        let world = &*self.step.world;
+        let env = &*self.step.env;
         // Not called in a replay: the journaled maximum applies, because the profiles may have changed since.
         let most = ledger.most_of(self.no, id, || {
-            let bound = world.call_bound(request.built(), &chosen);
+            let bound = env.call_bound(request.built(), &chosen);
             let most = most_of(&bound, request.tokens());
             let NodeKind::Llm(llm) = &graph.node(*node).kind else {
                 return most;
@@ -298,17 +300,17 @@ impl ThreadTurn<'_, '_> {
                 return most;
             };
             // A reply that violates the format may be sent back with its errors: reserve budget for two requests.
-            let tokenizer = world.tokenizer(graph);
+            let tokenizer = env.tokenizer(graph);
             let complaint = tokenizer.count(&format.to_string()).saturating_add(COMPLAINT);
             // Without a known output both maxima are `None` already, and the value of `sent` is unused.
             let sent = request.tokens().saturating_add(bound.output.unwrap_or_default());
             most.and(most_of(&bound, sent.saturating_add(complaint)))
         });
         match ledger.ask(self.no, id, account, most, &effect) {
-            Asked::Begins => self.outside(effect),
-            // The ledger has a copy of the effect, which `Places::release` starts.
-            Asked::Waits => {}
-            Asked::Refused(refusal) => {
+            CallDecision::Begins => self.outside(effect),
+            // The ledger has a copy of the effect, which `ThreadLookup::release` starts.
+            CallDecision::Waits => {}
+            CallDecision::Refused(refusal) => {
                 let error = self.places.error(ledger, refusal);
                 return Some((id, Outcome::Failed(error)));
             }
@@ -327,7 +329,7 @@ impl ThreadTurn<'_, '_> {
             // Model calls of a tool are not known before it ends, so that they are counted without a reservation.
             Outcome::Tool(result) => result.spent.as_deref().and_then(|spent| {
                 let account = self.places.account(ledger, self.no)?;
-                Some(Settled {
+                Some(CallSettlement {
                     warnings: ledger.count(account, amount(spent)),
                     overrun: None,
                 })
@@ -347,7 +349,7 @@ impl ThreadTurn<'_, '_> {
         let had_waited = ledger.give_up(self.no, effect);
         let settled = if had_waited {
             // Nothing was used, but the released claim may let later calls start: `settled` examines them.
-            Some(Settled::default())
+            Some(CallSettlement::default())
         } else {
             // The request was sent, and a provider may bill a request that is dropped: the whole reservation counts.
             ledger.settle(self.no, effect, None)
@@ -358,7 +360,7 @@ impl ThreadTurn<'_, '_> {
         had_waited
     }
 
-    fn settled(&mut self, settled: Settled) {
+    fn settled(&mut self, settled: CallSettlement) {
         let Some(ledger) = self.budget.as_deref_mut() else {
             return;
         };
@@ -410,7 +412,7 @@ impl RunMachine {
             ..
         } = self;
         let Some(ledger) = budget.as_deref_mut() else { return };
-        let places = Places { tree, graphs };
+        let places = ThreadLookup { tree, graphs };
         let calls = ledger.calls_of(thread);
         // The usual case: a thread drops its calls before it ends. A thread that panicked could not.
         if calls.is_empty() {
@@ -437,16 +439,16 @@ impl RunMachine {
     /// Takes the maximum usages that were computed since the last input and that no record contains.
     pub fn take_calls(&mut self) -> Vec<Setting> {
         let calls = self.budget.as_deref_mut().map(Ledger::take_lately).unwrap_or_default();
-        calls.into_iter().map(Setting::CallMost).collect()
+        calls.into_iter().map(Setting::CallMaximum).collect()
     }
 
     /// Provides recorded maximum usages for the calls of a replayed step.
     pub(super) fn expect_calls(&mut self, recorded: &[Setting]) {
         let calls = recorded.iter().filter_map(|setting| match setting {
-            Setting::CallMost(call) => Some(*call),
+            Setting::CallMaximum(call) => Some(*call),
             _ => None,
         });
-        let again: Vec<CallMost> = calls.collect();
+        let again: Vec<CallMaximum> = calls.collect();
         if !again.is_empty() {
             // The ledger may not exist yet: the workflow with the budget may be called only in the step that is repeated next.
             self.budget.get_or_insert_default().expect(again);

@@ -50,8 +50,8 @@ impl ConversationTurn<'_, '_> {
                 let asked = self.own.requests.as_ref().and_then(|requests| requests.last.as_ref());
                 // If the writer is the conversation's model: continue its last request, most of which the provider's cache then serves.
                 let asked = asked.filter(|asked| {
-                    let world = &self.step.world;
-                    writer.is_some() && world.profile(writer.as_deref()) == world.profile(asked.profile_id.as_deref())
+                    let env = &self.step.env;
+                    writer.is_some() && env.profile(writer.as_deref()) == env.profile(asked.profile_id.as_deref())
                 });
                 let goes_on = asked.and_then(|asked| {
                     let conversation = self.own.machine.conversation();

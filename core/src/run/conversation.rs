@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::ThreadNo;
 use super::globals::Globals;
-use super::last_asked::{LastAsked, Requests};
+use super::last_request::{LastRequest, Requests};
 use super::mailbox::Mailbox;
 use super::memory::Memory;
 use super::message::{
-    Assigned, Change, Forwarded, HandedConversation, Merge, Message, Prepared, Request, ToConversation, ToSupervisor,
-    ToThread,
+    Assigned, Change, ConversationSource, Merge, Message, Request, ThreadRequest, ToConversation, ToSupervisor,
+    ToThread, TriggerContext,
 };
 use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
@@ -33,9 +33,9 @@ use crate::thread::{self, ContextChange, ConversationOp, EffectId, Input, Outcom
 /// Conversation of a thread.
 #[allow(clippy::large_enum_variant)] // most threads have one of their own: it is where they are
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Speech {
+pub(super) enum ConversationSlot {
     /// Owned by the thread.
-    Own(OwnConversation),
+    Own(ConversationState),
     /// Owned by another thread.
     Shared(ThreadNo),
     /// Was owned by the thread; its actor panicked.
@@ -44,7 +44,7 @@ pub(super) enum Speech {
 
 /// A conversation with its compression and request state.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct OwnConversation {
+pub(super) struct ConversationState {
     pub(super) machine: ConversationMachine,
     /// Plan and version of a summary that a model is writing.
     pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
@@ -53,7 +53,7 @@ pub(super) struct OwnConversation {
     pub(super) requests: Option<Box<Requests>>,
 }
 
-impl OwnConversation {
+impl ConversationState {
     pub(super) fn new(conversation: Conversation, token_limit: TokenLimit) -> Self {
         Self {
             machine: ConversationMachine::new(conversation, token_limit),
@@ -68,7 +68,7 @@ pub(super) struct ConversationTurn<'t, 'a> {
     pub(super) owner: ThreadNo,
     /// Thread in whose name events are raised.
     pub(super) thread: &'t ThreadMachine,
-    pub(super) own: &'t mut OwnConversation,
+    pub(super) own: &'t mut ConversationState,
     pub(super) globals: &'t mut Globals,
     /// Large tool results of the run; `None` until there is one.
     pub(super) results: &'t mut Option<Box<LargeResults>>,
@@ -91,7 +91,7 @@ impl ConversationTurn<'_, '_> {
                 answer(self.mailbox, thread, effect, outcome);
             }
             ToConversation::Forward(thread, mut forwarded) => {
-                if let Forwarded::Prepared { prepared, .. } = &mut *forwarded {
+                if let ThreadRequest::Prepared { prepared, .. } = &mut *forwarded {
                     // A compression by the firing may continue this request, most of which the provider has cached.
                     let last = self.own.requests.as_ref().and_then(|requests| requests.last.clone());
                     prepared.asked = last.map(Box::new);
@@ -142,7 +142,7 @@ impl ConversationTurn<'_, '_> {
     }
 
     pub(super) fn tokenizer(&self) -> Arc<dyn Tokenizer> {
-        self.step.world.tokenizer(self.graph())
+        self.step.env.tokenizer(self.graph())
     }
 
     /// Enables the token limit check again after a compression, successful or not.
@@ -272,7 +272,7 @@ impl ConversationTurn<'_, '_> {
                 let Some(llm) = asked_by else {
                     return outcome;
                 };
-                let last = LastAsked {
+                let last = LastRequest {
                     thread_id: Arc::clone(self.thread.thread_id()),
                     profile_id: profile_id.cloned(),
                     tools: llm.tools.clone(),
@@ -486,21 +486,21 @@ pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversa
 fn forward(
     mailbox: &mut Mailbox,
     thread: ThreadNo,
-    forwarded: Forwarded,
+    forwarded: ThreadRequest,
     owner: ThreadNo,
     conversation: Option<Conversation>,
 ) {
     let message = match forwarded {
-        Forwarded::Fork { effect, fork, snapshot } => {
+        ThreadRequest::Fork { effect, fork, snapshot } => {
             let Some(conversation) = conversation else { return };
             ToSupervisor::Fork {
                 thread,
                 effect,
                 fork,
-                start: Box::new(super::message::BranchStart { snapshot, conversation }),
+                start: Box::new(super::message::ForkSnapshot { snapshot, conversation }),
             }
         }
-        Forwarded::Map { effect, node, inputs } => {
+        ThreadRequest::Map { effect, node, inputs } => {
             let Some(conversation) = conversation else { return };
             ToSupervisor::Map {
                 thread,
@@ -510,7 +510,7 @@ fn forward(
                 conversation: Box::new(conversation),
             }
         }
-        Forwarded::Call {
+        ThreadRequest::Call {
             effect,
             node,
             input,
@@ -518,9 +518,9 @@ fn forward(
         } => {
             let conversation = match (mode, conversation) {
                 // The owner, not the caller: a caller that shares a conversation itself passes on that one.
-                (ConversationMode::Share, _) => HandedConversation::Shared(owner),
-                (ConversationMode::None, _) => HandedConversation::Snapshot(Conversation::new()),
-                (ConversationMode::Fork, Some(conversation)) => HandedConversation::Snapshot(conversation),
+                (ConversationMode::Share, _) => ConversationSource::Shared(owner),
+                (ConversationMode::None, _) => ConversationSource::Snapshot(Conversation::new()),
+                (ConversationMode::Fork, Some(conversation)) => ConversationSource::Snapshot(conversation),
                 (ConversationMode::Fork, None) => return,
             };
             ToSupervisor::Call {
@@ -531,11 +531,11 @@ fn forward(
                 conversation: Box::new(conversation),
             }
         }
-        Forwarded::Drop { effect } => ToSupervisor::Drop { thread, effect },
-        Forwarded::Prepared { firing, prepared } => {
+        ThreadRequest::Drop { effect } => ToSupervisor::Drop { thread, effect },
+        ThreadRequest::Prepared { firing, prepared } => {
             // Sent without a conversation too: the supervisor then refuses the firing, which would be open for ever.
             let prepared = conversation.map(|conversation| {
-                Box::new(Prepared {
+                Box::new(TriggerContext {
                     conversation,
                     // `ThreadTurn::describe` has sent an empty conversation in this field.
                     ..prepared

@@ -11,7 +11,7 @@ use crate::thread::{self, EffectId};
 
 /// An effect in doubt, as reported to a run that resumes after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doubt {
+pub struct UnresolvedEffect {
     /// Thread that awaits the effect. For a trigger's call: the thread that raised the event.
     pub thread: ThreadNo,
     /// Id of the effect. For a trigger's call: its number.
@@ -29,7 +29,7 @@ pub struct Doubt {
     pub resolution: Resolution,
 }
 
-impl Doubt {
+impl UnresolvedEffect {
     /// Returns the idempotency key of the effect.
     pub fn key(&self, run_id: &str) -> String {
         // One key for all attempts, so that the called service can detect a repetition.

@@ -28,7 +28,7 @@ pub enum Effect {
     /// The run ends its turn in its session, with this update; `None` leaves the session unchanged. Precedes the outcome.
     // Boxed, like the other large contents below: the size of `Effect` is that of its largest variant.
     LeaveSession(Option<Box<SessionLeft>>),
-    /// A thread needs a model, a tool, a script, an evaluation that the world does not perform inline, a slow function, a timer or
+    /// A thread needs a model, a tool, a script, an evaluation that the environment does not perform inline, a slow function, a timer or
     /// an event. The host answers with [`thread::Input::Answer`].
     Thread {
         /// Requesting thread.

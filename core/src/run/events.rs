@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::doubt::{Doubt, DoubtReport};
+use super::doubt::{DoubtReport, UnresolvedEffect};
 use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
@@ -40,7 +40,7 @@ impl RunMachine {
     }
 
     /// Raises the events of a recovery after a crash and records the effects in doubt.
-    pub(super) fn recovered(&mut self, doubts: Vec<Doubt>, step: &mut Step<'_>) {
+    pub(super) fn recovered(&mut self, doubts: Vec<UnresolvedEffect>, step: &mut Step<'_>) {
         // Appended: a run may recover from several crashes, and its report lists the doubts of all.
         let mut reports = std::mem::take(&mut self.doubts).into_vec();
         for doubt in doubts {

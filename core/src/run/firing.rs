@@ -27,7 +27,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
-use super::message::Prepared;
+use super::message::TriggerContext;
 use super::report::{FiringOutcome, FiringReport, NodeReport};
 use crate::conversation::{Basis, Conversation};
 use crate::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
@@ -199,7 +199,7 @@ impl FiringRun {
     }
 
     /// Stores a snapshot of the thread. The result of the firing is compared with it.
-    pub(super) fn stands_on(&mut self, prepared: &Prepared) {
+    pub(super) fn stands_on(&mut self, prepared: &TriggerContext) {
         let conversation = &prepared.conversation;
         // The clone shares all messages. `change_of` finds with it whether the child has changed them.
         self.basis = Some(Box::new((conversation.basis(), conversation.clone())));
@@ -219,7 +219,7 @@ impl FiringRun {
 
 /// Result of admitting a firing.
 #[derive(Debug, PartialEq)]
-pub(super) enum Admitted {
+pub(super) enum FiringAdmission {
     /// The firing is queued.
     Queued,
     /// A firing of this trigger is already queued or active for the thread. The new one is counted there and dropped.
@@ -232,7 +232,7 @@ pub(super) enum Admitted {
 
 /// Action for a firing whose main thread has ended.
 #[derive(Debug, PartialEq)]
-pub(super) enum GivenUp {
+pub(super) enum AbandonAction {
     /// Cancel the thread of the firing.
     Stop(ThreadNo),
     /// The firing is over; its thread was not started.
@@ -277,7 +277,7 @@ impl Firings {
     }
 
     /// Ends the firings of a main thread that has ended, and returns the action for each.
-    pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+    pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, AbandonAction)> {
         self.0.as_deref_mut().map(|all| all.give_up(main)).unwrap_or_default()
     }
 }
@@ -339,7 +339,7 @@ impl AllFirings {
     }
 
     /// Queues, coalesces or refuses a firing.
-    pub(super) fn admit(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, is_live: bool) -> Admitted {
+    pub(super) fn admit(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, is_live: bool) -> FiringAdmission {
         if !is_live {
             let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
             // Recorded although it never starts, so that the report lists every firing.
@@ -352,9 +352,9 @@ impl AllFirings {
             // At its limit, the thread waits for the compression that has started early instead of starting another one.
             if firing.holds() && run.firing.is_early() && run.awaited_by.is_none() {
                 run.awaited_by = Some(id);
-                return Admitted::Awaits;
+                return FiringAdmission::Awaits;
             }
-            return Admitted::Coalesced;
+            return FiringAdmission::Coalesced;
         }
         // After the search for the same trigger: a firing that coalesces needs no place in the queue.
         if self.open(main).count() >= QUEUE_LIMIT {
@@ -364,15 +364,15 @@ impl AllFirings {
         self.open.entry(main).or_default().push(id);
         self.all
             .insert(id, FiringRun::new((id, firing), main, FiringState::Queued));
-        Admitted::Queued
+        FiringAdmission::Queued
     }
 
-    fn refuse(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, error: RunError) -> Admitted {
+    fn refuse(&mut self, (id, firing): (FiringId, Firing), main: ThreadNo, error: RunError) -> FiringAdmission {
         let mut run = FiringRun::new((id, firing), main, FiringState::Queued);
         run.end(FiringOutcome::Refused, Some(error.clone()));
         // Not in `open`: a refused firing blocks nothing.
         self.all.insert(id, run);
-        Admitted::Refused(error)
+        FiringAdmission::Refused(error)
     }
 
     /// Adds a firing whose run needs nothing of the thread.
@@ -472,7 +472,7 @@ impl AllFirings {
         error
     }
 
-    fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+    fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, AbandonAction)> {
         // An ended thread does not take them.
         self.holding.remove(&main);
         // Copied, because `never_began` removes elements from `open`.
@@ -481,11 +481,11 @@ impl AllFirings {
             .map(|(id, state)| {
                 let given_up = match state {
                     // The state stays: `triggered_ended` ends the firing when its thread has ended.
-                    FiringState::Running(thread) => GivenUp::Stop(thread),
-                    FiringState::Queued | FiringState::Preparing => GivenUp::NeverBegan(self.never_began(id)),
+                    FiringState::Running(thread) => AbandonAction::Stop(thread),
+                    FiringState::Queued | FiringState::Preparing => AbandonAction::NeverBegan(self.never_began(id)),
                     // If the thread had applied the result, its message would have arrived before its end: messages are FIFO.
-                    FiringState::Returning => GivenUp::TooLate,
-                    FiringState::Detached | FiringState::Over => GivenUp::Nothing,
+                    FiringState::Returning => AbandonAction::TooLate,
+                    FiringState::Detached | FiringState::Over => AbandonAction::Nothing,
                 };
                 (id, given_up)
             })
@@ -542,33 +542,41 @@ mod tests {
     #[test]
     fn firings_of_a_trigger_coalesce_per_thread_until_the_firing_is_over() {
         let mut firings = Firings::default();
-        assert_eq!(firings.admit(plain(1, 1), 0, true), Admitted::Queued);
+        assert_eq!(firings.admit(plain(1, 1), 0, true), FiringAdmission::Queued);
         for id in [2, 3] {
-            assert_eq!(firings.admit(plain(id, 1), 0, true), Admitted::Coalesced);
+            assert_eq!(firings.admit(plain(id, 1), 0, true), FiringAdmission::Coalesced);
         }
         assert_eq!(
             firings.admit(plain(4, 1), 7, true),
-            Admitted::Queued,
+            FiringAdmission::Queued,
             "another thread's"
         );
         assert_eq!(firings.next_of(0), Some(1));
         firings.begun(1, 5);
-        assert_eq!(firings.admit(plain(5, 1), 0, true), Admitted::Coalesced, "it runs");
+        assert_eq!(
+            firings.admit(plain(5, 1), 0, true),
+            FiringAdmission::Coalesced,
+            "it runs"
+        );
         assert!(firings.over(1, None));
         assert_eq!(firings.get(1).unwrap().report.coalesced, 3);
-        assert_eq!(firings.admit(plain(6, 1), 0, true), Admitted::Queued, "it is over");
+        assert_eq!(
+            firings.admit(plain(6, 1), 0, true),
+            FiringAdmission::Queued,
+            "it is over"
+        );
     }
 
     #[test]
     fn a_firing_over_the_queue_limit_is_refused() {
         let mut firings = Firings::default();
         for n in 0..QUEUE_LIMIT {
-            assert_eq!(firings.admit(plain(n as FiringId, n), 0, true), Admitted::Queued);
+            assert_eq!(firings.admit(plain(n as FiringId, n), 0, true), FiringAdmission::Queued);
         }
         let refused = firings.admit(plain(99, 99), 0, true);
-        assert!(matches!(refused, Admitted::Refused(error) if error.code == RunErrorCode::Overloaded));
+        assert!(matches!(refused, FiringAdmission::Refused(error) if error.code == RunErrorCode::Overloaded));
         let refused = firings.admit(plain(100, 100), 3, false);
-        assert!(matches!(refused, Admitted::Refused(error) if error.code == RunErrorCode::Cancelled));
+        assert!(matches!(refused, FiringAdmission::Refused(error) if error.code == RunErrorCode::Cancelled));
         assert_eq!(firings.get(100).unwrap().report.outcome, FiringOutcome::Refused);
     }
 
@@ -633,22 +641,22 @@ mod tests {
         let exceeded = |id, holds| firing(id, 1, holds, EventType::TokenLimitExceeded);
         assert_eq!(
             firings.admit(exceeded(2, false), 0, true),
-            Admitted::Coalesced,
+            FiringAdmission::Coalesced,
             "it does not wait"
         );
-        assert_eq!(firings.admit(exceeded(3, true), 0, true), Admitted::Awaits);
+        assert_eq!(firings.admit(exceeded(3, true), 0, true), FiringAdmission::Awaits);
         assert_eq!(firings.get(1).unwrap().report.coalesced, 2);
         assert!(firings.over(1, None));
         assert_eq!(firings.get_mut(1).unwrap().take_awaiting(), Some(3));
         assert_eq!(
             firings.admit(exceeded(4, true), 0, true),
-            Admitted::Queued,
+            FiringAdmission::Queued,
             "it is over"
         );
         firings.next_of(0);
         assert_eq!(
             firings.admit(exceeded(5, true), 0, true),
-            Admitted::Coalesced,
+            FiringAdmission::Coalesced,
             "that one began at the limit"
         );
     }
@@ -662,13 +670,13 @@ mod tests {
         firings.next_of(0);
         firings.begun(1, 8);
         let given_up = firings.give_up(0);
-        assert_eq!(given_up[0], (1, GivenUp::Stop(8)));
+        assert_eq!(given_up[0], (1, AbandonAction::Stop(8)));
         assert!(matches!(
             &given_up[1..],
-            [(2, GivenUp::NeverBegan(_)), (3, GivenUp::NeverBegan(_))]
+            [(2, AbandonAction::NeverBegan(_)), (3, AbandonAction::NeverBegan(_))]
         ));
         firings.returning(1);
-        assert_eq!(firings.give_up(0), [(1, GivenUp::TooLate)]);
+        assert_eq!(firings.give_up(0), [(1, AbandonAction::TooLate)]);
         firings.over(1, Some(too_late()));
         assert_eq!(firings.give_up(0), []);
         assert!(!firings.over(1, None), "once");
@@ -692,7 +700,7 @@ mod tests {
                     5 => { if firings.over(id, None) { prop_assert!(over.insert(id)); } }
                     6 => { if let Some(FiringState::Queued | FiringState::Preparing) = before.get(&id) { firings.never_began(id); over.insert(id); } }
                     _ => for (id, given_up) in firings.give_up(0) {
-                        if matches!(given_up, GivenUp::NeverBegan(_)) { prop_assert!(over.insert(id)); }
+                        if matches!(given_up, AbandonAction::NeverBegan(_)) { prop_assert!(over.insert(id)); }
                     },
                 }
                 for (id, run) in firings.iter() {

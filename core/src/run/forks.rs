@@ -9,12 +9,12 @@ use super::RunMachine;
 use super::branches::Branches;
 use super::conversation::not_restored;
 use super::message::{
-    Artifacts, BranchStart, HandedConversation, Message, Request, Timer, ToConversation, ToSupervisor, ToThread,
+    ConversationSource, FinalThreadState, ForkSnapshot, Message, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
 use super::slots::Slot;
-use super::start::Start;
+use super::start::InitialState;
 use super::step::Step;
-use super::tree::{Branching, Origin, Owned};
+use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, ForkNo, ThreadNo};
 use crate::conversation::Conversation;
 use crate::definition::ItemConversation;
@@ -51,7 +51,7 @@ impl RunMachine {
         parent: ThreadNo,
         effect: EffectId,
         ix: ForkIx,
-        start: Box<BranchStart>,
+        start: Box<ForkSnapshot>,
         step: &mut Step<'_>,
     ) {
         // The parent ended while the message was queued: nobody awaits an answer.
@@ -104,7 +104,7 @@ impl RunMachine {
         let concurrency = map.concurrency.or(graph.config.max_concurrent_branches);
         let branches = Branches::Items {
             node,
-            graph: self.graphs.add(&called, step.world),
+            graph: self.graphs.add(&called, step.env),
             inputs,
             conversation: match map.conversation {
                 ItemConversation::None => Conversation::new(),
@@ -130,8 +130,8 @@ impl RunMachine {
         // One allocation for all branches instead of repeated growth.
         self.tree.reserve(run.threads.len());
         self.slots.reserve(run.threads.len());
-        // Before `Start`: a fork without branches is decided and removed within it.
-        self.tree.own(run.parent, Owned::Fork(no));
+        // Before `InitialState`: a fork without branches is decided and removed within it.
+        self.tree.own(run.parent, OwnedWork::Fork(no));
         self.forks.insert(no, run);
         self.step_fork(no, join::Input::Start, step);
     }
@@ -174,7 +174,7 @@ impl RunMachine {
         };
         let thread = match &run.branches {
             Branches::Paths { ix, .. } => {
-                let at = Branching {
+                let at = TreeNode {
                     kind: ThreadKind::Branch,
                     graph: parent.graph,
                     origin: Origin::Branch {
@@ -204,14 +204,14 @@ impl RunMachine {
                 // A copy, because an item inside of the list cannot be shared by a pointer.
                 let input = Arc::new(inputs.get(path).cloned().unwrap_or_default());
                 self.memory.took(&input);
-                let start = Start {
+                let start = InitialState {
                     // The clone shares all messages.
-                    conversation: HandedConversation::Snapshot(conversation.clone()),
+                    conversation: ConversationSource::Snapshot(conversation.clone()),
                     depth: run.depth,
                     trigger_depth: parent.trigger_depth,
                     is_unlimited: parent.is_unlimited,
                     is_detached: parent.is_detached,
-                    ..Start::of(Arc::clone(self.graphs.get(*graph)), ThreadKind::Branch, origin, input)
+                    ..InitialState::of(Arc::clone(self.graphs.get(*graph)), ThreadKind::Branch, origin, input)
                 };
                 self.start(start, step)
             }
@@ -364,7 +364,8 @@ impl RunMachine {
 
     /// Merges the variables of the `merge` branches for the parent.
     fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, RunError> {
-        let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
+        let left =
+            |path: usize| -> Option<&FinalThreadState> { self.artifacts(run.threads.get(path).copied().flatten()?) };
         let left = |path: &usize| Some((*path, left(*path)?.variables.iter()));
         match &run.branches {
             Branches::Paths { ix, start } => {
@@ -459,7 +460,7 @@ impl RunMachine {
             .collect();
         if !survivors.is_empty() {
             // The end of the parent must not cancel the survivors.
-            self.tree.disown(run.parent, Owned::Fork(no));
+            self.tree.disown(run.parent, OwnedWork::Fork(no));
         }
         let Self {
             tree, forks, firings, ..
@@ -467,8 +468,8 @@ impl RunMachine {
         for thread in survivors {
             tree.detach(thread, |thread, owned| {
                 let of_forks = owned.iter().filter_map(|owned| match owned {
-                    Owned::Fork(fork) => forks.get(fork),
-                    Owned::Child { .. } => None,
+                    OwnedWork::Fork(fork) => forks.get(fork),
+                    OwnedWork::Child { .. } => None,
                 });
                 // Called threads are missing here: `Tree::detach` follows those itself.
                 let branches = of_forks.flat_map(|run| run.threads.iter().flatten().copied());
@@ -481,7 +482,7 @@ impl RunMachine {
     fn fork_over(&mut self, no: ForkNo, step: &mut Step<'_>) {
         let Some(run) = self.forks.remove(&no) else { return };
         // Without effect if the survivors were detached, or if the parent has ended.
-        self.tree.disown(run.parent, Owned::Fork(no));
+        self.tree.disown(run.parent, OwnedWork::Fork(no));
         let graph = Arc::clone(self.graph_of(run.parent));
         self.emit(run.parent, EventType::ThreadForkCompleted, step, || {
             vec![("nodeId", json!(graph.node(run.branches.starts_at(&graph)).id))]

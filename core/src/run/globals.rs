@@ -89,7 +89,7 @@ impl Globals {
         // A refused assignment is no write: pending evaluations stay current.
         let value = self.variables.assign(name, value, readonly)?;
         self.note_write(name);
-        step.world.shared(format_args!("variable {name} {readonly}"), &value);
+        step.env.shared(format_args!("variable {name} {readonly}"), &value);
         Ok(value)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::world::World;
+use super::environment::RunEnvironment;
 use crate::conversation::TokenLimit;
 use crate::graph::Graph;
 
@@ -27,13 +27,13 @@ struct Entry {
 pub(super) struct Graphs(Vec<Entry>);
 
 impl Graphs {
-    pub(super) fn add(&mut self, graph: &Arc<Graph>, world: &dyn World) -> GraphNo {
+    pub(super) fn add(&mut self, graph: &Arc<Graph>, env: &dyn RunEnvironment) -> GraphNo {
         let known = |entry: &Entry| entry.graph.as_ref().is_some_and(|known| Arc::ptr_eq(known, graph));
         // A scan: a run has few workflows.
         let place = self.0.iter().position(known).unwrap_or_else(|| {
             // Most runs have one workflow: a list that doubles would reserve room for four.
             self.0.reserve_exact(1);
-            let token_limit = graph.config.token_limit.or_else(|| world.token_limit(graph));
+            let token_limit = graph.config.token_limit.or_else(|| env.token_limit(graph));
             self.0.push(Entry {
                 workflow_id: Arc::clone(&graph.workflow_id),
                 graph: Some(Arc::clone(graph)),
@@ -41,7 +41,7 @@ impl Graphs {
                 speculative_at: (graph.config.compression.as_ref())
                     .and_then(|compression| compression.speculative_at)
                     // Meaningless without a limit.
-                    .or_else(|| token_limit.and_then(|_| world.speculative_at())),
+                    .or_else(|| token_limit.and_then(|_| env.speculative_at())),
             });
             self.0.len() - 1
         });

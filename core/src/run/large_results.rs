@@ -35,7 +35,7 @@ impl ConversationTurn<'_, '_> {
                     dropped,
                 } => {
                     // No value is needed: the id is a hash of the content.
-                    self.step.world.shared(format_args!("artifact {id}"), &Value::Null);
+                    self.step.env.shared(format_args!("artifact {id}"), &Value::Null);
                     if self.step.listens(EventType::ArtifactKept) {
                         self.emit(RaisedEvent::new(
                             EventType::ArtifactKept,

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
-use super::amount::{Amount, FigureKind, Limits, Most};
+use super::amount::{Amount, FigureKind, Limits, MaximumUsage};
 use crate::thread::{Effect, EffectId};
 
 /// Index of an account. A parent has a lower index than its children.
@@ -116,7 +116,7 @@ pub(super) struct Figure {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Open {
     account: AccountNo,
-    most: Most,
+    most: MaximumUsage,
 }
 
 /// A waiting call.
@@ -125,13 +125,13 @@ struct Waiting {
     thread: ThreadNo,
     id: EffectId,
     account: AccountNo,
-    most: Most,
+    most: MaximumUsage,
     effect: Box<Effect>,
 }
 
 /// Reason that a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum CallRefusal {
     /// The call has no known maximum of `kind`, and the account limits this kind.
     Unbounded { account: AccountNo, kind: FigureKind },
     /// The call needs `needs`, and current usage leaves less than that of the limit.
@@ -144,23 +144,23 @@ pub(super) enum Refusal {
 
 /// Decision about a requested call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum CallDecision {
     /// The call is open and may start.
     Begins,
     Waits,
-    Refused(Refusal),
+    Refused(CallRefusal),
 }
 
 /// Waiting calls that opened or were refused, in FIFO order.
 #[derive(Clone, Debug)]
-pub(super) enum Released {
+pub(super) enum ReleasedCalls {
     Begins(ThreadNo, Box<Effect>),
-    Refused(ThreadNo, EffectId, Refusal),
+    Refused(ThreadNo, EffectId, CallRefusal),
 }
 
 /// Result of ending an open call.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Settled {
+pub(super) struct CallSettlement {
     /// Figures that reached their warning threshold for the first time, with their accounts.
     pub(super) warnings: Vec<(AccountNo, Figure)>,
     /// Reserved and used amounts, if the call used more than it reserved.
@@ -183,10 +183,10 @@ pub(super) struct Ledger {
     refuses: bool,
     /// Maxima computed since the last input of the run that are not in the journal yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lately: Vec<CallMost>,
+    lately: Vec<CallMaximum>,
     /// During replay: maxima read from the journal, in the order of the first execution. Valid until the next input.
     #[serde(skip)]
-    again: VecDeque<CallMost>,
+    again: VecDeque<CallMaximum>,
     /// Number of calls examined by `release`.
     #[cfg(test)]
     #[serde(skip)]
@@ -197,7 +197,7 @@ pub(super) struct Ledger {
 /// which may have changed by the time the run is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CallMost {
+pub struct CallMaximum {
     thread: ThreadNo,
     effect: EffectId,
     /// Tokens; `None` if unknown.
@@ -210,12 +210,12 @@ pub struct CallMost {
 
 impl Ledger {
     /// Takes the maxima that were computed since the last input or the last call of this method.
-    pub(super) fn take_lately(&mut self) -> Vec<CallMost> {
+    pub(super) fn take_lately(&mut self) -> Vec<CallMaximum> {
         std::mem::take(&mut self.lately)
     }
 
     /// Provides the journaled maxima for the calls that a replay requests again.
-    pub(super) fn expect(&mut self, again: Vec<CallMost>) {
+    pub(super) fn expect(&mut self, again: Vec<CallMaximum>) {
         self.again.extend(again);
     }
 
@@ -227,21 +227,26 @@ impl Ledger {
     }
 
     /// Returns the maximum of a call: the journaled value during a replay, else the result of `ask`.
-    pub(super) fn most_of(&mut self, thread: ThreadNo, effect: EffectId, ask: impl FnOnce() -> Most) -> Most {
-        let is_it = |known: &CallMost| (known.thread, known.effect) == (thread, effect);
+    pub(super) fn most_of(
+        &mut self,
+        thread: ThreadNo,
+        effect: EffectId,
+        ask: impl FnOnce() -> MaximumUsage,
+    ) -> MaximumUsage {
+        let is_it = |known: &CallMaximum| (known.thread, known.effect) == (thread, effect);
         let known = match self.again.front() {
             // A replay requests calls in the recorded order, so that a search of the list is rarely needed.
             Some(next) if is_it(next) => self.again.pop_front(),
             _ => self.again.iter().copied().find(is_it),
         };
-        let most = known.map_or_else(ask, |known| Most {
+        let most = known.map_or_else(ask, |known| MaximumUsage {
             tokens: known.tokens,
             pico: known.pico,
         });
         // A journaled maximum is not journaled again.
         if known.is_none() {
-            let Most { tokens, pico } = most;
-            self.lately.push(CallMost {
+            let MaximumUsage { tokens, pico } = most;
+            self.lately.push(CallMaximum {
                 thread,
                 effect,
                 tokens,
@@ -333,18 +338,18 @@ impl Ledger {
         thread: ThreadNo,
         id: EffectId,
         account: AccountNo,
-        most: Most,
+        most: MaximumUsage,
         effect: &Effect,
-    ) -> Asked {
+    ) -> CallDecision {
         // First, because a call that can never open must not wait.
         if let Some(refusal) = self.refusal(account, most) {
-            return Asked::Refused(refusal);
+            return CallDecision::Refused(refusal);
         }
         // All waiting calls are earlier than this one.
         let claimed = |_, account: &Account| account.claimed;
         if self.stands_in_the_way(account, most.amount(), claimed).is_none() {
             self.begin(thread, id, account, most);
-            return Asked::Begins;
+            return CallDecision::Begins;
         }
         self.each(account, |account| account.claim(most.amount()));
         self.places.entry(thread).or_default().insert(id, self.next);
@@ -361,17 +366,17 @@ impl Ledger {
             },
         );
         self.next += 1;
-        Asked::Waits
+        CallDecision::Waits
     }
 
     /// Returns the reason that the call can never open, even if all open calls released their reservations.
-    fn refusal(&self, account: AccountNo, most: Most) -> Option<Refusal> {
+    fn refusal(&self, account: AccountNo, most: MaximumUsage) -> Option<CallRefusal> {
         let needs = most.amount();
         self.chain(account).find_map(|no| {
             let account = self.account(no)?;
             let is_unbounded = |kind: &FigureKind| account.limits.of_kind(*kind).is_some() && !most.is_known(*kind);
             if let Some(kind) = FigureKind::ALL.into_iter().find(is_unbounded) {
-                return Some(Refusal::Unbounded { account: no, kind });
+                return Some(CallRefusal::Unbounded { account: no, kind });
             }
             // Without reservations and claims: those may be released, usage is final.
             let kind = account.limits.exceeded_by(account.used.plus(needs))?;
@@ -380,7 +385,7 @@ impl Ledger {
                 used: account.used.of(kind),
                 limit: account.limits.of_kind(kind)?,
             };
-            Some(Refusal::Short {
+            Some(CallRefusal::Short {
                 account: no,
                 figure,
                 needs: needs.of(kind),
@@ -411,7 +416,7 @@ impl Ledger {
         }
     }
 
-    fn begin(&mut self, thread: ThreadNo, effect: EffectId, account: AccountNo, most: Most) {
+    fn begin(&mut self, thread: ThreadNo, effect: EffectId, account: AccountNo, most: MaximumUsage) {
         let reserved = most.amount();
         let mut refuses = false;
         self.each(account, |account| {
@@ -429,7 +434,12 @@ impl Ledger {
     }
 
     /// Ends an open call. `used` is `None` if its usage is unknown. Returns `None` if the call is not open.
-    pub(super) fn settle(&mut self, thread: ThreadNo, effect: EffectId, used: Option<Amount>) -> Option<Settled> {
+    pub(super) fn settle(
+        &mut self,
+        thread: ThreadNo,
+        effect: EffectId,
+        used: Option<Amount>,
+    ) -> Option<CallSettlement> {
         let open = take(&mut self.open, thread, effect)?;
         let reserved = Amount {
             calls: 0,
@@ -442,7 +452,7 @@ impl Ledger {
         // An unknown maximum reserved 0, and any usage would exceed it.
         let is_over = |kind: FigureKind| open.most.is_known(kind) && used.of(kind) > reserved.of(kind);
         let is_overrun = is_over(FigureKind::Tokens) || is_over(FigureKind::Cost);
-        Some(Settled {
+        Some(CallSettlement {
             warnings: self.count(open.account, used),
             overrun: is_overrun.then_some((reserved, used)),
         })
@@ -507,7 +517,7 @@ impl Ledger {
     }
 
     /// Opens or refuses waiting calls after budget was released, and returns them in FIFO order.
-    pub(super) fn release(&mut self) -> Vec<Released> {
+    pub(super) fn release(&mut self) -> Vec<ReleasedCalls> {
         let mut released = Vec::new();
         // Claims of the earlier calls that remain waiting, and their number, by account. A call must leave room for those only.
         let mut before: BTreeMap<AccountNo, (Amount, usize)> = BTreeMap::new();
@@ -524,7 +534,7 @@ impl Ledger {
                 let Waiting { thread, id, .. } = *waiting;
                 // Removes its claim too, which would block later requests.
                 self.take_waiting(place);
-                released.push(Released::Refused(thread, id, refusal));
+                released.push(ReleasedCalls::Refused(thread, id, refusal));
                 continue;
             }
             let claimed = |no, _: &Account| before.get(&no).map_or(Amount::default(), |(claimed, _)| *claimed);
@@ -532,7 +542,7 @@ impl Ledger {
                 if let Some(waiting) = self.take_waiting(place) {
                     let Waiting { thread, id, effect, .. } = waiting;
                     self.begin(thread, id, account, most);
-                    released.push(Released::Begins(thread, effect));
+                    released.push(ReleasedCalls::Begins(thread, effect));
                 }
                 continue;
             };
@@ -669,12 +679,12 @@ mod tests {
                     oracle.calls.push(Call { account, most, state: State::Waits, used: 0 });
                     let expected = oracle.look(place);
                     let id = place as EffectId;
-                    let bound = Most { tokens: Some(most), pico: None };
+                    let bound = MaximumUsage { tokens: Some(most), pico: None };
                     let asked = ledger.ask(place as ThreadNo, id, account as AccountNo, bound, &effect(id));
                     let begins = match asked {
-                        Asked::Begins => Some(true),
-                        Asked::Waits => None,
-                        Asked::Refused(_) => Some(false),
+                        CallDecision::Begins => Some(true),
+                        CallDecision::Waits => None,
+                        CallDecision::Refused(_) => Some(false),
                     };
                     prop_assert_eq!(begins, expected);
                     continue;
@@ -699,8 +709,8 @@ mod tests {
                     .release()
                     .into_iter()
                     .map(|released| match released {
-                        Released::Begins(thread, _) => (thread, true),
-                        Released::Refused(thread, ..) => (thread, false),
+                        ReleasedCalls::Begins(thread, _) => (thread, true),
+                        ReleasedCalls::Refused(thread, ..) => (thread, false),
                     })
                     .collect();
                 let mut expected = Vec::new();
@@ -727,7 +737,7 @@ mod tests {
             ..Budget::default()
         };
         let whole = ledger.open_account(0, false, None, Limits::of(&budget(200_000), 1.0));
-        let bound = |tokens| Most {
+        let bound = |tokens| MaximumUsage {
             tokens: Some(tokens),
             pico: None,
         };
@@ -735,8 +745,8 @@ mod tests {
         for item in 0..10_000 {
             let path = ledger.open_account(item, true, Some(whole), Limits::of(&budget(30_000), 1.0));
             match ledger.ask(item, 0, path, bound(20_000), &effect(0)) {
-                Asked::Begins => open.push_back(item),
-                asked => assert_eq!(asked, Asked::Waits),
+                CallDecision::Begins => open.push_back(item),
+                asked => assert_eq!(asked, CallDecision::Waits),
             }
         }
         assert_eq!(open.len(), 10);
@@ -750,11 +760,11 @@ mod tests {
             assert!(ledger.settle(item, 0, Some(used)).is_some());
             for released in ledger.release() {
                 match released {
-                    Released::Begins(item, _) => {
+                    ReleasedCalls::Begins(item, _) => {
                         open.push_back(item);
                         begun += 1;
                     }
-                    Released::Refused(..) => {}
+                    ReleasedCalls::Refused(..) => {}
                 }
             }
             if begun > 9_000 {
@@ -772,7 +782,7 @@ mod tests {
 
     #[test]
     fn a_repeated_call_has_its_recorded_bound() {
-        let most = |tokens| Most {
+        let most = |tokens| MaximumUsage {
             tokens: Some(tokens),
             pico: None,
         };

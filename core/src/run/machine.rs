@@ -29,7 +29,7 @@
 //! - Each started thread ends once.
 //! - A thread that ends cancels everything that it started, except what a JOIN detached.
 //! - The outcome is sent once: when the main thread and everything attached to it have ended.
-//! - Equal messages in equal order, with an equal [`World`], produce equal effects.
+//! - Equal messages in equal order, with an equal [`RunEnvironment`], produce equal effects.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -38,8 +38,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::budget::Places;
-use super::conversation::{ConversationTurn, Speech, refuse};
+use super::budget::ThreadLookup;
+use super::conversation::{ConversationSlot, ConversationTurn, refuse};
+use super::environment::RunEnvironment;
 use super::firing::Firings;
 use super::forks::ForkRun;
 use super::globals::Globals;
@@ -47,16 +48,15 @@ use super::graphs::Graphs;
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
 use super::memory::Memory;
-use super::message::{HandedConversation, Message, Timer, ToConversation, ToSupervisor, ToThread};
-use super::quiescence::Quiescence;
+use super::message::{ConversationSource, Message, Timer, ToConversation, ToSupervisor, ToThread};
+use super::quiescence::Termination;
 use super::session::{RunSession, SessionSeed};
 use super::slots::Slot;
-use super::start::Start;
+use super::start::InitialState;
 use super::step::Step;
 use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
-use super::tree::{Branching, Origin, Tree};
+use super::tree::{Origin, Tree, TreeNode};
 use super::trigger_calls::TriggerCalls;
-use super::world::World;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::{Conversation, LargeResults};
@@ -120,7 +120,7 @@ pub struct RunMachine {
     /// Pinned context; `None` until a section is set.
     pinned: Option<Box<Pinned>>,
     pub(super) mailbox: Mailbox,
-    pub(super) quiescence: Quiescence,
+    pub(super) quiescence: Termination,
     /// Conversation of the main thread, saved when its actor panicked.
     pub(super) salvaged: Option<Box<Conversation>>,
     pub(super) is_paused: bool,
@@ -161,7 +161,7 @@ pub struct RunMachine {
 
 impl RunMachine {
     /// Creates a run and queues the first step of its main thread.
-    pub fn new(now: Millis, seed: RunSeed, world: &mut dyn World, out: &mut Vec<Effect>) -> Self {
+    pub fn new(now: Millis, seed: RunSeed, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) -> Self {
         let mut machine = Self {
             run_id: seed.run_id,
             started_at: now,
@@ -177,7 +177,7 @@ impl RunMachine {
             results: None,
             pinned: (seed.pinned != Pinned::default()).then(|| Box::new(seed.pinned)),
             mailbox: Mailbox::default(),
-            quiescence: Quiescence::default(),
+            quiescence: Termination::default(),
             salvaged: None,
             is_paused: false,
             deadline_ms: seed.deadline_ms,
@@ -196,14 +196,14 @@ impl RunMachine {
         // No step receives the values of the seed, so their bytes are counted here.
         machine.memory.took(&seed.input);
         machine.memory.made(seed.conversation.memory_total());
-        let start = Start {
+        let start = InitialState {
             // Only a session passes on the messages of earlier runs: the messages of a seed count as this run's.
-            conversation: HandedConversation::Snapshot(seed.conversation.inheriting(0)),
+            conversation: ConversationSource::Snapshot(seed.conversation.inheriting(0)),
             trigger_depth: seed.trigger_depth,
             is_unlimited: seed.is_unlimited,
-            ..Start::of(seed.graph, ThreadKind::Main, Origin::Main, seed.input)
+            ..InitialState::of(seed.graph, ThreadKind::Main, Origin::Main, seed.input)
         };
-        let mut step = Step::new(now, (EventMask::NONE, 0), world, out);
+        let mut step = Step::new(now, (EventMask::NONE, 0), env, out);
         machine.start(start, &mut step);
         machine.events = step.events;
         machine
@@ -238,7 +238,7 @@ impl RunMachine {
     pub fn next_message(&mut self) -> Option<Message> {
         let message = self.mailbox.take();
         match &message {
-            // A record stores this count (`Told::after`), so that a replay delivers the next input after the same message.
+            // A record stores this count (`JournaledInput::after`), so that a replay delivers the next input after the same message.
             Some(_) => self.steps += 1,
             // A waiting run keeps no spare allocation: thousands of runs may wait at once.
             None => self.spare = None,
@@ -272,8 +272,8 @@ impl RunMachine {
     }
 
     /// Processes one message and appends its effects to `out`.
-    pub fn step(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
-        let mut step = Step::new(now, (self.awaited, self.events), world, out);
+    pub fn step(&mut self, now: Millis, message: Message, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) {
+        let mut step = Step::new(now, (self.awaited, self.events), env, out);
         // Caught only to store the counters of the step, and resumed below. The host reports it as an input, which ends the actor.
         let stepped = catch_unwind(AssertUnwindSafe(|| match message {
             Message::Supervisor(message) => self.supervise(message, &mut step),
@@ -415,7 +415,7 @@ impl RunMachine {
                 seed: *seed,
                 budget,
                 memory,
-                places: Places { tree, graphs },
+                places: ThreadLookup { tree, graphs },
                 step,
             };
             turn.take(message);
@@ -437,7 +437,7 @@ impl RunMachine {
         };
         // The turn changes the conversation while it reads the machine for ids and events.
         let LiveThread { machine, speech, .. } = &mut **live;
-        let Speech::Own(own) = speech else {
+        let ConversationSlot::Own(own) = speech else {
             return refuse(mailbox, owner, message);
         };
         let mut turn = ConversationTurn {
@@ -526,7 +526,7 @@ impl RunMachine {
     }
 
     /// Returns the time limit of a thread. A branch has none: the limit of the thread that forked it applies.
-    pub(super) fn time_limit(&self, at: &Branching) -> Option<Millis> {
+    pub(super) fn time_limit(&self, at: &TreeNode) -> Option<Millis> {
         let own = self.graphs.get(at.graph).config.timeout_ms;
         // The main thread suffices: its end cancels everything that it started, except what a JOIN detached.
         let of_run = self.deadline_ms.filter(|_| at.kind == ThreadKind::Main);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::branches::Branches;
-use super::message::{Artifacts, HandedConversation, ToThread};
+use super::message::{ConversationSource, FinalThreadState, ToThread};
 use super::slots::Slot;
 use super::{RunMachine, ThreadNo};
 use crate::conversation::Conversation;
@@ -220,7 +220,7 @@ impl<'r> Measure<'r> {
         machine.loop_items(|items| self.value(items, Holder::Output(no, machine.node())));
     }
 
-    fn artifacts(&mut self, no: ThreadNo, left: &'r Artifacts) {
+    fn artifacts(&mut self, no: ThreadNo, left: &'r FinalThreadState) {
         self.variables(&left.variables);
         self.total += left.history.len() as u64 * STEP;
         if let Some(conversation) = &left.conversation {
@@ -302,7 +302,7 @@ impl RunMachine {
                     let Some(start) = start else { continue };
                     measure.value(&start.input, Holder::Input(no));
                     // A shared conversation is measured at its owner.
-                    if let HandedConversation::Snapshot(conversation) = &start.conversation {
+                    if let ConversationSource::Snapshot(conversation) = &start.conversation {
                         measure.conversation(no, conversation);
                     }
                 }

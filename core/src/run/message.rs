@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fired::Fired;
 use super::firing::Firing;
-use super::last_asked::LastAsked;
+use super::firing_record::FiringRecord;
+use super::last_request::LastRequest;
 use super::panics::Panic;
 use super::session::SessionState;
 use super::trigger_calls::{CallNo, TriggerCall};
-use super::{Doubt, ForkNo, ThreadNo};
+use super::{ForkNo, ThreadNo, UnresolvedEffect};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
 use crate::conversation::{Basis, Conversation, MessageRules};
@@ -101,7 +101,7 @@ pub enum ToSupervisor {
     FollowUp(Box<FollowUp>),
     /// External: a trigger fired on an event of the run. [`RunMachine::tell`](super::RunMachine::tell) replaces this message by the
     /// message of the trigger's action.
-    Fired(Box<Fired>),
+    Fired(Box<FiringRecord>),
     // Shared: the run retains the call while the host performs it.
     /// External: a trigger fired that calls a function or the notification hook.
     CallTrigger(Arc<TriggerCall>),
@@ -116,7 +116,7 @@ pub enum ToSupervisor {
     /// of the run reads the record.
     Migrated(Arc<str>),
     /// External: the run was recovered after a crash. These effects had started and have no recorded outcome.
-    Recovered(Vec<Doubt>),
+    Recovered(Vec<UnresolvedEffect>),
     /// External: a trigger fired for a thread.
     Fire(Box<Firing>),
     /// External: a trigger starts a run that uses only the event, no state of the thread that raised it.
@@ -141,7 +141,7 @@ pub enum ToSupervisor {
         /// Fork to start.
         fork: ForkIx,
         /// Initial variables, outputs and conversation of the branches.
-        start: Box<BranchStart>,
+        start: Box<ForkSnapshot>,
     },
     /// A thread is at a MAP node.
     Map {
@@ -168,7 +168,7 @@ pub enum ToSupervisor {
         /// Input of the child.
         input: Arc<Value>,
         /// Conversation of the child.
-        conversation: Box<HandedConversation>,
+        conversation: Box<ConversationSource>,
     },
     /// A thread cancels a fork or a called workflow.
     Drop {
@@ -182,7 +182,7 @@ pub enum ToSupervisor {
         /// Firing that requested the state.
         firing: FiringId,
         /// State of the thread; `None` if the thread has ended.
-        prepared: Option<Box<Prepared>>,
+        prepared: Option<Box<TriggerContext>>,
     },
     /// A thread applied or rejected the result of a firing.
     Applied {
@@ -197,7 +197,7 @@ pub enum ToSupervisor {
         /// Thread that ended.
         thread: ThreadNo,
         /// Outcome and remaining state of the thread.
-        ended: Box<Ended>,
+        ended: Box<ThreadResult>,
     },
     /// External: the host caught the panic of an actor.
     Panicked(Box<Panic>),
@@ -276,9 +276,9 @@ pub enum ToConversation {
         request: Box<Request>,
     },
     /// Forward a thread's message to the supervisor, with a snapshot of the conversation after the thread's earlier operations.
-    Forward(ThreadNo, Box<Forwarded>),
+    Forward(ThreadNo, Box<ThreadRequest>),
     /// Forward to the supervisor that a thread has ended, with its remaining state.
-    Ended(ThreadNo, Box<Ended>),
+    Ended(ThreadNo, Box<ThreadResult>),
     /// A compression has succeeded or failed.
     CompressionEnded,
 }
@@ -313,7 +313,7 @@ pub enum Request {
 
 /// A message of a thread to its supervisor, routed through its conversation. The conversation adds its snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Forwarded {
+pub enum ThreadRequest {
     /// The thread is at a FORK node.
     Fork {
         /// Effect that the thread awaits.
@@ -353,13 +353,13 @@ pub enum Forwarded {
         /// Firing that requested the state.
         firing: FiringId,
         /// State with an empty conversation; the conversation fills it in.
-        prepared: Prepared,
+        prepared: TriggerContext,
     },
 }
 
 /// A conversation that one thread passes to another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum HandedConversation {
+pub enum ConversationSource {
     /// Independent copy.
     Snapshot(Conversation),
     /// The conversation that this thread owns, used by both.
@@ -368,7 +368,7 @@ pub enum HandedConversation {
 
 /// Initial variables, outputs and conversation of a fork's branches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BranchStart {
+pub struct ForkSnapshot {
     /// Variables and outputs.
     pub snapshot: Snapshot,
     /// The conversation.
@@ -377,7 +377,7 @@ pub struct BranchStart {
 
 /// State of the thread that raised an event, for a triggered sub-workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Prepared {
+pub struct TriggerContext {
     /// Output of the last node.
     pub output: Arc<Value>,
     /// Input of the thread.
@@ -390,12 +390,12 @@ pub struct Prepared {
     pub conversation: Conversation,
     /// Last request that the thread sent to a model.
     #[serde(default)]
-    pub asked: Option<Box<LastAsked>>,
+    pub asked: Option<Box<LastRequest>>,
 }
 
 /// Outcome and remaining state of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ended {
+pub struct ThreadResult {
     /// Outcome that the thread reported, or the error of its panic.
     pub end: ThreadEnd,
     /// Tokens that the thread's model calls used.
@@ -403,12 +403,12 @@ pub struct Ended {
     /// True if the actor panicked: no end event has been raised for the thread.
     pub panicked: bool,
     /// Remaining state for the starter of the thread; `None` if the starter does not use it.
-    pub artifacts: Option<Box<Artifacts>>,
+    pub artifacts: Option<Box<FinalThreadState>>,
 }
 
 /// State that remains of an ended thread, for its starter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Artifacts {
+pub struct FinalThreadState {
     /// Variables of the thread.
     pub variables: Variables,
     /// Nodes that the thread entered. Recorded for main and triggered threads only.

@@ -5,12 +5,12 @@
 //! serialized, and rebuilt by sending it all external messages again in their order:
 //!
 //! ```no_run
-//! # use pirn_core::run::{Effect, Message, RunMachine, World};
-//! fn hear(run: &mut RunMachine, now: u64, message: Message, world: &mut dyn World) -> Vec<Effect> {
+//! # use pirn_core::run::{Effect, Message, RunMachine, RunEnvironment};
+//! fn hear(run: &mut RunMachine, now: u64, message: Message, env: &mut dyn RunEnvironment) -> Vec<Effect> {
 //!     let mut effects = Vec::new();
 //!     run.tell(message);
 //!     while let Some(message) = run.next_message() {
-//!         run.step(now, message, world, &mut effects);
+//!         run.step(now, message, env, &mut effects);
 //!     }
 //!     effects
 //! }
@@ -18,7 +18,6 @@
 //!
 //! Not here: the behaviour of a single thread ([`crate::thread`]), the result of a fork ([`crate::join`]), and I/O.
 
-mod acted;
 mod amount;
 mod answer;
 mod branches;
@@ -26,19 +25,18 @@ mod budget;
 mod compression;
 mod control;
 mod conversation;
-mod decided;
 mod doubt;
 mod effect;
-mod ended;
 mod entry;
+mod environment;
 mod events;
-mod fired;
 mod firing;
+mod firing_record;
 mod forks;
 mod globals;
 mod graphs;
 mod large_results;
-mod last_asked;
+mod last_request;
 mod ledger;
 mod machine;
 mod mailbox;
@@ -56,39 +54,40 @@ mod scheduled;
 mod session;
 mod settings;
 mod slots;
-mod spending;
 mod start;
 mod step;
+mod termination;
 mod thread;
 mod thread_list;
 mod tree;
 mod trigger_calls;
+mod trigger_decisions;
+mod trigger_progress;
 mod triggered;
 mod typed;
+mod usage;
 mod waiting;
-mod world;
 
-pub use acted::{Matching, TriggersActed};
 pub use answer::{AnswerRefused, Fits};
-pub use decided::{TriggerDecision, TriggersDecide};
-pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key, trigger_key};
+pub use doubt::{DoubtKind, DoubtReport, RepeatReport, Resolution, UnresolvedEffect, effect_key, trigger_key};
 pub use effect::{DetachedStart, Effect, Emitted};
-pub use fired::Fired;
+pub use environment::{CallResult, RunEnvironment};
 pub use firing::Firing;
-pub use last_asked::LastAsked;
-pub use ledger::CallMost;
+pub use firing_record::FiringRecord;
+pub use last_request::LastRequest;
+pub use ledger::CallMaximum;
 pub use machine::{RunMachine, RunSeed};
 pub use memory::DEFAULT_RUN_BYTES;
 pub use message::{
-    Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, FollowUp, Forwarded, HandedConversation,
-    Merge, Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,
+    Assigned, Assignment, Change, Control, ConversationSource, FinalThreadState, FollowUp, ForkSnapshot, Merge,
+    Message, Request, ThreadRequest, ThreadResult, Timer, ToConversation, ToSupervisor, ToThread, TriggerContext,
 };
 pub use messages::Messages;
 pub use open_effects::OpenEffects;
 pub use outbox::Outbox;
 pub use panics::{Panic, Panicked};
 pub use quiescence::MAX_QUIESCE_ROUNDS;
-pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
+pub use record::{Diverged, EventInterest, JournaledInput, ReplayStep, RunStart, RunStartRecord};
 pub use report::{
     BudgetFigure, BudgetReport, ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage,
     RunReport, RunStatus, ThreadReport, TokenReport, UsageReport,
@@ -100,10 +99,11 @@ pub use thread::EffectBuffers;
 pub use thread_list::ThreadList;
 pub use tree::Origin;
 pub use trigger_calls::{CallNo, CallTarget, TriggerCall};
+pub use trigger_decisions::{TriggerDecision, TriggerDecisions};
+pub use trigger_progress::{Matching, TriggerProgress};
 pub use triggered::{detached, event_fields};
 pub use typed::OutputError;
-pub use waiting::{Awaited, OpenWaits};
-pub use world::{Called, World};
+pub use waiting::{PendingWaits, WaitReason};
 
 /// Number of a thread in its run; 0 is the main thread.
 pub type ThreadNo = u32;

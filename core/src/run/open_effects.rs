@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ThreadNo;
 use super::effect::{DetachedStart, Effect};
 use super::message::{Message, Timer, ToSupervisor, ToThread};
-use super::record::Replayed;
+use super::record::ReplayStep;
 use super::report::RunReport;
 use super::session::SessionLeft;
 use super::trigger_calls::{CallNo, TriggerCall};
@@ -44,11 +44,11 @@ pub struct OpenEffects {
 
 impl OpenEffects {
     /// Applies one element of a replay.
-    pub fn saw(&mut self, replayed: &Replayed<'_>) {
+    pub fn saw(&mut self, replayed: &ReplayStep<'_>) {
         match replayed {
-            Replayed::Told(told) => self.told(&told.message),
+            ReplayStep::Input(told) => self.told(&told.message),
             // The time of the step fixes the deadlines of its timers.
-            Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(*at, effect)),
+            ReplayStep::Effects(at, effects) => effects.iter().for_each(|effect| self.did(*at, effect)),
         }
     }
 
@@ -90,7 +90,7 @@ impl OpenEffects {
         let left = self.left.iter().cloned().map(Effect::LeaveSession);
         let report = self.report.iter().map(|report| Effect::Report(report.clone()));
         let settled = self.is_settled.then_some(Effect::Settled);
-        // The update of the session precedes the outcome, and no effect follows `Settled`.
+        // The update of the session precedes the outcome, and no effect follows `CallSettlement`.
         let run = quiesces.into_iter().chain(left).chain(report).chain(settled);
         // First, as in the first execution: the main thread takes no step before its turn.
         awaits_session

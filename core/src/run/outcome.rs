@@ -17,7 +17,7 @@ use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Var
 
 impl RunMachine {
     pub(super) fn report(&mut self, now: Millis) -> RunReport {
-        // Taken, because a run is reported once (`Quiescence`).
+        // Taken, because a run is reported once (`Termination`).
         let salvaged = self.salvaged.take();
         let end = self.end_of(0);
         let left = self.artifacts(0);

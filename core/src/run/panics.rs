@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::conversation::{Speech, answer, lost};
-use super::message::{Ended, Message, ToConversation, ToSupervisor, ToThread};
+use super::conversation::{ConversationSlot, answer, lost};
+use super::message::{Message, ThreadResult, ToConversation, ToSupervisor, ToThread};
 use super::slots::Slot;
 use super::thread::panicked;
 use super::{RunMachine, ThreadNo};
@@ -68,7 +68,7 @@ impl RunMachine {
             output: Output::default(),
             error: Some(panicked(message)),
         };
-        let ended = Box::new(Ended {
+        let ended = Box::new(ThreadResult {
             end,
             spent: Spending::default(),
             panicked: true,
@@ -81,7 +81,7 @@ impl RunMachine {
     fn conversation_panicked(&mut self, owner: ThreadNo, message: &str, asker: Option<(ThreadNo, EffectId)>) {
         // `Lost` makes `refuse` answer later requests. Only the report of the main thread needs the messages.
         if let Some(Slot::Live(live)) = self.slots.get_mut(owner as usize)
-            && let Speech::Own(own) = std::mem::replace(&mut live.speech, Speech::Lost)
+            && let ConversationSlot::Own(own) = std::mem::replace(&mut live.speech, ConversationSlot::Lost)
             && owner == 0
         {
             self.salvaged = Some(Box::new(own.machine.conversation().clone()));

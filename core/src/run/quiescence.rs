@@ -32,7 +32,7 @@ enum Phase {
 
 /// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quiet {
+pub(super) enum TerminationAction {
     /// Request a message when the triggers of all raised events have acted.
     AskTriggers,
     /// Send the outcome.
@@ -43,7 +43,7 @@ pub(super) enum Quiet {
 
 /// State of the termination. The module documentation has the transition table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Quiescence {
+pub(super) struct Termination {
     phase: Phase,
     /// Number of requests since the last wait for a trigger's call.
     rounds: u32,
@@ -51,7 +51,7 @@ pub(super) struct Quiescence {
     is_watched: bool,
 }
 
-impl Quiescence {
+impl Termination {
     /// Records that a watched event was raised.
     pub(super) fn raised(&mut self) {
         self.is_watched = true;
@@ -59,7 +59,7 @@ impl Quiescence {
 
     /// Handles the end of a thread or a call. `main_ended`: the main thread has ended; `attached`: number of open threads and calls
     /// that the outcome waits for; `left`: number of all open threads and calls.
-    pub(super) fn ended(&mut self, main_ended: bool, attached: usize, left: usize) -> Option<Quiet> {
+    pub(super) fn ended(&mut self, main_ended: bool, attached: usize, left: usize) -> Option<TerminationAction> {
         match self.phase {
             Phase::Running if main_ended && attached == 0 => Some(self.quiet()),
             Phase::Reported if left == 0 => Some(self.settle()),
@@ -70,7 +70,7 @@ impl Quiescence {
 
     /// Handles the answer that the triggers have acted on all events raised before the request. `calls`: number of open trigger
     /// calls that the outcome waits for; `left`: see [`Self::ended`].
-    pub(super) fn triggers_quiet(&mut self, calls: usize, left: usize) -> Option<Quiet> {
+    pub(super) fn triggers_quiet(&mut self, calls: usize, left: usize) -> Option<TerminationAction> {
         match self.phase {
             // The end of the last call makes a new request. A call ends once and may start a new chain, so that the count restarts.
             Phase::Quieting if calls > 0 => {
@@ -94,22 +94,22 @@ impl Quiescence {
         self.phase == Phase::Settled
     }
 
-    fn quiet(&mut self) -> Quiet {
+    fn quiet(&mut self) -> TerminationAction {
         if self.asks() {
             self.phase = Phase::Quieting;
-            return Quiet::AskTriggers;
+            return TerminationAction::AskTriggers;
         }
         self.phase = Phase::Reported;
-        Quiet::Report
+        TerminationAction::Report
     }
 
-    fn settle(&mut self) -> Quiet {
+    fn settle(&mut self) -> TerminationAction {
         if self.asks() {
             self.phase = Phase::Settling;
-            return Quiet::AskTriggers;
+            return TerminationAction::AskTriggers;
         }
         self.phase = Phase::Settled;
-        Quiet::Settle
+        TerminationAction::Settle
     }
 
     /// Returns true, and counts a round, if quiet must be requested again.
@@ -129,69 +129,73 @@ mod tests {
 
     #[test]
     fn a_run_without_trigger_events_reports_at_once_and_settles_with_its_last_thread() {
-        let mut end = Quiescence::default();
+        let mut end = Termination::default();
         assert_eq!(end.ended(false, 1, 2), None, "main runs");
         assert_eq!(end.ended(true, 1, 2), None, "something attached runs");
-        assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report), "a detached one may run on");
+        assert_eq!(
+            end.ended(true, 0, 1),
+            Some(TerminationAction::Report),
+            "a detached one may run on"
+        );
         assert_eq!(end.ended(true, 0, 1), None);
-        assert_eq!(end.ended(true, 0, 0), Some(Quiet::Settle));
+        assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::Settle));
         assert_eq!(end.ended(true, 0, 0), None);
     }
 
     #[test]
     fn a_report_waits_for_a_bounded_number_of_trigger_rounds() {
-        let mut end = Quiescence::default();
+        let mut end = Termination::default();
         end.raised();
-        assert_eq!(end.ended(true, 0, 1), Some(Quiet::AskTriggers));
+        assert_eq!(end.ended(true, 0, 1), Some(TerminationAction::AskTriggers));
         assert_eq!(end.ended(true, 0, 0), None, "the report comes first");
         for _ in 1..MAX_QUIESCE_ROUNDS {
             end.raised();
-            assert_eq!(end.triggers_quiet(0, 0), Some(Quiet::AskTriggers));
+            assert_eq!(end.triggers_quiet(0, 0), Some(TerminationAction::AskTriggers));
         }
         end.raised();
-        assert_eq!(end.triggers_quiet(0, 0), Some(Quiet::Report));
+        assert_eq!(end.triggers_quiet(0, 0), Some(TerminationAction::Report));
         assert_eq!(end.triggers_quiet(0, 0), None);
     }
 
     #[test]
     fn a_report_waits_for_attached_trigger_calls_and_settling_for_detached_calls() {
-        let mut end = Quiescence::default();
+        let mut end = Termination::default();
         end.raised();
-        assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+        assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::AskTriggers));
         assert_eq!(end.triggers_quiet(1, 2), None, "one is awaited");
-        assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report), "it has ended");
-        assert_eq!(end.ended(true, 0, 0), Some(Quiet::Settle), "and the other");
+        assert_eq!(end.ended(true, 0, 1), Some(TerminationAction::Report), "it has ended");
+        assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::Settle), "and the other");
     }
 
     #[test]
     fn a_report_waits_for_each_call_of_a_trigger_chain() {
-        let mut end = Quiescence::default();
+        let mut end = Termination::default();
         end.raised();
         for _ in 0..5 * MAX_QUIESCE_ROUNDS {
-            assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+            assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::AskTriggers));
             assert_eq!(end.triggers_quiet(1, 1), None, "a trigger calls once more");
             end.raised();
         }
-        assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
-        assert_eq!(end.triggers_quiet(0, 0), Some(Quiet::Report));
+        assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::AskTriggers));
+        assert_eq!(end.triggers_quiet(0, 0), Some(TerminationAction::Report));
     }
 
     #[test]
     fn triggers_act_on_events_of_a_detached_thread_before_the_run_settles() {
-        let mut end = Quiescence::default();
-        assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report));
+        let mut end = Termination::default();
+        assert_eq!(end.ended(true, 0, 1), Some(TerminationAction::Report));
         end.raised();
-        assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+        assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::AskTriggers));
         assert!(!end.is_settled());
         assert_eq!(end.triggers_quiet(0, 1), None, "one of them calls something");
-        assert_eq!(end.ended(true, 0, 0), Some(Quiet::Settle));
+        assert_eq!(end.ended(true, 0, 0), Some(TerminationAction::Settle));
         assert!(end.is_settled());
     }
 
     proptest! {
         #[test]
         fn a_run_reports_once_and_then_settles_once(inputs in prop::collection::vec((0..3_u8, any::<bool>(), 0..2_usize, 0..2_usize), 0..60)) {
-            let mut end = Quiescence::default();
+            let mut end = Termination::default();
             let (mut asked, mut told) = (0_u32, Vec::new());
             let waits = inputs.iter().filter(|(input, _, attached, _)| *input == 1 && *attached > 0).count();
             for (input, main_ended, attached, detached) in inputs {
@@ -201,13 +205,13 @@ mod tests {
                     _ => end.ended(main_ended, attached, attached + detached),
                 };
                 match quiet {
-                    Some(Quiet::AskTriggers) => asked += 1,
+                    Some(TerminationAction::AskTriggers) => asked += 1,
                     Some(quiet) => told.push(quiet),
                     None => {}
                 }
             }
             prop_assert!(asked as usize <= (waits + 1) * MAX_QUIESCE_ROUNDS as usize);
-            prop_assert!([Quiet::Report, Quiet::Settle].starts_with(&told), "{:?}", told);
+            prop_assert!([TerminationAction::Report, TerminationAction::Settle].starts_with(&told), "{:?}", told);
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::fired::NamedEvents;
+use super::firing_record::NamedEvents;
 use super::memory::DEFAULT_RUN_BYTES;
-use super::{Effect, Message, RunMachine, RunSeed, SessionSeed, Setting, World};
+use super::{Effect, Message, RunEnvironment, RunMachine, RunSeed, SessionSeed, Setting};
 use crate::Millis;
 use crate::conversation::Conversation;
 use crate::definition::Pinned;
@@ -17,7 +17,7 @@ use crate::graph::Graph;
 
 /// Event types with subscribers. Events of other types are not built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listening {
+pub struct EventInterest {
     /// Types that a subscriber or a trigger listens to.
     pub interest: EventMask,
     /// Types that a trigger watches.
@@ -28,13 +28,13 @@ pub struct Listening {
 
 /// An external input of a run, with everything that its replay needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Told {
+pub struct JournaledInput {
     /// Time of the input: the `now` of [`RunMachine::step`].
     pub at: Millis,
     /// Number of messages that the run had taken before this input: see [`RunMachine::steps`].
     pub after: u64,
     /// Event types with subscribers from this input on.
-    pub listening: Listening,
+    pub listening: EventInterest,
     /// True if the input was stored while no process owned the run. Its effects are performed by the next owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncarried: bool,
@@ -51,25 +51,25 @@ pub struct Told {
 
 /// Start of a run.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct RunStart {
     /// Start time.
     pub at: Millis,
     /// Event types with subscribers at the start.
-    pub listening: Listening,
+    pub listening: EventInterest,
     /// True if the run was created while no process owned it. Its first effects are performed by the first owner.
     pub uncarried: bool,
     /// Seed of the run.
     pub seed: RunSeed,
-    /// Configuration values of the first steps, in the form of [`Told::settings`].
+    /// Configuration values of the first steps, in the form of [`JournaledInput::settings`].
     pub settings: Vec<Setting>,
 }
 
-/// Serialized form of [`Begun`], with the id of the workflow instead of the workflow.
+/// Serialized form of [`RunStart`], with the id of the workflow instead of the workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BegunRecord {
+pub struct RunStartRecord {
     at: Millis,
-    listening: Listening,
+    listening: EventInterest,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     uncarried: bool,
     run_id: Arc<str>,
@@ -106,9 +106,9 @@ fn is_default_run_bytes(bytes: &u64) -> bool {
     *bytes == DEFAULT_RUN_BYTES
 }
 
-impl BegunRecord {
+impl RunStartRecord {
     /// Converts a start to its serialized form.
-    pub fn of(begun: &Begun) -> Self {
+    pub fn of(begun: &RunStart) -> Self {
         let seed = begun.seed.clone();
         Self {
             at: begun.at,
@@ -185,8 +185,8 @@ impl BegunRecord {
     }
 
     /// Converts the record back, with the workflow of this id.
-    pub fn begun(self, graph: Arc<Graph>) -> Begun {
-        Begun {
+    pub fn begun(self, graph: Arc<Graph>) -> RunStart {
+        RunStart {
             at: self.at,
             listening: self.listening,
             uncarried: self.uncarried,
@@ -212,11 +212,11 @@ impl BegunRecord {
 
 /// Element of a replay, in the order of the first execution.
 #[derive(Debug)]
-pub enum Replayed<'a> {
+pub enum ReplayStep<'a> {
     /// An external input.
-    Told(&'a Told),
+    Input(&'a JournaledInput),
     /// Effects of a step, with its time. The receiver may take them out of the vector.
-    Did(Millis, &'a mut Vec<Effect>),
+    Effects(Millis, &'a mut Vec<Effect>),
 }
 
 /// The record does not fit the run: the workflow or the code that steps it has changed.
@@ -237,74 +237,74 @@ impl std::error::Error for Diverged {}
 impl RunMachine {
     /// Rebuilds a run from its start and its inputs.
     ///
-    /// `listen` sets the subscribed event types of `world`. `saw` receives every input and the effects of every step, in order.
+    /// `listen` sets the subscribed event types of `env`. `saw` receives every input and the effects of every step, in order.
     ///
     /// # Errors
     /// Returns [`Diverged`] if the run takes another number of messages between two inputs than the record states, or does not
     /// raise the event on which a recorded trigger fired.
-    pub fn replay<W: World>(
-        begun: Begun,
-        told: impl IntoIterator<Item = Told>,
-        world: &mut W,
-        listen: impl Fn(&mut W, Listening),
-        saw: &mut dyn FnMut(Replayed<'_>),
+    pub fn replay<W: RunEnvironment>(
+        begun: RunStart,
+        told: impl IntoIterator<Item = JournaledInput>,
+        env: &mut W,
+        listen: impl Fn(&mut W, EventInterest),
+        saw: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<Self, Diverged> {
         // All records are read before the first step: only events that a record refers to are retained.
-        let told: Vec<Told> = told.into_iter().collect();
+        let told: Vec<JournaledInput> = told.into_iter().collect();
         let mut events = NamedEvents::of(&begun.seed.run_id, &told);
         let (mut now, mut did) = (begun.at, Vec::new());
-        listen(world, begun.listening);
+        listen(env, begun.listening);
         // Before the machine exists: its creation reads the token limit of the workflow.
-        world.expect(&begun.settings);
-        let mut machine = Self::new(now, begun.seed, world, &mut did);
+        env.expect(&begun.settings);
+        let mut machine = Self::new(now, begun.seed, env, &mut did);
         // No model call precedes this: the creation of a machine performs no step of a thread.
         machine.expect_calls(&begun.settings);
         events.saw(now, &did);
-        saw(Replayed::Did(now, &mut did));
+        saw(ReplayStep::Effects(now, &mut did));
         let mut step = |machine: &mut Self,
                         now: Millis,
-                        world: &mut W,
+                        env: &mut W,
                         events: &mut NamedEvents,
-                        saw: &mut dyn FnMut(Replayed<'_>)| {
+                        saw: &mut dyn FnMut(ReplayStep<'_>)| {
             let Some(message) = machine.next_message() else {
                 return false;
             };
             // `saw` may leave effects in the buffer.
             did.clear();
-            machine.step_again(now, message, world, &mut did);
+            machine.step_again(now, message, env, &mut did);
             events.saw(now, &did);
-            saw(Replayed::Did(now, &mut did));
+            saw(ReplayStep::Effects(now, &mut did));
             true
         };
         for (mut told, number) in told.into_iter().zip(1..) {
             // Before the loop: the rest of the previous step reads these settings.
-            world.expect(&told.before);
+            env.expect(&told.before);
             machine.expect_calls(&told.before);
             // A run may receive an input while messages are queued, so the replay stops at the count of the first execution.
-            while machine.steps() < told.after && step(&mut machine, now, world, &mut events, saw) {}
+            while machine.steps() < told.after && step(&mut machine, now, env, &mut events, saw) {}
             // A lower count means that the queue ran empty earlier than in the first execution.
             if machine.steps() != told.after || !events.complete(&mut told) {
                 return Err(Diverged { step: number });
             }
             now = told.at;
-            listen(world, told.listening);
-            world.next_step();
-            world.expect(&told.settings);
+            listen(env, told.listening);
+            env.next_step();
+            env.expect(&told.settings);
             // Before `tell`, which takes the message: an input precedes its effects.
-            saw(Replayed::Told(&told));
+            saw(ReplayStep::Input(&told));
             machine.tell(told.message);
             // After `tell`, which discards the calls expected for the previous input.
             machine.expect_calls(&told.settings);
         }
         // No record limits the last step, so that its queue is processed to the end.
-        while step(&mut machine, now, world, &mut events, saw) {}
+        while step(&mut machine, now, env, &mut events, saw) {}
         Ok(machine)
     }
 
     /// Repeats a recorded step. If inline code panicked in it, it panics again. The panic is ignored here because the next recorded
     /// input reports it.
-    fn step_again(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
-        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, world, out)));
+    fn step_again(&mut self, now: Millis, message: Message, env: &mut dyn RunEnvironment, out: &mut Vec<Effect>) {
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, env, out)));
         drop(stepped);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::message::{HandedConversation, ToThread};
+use super::message::{ConversationSource, ToThread};
 use super::report::RunReport;
 use super::slots::Slot;
 use super::step::Step;
@@ -187,7 +187,7 @@ impl RunMachine {
         let conversation = state.conversation.inheriting(length);
         match self.slots.first_mut() {
             Some(Slot::NotStarted(Some(start))) => {
-                start.conversation = HandedConversation::Snapshot(conversation);
+                start.conversation = ConversationSource::Snapshot(conversation);
             }
             // The thread received a message (such as a pause) before its turn, so that its state exists already.
             Some(Slot::Live(live)) => live.begin_with(conversation),

@@ -1,4 +1,4 @@
-//! Configuration values that a run uses: answers of its [`World`](super::World) that the workflow does not contain.
+//! Configuration values that a run uses: answers of its [`RunEnvironment`](super::RunEnvironment) that the workflow does not contain.
 //!
 //! A durable run records each value at its first use and after each change, with the step that requested it. A rebuilt run uses the
 //! recorded values, in every process. After the rebuild it uses the current configuration.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::CallMost;
+use super::ledger::CallMaximum;
 use crate::conversation::MessageRules;
 
 /// A configuration value with the request that it answers.
@@ -67,7 +67,7 @@ pub enum Setting {
         tokens: u64,
     },
     /// Maximum usage of a model call of this step.
-    CallMost(CallMost),
+    CallMaximum(CallMaximum),
 }
 
 /// Request that a setting answers.
@@ -129,7 +129,7 @@ impl Settings {
             match setting {
                 Setting::Count { of, tokens } => drop(self.counts.insert(*of, *tokens)),
                 // The budget ledger takes these in `RunMachine::expect_calls`.
-                Setting::CallMost(_) => {}
+                Setting::CallMaximum(_) => {}
                 setting => {
                     if let Some(key) = setting.key() {
                         self.known.insert(key, (setting.clone(), self.step));
@@ -161,7 +161,7 @@ impl Settings {
         }
     }
 
-    /// See [`super::World::token_limit`].
+    /// See [`super::RunEnvironment::token_limit`].
     pub fn token_limit(&mut self, workflow: &Arc<str>, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
         let ask = || Setting::TokenLimit {
             workflow: Arc::clone(workflow),
@@ -174,7 +174,7 @@ impl Settings {
         }
     }
 
-    /// See [`super::World::speculative_at`].
+    /// See [`super::RunEnvironment::speculative_at`].
     pub fn speculative_at(&mut self, ask: impl FnOnce() -> Option<f64>) -> Option<f64> {
         match self.of(|| Setting::SpeculativeAt(ask()), Key::SpeculativeAt) {
             Setting::SpeculativeAt(share) => share,
@@ -194,7 +194,7 @@ impl Settings {
         }
     }
 
-    /// See [`super::World::message_rules`].
+    /// See [`super::RunEnvironment::message_rules`].
     pub fn message_rules(&mut self, profile: Option<&str>, ask: impl FnOnce() -> MessageRules) -> MessageRules {
         let profile: Option<Arc<str>> = profile.map(Arc::from);
         let ask = || Setting::MessageRules {
@@ -207,7 +207,7 @@ impl Settings {
         }
     }
 
-    /// See [`super::World::profile`].
+    /// See [`super::RunEnvironment::profile`].
     pub fn profile(&mut self, named: Option<&str>, ask: impl FnOnce() -> Option<Arc<str>>) -> Option<Arc<str>> {
         let named: Option<Arc<str>> = named.map(Arc::from);
         let ask = || Setting::Profile {
@@ -220,7 +220,7 @@ impl Settings {
         }
     }
 
-    /// See [`super::World::tool_tokens`].
+    /// See [`super::RunEnvironment::tool_tokens`].
     pub fn tool_tokens(&mut self, workflow: &Arc<str>, tools: &[Arc<str>], ask: impl FnOnce() -> u64) -> u64 {
         let ask = || Setting::ToolTokens {
             workflow: Arc::clone(workflow),
@@ -266,7 +266,7 @@ impl Setting {
             Self::Profile { named, .. } => Key::Profile(named.clone()),
             Self::ToolTokens { workflow, tools, .. } => Key::ToolTokens(Arc::clone(workflow), tools.clone()),
             // Valid for one step only, so they have no last value.
-            Self::Count { .. } | Self::CallMost(_) => return None,
+            Self::Count { .. } | Self::CallMaximum(_) => return None,
         })
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::conversation::{OwnConversation, Speech};
-use super::last_asked::LastAsked;
-use super::message::{Artifacts, Ended, HandedConversation, ToThread};
-use super::start::Start;
+use super::conversation::{ConversationSlot, ConversationState};
+use super::last_request::LastRequest;
+use super::message::{ConversationSource, FinalThreadState, ThreadResult, ToThread};
+use super::start::InitialState;
 use super::step::Step;
 use super::thread::LiveThread;
-use super::tree::{Branching, Origin};
+use super::tree::{Origin, TreeNode};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::conversation::TokenLimit;
 use crate::status::ThreadStatus;
@@ -20,14 +20,14 @@ use crate::thread::{Input, Output, ThreadEnd, ThreadId, ThreadMachine};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Slot {
     /// Thread that has received no message. Contains the initial state; that of a branch is stored in its fork.
-    NotStarted(Option<Box<Start>>),
+    NotStarted(Option<Box<InitialState>>),
     Live(Box<LiveThread>),
-    Ended(Box<Ended>),
+    Ended(Box<ThreadResult>),
 }
 
 impl RunMachine {
     /// Adds a thread to the run and schedules its first step.
-    pub(super) fn register(&mut self, at: Branching, start: Option<Box<Start>>, step: &mut Step<'_>) -> ThreadNo {
+    pub(super) fn register(&mut self, at: TreeNode, start: Option<Box<InitialState>>, step: &mut Step<'_>) -> ThreadNo {
         let thread = self.tree.add(at);
         self.memory.started();
         // Most runs have one thread: allocate for one.
@@ -73,12 +73,12 @@ impl RunMachine {
         } else {
             self.graphs.token_limit(at.graph)
         };
-        let own = |conversation, asked: Option<Box<LastAsked>>| {
-            let mut own = OwnConversation::new(conversation, token_limit);
+        let own = |conversation, asked: Option<Box<LastRequest>>| {
+            let mut own = ConversationState::new(conversation, token_limit);
             if let Some(last) = asked {
                 own.requests.get_or_insert_default().last = Some(*last);
             }
-            Speech::Own(own)
+            ConversationSlot::Own(own)
         };
         let keeps_artifacts = self.keeps_artifacts(no);
         // No closure and no `Option` around a machine: it is large, and each would copy it.
@@ -90,8 +90,8 @@ impl RunMachine {
                     return;
                 };
                 let speech = match conversation {
-                    HandedConversation::Snapshot(conversation) => own(conversation, asked),
-                    HandedConversation::Shared(owner) => Speech::Shared(owner),
+                    ConversationSource::Snapshot(conversation) => own(conversation, asked),
+                    ConversationSource::Shared(owner) => ConversationSlot::Shared(owner),
                 };
                 LiveThread::new(ThreadMachine::new(graph, seed), speech, keeps_artifacts)
             }
@@ -103,7 +103,7 @@ impl RunMachine {
                 let speech = own(conversation.clone(), None);
                 LiveThread::new(ThreadMachine::branch(self.graph_of(no), &seed), speech, keeps_artifacts)
             }
-            // Only branches are registered without a `Start`.
+            // Only branches are registered without a `InitialState`.
             (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => return,
         };
         // The branches of a fork often end one after the other, so that they share one allocation.
@@ -149,7 +149,7 @@ impl RunMachine {
         self.ended_thread(thread).map(|ended| &ended.end)
     }
 
-    pub(super) fn artifacts(&self, thread: ThreadNo) -> Option<&Artifacts> {
+    pub(super) fn artifacts(&self, thread: ThreadNo) -> Option<&FinalThreadState> {
         self.ended_thread(thread)?.artifacts.as_deref()
     }
 
@@ -161,7 +161,7 @@ impl RunMachine {
         }
     }
 
-    fn ended_thread(&self, thread: ThreadNo) -> Option<&Ended> {
+    fn ended_thread(&self, thread: ThreadNo) -> Option<&ThreadResult> {
         match self.slots.get(thread as usize)? {
             Slot::Ended(ended) => Some(ended),
             Slot::NotStarted(_) | Slot::Live(_) => None,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::last_asked::LastAsked;
-use super::message::{HandedConversation, Timer};
+use super::last_request::LastRequest;
+use super::message::{ConversationSource, Timer};
 use super::step::Step;
-use super::tree::{Branching, Origin, Owned};
+use super::tree::{Origin, OwnedWork, TreeNode};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::Millis;
 use crate::conversation::Conversation;
@@ -26,14 +26,14 @@ const DEFAULT_MAX_DEPTH: u32 = 10;
 
 /// Initial state of a thread that is not a branch.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(super) struct InitialState {
     #[serde(skip)]
     pub(super) graph: Option<Arc<Graph>>,
     pub(super) kind: ThreadKind,
     pub(super) origin: Origin,
     pub(super) input: Arc<Value>,
     pub(super) variables: Variables,
-    pub(super) conversation: HandedConversation,
+    pub(super) conversation: ConversationSource,
     pub(super) agent: Option<AgentConfig>,
     pub(super) depth: u32,
     pub(super) trigger_depth: u32,
@@ -41,10 +41,10 @@ pub(super) struct Start {
     pub(super) is_detached: bool,
     /// Last request to the conversation's model, if the thread continues an existing conversation.
     #[serde(default)]
-    pub(super) asked: Option<Box<LastAsked>>,
+    pub(super) asked: Option<Box<LastRequest>>,
 }
 
-impl Start {
+impl InitialState {
     /// Creates the initial state of a thread that walks `graph` from its start node, with the variables of the workflow.
     pub(super) fn of(graph: Arc<Graph>, kind: ThreadKind, origin: Origin, input: Arc<Value>) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Start {
             kind,
             origin,
             input,
-            conversation: HandedConversation::Snapshot(Conversation::new()),
+            conversation: ConversationSource::Snapshot(Conversation::new()),
             agent: None,
             depth: 0,
             trigger_depth: 0,
@@ -64,7 +64,7 @@ impl Start {
     }
 
     /// Converts to the seed of the thread and its conversation. Returns `None` if the workflow is not attached yet.
-    pub(super) fn into_seed(self, thread_id: ThreadId) -> Option<(Arc<Graph>, ThreadSeed, HandedConversation)> {
+    pub(super) fn into_seed(self, thread_id: ThreadId) -> Option<(Arc<Graph>, ThreadSeed, ConversationSource)> {
         let graph = self.graph?;
         let seed = ThreadSeed {
             thread_id,
@@ -85,8 +85,8 @@ impl Start {
 
 impl RunMachine {
     /// Adds a thread to the run, with the global variables of its workflow that the run does not have yet.
-    pub(super) fn start(&mut self, start: Start, step: &mut Step<'_>) -> ThreadNo {
-        // `Start::of` sets the graph. Only a deserialized start lacks it until `attach`.
+    pub(super) fn start(&mut self, start: InitialState, step: &mut Step<'_>) -> ThreadNo {
+        // `InitialState::of` sets the graph. Only a deserialized start lacks it until `attach`.
         let Some(graph) = start.graph.clone() else {
             return 0;
         };
@@ -97,9 +97,9 @@ impl RunMachine {
                 self.globals.define(name, variable.clone());
             }
         }
-        let at = Branching {
+        let at = TreeNode {
             kind: start.kind,
-            graph: self.graphs.add(&graph, step.world),
+            graph: self.graphs.add(&graph, step.env),
             origin: start.origin,
             parent: self.parent_of(start.origin),
             depth: start.depth,
@@ -144,7 +144,7 @@ impl RunMachine {
         step: &Step<'_>,
     ) -> Result<(Arc<Graph>, u32), RunError> {
         let depth = self.deeper(parent)?;
-        let called = step.world.graph(workflow_id);
+        let called = step.env.graph(workflow_id);
         let called = called
             .ok_or_else(|| RunError::new(RunErrorCode::NodeFailed, format!("there is no workflow {workflow_id}")))?;
         Ok((called, depth))
@@ -157,7 +157,7 @@ impl RunMachine {
         effect: EffectId,
         node: NodeIx,
         input: Arc<Value>,
-        conversation: HandedConversation,
+        conversation: ConversationSource,
         step: &mut Step<'_>,
     ) {
         // The caller may have ended after it sent the message.
@@ -174,18 +174,18 @@ impl RunMachine {
             Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
         };
         let subgraph_id = Arc::clone(&called.workflow_id);
-        let start = Start {
+        let start = InitialState {
             conversation,
             agent: agent.clone(),
             depth,
             trigger_depth: at.trigger_depth,
             is_unlimited: at.is_unlimited,
             is_detached: at.is_detached,
-            ..Start::of(called, ThreadKind::Subgraph, Origin::Called { parent, effect }, input)
+            ..InitialState::of(called, ThreadKind::Subgraph, Origin::Called { parent, effect }, input)
         };
         let thread = self.start(start, step);
         // The end of the caller cancels the called workflow.
-        self.tree.own(parent, Owned::Child { effect, thread });
+        self.tree.own(parent, OwnedWork::Child { effect, thread });
         let thread_id = self.thread_id(thread);
         self.emit(parent, EventType::SubgraphStarted, step, || {
             vec![
@@ -198,7 +198,7 @@ impl RunMachine {
 
     /// Handles the end of a called workflow: its caller continues or fails.
     pub(super) fn called_ended(&mut self, parent: ThreadNo, effect: EffectId, thread: ThreadNo, step: &mut Step<'_>) {
-        self.tree.disown(parent, Owned::Child { effect, thread });
+        self.tree.disown(parent, OwnedWork::Child { effect, thread });
         let Some(end) = self.end_of(thread) else { return };
         let status = end.status;
         let outcome = match status {

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::effect::Effect;
-use super::record::Listening;
-use super::world::World;
+use super::environment::RunEnvironment;
+use super::record::EventInterest;
 use crate::Millis;
 use crate::event::{EventMask, EventType, RaisedEvent};
 use crate::graph::Graph;
 
 pub(super) struct Step<'a> {
     pub(super) now: Millis,
-    pub(super) world: &'a mut dyn World,
+    pub(super) env: &'a mut dyn RunEnvironment,
     pub(super) out: &'a mut Vec<Effect>,
-    pub(super) listening: Listening,
+    pub(super) listening: EventInterest,
     /// Event types for which a WAIT node of the run has waited.
     pub(super) awaited: EventMask,
     /// True if the step raised an event that a trigger watches.
@@ -26,16 +26,16 @@ impl<'a> Step<'a> {
     pub(super) fn new(
         now: Millis,
         (awaited, events): (EventMask, u64),
-        world: &'a mut dyn World,
+        env: &'a mut dyn RunEnvironment,
         out: &'a mut Vec<Effect>,
     ) -> Self {
         Self {
             now,
             events,
             // Read once: a record contains one set of subscriptions for each input, and a replay must build the same events.
-            listening: world.listening(),
+            listening: env.listening(),
             awaited,
-            world,
+            env,
             out,
             raised_watched: false,
         }
@@ -51,7 +51,7 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn emit(&mut self, graph: &Arc<Graph>, thread_id: &Arc<str>, event: RaisedEvent) {
-        // The outcome of the run waits for the triggers that watch this event (`Quiescence`).
+        // The outcome of the run waits for the triggers that watch this event (`Termination`).
         self.note_watched(EventMask::of(event.event_type));
         self.events += 1;
         self.out.push(Effect::Emit {

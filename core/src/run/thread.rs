@@ -10,18 +10,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
-use super::budget::Places;
-use super::conversation::{OwnConversation, Speech};
+use super::budget::ThreadLookup;
+use super::conversation::{ConversationSlot, ConversationState};
 use super::effect::Effect;
+use super::environment::CallResult;
 use super::globals::{Evaluated, Globals, assigned};
 use super::ledger::Ledger;
 use super::mailbox::Mailbox;
 use super::memory::{Memory, STEP};
 use super::message::{
-    Artifacts, Ended, Forwarded, Merge, Message, Prepared, Request, ToConversation, ToSupervisor, ToThread,
+    FinalThreadState, Merge, Message, Request, ThreadRequest, ThreadResult, ToConversation, ToSupervisor, ToThread,
+    TriggerContext,
 };
 use super::step::Step;
-use super::world::Called;
 use crate::conversation::{Conversation, MessageRules};
 use crate::definition::{PinSection, Pinned};
 use crate::error::{RunError, RunErrorCode};
@@ -41,19 +42,19 @@ const MAX_EFFECTS_A_TURN: usize = 4_096;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LiveThread {
     pub(super) machine: ThreadMachine,
-    pub(super) speech: Speech,
+    pub(super) speech: ConversationSlot,
     /// Effect that the supervisor performs for the thread.
     supervised: Option<EffectId>,
     /// True after a panic: all further messages are dropped.
     has_panicked: bool,
     /// True if the starter of the thread uses its remaining state.
     keeps_artifacts: bool,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareFields>>,
 }
 
 /// Fields that few threads have.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Rare {
+struct RareFields {
     merges: BTreeMap<FiringId, Box<Merge>>,
     /// Effects that exceeded the limit of the last turn.
     left_over: VecDeque<thread::Effect>,
@@ -71,22 +72,22 @@ impl LiveThread {
     /// Returns the conversation that the thread owns; `None` if it uses another thread's, or if it was lost.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         match &self.speech {
-            Speech::Own(own) => Some(own.machine.conversation()),
-            Speech::Shared(_) | Speech::Lost => None,
+            ConversationSlot::Own(own) => Some(own.machine.conversation()),
+            ConversationSlot::Shared(_) | ConversationSlot::Lost => None,
         }
     }
 
     /// Replaces the conversation of a thread that has not started.
     pub(super) fn begin_with(&mut self, conversation: Conversation) {
-        if let Speech::Own(own) = &mut self.speech {
+        if let ConversationSlot::Own(own) = &mut self.speech {
             // The creation of the thread has determined the limit. Only the messages come from the session.
-            *own = OwnConversation::new(conversation, own.machine.token_limit());
+            *own = ConversationState::new(conversation, own.machine.token_limit());
         }
     }
 
     #[allow(clippy::inline_always)] // a thread is created in its final place, without a copy
     #[inline(always)]
-    pub(super) fn new(machine: ThreadMachine, speech: Speech, keeps_artifacts: bool) -> Self {
+    pub(super) fn new(machine: ThreadMachine, speech: ConversationSlot, keeps_artifacts: bool) -> Self {
         Self {
             machine,
             speech,
@@ -100,14 +101,14 @@ impl LiveThread {
     /// Returns the owner of the conversation that this thread uses.
     pub(super) fn speaks_in(&self, own: ThreadNo) -> ThreadNo {
         match self.speech {
-            Speech::Own(_) | Speech::Lost => own,
-            Speech::Shared(owner) => owner,
+            ConversationSlot::Own(_) | ConversationSlot::Lost => own,
+            ConversationSlot::Shared(owner) => owner,
         }
     }
 
     /// Ends the thread after its actor panicked, with the history so far. The history is append-only, so that it is valid even if
     /// the panic interrupted a step.
-    pub(super) fn panicked(&mut self, message: &str) -> Ended {
+    pub(super) fn panicked(&mut self, message: &str) -> ThreadResult {
         self.has_panicked = true;
         let history = self.machine.take_broken_history();
         let mut error = panicked(message);
@@ -122,13 +123,13 @@ impl LiveThread {
         self.ended(end, history, true)
     }
 
-    fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>, panicked: bool) -> Ended {
-        Ended {
+    fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>, panicked: bool) -> ThreadResult {
+        ThreadResult {
             end,
             spent: self.machine.spent().clone(),
             panicked,
             artifacts: self.keeps_artifacts.then(|| {
-                Box::new(Artifacts {
+                Box::new(FinalThreadState {
                     variables: self.machine.variables().clone(),
                     history,
                     node: self.machine.node(),
@@ -158,7 +159,7 @@ pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) seed: u64,
     pub(super) budget: &'t mut Option<Box<Ledger>>,
     pub(super) memory: &'t mut Memory,
-    pub(super) places: Places<'t>,
+    pub(super) places: ThreadLookup<'t>,
     pub(super) step: &'t mut Step<'a>,
 }
 
@@ -181,7 +182,7 @@ impl ThreadTurn<'_, '_> {
         }
     }
 
-    fn rare(&mut self) -> &mut Rare {
+    fn rare(&mut self) -> &mut RareFields {
         self.live.rare.get_or_insert_default()
     }
 
@@ -237,7 +238,7 @@ impl ThreadTurn<'_, '_> {
             has_globals: !self.globals.is_empty(),
         };
         // Before the step, which takes the input.
-        self.step.world.delivered(self.no, &input);
+        self.step.env.delivered(self.no, &input);
         self.memory.made(STEP);
         self.live.machine.step(environment, input, &mut self.buffers.out);
     }
@@ -288,7 +289,7 @@ impl ThreadTurn<'_, '_> {
                 let machine = &self.live.machine;
                 let scope = ThreadScope::new(machine, self.globals);
                 // Cloned because the world may decline, and the evaluation is then an effect.
-                match self.step.world.evaluate(machine.graph(), node, what.clone(), &scope) {
+                match self.step.env.evaluate(machine.graph(), node, what.clone(), &scope) {
                     Some(outcome) => return Some((id, outcome)),
                     None => self.evaluate_outside(id, node, what),
                 }
@@ -315,7 +316,7 @@ impl ThreadTurn<'_, '_> {
                 return Some((id, outcome));
             }
             thread::Effect::Pin { id, section, value } => {
-                self.step.world.shared(format_args!("pinned {section:?}"), &value);
+                self.step.env.shared(format_args!("pinned {section:?}"), &value);
                 let outcome = match pin(self.pinned, section, &value) {
                     Ok(()) => Outcome::Done,
                     Err(error) => Outcome::Failed(error),
@@ -326,7 +327,7 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Fork { id, fork } => {
                 self.live.supervised = Some(id);
                 let snapshot = self.live.machine.snapshot();
-                self.forward(Forwarded::Fork {
+                self.forward(ThreadRequest::Fork {
                     effect: id,
                     fork,
                     snapshot,
@@ -334,7 +335,7 @@ impl ThreadTurn<'_, '_> {
             }
             thread::Effect::Map { id, node, inputs } => {
                 self.live.supervised = Some(id);
-                self.forward(Forwarded::Map {
+                self.forward(ThreadRequest::Map {
                     effect: id,
                     node,
                     inputs,
@@ -347,7 +348,7 @@ impl ThreadTurn<'_, '_> {
                 conversation,
             } => {
                 self.live.supervised = Some(id);
-                self.forward(Forwarded::Call {
+                self.forward(ThreadRequest::Call {
                     effect: id,
                     node,
                     input,
@@ -372,7 +373,7 @@ impl ThreadTurn<'_, '_> {
             // The cancel goes to the part that performs the effect: the supervisor, the budget, the evaluation queue, or the host.
             thread::Effect::Drop { id } if self.live.supervised == Some(id) => {
                 self.live.supervised = None;
-                self.forward(Forwarded::Drop { effect: id });
+                self.forward(ThreadRequest::Drop { effect: id });
             }
             // The call was still queued for its budget, so the host has not received it.
             thread::Effect::Drop { id } if self.budget.is_some() && self.give_up_call(id) => {}
@@ -417,8 +418,8 @@ impl ThreadTurn<'_, '_> {
             // Parallel evaluations for one variable would make each other stale: N threads would cost more than N evaluations.
             && let Some(ticket) = self.globals.request(self.no, (id, node, &what), &name)
         {
-            let world = &mut self.step.world;
-            return world.noted(self.no, format_args!("waits to assign {name}: {ticket}"));
+            let env = &mut self.step.env;
+            return env.noted(self.no, format_args!("waits to assign {name}: {ticket}"));
         }
         self.outside(thread::Effect::Evaluate { id, node, what });
     }
@@ -465,14 +466,14 @@ impl ThreadTurn<'_, '_> {
         let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
             return None;
         };
-        let outcome = match self.step.world.call(name, &input, machine) {
-            Called::Done(Ok(value)) => Outcome::Value(Arc::new(value)),
-            Called::Done(Err(message)) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
-            Called::TakesTime => {
+        let outcome = match self.step.env.call(name, &input, machine) {
+            CallResult::Done(Ok(value)) => Outcome::Value(Arc::new(value)),
+            CallResult::Done(Err(message)) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
+            CallResult::TakesTime => {
                 self.outside(thread::Effect::Function { id, key, node, input });
                 return None;
             }
-            Called::Unknown => {
+            CallResult::Unknown => {
                 let message = format!("no function is registered under the name {name}");
                 Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message))
             }
@@ -509,8 +510,8 @@ impl ThreadTurn<'_, '_> {
                     op,
                     pinned: Some(pinned),
                     budget,
-                    tool_tokens: self.step.world.tool_tokens(graph, tools),
-                    rules: self.step.world.message_rules(profile),
+                    tool_tokens: self.step.env.tool_tokens(graph, tools),
+                    rules: self.step.env.message_rules(profile),
                 }
             }
             op => Request::Do {
@@ -534,7 +535,7 @@ impl ThreadTurn<'_, '_> {
     }
 
     /// Sends a message to the supervisor through the conversation, behind the thread's earlier operations.
-    fn forward(&mut self, forwarded: Forwarded) {
+    fn forward(&mut self, forwarded: ThreadRequest) {
         let message = ToConversation::Forward(self.no, Box::new(forwarded));
         let owner = self.live.speaks_in(self.no);
         self.mailbox.send(Message::Conversation(owner, message));
@@ -548,7 +549,7 @@ impl ThreadTurn<'_, '_> {
                 .send(Message::Supervisor(ToSupervisor::Prepared { firing, prepared: None }));
             return;
         }
-        let prepared = Prepared {
+        let prepared = TriggerContext {
             output: Arc::clone(machine.last_output().value()),
             input: Arc::clone(machine.input()),
             variables: machine.variables().clone(),
@@ -556,7 +557,7 @@ impl ThreadTurn<'_, '_> {
             conversation: Conversation::new(),
             asked: None,
         };
-        self.forward(Forwarded::Prepared { firing, prepared });
+        self.forward(ThreadRequest::Prepared { firing, prepared });
     }
 }
 

@@ -68,14 +68,14 @@ impl Origin {
 
 /// Work that a thread owns and that ends with it. [`super::firing`] tracks its firings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Owned {
+pub(super) enum OwnedWork {
     Fork(ForkNo),
     Child { effect: EffectId, thread: ThreadNo },
 }
 
 /// Node of the tree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Branching {
+pub(super) struct TreeNode {
     pub(super) kind: ThreadKind,
     pub(super) graph: GraphNo,
     pub(super) origin: Origin,
@@ -92,8 +92,8 @@ pub(super) struct Branching {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Node {
-    at: Branching,
-    owned: Vec<Owned>,
+    at: TreeNode,
+    owned: Vec<OwnedWork>,
     has_ended: bool,
 }
 
@@ -110,7 +110,7 @@ impl Tree {
         self.nodes.reserve(more);
     }
 
-    pub(super) fn add(&mut self, at: Branching) -> ThreadNo {
+    pub(super) fn add(&mut self, at: TreeNode) -> ThreadNo {
         if self.nodes.is_empty() {
             // Most runs have one thread: allocate for one.
             self.nodes.reserve_exact(1);
@@ -125,11 +125,11 @@ impl Tree {
         (self.nodes.len() - 1) as ThreadNo
     }
 
-    pub(super) fn get(&self, thread: ThreadNo) -> Option<&Branching> {
+    pub(super) fn get(&self, thread: ThreadNo) -> Option<&TreeNode> {
         self.nodes.get(thread as usize).map(|node| &node.at)
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Branching> + ExactSizeIterator {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &TreeNode> + ExactSizeIterator {
         self.nodes.iter().map(|node| &node.at)
     }
 
@@ -172,13 +172,13 @@ impl Tree {
         }
     }
 
-    pub(super) fn own(&mut self, thread: ThreadNo, owned: Owned) {
+    pub(super) fn own(&mut self, thread: ThreadNo, owned: OwnedWork) {
         if let Some(node) = self.nodes.get_mut(thread as usize) {
             node.owned.push(owned);
         }
     }
 
-    pub(super) fn disown(&mut self, thread: ThreadNo, owned: Owned) {
+    pub(super) fn disown(&mut self, thread: ThreadNo, owned: OwnedWork) {
         if let Some(node) = self.nodes.get_mut(thread as usize) {
             // Linear, but short: a thread waits for each fork or call before it starts the next, unless a JOIN leaves branches
             // running.
@@ -186,12 +186,12 @@ impl Tree {
         }
     }
 
-    pub(super) fn owned(&self, thread: ThreadNo) -> &[Owned] {
+    pub(super) fn owned(&self, thread: ThreadNo) -> &[OwnedWork] {
         self.nodes.get(thread as usize).map_or(&[], |node| &node.owned)
     }
 
     /// Ends a thread and returns the work to cancel. Returns `None` if the thread had ended or never existed.
-    pub(super) fn end(&mut self, thread: ThreadNo) -> Option<Vec<Owned>> {
+    pub(super) fn end(&mut self, thread: ThreadNo) -> Option<Vec<OwnedWork>> {
         // A thread may panic after its end message was queued: the second report must not cancel anything again.
         let node = self.nodes.get_mut(thread as usize).filter(|node| !node.has_ended)?;
         node.has_ended = true;
@@ -204,7 +204,7 @@ impl Tree {
 
     /// Detaches a thread and everything that it started from the run's outcome. `below` returns the threads of its forks and
     /// firings; the tree itself knows only called threads.
-    pub(super) fn detach(&mut self, thread: ThreadNo, below: impl Fn(ThreadNo, &[Owned]) -> Vec<ThreadNo>) {
+    pub(super) fn detach(&mut self, thread: ThreadNo, below: impl Fn(ThreadNo, &[OwnedWork]) -> Vec<ThreadNo>) {
         // A list instead of recursion: the depth of the tree costs no stack.
         let mut marked = vec![thread];
         while let Some(thread) = marked.pop() {
@@ -217,9 +217,9 @@ impl Tree {
             self.live_detached += usize::from(!node.has_ended);
             marked.extend(below(thread, &node.owned));
             marked.extend(node.owned.iter().filter_map(|owned| match owned {
-                Owned::Child { thread, .. } => Some(*thread),
+                OwnedWork::Child { thread, .. } => Some(*thread),
                 // `below` returns the threads of forks.
-                Owned::Fork(_) => None,
+                OwnedWork::Fork(_) => None,
             }));
         }
     }
@@ -231,8 +231,8 @@ mod tests {
 
     use super::*;
 
-    fn at(origin: Origin, depth: u32, is_detached: bool) -> Branching {
-        Branching {
+    fn at(origin: Origin, depth: u32, is_detached: bool) -> TreeNode {
+        TreeNode {
             parent: None,
             kind: ThreadKind::Subgraph,
             graph: 0,
@@ -252,7 +252,7 @@ mod tests {
             let (parent, effect) = ((parent % (before + 1)) as ThreadNo, before as EffectId);
             let depth = tree.deeper(parent, u32::MAX).unwrap();
             let thread = tree.add(at(Origin::Called { parent, effect }, depth, false));
-            tree.own(parent, Owned::Child { effect, thread });
+            tree.own(parent, OwnedWork::Child { effect, thread });
         }
         tree
     }
@@ -272,8 +272,8 @@ mod tests {
                     let is_known = (thread as usize) < tree.len();
                     prop_assert_eq!(given_up.is_some(), is_known && ended.insert(thread));
                     queue.extend(given_up.into_iter().flatten().map(|owned| match owned {
-                        Owned::Child { thread, .. } => thread,
-                        Owned::Fork(_) => unreachable!("the tree has none"),
+                        OwnedWork::Child { thread, .. } => thread,
+                        OwnedWork::Fork(_) => unreachable!("the tree has none"),
                     }));
                 }
                 for thread in 1..tree.len() as ThreadNo {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::effect::DetachedStart;
-use super::firing::{Admitted, Firing, FiringRun, FiringState, too_late};
+use super::firing::{Firing, FiringAdmission, FiringRun, FiringState, too_late};
 use super::message::{
-    Artifacts, Assigned, Change, HandedConversation, Merge, Prepared, Timer, ToConversation, ToThread,
+    Assigned, Change, ConversationSource, FinalThreadState, Merge, Timer, ToConversation, ToThread, TriggerContext,
 };
 use super::report::NodeReport;
-use super::start::Start;
+use super::start::InitialState;
 use super::step::Step;
 use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
@@ -48,9 +48,9 @@ impl RunMachine {
         match self.firings.admit((id, firing.clone()), main, is_live) {
             // An awaited firing may be queued behind one that waits for a safe point. The thread is held from now on, so that it
             // can start.
-            Admitted::Queued | Admitted::Awaits => self.next_firing_of(main),
-            Admitted::Coalesced => self.let_go(main, (id, firing)),
-            Admitted::Refused(error) => {
+            FiringAdmission::Queued | FiringAdmission::Awaits => self.next_firing_of(main),
+            FiringAdmission::Coalesced => self.let_go(main, (id, firing)),
+            FiringAdmission::Refused(error) => {
                 self.say_failed(main, (id, firing), &error, step);
                 if firing.is_token_event() {
                     // The limit is checked again before the next model call.
@@ -104,7 +104,7 @@ impl RunMachine {
     }
 
     /// Starts the child after the main thread returned its state.
-    pub(super) fn prepared(&mut self, id: FiringId, prepared: Option<Box<Prepared>>, step: &mut Step<'_>) {
+    pub(super) fn prepared(&mut self, id: FiringId, prepared: Option<Box<TriggerContext>>, step: &mut Step<'_>) {
         let Some(run) = self.firings.preparing(id) else { return };
         let main = run.main;
         let Some(prepared) = prepared else {
@@ -141,7 +141,7 @@ impl RunMachine {
                 step.out.push(Effect::StartRun(Box::new(start)));
             }
             TriggerAction::ExecuteTriggeredSubgraph(execute) => {
-                let Some(graph) = step.world.graph(&execute.triggered_workflow_id) else {
+                let Some(graph) = step.env.graph(&execute.triggered_workflow_id) else {
                     let message = format!("there is no workflow {}", execute.triggered_workflow_id);
                     return self.firing_failed(id, &RunError::new(RunErrorCode::NodeFailed, message), step);
                 };
@@ -152,7 +152,7 @@ impl RunMachine {
                     });
                 }
                 let origin = Origin::Triggered { firing: id };
-                let start = Start {
+                let start = InitialState {
                     conversation: child_conversation(&firing, &prepared, included),
                     // The nesting starts again: a chain of triggers is limited by its trigger depth.
                     depth: 1,
@@ -164,7 +164,7 @@ impl RunMachine {
                     is_detached: at.is_detached,
                     // A summary continues this request, so that the provider's cache serves what it has read before.
                     asked: prepared.asked.clone().filter(|_| is_token),
-                    ..Start::of(graph, ThreadKind::Triggered, origin, Arc::new(input))
+                    ..InitialState::of(graph, ThreadKind::Triggered, origin, Arc::new(input))
                 };
                 let thread = self.start(start, step);
                 let thread_id = self.thread_id(thread);
@@ -271,7 +271,7 @@ impl RunMachine {
         &self,
         run: &FiringRun,
         thread: ThreadNo,
-        left: &Artifacts,
+        left: &FinalThreadState,
     ) -> Result<(Assigned, Option<Merge>), RunError> {
         let Some(conversation) = &left.conversation else {
             // A panic lost the conversation, and without it the result would be incomplete.
@@ -609,7 +609,7 @@ fn merge(run: &FiringRun, change: Change, globals: Assigned) -> Merge {
 /// Builds the input of the child.
 fn child_input(
     firing: &Firing,
-    prepared: &Prepared,
+    prepared: &TriggerContext,
     globals: &Variables,
     compression: Option<&crate::definition::CompressionConfig>,
     included: Option<&[Counted]>,
@@ -676,7 +676,7 @@ fn compression_context(input: Value) -> Map<String, Value> {
 }
 
 /// Returns the messages that the trigger passes to the child, with their token counts from the main thread.
-fn included_history(firing: &Firing, prepared: &Prepared) -> Result<Option<Vec<Counted>>, RunError> {
+fn included_history(firing: &Firing, prepared: &TriggerContext) -> Result<Option<Vec<Counted>>, RunError> {
     let options = firing.execute().and_then(|execute| execute.merge_options.as_ref());
     let selection = options.and_then(|options| options.include_conversation_history.as_ref());
     match selection {
@@ -689,13 +689,17 @@ fn included_history(firing: &Firing, prepared: &Prepared) -> Result<Option<Vec<C
 }
 
 /// Returns the initial conversation of the child: all visible messages for a token event, else those that the trigger passes.
-fn child_conversation(firing: &Firing, prepared: &Prepared, included: Option<Vec<Counted>>) -> HandedConversation {
+fn child_conversation(
+    firing: &Firing,
+    prepared: &TriggerContext,
+    included: Option<Vec<Counted>>,
+) -> ConversationSource {
     let messages = if firing.is_token_event() {
         prepared.conversation.visible().iter().cloned().collect()
     } else {
         included.unwrap_or_default()
     };
-    HandedConversation::Snapshot(Conversation::from_messages(messages))
+    ConversationSource::Snapshot(Conversation::from_messages(messages))
 }
 
 fn visible(conversation: &Conversation) -> Vec<ChatMessage> {

@@ -11,7 +11,7 @@ use crate::thread::{self, EffectId, FiringId, Input};
 
 /// Reason that a run waits. If there are several, the first variant in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Awaited {
+pub enum WaitReason {
     /// A person's answer.
     Interaction,
     /// An event.
@@ -22,7 +22,7 @@ pub enum Awaited {
 
 /// Effects without an outcome, each with the reason that it waits; `None` while it executes.
 #[derive(Clone, Debug, Default)]
-pub struct OpenWaits(BTreeMap<Place, Option<Awaited>>);
+pub struct PendingWaits(BTreeMap<Place, Option<WaitReason>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
@@ -33,7 +33,7 @@ enum Place {
     TriggerCall(CallNo),
 }
 
-impl OpenWaits {
+impl PendingWaits {
     /// Creates the waits of a resumed run.
     pub fn of(open: &OpenEffects) -> Self {
         let mut waits = Self::default();
@@ -59,12 +59,12 @@ impl OpenWaits {
     }
 
     /// Returns the reason that the run waits; `None` if an effect executes or none is open.
-    pub fn waits_for(&self) -> Option<Awaited> {
+    pub fn waits_for(&self) -> Option<WaitReason> {
         let mut first = None;
         for awaited in self.0.values() {
             // One effect that executes is enough: the run does not wait.
             let awaited = (*awaited)?;
-            first = Some(first.map_or(awaited, |first: Awaited| first.min(awaited)));
+            first = Some(first.map_or(awaited, |first: WaitReason| first.min(awaited)));
         }
         first
     }
@@ -115,7 +115,7 @@ impl OpenWaits {
         }
     }
 
-    fn open(&mut self, place: Place, awaited: Option<Awaited>) {
+    fn open(&mut self, place: Place, awaited: Option<WaitReason>) {
         self.0.insert(place, awaited);
     }
 
@@ -124,11 +124,11 @@ impl OpenWaits {
     }
 }
 
-fn awaited_by(effect: &thread::Effect) -> Option<Awaited> {
+fn awaited_by(effect: &thread::Effect) -> Option<WaitReason> {
     match effect {
-        thread::Effect::Ask { .. } => Some(Awaited::Interaction),
-        thread::Effect::WaitEvent { .. } => Some(Awaited::Event),
-        thread::Effect::Timer { .. } => Some(Awaited::Timer),
+        thread::Effect::Ask { .. } => Some(WaitReason::Interaction),
+        thread::Effect::WaitEvent { .. } => Some(WaitReason::Event),
+        thread::Effect::Timer { .. } => Some(WaitReason::Timer),
         // Includes effects that are added later: a run that wrongly counts as busy is only parked later.
         _ => None,
     }

@@ -8,7 +8,7 @@ use pirn_core::definition::{SourceFile, load};
 use pirn_core::event::EventMask;
 use pirn_core::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
 use pirn_core::model_call::CallBound;
-use pirn_core::run::{Called, Listening, World};
+use pirn_core::run::{CallResult, EventInterest, RunEnvironment};
 use pirn_core::script::Scope;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::json;
@@ -20,7 +20,7 @@ pub(crate) const WRITER: u64 = 40;
 #[derive(Clone)]
 pub(crate) struct Workflows(pub(crate) BTreeMap<String, Arc<Graph>>);
 
-pub(crate) const LISTENING: Listening = Listening {
+pub(crate) const LISTENING: EventInterest = EventInterest {
     interest: EventMask::ALL,
     watched: EventMask::NONE,
     holding: EventMask::NONE,
@@ -36,8 +36,8 @@ impl Workflows {
     }
 }
 
-impl World for Workflows {
-    fn listening(&self) -> Listening {
+impl RunEnvironment for Workflows {
+    fn listening(&self) -> EventInterest {
         LISTENING
     }
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
@@ -88,10 +88,10 @@ impl World for Workflows {
             Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
         })
     }
-    fn call(&mut self, function: &str, _: &Output, _: &ThreadMachine) -> Called {
+    fn call(&mut self, function: &str, _: &Output, _: &ThreadMachine) -> CallResult {
         match function {
-            "work" => Called::TakesTime,
-            name => Called::Done(Ok(json!(name))),
+            "work" => CallResult::TakesTime,
+            name => CallResult::Done(Ok(json!(name))),
         }
     }
 }

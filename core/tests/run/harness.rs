@@ -10,8 +10,8 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::NodeIx;
 use pirn_core::run::{
-    AnswerRefused, CallNo, Control, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer,
-    ToSupervisor, ToThread, World,
+    AnswerRefused, CallNo, Control, Effect, Message, Origin, RunEnvironment, RunMachine, RunReport, RunSeed, ThreadNo,
+    Timer, ToSupervisor, ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, ConsentRequest, EffectId, Input, Outcome, PersonsAnswer, ToolResult};

@@ -10,7 +10,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::{Node, NodeIx};
 use pirn_core::message::ToolCall;
 use pirn_core::run::{
-    CallTarget, Doubt, DoubtKind, Message, Resolution, ThreadNo, ToSupervisor, ToThread, TriggerCall,
+    CallTarget, DoubtKind, Message, Resolution, ThreadNo, ToSupervisor, ToThread, TriggerCall, UnresolvedEffect,
 };
 use pirn_core::thread::{Effect, EffectId, Input, ModelReply, Outcome, ToolResult};
 use serde::Deserialize;
@@ -135,8 +135,8 @@ impl InDoubtOf {
         shared: &Arc<EngineShared>,
         run_id: &Arc<str>,
         ask: Option<&AskDoubt>,
-    ) -> Result<(Doubt, DoubtAnswer), ResumeError> {
-        let mut doubt = Doubt {
+    ) -> Result<(UnresolvedEffect, DoubtAnswer), ResumeError> {
+        let mut doubt = UnresolvedEffect {
             thread: self.thread,
             effect: self.effect,
             key: self.key,

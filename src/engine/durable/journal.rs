@@ -9,8 +9,8 @@ use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
-    Awaited, Begun, BegunRecord, Effect, Message, OpenWaits, SessionLeft, Setting, ToSupervisor, ToThread, Told,
-    effect_key, trigger_key,
+    Effect, JournaledInput, Message, PendingWaits, RunStart, RunStartRecord, SessionLeft, Setting, ToSupervisor,
+    ToThread, WaitReason, effect_key, trigger_key,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
@@ -29,7 +29,7 @@ use super::stored::StoredRecords;
 pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
 
 impl Journal for StoreJournal {
-    fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal> {
+    fn begun(&self, begun: &RunStart, graphs: &Graphs) -> Box<dyn RunJournal> {
         let missing = self.0.missing(graphs, &begun.seed.graph.workflow_id);
         let (start, fault) = match beginning(begun, &missing) {
             Ok(start) => (start, None),
@@ -55,23 +55,23 @@ impl Journal for StoreJournal {
 }
 
 /// Converts the reason that a run waits into the store's type.
-pub(super) fn waiting_for(awaited: Awaited) -> WaitingFor {
+pub(super) fn waiting_for(awaited: WaitReason) -> WaitingFor {
     match awaited {
-        Awaited::Interaction => WaitingFor::Interaction,
-        Awaited::Event => WaitingFor::Event,
-        Awaited::Timer => WaitingFor::Timer,
+        WaitReason::Interaction => WaitingFor::Interaction,
+        WaitReason::Event => WaitingFor::Event,
+        WaitReason::Timer => WaitingFor::Timer,
     }
 }
 
 /// Serialises a run's start record. `missing` names the tools and profiles that the engine lacks.
-pub(super) fn beginning(begun: &Begun, missing: &[String]) -> Result<Content, RunError> {
+pub(super) fn beginning(begun: &RunStart, missing: &[String]) -> Result<Content, RunError> {
     // The missing names are stored, so that a resume only refuses names that have become unavailable since.
-    let text = serde_json::to_string(&BegunRecord::of(begun).without(missing)).map_err(|error| unwritten(&error))?;
+    let text = serde_json::to_string(&RunStartRecord::of(begun).without(missing)).map_err(|error| unwritten(&error))?;
     Ok(Content::new(text))
 }
 
 /// Returns the first commit of a run: its definition and its start record.
-pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Commit {
+pub(super) fn start_of(begun: &RunStart, definition: Content, start: Content) -> Commit {
     let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
     new.contents = vec![start.hash()];
     // A run of `start_elsewhere` has no owner until a process claims it.
@@ -109,7 +109,7 @@ pub(crate) struct StoredRun {
     /// True once the run's session update has been added to a commit.
     has_left: bool,
     /// Open effects, and the run's current status in the store until the run ends.
-    waits: OpenWaits,
+    waits: PendingWaits,
     standing: RunStatus,
     /// Time in milliseconds after which a waiting run is parked; `None` for never.
     parks_after: Option<Millis>,
@@ -123,7 +123,7 @@ impl StoredRun {
             keeps_results_apart: are_kept_apart(&rebuilt.graphs),
             // A result that the run has named already is not named again.
             results: run.contents.iter().copied().collect(),
-            waits: OpenWaits::of(&rebuilt.open),
+            waits: PendingWaits::of(&rebuilt.open),
             standing: run.status,
             ..Self::new(kept, run.id.as_str().into(), run.steps, None)
         }
@@ -150,7 +150,7 @@ impl StoredRun {
             has_settings: false,
             at: 0,
             has_left: false,
-            waits: OpenWaits::default(),
+            waits: PendingWaits::default(),
             standing: RunStatus::Unfinished,
             parks_after: durable.parks_after,
         }
@@ -197,7 +197,7 @@ impl StoredRun {
 }
 
 impl RunJournal for StoredRun {
-    fn told(&mut self, told: &Told) {
+    fn told(&mut self, told: &JournaledInput) {
         self.at = told.at;
         self.has_settings = false;
         self.waits.told(&told.message);
@@ -311,9 +311,9 @@ impl RunJournal for StoredRun {
 
     fn waits_outside(&self) -> bool {
         match self.waits.waits_for() {
-            Some(Awaited::Interaction | Awaited::Event) => true,
+            Some(WaitReason::Interaction | WaitReason::Event) => true,
             // A timer may become due within the grace period, so a shutdown does not release such a run at once.
-            Some(Awaited::Timer) | None => false,
+            Some(WaitReason::Timer) | None => false,
         }
     }
 

@@ -10,7 +10,7 @@ use pirn_actors::journal::Graphs;
 use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{Graph, NodeKind};
-use pirn_core::run::{Effect, Replayed, ThreadNo, TriggerDecision, TriggersActed, TriggersDecide};
+use pirn_core::run::{Effect, ReplayStep, ThreadNo, TriggerDecision, TriggerDecisions, TriggerProgress};
 use pirn_core::thread::{self, ThreadId};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -67,9 +67,9 @@ struct Trace {
     entries: Vec<TraceEntry>,
     step: u64,
     threads: BTreeMap<ThreadNo, Place>,
-    triggers: TriggersDecide,
+    triggers: TriggerDecisions,
     /// Recorded actions of the triggers.
-    acted: TriggersActed,
+    acted: TriggerProgress,
 }
 
 /// Position of a thread.
@@ -109,7 +109,7 @@ pub(super) async fn check(
 type Made = (u64, Option<Arc<str>>, Value);
 
 /// Returns the entries without the decisions that triggers have yet to make.
-fn made(entries: Vec<TraceEntry>, acted: &TriggersActed) -> impl Iterator<Item = Made> {
+fn made(entries: Vec<TraceEntry>, acted: &TriggerProgress) -> impl Iterator<Item = Made> {
     entries.into_iter().filter_map(|entry| {
         let what = match entry.what {
             What::Did(what) => what,
@@ -155,13 +155,13 @@ impl Trace {
         let evaluator = (engine.shared().ports().evaluator)();
         let mut trace = Self {
             // A replay takes trigger actions from the journal, so the conditions of the new triggers are evaluated separately.
-            triggers: TriggersDecide::new(&run_id, &begun.seed.graph, graphs.values(), outside, evaluator),
+            triggers: TriggerDecisions::new(&run_id, &begun.seed.graph, graphs.values(), outside, evaluator),
             run_id,
             graphs: Arc::clone(&graphs),
             entries: Vec::new(),
             step: 0,
             threads: BTreeMap::new(),
-            acted: TriggersActed::default(),
+            acted: TriggerProgress::default(),
         };
         let replayed = engine
             .shared()
@@ -171,11 +171,11 @@ impl Trace {
         Ok(trace)
     }
 
-    fn saw(&mut self, seen: &Replayed<'_>) {
+    fn saw(&mut self, seen: &ReplayStep<'_>) {
         self.acted.saw(seen);
         match seen {
-            Replayed::Told(_) => self.step += 1,
-            Replayed::Did(at, effects) => {
+            ReplayStep::Input(_) => self.step += 1,
+            ReplayStep::Effects(at, effects) => {
                 for effect in effects.iter() {
                     self.did(effect);
                     // Decisions are recorded after the effect, which records the node that the thread entered last.

@@ -6,7 +6,7 @@ use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, RaisedEvent};
-use pirn_core::run::{Message, ToSupervisor, Told};
+use pirn_core::run::{JournaledInput, Message, ToSupervisor};
 use pirn_core::thread::{Interaction, PersonsAnswer};
 use pirn_core::value::TOO_DEEP;
 use pirn_store::{Commit, Record, RunStatus};
@@ -73,7 +73,7 @@ impl ResumeBuilder {
         let _lock = durable.run_locks.enter(&self.run_id).await;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         let (stored, rebuilt) = load_unfinished(&self.engine, &self.run_id).await?;
-        let told = Told {
+        let told = JournaledInput {
             // Clocks of processes differ, and the times of a journal never decrease.
             at: now.max(rebuilt.at),
             after: rebuilt.machine.steps(),

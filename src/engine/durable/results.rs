@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
-use pirn_core::run::{Message, ToThread, Told};
+use pirn_core::run::{JournaledInput, Message, ToThread};
 use pirn_core::thread::{Input, Outcome};
 use pirn_store::{Content, ContentHash};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(super) fn are_kept_apart(graphs: &Graphs) -> bool {
 }
 
 /// Splits a step that contains a large result into the step without it and the result. Returns `None` for any other step.
-pub(super) fn without_result(told: &Told) -> Option<serde_json::Result<(String, Content)>> {
+pub(super) fn without_result(told: &JournaledInput) -> Option<serde_json::Result<(String, Content)>> {
     let Message::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) = &told.message else {
         return None;
     };
@@ -41,7 +41,10 @@ pub(super) fn without_result(told: &Told) -> Option<serde_json::Result<(String, 
 }
 
 /// Parses a step that refers to a result in `texts`. Returns `None` if the step contains its result inline.
-pub(super) fn with_result(body: &str, texts: &BTreeMap<ContentHash, Arc<str>>) -> Option<Result<Told, String>> {
+pub(super) fn with_result(
+    body: &str,
+    texts: &BTreeMap<ContentHash, Arc<str>>,
+) -> Option<Result<JournaledInput, String>> {
     // Serialized JSON strings escape their quotes, so this sequence cannot occur within one.
     if texts.is_empty() || !body.contains("\"content\":{\"kept\":\"") {
         return None;

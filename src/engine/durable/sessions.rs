@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use pirn_actors::sessions::{SessionKeeper, empty_session, recounted};
 use pirn_core::conversation::{Conversation, Tokenizer};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::run::{BegunRecord, Message, SessionLeft, SessionState, ToSupervisor, Told};
+use pirn_core::run::{JournaledInput, Message, RunStartRecord, SessionLeft, SessionState, ToSupervisor};
 use pirn_core::session::SessionPlace;
 use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
 
@@ -50,7 +50,7 @@ pub(super) fn write(
 
 /// Splits a step in which a run gets its turn in its session: returns the step without the messages that the store already has, and
 /// the part that replaces them. Returns `None` for any other step.
-pub(super) fn without_conversation(told: &Told) -> Option<(Told, ContentHash)> {
+pub(super) fn without_conversation(told: &JournaledInput) -> Option<(JournaledInput, ContentHash)> {
     let stored = handed(&told.message)?.stored.as_ref()?;
     let part = ContentHash::parse(&stored.part)?;
     // The clone shares the messages, so it costs little until the conversation is removed.
@@ -72,7 +72,7 @@ fn handed(message: &Message) -> Option<&SessionState> {
 
 /// Restores the conversation in a step in which a run gets its turn in its session.
 pub(super) async fn with_conversation(
-    told: &mut Told,
+    told: &mut JournaledInput,
     session: Option<&Arc<str>>,
     store: &dyn Store,
     conversations: &Conversations,
@@ -112,8 +112,8 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
             // A run with an unreadable record cannot be resumed either.
             let begun = texts
                 .first()
-                .and_then(|text| serde_json::from_str::<BegunRecord>(text).ok());
-            if let Some(session) = begun.as_ref().and_then(BegunRecord::session) {
+                .and_then(|text| serde_json::from_str::<RunStartRecord>(text).ok());
+            if let Some(session) = begun.as_ref().and_then(RunStartRecord::session) {
                 places.push(SessionPlace {
                     session: Arc::clone(&session.id),
                     number: session.number,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pirn_actors::journal::Graphs;
 use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::definition::Fault;
-use pirn_core::run::{Begun, BegunRecord, Message, ToSupervisor, Told};
+use pirn_core::run::{JournaledInput, Message, RunStart, RunStartRecord, ToSupervisor};
 use pirn_store::{Content, ContentHash, Run, Store, StoreError};
 
 use super::super::Engine;
@@ -26,8 +26,8 @@ pub(crate) struct StoredRecords {
     pub(crate) definition: Arc<str>,
     /// The definition with which the run started.
     first_definition: Arc<str>,
-    pub(crate) begun: BegunRecord,
-    pub(crate) told: Vec<Told>,
+    pub(crate) begun: RunStartRecord,
+    pub(crate) told: Vec<JournaledInput>,
 }
 
 impl StoredRecords {
@@ -65,7 +65,7 @@ impl StoredRecords {
         };
         let definition = Arc::clone(definition);
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
-        let begun: BegunRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
+        let begun: RunStartRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
         let session = begun.session().map(|session| Arc::clone(&session.id));
         let mut told = Vec::with_capacity(run.steps as usize);
         while let Some(asking) = asked.take() {
@@ -128,7 +128,7 @@ impl StoredRecords {
         Ok(self)
     }
 
-    pub(super) fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
+    pub(super) fn begun(&self, graphs: &Graphs) -> Result<RunStart, ResumeError> {
         let mut record = self.begun.clone();
         if self.run.session.is_none() {
             // A fork has the record of its base run, and it must not write that run's session.
@@ -145,7 +145,12 @@ impl StoredRecords {
     }
 
     /// Rebuilds the run as it was after these inputs.
-    pub(crate) fn rebuild(&self, engine: &Engine, durable: &Durable, told: Vec<Told>) -> Result<Rebuilt, ResumeError> {
+    pub(crate) fn rebuild(
+        &self,
+        engine: &Engine,
+        durable: &Durable,
+        told: Vec<JournaledInput>,
+    ) -> Result<Rebuilt, ResumeError> {
         let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
         let graphs = graphs.map_err(|faults| ResumeError::Definition {
             run_id: self.run.id.clone(),

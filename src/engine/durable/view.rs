@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pirn_actors::rebuilt::Rebuilt;
-use pirn_core::run::{DoubtKind, Message, OpenWaits, RunReport, ThreadNo, Timer, ToSupervisor, ToThread, Told};
+use pirn_core::run::{
+    DoubtKind, JournaledInput, Message, PendingWaits, RunReport, ThreadNo, Timer, ToSupervisor, ToThread,
+};
 use pirn_core::thread::{EffectId, Input, Interaction, Outcome};
 use pirn_store::{Run, WaitingFor};
 use serde::Serialize;
@@ -140,7 +142,7 @@ pub(crate) async fn view(
         // The time of the last input and not of the clock: the view must not depend on when it is requested.
         None => rebuilt.machine.report_so_far(rebuilt.at),
     };
-    let waits = OpenWaits::of(&rebuilt.open).waits_for();
+    let waits = PendingWaits::of(&rebuilt.open).waits_for();
     // After the report only detached work remains, and the run itself waits for nothing.
     let waiting_for = waits.filter(|_| rebuilt.open.report.is_none()).map(waiting_for);
     let history = steps(&rebuilt, history);
@@ -159,7 +161,7 @@ pub(crate) async fn view(
 type OutlinedStep = (Step, Option<(ThreadNo, EffectId)>);
 
 /// Lists the steps with everything that the journal alone contains.
-fn outline(run_id: &str, told: &[Told], started_at: u64) -> Vec<OutlinedStep> {
+fn outline(run_id: &str, told: &[JournaledInput], started_at: u64) -> Vec<OutlinedStep> {
     let main = format!("{run_id}.0");
     // Two more, for the start and the end.
     let mut steps = Vec::with_capacity(told.len() + 2);
@@ -285,8 +287,8 @@ pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -
         StoredRecords::read(durable, a).await?,
         StoredRecords::read(durable, b).await?,
     );
-    let is_same = |(one, other): &(&Told, &Told)| {
-        let text = |told: &Told| serde_json::to_string(&told.message).unwrap_or_default();
+    let is_same = |(one, other): &(&JournaledInput, &JournaledInput)| {
+        let text = |told: &JournaledInput| serde_json::to_string(&told.message).unwrap_or_default();
         // Compared as JSON, which is what the journal contains. The messages themselves have no equality.
         text(one) == text(other)
     };

@@ -6,8 +6,8 @@ use futures::executor::block_on;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
 use pirn_core::run::{
-    Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, Outbox, Replayed, RunMachine, RunSeed, Timer,
-    ToSupervisor, ToThread, Told, World,
+    Effect, JournaledInput, Message, OpenEffects, Outbox, PendingWaits, ReplayStep, RunEnvironment, RunMachine,
+    RunSeed, RunStart, RunStartRecord, Timer, ToSupervisor, ToThread, WaitReason,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, Input, Outcome};
@@ -33,7 +33,7 @@ struct Driver<'a> {
     world: Workflows,
     machine: RunMachine,
     open: OpenEffects,
-    waits: OpenWaits,
+    waits: PendingWaits,
     outbox: Outbox,
     /// Number of durable steps.
     steps: u64,
@@ -65,7 +65,7 @@ pub(crate) fn play(scene: &Scene, store: &dyn Store, receiver: &mut Receiver) ->
 }
 
 /// Returns what the run waits for, by its open effects.
-fn waited_for(open: &OpenEffects) -> Option<Awaited> {
+fn waited_for(open: &OpenEffects) -> Option<WaitReason> {
     if open.awaits_session || !open.begins.is_empty() || !open.runs.is_empty() || !open.awaits_triggers.is_empty() {
         return None;
     }
@@ -83,18 +83,18 @@ fn waited_for(open: &OpenEffects) -> Option<Awaited> {
         return None;
     }
     Some(if asks {
-        Awaited::Interaction
+        WaitReason::Interaction
     } else if awaits {
-        Awaited::Event
+        WaitReason::Event
     } else {
-        Awaited::Timer
+        WaitReason::Timer
     })
 }
 
 impl<'a> Driver<'a> {
     fn begin(scene: &'a Scene, store: &'a dyn Store, receiver: &'a mut Receiver) -> Result<Self, StoreError> {
         let mut world = scene.workflows.clone();
-        let begun = Begun {
+        let begun = RunStart {
             uncarried: false,
             at: 1_000,
             listening: LISTENING,
@@ -116,7 +116,7 @@ impl<'a> Driver<'a> {
             },
         };
         let definition = Content::new(scene.bundle.as_str());
-        let start = Content::new(serde_json::to_string(&BegunRecord::of(&begun)).expect("is written"));
+        let start = Content::new(serde_json::to_string(&RunStartRecord::of(&begun)).expect("is written"));
         let mut new = NewRun::new("main", definition.hash(), begun.at);
         new.contents = vec![start.hash()];
         let mut effects = Vec::new();
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
             world,
             machine,
             open: OpenEffects::default(),
-            waits: OpenWaits::default(),
+            waits: PendingWaits::default(),
             outbox: Outbox::default(),
             steps: 0,
             now: begun.at,
@@ -145,9 +145,9 @@ impl<'a> Driver<'a> {
         let run = block_on(store.run(RUN))?.expect("is there");
         let texts = block_on(store.contents(vec![run.definition, run.contents[0]]))?;
         assert_eq!(*texts[0], *scene.bundle);
-        let begun: BegunRecord = serde_json::from_str(&texts[1]).expect("is read");
+        let begun: RunStartRecord = serde_json::from_str(&texts[1]).expect("is read");
         let journal = block_on(store.journal(RUN, 0, usize::MAX))?;
-        let told: Vec<Told> = journal
+        let told: Vec<JournaledInput> = journal
             .iter()
             .map(|record| serde_json::from_str(&record.body).expect("is read"))
             .collect();
@@ -158,7 +158,7 @@ impl<'a> Driver<'a> {
         let (mut open, mut events) = (OpenEffects::default(), Vec::new());
         let machine = RunMachine::replay(begun, told, &mut world, |_, _| {}, &mut |replayed| {
             open.saw(&replayed);
-            if let Replayed::Did(_, effects) = replayed {
+            if let ReplayStep::Effects(_, effects) = replayed {
                 events.extend(
                     effects
                         .iter()
@@ -179,7 +179,7 @@ impl<'a> Driver<'a> {
             receiver,
             world,
             machine,
-            waits: OpenWaits::of(&open),
+            waits: PendingWaits::of(&open),
             open,
             outbox: Outbox::after(run.steps),
             steps: run.steps,
@@ -241,7 +241,7 @@ impl<'a> Driver<'a> {
 
     fn tell(&mut self, now: u64, message: Message, effect: Option<String>) -> Result<(), StoreError> {
         self.now = now;
-        let told = Told {
+        let told = JournaledInput {
             at: now,
             after: self.machine.steps(),
             listening: LISTENING,
@@ -250,7 +250,7 @@ impl<'a> Driver<'a> {
             message,
             settings: Vec::new(),
         };
-        self.open.saw(&Replayed::Told(&told));
+        self.open.saw(&ReplayStep::Input(&told));
         self.waits.told(&told.message);
         let mut record = Record::new(now, serde_json::to_string(&told).expect("is written"));
         record.effect = effect;
@@ -271,13 +271,13 @@ impl<'a> Driver<'a> {
     }
 
     fn saw(&mut self, step: u64, mut effects: Vec<Effect>) {
-        self.open.saw(&Replayed::Did(self.now, &mut effects));
+        self.open.saw(&ReplayStep::Effects(self.now, &mut effects));
         for effect in &effects {
             self.waits.did(effect);
         }
         let waits_for = self.waits.waits_for();
         assert_eq!(waits_for, waited_for(&self.open), "after {effects:?}");
-        assert_eq!(waits_for, OpenWaits::of(&self.open).waits_for());
+        assert_eq!(waits_for, PendingWaits::of(&self.open).waits_for());
         self.outbox.put(step, self.now, effects);
     }
 

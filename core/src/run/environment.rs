@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ThreadNo;
-use super::record::Listening;
+use super::record::EventInterest;
 use super::settings::Setting;
 use crate::conversation::{MessageRules, ModelRequest, Tokenizer};
 use crate::graph::{Graph, NodeIx};
@@ -14,7 +14,7 @@ use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachi
 
 /// Result of calling a registered function.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Called {
+pub enum CallResult {
     /// Result of an inline call.
     Done(Result<Value, String>),
     /// The function is slow or asynchronous: call it by an effect.
@@ -25,9 +25,9 @@ pub enum Called {
 
 /// Environment of a run. Evaluations and calls are as deterministic as the workflow. Subscriptions and configuration are recorded
 /// ([`Settings`](super::Settings)), so that a replay uses equal values.
-pub trait World {
+pub trait RunEnvironment {
     /// Returns the event types with subscribers.
-    fn listening(&self) -> Listening;
+    fn listening(&self) -> EventInterest;
     /// Returns the workflow with this id.
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
     /// Returns the token limit of a workflow that sets none: that of its profile.
@@ -63,7 +63,7 @@ pub trait World {
         scope: &ThreadScope<'_>,
     ) -> Option<Outcome>;
     /// Calls a registered function for the current node of this thread, if it can run inline.
-    fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called;
+    fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> CallResult;
     /// Called for each input that a thread receives.
     fn delivered(&mut self, _thread: ThreadNo, _input: &Input) {}
     /// Called when something other than an input of the thread affects its later behaviour.

@@ -17,7 +17,7 @@ use crate::thread::GoesOn;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Requests {
     /// Last request to its model.
-    pub(super) last: Option<LastAsked>,
+    pub(super) last: Option<LastRequest>,
     /// Last requests in comparable form, while REQUEST_PREPARED has a subscriber.
     pub(super) prefix: Option<PrefixWatch>,
     /// Cached outline of the next request. Not serialized: it is computed from the conversation.
@@ -27,7 +27,7 @@ pub(super) struct Requests {
 
 /// Parts of a request that do not come from the conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LastAsked {
+pub struct LastRequest {
     pub(super) thread_id: Arc<str>,
     /// Profile; `None` for the default one.
     pub(super) profile_id: Option<Arc<str>>,
@@ -43,7 +43,7 @@ pub struct LastAsked {
     pub(super) rules: MessageRules,
 }
 
-impl LastAsked {
+impl LastRequest {
     /// Builds the next request of the conversation, followed by the instruction to summarize all but its last `kept` messages.
     /// Returns `None` if the model would not see every message that the summary replaces.
     pub(super) fn summary_request(

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::acted::{Matching, TriggersActed};
 use super::effect::Effect;
+use super::trigger_progress::{Matching, TriggerProgress};
 use crate::Millis;
 use crate::definition::{TriggerAction, TriggerDefinition};
 use crate::error::ScriptFault;
@@ -38,7 +38,7 @@ enum Condition {
 impl TriggerDecision {
     /// Returns the decision as JSON, given what triggers did in the recorded run (`acted`). Two definitions for which this is equal
     /// on all events have decided alike. Returns `None` if the run has yet to decide.
-    pub fn made(&self, acted: &TriggersActed) -> Option<Value> {
+    pub fn made(&self, acted: &TriggerProgress) -> Option<Value> {
         let matching = acted.about(self.sequence, &self.trigger);
         if matching == Matching::Open {
             return None;
@@ -59,22 +59,22 @@ impl TriggerDecision {
 }
 
 /// Evaluator for the triggers of one definition.
-pub struct TriggersDecide {
+pub struct TriggerDecisions {
     run_id: Arc<str>,
     machine: TriggerMachine,
     evaluator: Box<dyn Evaluator>,
 }
 
-impl std::fmt::Debug for TriggersDecide {
+impl std::fmt::Debug for TriggerDecisions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TriggersDecide")
+        f.debug_struct("TriggerDecisions")
             .field("run_id", &self.run_id)
             .field("machine", &self.machine)
             .finish_non_exhaustive()
     }
 }
 
-impl TriggersDecide {
+impl TriggerDecisions {
     /// Creates the evaluator for a run of `main`, with the triggers of these workflows and the standalone ones.
     pub fn new<'a>(
         run_id: &Arc<str>,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::effect::Effect;
 use super::message::{Message, ToSupervisor};
-use super::record::Replayed;
+use super::record::ReplayStep;
 
 /// Progress of the triggers.
 #[derive(Clone, Debug, Default)]
-pub struct TriggersActed {
+pub struct TriggerProgress {
     /// Triggers that have fired, each with the sequence number of the event.
     fired: BTreeSet<(u64, Arc<str>)>,
     /// All triggers were matched with the events up to this sequence number.
@@ -30,11 +30,11 @@ pub enum Matching {
     Open,
 }
 
-impl TriggersActed {
+impl TriggerProgress {
     /// Applies one element of a replay.
-    pub fn saw(&mut self, replayed: &Replayed<'_>) {
+    pub fn saw(&mut self, replayed: &ReplayStep<'_>) {
         match replayed {
-            Replayed::Told(told) => match &told.message {
+            ReplayStep::Input(told) => match &told.message {
                 Message::Supervisor(ToSupervisor::Fired(fired)) => {
                     self.fired.insert((fired.sequence, Arc::clone(&fired.trigger)));
                 }
@@ -42,7 +42,7 @@ impl TriggersActed {
                 Message::Supervisor(ToSupervisor::TriggersQuiet) => self.matched = self.asked,
                 Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
             },
-            Replayed::Did(_, effects) => effects.iter().for_each(|effect| self.did(effect)),
+            ReplayStep::Effects(_, effects) => effects.iter().for_each(|effect| self.did(effect)),
         }
     }
 
@@ -74,18 +74,18 @@ impl TriggersActed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fired::Fired;
-    use super::super::record::{Listening, Told};
+    use super::super::firing_record::FiringRecord;
+    use super::super::record::{EventInterest, JournaledInput};
     use super::*;
     use crate::definition::{SourceFile, load};
     use crate::event::{EventType, RaisedEvent};
     use crate::graph::{CompileContext, compile_loaded};
 
-    fn told(message: ToSupervisor) -> Told {
-        Told {
+    fn told(message: ToSupervisor) -> JournaledInput {
+        JournaledInput {
             at: 0,
             after: 0,
-            listening: Listening::default(),
+            listening: EventInterest::default(),
             uncarried: false,
             before: Vec::new(),
             message: Message::Supervisor(message),
@@ -99,7 +99,7 @@ mod tests {
                        "edges": [{"from": "s", "to": "e"}]}"#;
         let loaded = load(&SourceFile::new("w.json", text));
         let graph = compile_loaded(&loaded, &CompileContext::default()).graphs.remove(0);
-        let mut acted = TriggersActed::default();
+        let mut acted = TriggerProgress::default();
         let emit = |sequence| Effect::Emit {
             sequence,
             graph: Arc::clone(&graph),
@@ -107,10 +107,10 @@ mod tests {
             event: RaisedEvent::new(EventType::NodeCompleted, []),
         };
         let (one, other): (Arc<str>, Arc<str>) = ("w/one".into(), "w/other".into());
-        acted.saw(&Replayed::Did(0, &mut (1..=4).map(emit).collect()));
+        acted.saw(&ReplayStep::Effects(0, &mut (1..=4).map(emit).collect()));
         assert_eq!(acted.about(1, &one), Matching::Open, "nothing is recorded");
-        let fired = Fired::new(3, Arc::clone(&one), None);
-        acted.saw(&Replayed::Told(&told(ToSupervisor::Fired(Box::new(fired)))));
+        let fired = FiringRecord::new(3, Arc::clone(&one), None);
+        acted.saw(&ReplayStep::Input(&told(ToSupervisor::Fired(Box::new(fired)))));
         assert_eq!(
             acted.about(2, &one),
             Matching::Over,
@@ -123,8 +123,8 @@ mod tests {
             "the process may have ended in between"
         );
         assert_eq!(acted.about(4, &one), Matching::Open);
-        acted.saw(&Replayed::Did(0, &mut vec![Effect::QuiesceTriggers, emit(5)]));
-        acted.saw(&Replayed::Told(&told(ToSupervisor::TriggersQuiet)));
+        acted.saw(&ReplayStep::Effects(0, &mut vec![Effect::QuiesceTriggers, emit(5)]));
+        acted.saw(&ReplayStep::Input(&told(ToSupervisor::TriggersQuiet)));
         assert_eq!(acted.about(4, &other), Matching::Over, "they were quiet after it");
         assert_eq!(acted.about(5, &one), Matching::Open, "raised after the question");
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::effect::Effect;
 use super::firing::Firing;
 use super::message::{Message, ToSupervisor};
-use super::record::Told;
+use super::record::JournaledInput;
 use super::trigger_calls::{CallTarget, TriggerCall};
 use crate::Millis;
 use crate::definition::{InDoubt, TriggerDefinition};
@@ -19,7 +19,7 @@ use crate::event::Event;
 
 /// A trigger fired on an event of the run. Firing and action are one message, so that they are recorded atomically.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Fired {
+pub struct FiringRecord {
     /// Sequence number of the event.
     pub sequence: u64,
     /// Name of the trigger, with its owner.
@@ -46,7 +46,7 @@ enum Action {
     Tell(Box<Message>),
 }
 
-impl Fired {
+impl FiringRecord {
     /// Creates the record. `does` is the message to the run; `None` if the trigger does nothing in the run.
     pub fn new(sequence: u64, trigger: Arc<str>, does: Option<Message>) -> Self {
         let (event, does) = match does {
@@ -143,7 +143,7 @@ pub(super) struct NamedEvents {
 }
 
 impl NamedEvents {
-    pub(super) fn of(run_id: &Arc<str>, told: &[Told]) -> Self {
+    pub(super) fn of(run_id: &Arc<str>, told: &[JournaledInput]) -> Self {
         let mut named = BTreeMap::new();
         for told in told {
             if let Message::Supervisor(ToSupervisor::Fired(fired)) = &told.message
@@ -178,7 +178,7 @@ impl NamedEvents {
     }
 
     /// Attaches the event to a record. Returns false if the run has raised no matching event.
-    pub(super) fn complete(&mut self, told: &mut Told) -> bool {
+    pub(super) fn complete(&mut self, told: &mut JournaledInput) -> bool {
         let Message::Supervisor(ToSupervisor::Fired(fired)) = &mut told.message else {
             return true;
         };

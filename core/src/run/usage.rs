@@ -15,7 +15,7 @@ use crate::thread::Spending;
 
 /// Token usage of a run so far.
 #[derive(Debug, Default)]
-pub(super) struct RunSpending {
+pub(super) struct RunUsage {
     /// Sum over all threads.
     pub(super) total: Spent,
     /// Sums by node and by path.
@@ -25,11 +25,11 @@ pub(super) struct RunSpending {
 }
 
 impl RunMachine {
-    pub(super) fn spending(&self) -> RunSpending {
+    pub(super) fn spending(&self) -> RunUsage {
         let has_spent = |slot: &Slot| own(slot).is_some_and(|spending| !spending.is_nothing());
         // Runs without model calls, such as large forks of functions, build no maps.
         if !self.slots.iter().any(has_spent) {
-            return RunSpending::default();
+            return RunUsage::default();
         }
         // Ordered by workflow and node, so that equal runs have equal reports.
         let mut nodes: BTreeMap<_, Spent> = BTreeMap::new();
@@ -52,7 +52,7 @@ impl RunMachine {
                 parent.add(below);
             }
         }
-        RunSpending {
+        RunUsage {
             total,
             usage: UsageReport {
                 nodes: nodes

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::firing::{GivenUp, too_late};
-use super::message::{Ended, Timer};
-use super::quiescence::Quiet;
+use super::firing::{AbandonAction, too_late};
+use super::message::{ThreadResult, Timer};
+use super::quiescence::TerminationAction;
 use super::slots::Slot;
 use super::step::Step;
-use super::tree::{Origin, Owned};
+use super::tree::{Origin, OwnedWork};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::definition::MergeVariables;
 use crate::event::EventType;
@@ -16,7 +16,7 @@ use crate::thread::{CancelReason, EffectId};
 
 impl RunMachine {
     /// Handles the end of a thread, after its end message or a panic.
-    pub(super) fn ended(&mut self, thread: ThreadNo, mut ended: Box<Ended>, step: &mut Step<'_>) {
+    pub(super) fn ended(&mut self, thread: ThreadNo, mut ended: Box<ThreadResult>, step: &mut Step<'_>) {
         // Two ends may be queued: an actor may panic after it has sent the end of its thread. The first one counts.
         if !self.tree.is_live(thread) {
             return;
@@ -62,11 +62,11 @@ impl RunMachine {
         }
         for (firing, given_up) in self.firings.give_up(thread) {
             match given_up {
-                GivenUp::Stop(child) => self.cancel(child, CancelReason::ParentEnded, trigger_depth),
-                GivenUp::NeverBegan(error) => self.say_refused(firing, &error, step),
-                GivenUp::TooLate => self.applied(firing, Some(too_late()), step),
+                AbandonAction::Stop(child) => self.cancel(child, CancelReason::ParentEnded, trigger_depth),
+                AbandonAction::NeverBegan(error) => self.say_refused(firing, &error, step),
+                AbandonAction::TooLate => self.applied(firing, Some(too_late()), step),
                 // `detached_ended` ends the firing when its run reports.
-                GivenUp::Nothing => {}
+                AbandonAction::Nothing => {}
             }
         }
         match origin {
@@ -93,15 +93,15 @@ impl RunMachine {
         self.tree.live() + self.open_calls()
     }
 
-    pub(super) fn quiet(&mut self, mut quiet: Option<Quiet>, step: &mut Step<'_>) {
+    pub(super) fn quiet(&mut self, mut quiet: Option<TerminationAction>, step: &mut Step<'_>) {
         // Include the events of this step, which are not counted yet.
         if std::mem::take(&mut step.raised_watched) {
             self.quiescence.raised();
         }
         while let Some(next) = quiet.take() {
             match next {
-                Quiet::AskTriggers => step.out.push(Effect::QuiesceTriggers),
-                Quiet::Report => {
+                TerminationAction::AskTriggers => step.out.push(Effect::QuiesceTriggers),
+                TerminationAction::Report => {
                     let report = self.report(step.now);
                     // Before the report: a run of the session that starts when the outcome is visible has the new state.
                     step.out.extend(self.leave_session(&report));
@@ -109,7 +109,7 @@ impl RunMachine {
                     // Without detached threads and open calls the run may settle in this step.
                     quiet = self.quiescence.ended(true, self.tree.attached(), self.left());
                 }
-                Quiet::Settle => step.out.push(Effect::Settled),
+                TerminationAction::Settle => step.out.push(Effect::Settled),
             }
         }
     }
@@ -134,19 +134,19 @@ impl RunMachine {
     }
 
     /// Cancels work that an ended thread owned.
-    fn give_up(&mut self, owned: Owned, trigger_depth: u32, step: &mut Step<'_>) {
+    fn give_up(&mut self, owned: OwnedWork, trigger_depth: u32, step: &mut Step<'_>) {
         match owned {
             // Through the join, which decides once: its branches are then cancelled as losers.
-            Owned::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),
-            Owned::Child { thread, .. } => self.cancel(thread, CancelReason::ParentEnded, trigger_depth),
+            OwnedWork::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),
+            OwnedWork::Child { thread, .. } => self.cancel(thread, CancelReason::ParentEnded, trigger_depth),
         }
     }
 
     pub(super) fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId, step: &mut Step<'_>) {
         // Not found if the fork or the called thread has ended while the message was queued.
         let wanted = self.tree.owned(thread).iter().copied().find(|owned| match owned {
-            Owned::Fork(fork) => self.forks.get(fork).is_some_and(|run| run.effect == effect),
-            Owned::Child { effect: own, .. } => *own == effect,
+            OwnedWork::Fork(fork) => self.forks.get(fork).is_some_and(|run| run.effect == effect),
+            OwnedWork::Child { effect: own, .. } => *own == effect,
         });
         if let Some(owned) = wanted {
             // Disowned first: the end of the thread must not cancel it a second time.
