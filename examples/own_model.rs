@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use pirn::{Engine, EventType, Model, ModelCall, ModelReply, RunError, RunErrorCode, Spent, SubscriptionItem};
+use pirn::{Engine, EventType, Model, ModelCall, ModelReply, RunError, RunErrorCode, SubscriptionItem, TokenUsage};
 use serde_json::json;
 
 /// Replies with the words of the last message in reverse order.
@@ -23,7 +23,7 @@ impl Model for Backwards {
             let count = words.len() as u64;
             Ok(ModelReply {
                 content: words.join(" "),
-                usage: Spent::new(count, count, 2 * count),
+                usage: TokenUsage::new(count, count, 2 * count),
                 ..ModelReply::default()
             })
         }

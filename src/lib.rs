@@ -30,7 +30,7 @@ pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
 };
-pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
+pub use pirn_core::conversation::{MarkMap, ModelRequest, TokenUsage, Tokenizer};
 pub use pirn_core::definition::{
     Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
     ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,

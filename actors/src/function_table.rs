@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pirn_core::definition::TriggerAction;
 use pirn_core::event::Event;
-use pirn_core::trigger::{TriggerMachine, Watcher};
+use pirn_core::trigger::{TriggerMachine, WatchingTrigger};
 
 use crate::cause::with_trigger_depth;
 use crate::follow_up::depth_after;
@@ -38,7 +38,7 @@ impl FunctionTable {
     pub(crate) fn call(
         &mut self,
         triggers: &TriggerMachine,
-        watcher: Watcher,
+        watcher: WatchingTrigger,
         event: &Event,
         from: &Caller<'_>,
     ) -> Option<Result<(), String>> {
@@ -63,7 +63,7 @@ impl FunctionTable {
         })
     }
 
-    fn name_of(&self, watcher: Watcher) -> &str {
+    fn name_of(&self, watcher: WatchingTrigger) -> &str {
         // A linear search is enough, because only a panic needs the name.
         let mut names = self.tags.iter();
         names

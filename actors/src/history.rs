@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer};
+use pirn_core::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
 use pirn_core::message::Message;
 use pirn_core::run::{ConversationReport, SessionState, StoredConversation};
 
@@ -122,11 +122,13 @@ fn counted<T: Into<Arc<Message>>>(
     marks: Option<MarkMap>,
     tokenizer: &Arc<dyn Tokenizer>,
 ) -> Conversation {
-    let counted = messages.into_iter().map(|message| Counted::new(message, &**tokenizer));
+    let counted = messages
+        .into_iter()
+        .map(|message| CountedMessage::new(message, &**tokenizer));
     let Some(marks) = marks.filter(|marks| *marks != MarkMap::default()) else {
         return Conversation::from_messages(counted);
     };
-    let counted: Vec<Counted> = counted.collect();
+    let counted: Vec<CountedMessage> = counted.collect();
     // The marks were validated when the history was created.
     Conversation::from_parts(counted.clone(), marks).unwrap_or_else(|_| Conversation::from_messages(counted))
 }

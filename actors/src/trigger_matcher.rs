@@ -20,7 +20,7 @@ use pirn_core::graph::{Evaluator, Unevaluated};
 use pirn_core::run::{CallTarget, Control, Firing, Matching, Message, ToSupervisor, TriggerCall};
 use pirn_core::script::ScopeValues;
 use pirn_core::thread::Outcome;
-use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, Watcher};
+use pirn_core::trigger::{FireResult, Owner, TriggerKey, TriggerMachine, WatchingTrigger};
 use pirn_sync::Quota;
 use serde_json::{Map, Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) struct TriggerMatcherActor {
     evaluator: Option<Box<dyn Evaluator>>,
     functions: FunctionTable,
     /// Buffer for the watchers of an event, reused between events.
-    watching: Vec<Watcher>,
+    watching: Vec<WatchingTrigger>,
     /// Sends messages to this actor.
     own: MatcherSender,
     turn_end: TurnEnd,
@@ -69,7 +69,7 @@ pub(crate) struct TriggerMatcherActor {
 struct Held {
     evaluation: u64,
     /// Use of the result. `None` once the result has arrived.
-    then: Option<(Watcher, Arc<Event>, Then)>,
+    then: Option<(WatchingTrigger, Arc<Event>, Then)>,
     /// Dropping it stops the evaluation.
     work: Option<WorkHandle>,
     rest: VecDeque<Rest>,
@@ -78,7 +78,7 @@ struct Held {
 /// Work that is queued behind an evaluation.
 enum Rest {
     /// A trigger is matched with an event.
-    Meets(Watcher, Arc<Event>, Meeting),
+    Meets(WatchingTrigger, Arc<Event>, Meeting),
     Settle(Answer<Outcome>),
     Quiesce(Quiesce),
 }
@@ -186,7 +186,7 @@ impl TriggerMatcherActor {
     }
 
     /// Matches an event with every trigger that watches it. `how` chooses the way, or none to skip the trigger.
-    fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, Watcher) -> Option<Meeting>) {
+    fn meet(&mut self, event: &Arc<Event>, how: impl Fn(&Self, WatchingTrigger) -> Option<Meeting>) {
         // Taken out, because a match borrows `self`; put back to reuse the allocation.
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
@@ -218,7 +218,7 @@ impl TriggerMatcherActor {
     }
 
     /// Matches a trigger with an event. Returns the text that must be evaluated first, if any.
-    fn meets(&mut self, watcher: Watcher, event: &Arc<Event>, meeting: Meeting) -> Option<Later> {
+    fn meets(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, meeting: Meeting) -> Option<Later> {
         self.contain(watcher, event, |matcher| match meeting {
             Meeting::Considered => matcher.consider(watcher, event),
             Meeting::HasFired => {
@@ -231,7 +231,7 @@ impl TriggerMatcherActor {
     /// Runs code for one trigger. A panic fails only this trigger, with TRIGGER_FAILED.
     fn contain(
         &mut self,
-        watcher: Watcher,
+        watcher: WatchingTrigger,
         event: &Arc<Event>,
         what: impl FnOnce(&mut Self) -> Considered,
     ) -> Option<Later> {
@@ -250,7 +250,7 @@ impl TriggerMatcherActor {
 
     /// Starts an evaluation on a script thread and queues all further work for the run. The time limit of scripts bounds the
     /// wait.
-    fn hold(&mut self, watcher: Watcher, event: &Arc<Event>, later: Later) {
+    fn hold(&mut self, watcher: WatchingTrigger, event: &Arc<Event>, later: Later) {
         // Numbered, so that the result of an abandoned evaluation is ignored.
         self.evaluation += 1;
         let (evaluation, run_id) = (self.evaluation, Arc::clone(&event.run_id));
@@ -406,7 +406,7 @@ impl TriggerMatcherActor {
     ///
     /// An ended run that is not durable cannot record it, and the action starts anyway. A durable run does not end before its
     /// triggers have acted, so a missing one continues in another process, which repeats the match.
-    fn start_alone(&self, watcher: Watcher, firing: Firing) {
+    fn start_alone(&self, watcher: WatchingTrigger, firing: Firing) {
         let event = Arc::clone(&firing.event);
         let message = if self.ports.is_durable() {
             SupervisorMsg::Tell(Message::Supervisor(ToSupervisor::FireAlone(Box::new(firing))))
@@ -418,7 +418,7 @@ impl TriggerMatcherActor {
     }
 
     /// Sends a firing's action to the event's run.
-    fn tell_run(&self, watcher: Watcher, event: &Event, message: SupervisorMsg) -> Result<(), String> {
+    fn tell_run(&self, watcher: WatchingTrigger, event: &Event, message: SupervisorMsg) -> Result<(), String> {
         // A durable run records the firing together with its action.
         let message = if self.ports.is_durable() {
             self.triggered(watcher, event, Some(Box::new(message)))
@@ -431,7 +431,7 @@ impl TriggerMatcherActor {
     /// Makes the event's durable run execute a call. A missing run continues in another process, together with its triggers.
     fn call_by_run(
         &self,
-        watcher: Watcher,
+        watcher: WatchingTrigger,
         trigger: &TriggerDefinition,
         event: &Arc<Event>,
         (target, holds_outcome): (CallTarget, bool),
@@ -449,7 +449,7 @@ impl TriggerMatcherActor {
     }
 
     /// Records a firing whose action does not involve the event's run.
-    fn note_fired(&self, watcher: Watcher, event: &Event) {
+    fn note_fired(&self, watcher: WatchingTrigger, event: &Event) {
         if self.ports.is_durable() {
             // An ended run records nothing; the error is ignored.
             let _: Result<(), String> = self
@@ -458,7 +458,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    fn triggered(&self, watcher: Watcher, event: &Event, then: Option<Box<SupervisorMsg>>) -> SupervisorMsg {
+    fn triggered(&self, watcher: WatchingTrigger, event: &Event, then: Option<Box<SupervisorMsg>>) -> SupervisorMsg {
         SupervisorMsg::Triggered {
             sequence: event.sequence,
             trigger: self.machine.name_of(watcher).unwrap_or_default(),
@@ -467,7 +467,7 @@ impl TriggerMatcherActor {
     }
 
     /// Evaluates the condition of a trigger, and fires it if true.
-    fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
+    fn consider(&mut self, watcher: WatchingTrigger, event: &Arc<Event>) -> Considered {
         if watcher.is_answered {
             return self.holds(watcher, event);
         }
@@ -488,11 +488,11 @@ impl TriggerMatcherActor {
     }
 
     /// Fires a trigger with a true condition, unless its limit is reached.
-    fn holds(&mut self, watcher: Watcher, event: &Arc<Event>) -> Considered {
+    fn holds(&mut self, watcher: WatchingTrigger, event: &Arc<Event>) -> Considered {
         let fire = self.fire(watcher, event);
         let from = || called_from(&*self.engine, event);
         // A function that the trigger has called before is found by its tag, without a lookup by name.
-        if let Fire::Fired { .. } = fire
+        if let FireResult::Fired { .. } = fire
             && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
             return called.map(|()| None).map_err(failed);
@@ -501,10 +501,10 @@ impl TriggerMatcherActor {
             return Ok(None);
         };
         match fire {
-            Fire::Fired { .. } => self.action(watcher, &trigger, event),
-            Fire::Refused => Ok(None),
-            Fire::TooDeep => Err(failed(too_deep(&trigger, event))),
-            Fire::Exhausted { most } => Err(RunError::new(
+            FireResult::Fired { .. } => self.action(watcher, &trigger, event),
+            FireResult::Refused => Ok(None),
+            FireResult::TooDeep => Err(failed(too_deep(&trigger, event))),
+            FireResult::Exhausted { most } => Err(RunError::new(
                 RunErrorCode::TriggeredEventsExceeded,
                 format!(
                     "triggers have fired {most} times for events caused by triggers in this run (`config.maxTriggeredEvents`): its \
@@ -514,12 +514,12 @@ impl TriggerMatcherActor {
         }
     }
 
-    fn fire(&mut self, watcher: Watcher, event: &Event) -> Fire {
+    fn fire(&mut self, watcher: WatchingTrigger, event: &Event) -> FireResult {
         let Some(quota) = self.quotas.get(&watcher.key) else {
             return self.machine.fire(watcher.key, event);
         };
         let fire = self.machine.fire_claimed(watcher.key, event, &|| quota.claim());
-        if let Fire::Fired { count } = fire
+        if let FireResult::Fired { count } = fire
             && count == quota.limit()
             && let Some(trigger) = self.machine.definition(watcher)
         {
@@ -534,7 +534,7 @@ impl TriggerMatcherActor {
         &mut **self.evaluator.get_or_insert_with(|| (self.ports.evaluator)())
     }
 
-    fn action(&mut self, watcher: Watcher, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Considered {
+    fn action(&mut self, watcher: WatchingTrigger, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Considered {
         match &trigger.action {
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
                 let firing = Firing {
@@ -619,7 +619,7 @@ impl TriggerMatcherActor {
     }
 
     /// Assigns the variable of a SET_VARIABLE action.
-    fn assign(&self, watcher: Watcher, trigger: &TriggerDefinition, event: &Arc<Event>, value: Arc<Value>) {
+    fn assign(&self, watcher: WatchingTrigger, trigger: &TriggerDefinition, event: &Arc<Event>, value: Arc<Value>) {
         let TriggerAction::SetVariable {
             variable_name, scope, ..
         } = &trigger.action
@@ -636,7 +636,7 @@ impl TriggerMatcherActor {
     /// Sends the text of a SEND_NOTIFICATION action. A durable run sends it itself.
     fn notify(
         &self,
-        watcher: Watcher,
+        watcher: WatchingTrigger,
         trigger: &TriggerDefinition,
         event: &Arc<Event>,
         text: Result<String, RunError>,
@@ -691,7 +691,7 @@ impl TriggerMatcherActor {
     /// Sends a control message to the action's thread in the event's run; by default the thread that raised the event.
     fn control(
         &self,
-        watcher: Watcher,
+        watcher: WatchingTrigger,
         trigger: &TriggerDefinition,
         event: &Arc<Event>,
         (thread_id, control): (Option<&str>, Control),

@@ -18,7 +18,7 @@ pub use pirn_actors::engine::MailboxDepths;
 use pirn_actors::engine::{EngineShared, StartedRun, Watch};
 use pirn_actors::events::Subscription;
 use pirn_actors::host::ThreadTag;
-use pirn_core::conversation::Spent;
+use pirn_core::conversation::TokenUsage;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
@@ -365,7 +365,7 @@ impl Engine {
 
     /// Returns the tokens and costs that the models of each profile have reported to this engine, by profile id. Every attempt
     /// counts for the profile that was called, fallbacks included. The built-in models count under their names.
-    pub fn usage_by_profile(&self) -> BTreeMap<String, Spent> {
+    pub fn usage_by_profile(&self) -> BTreeMap<String, TokenUsage> {
         self.runtime.names().models.now().usage()
     }
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use pirn::{
     Compression, Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunError, Tool, ToolCall, ToolSpec,
 };
-use pirn_core::conversation::Spent;
+use pirn_core::conversation::TokenUsage;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ impl Model for Writer {
         async {
             Ok(ModelReply {
                 content: "Parcel 7 waits for form 7B.".to_owned(),
-                usage: Spent::new(100, 10, 110),
+                usage: TokenUsage::new(100, 10, 110),
                 ..ModelReply::default()
             })
         }
@@ -161,14 +161,14 @@ impl Model for Own {
         async move {
             let mut reply = ModelReply {
                 content: "Parcel 7 waits for form 7B.".to_owned(),
-                usage: Spent::new(100, 10, 110),
+                usage: TokenUsage::new(100, 10, 110),
                 ..ModelReply::default()
             };
             match on_order {
                 OnOrder::Summary => {}
                 OnOrder::Rejection => {
                     let mut failure = ModelFailure::new(FailureKind::Rejected);
-                    failure.spent = Spent::new(1_000, 0, 1_000);
+                    failure.spent = TokenUsage::new(1_000, 0, 1_000);
                     return Err(failure.into_error("too long"));
                 }
                 OnOrder::ToolCall => {

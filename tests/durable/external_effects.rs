@@ -12,7 +12,7 @@ use pirn::store::Store;
 use pirn::tools::{Verdict, tool_fn};
 use pirn::{
     Engine, EngineBuilder, Event, EventType, Interaction, Model, ModelCall, ModelReply, ResumeError, Role, RunBuilder,
-    RunError, RunReport, Spent, SubscriptionItem, ToolCall, idempotency_key,
+    RunError, RunReport, SubscriptionItem, TokenUsage, ToolCall, idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -237,8 +237,8 @@ impl Model for Speaker {
             },
             // A call with a token limit has to report its usage.
             usage: match call.parameters.get("maxTokens") {
-                Some(_) => Spent::new(10, 20, 30),
-                None => Spent::default(),
+                Some(_) => TokenUsage::new(10, 20, 30),
+                None => TokenUsage::default(),
             },
             ..ModelReply::default()
         };

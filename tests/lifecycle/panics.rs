@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pirn::{Engine, EventType, FiringOutcome, NodeReport, ThreadStatus};
-use pirn_core::conversation::Spent;
+use pirn_core::conversation::TokenUsage;
 use pirn_core::thread::NodeStatus;
 use pirn_tests::world::{Ran, Touchy, forked, line, node, run_in, wait, workflow};
 use serde_json::{Value, json};
@@ -41,10 +41,10 @@ fn set(name: &str) -> Value {
 }
 
 /// The tokens that these nodes cost in a run without a panic.
-fn cost_of(asked: &[Value]) -> Spent {
+fn cost_of(asked: &[Value]) -> TokenUsage {
     let ran = played(&[line("main", asked)], &json!([]), 1);
     assert_eq!(ran.code(), "");
-    assert!(ran.report.tokens.spent != Spent::default());
+    assert!(ran.report.tokens.spent != TokenUsage::default());
     ran.report.tokens.spent
 }
 
@@ -196,7 +196,7 @@ fn a_panicked_conversation_retains_its_earlier_messages() {
             assert_eq!(ran.code(), "ACTOR_PANICKED", "{name}");
             assert_eq!(ran.visible(), ["one", "one"], "{name}");
             assert!(ran.report.tokens.context > 0, "{name}");
-            assert!(ran.report.tokens.spent != Spent::default(), "{name}");
+            assert!(ran.report.tokens.spent != TokenUsage::default(), "{name}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::{BuildError, Engine, EventType, Model, ModelCall, ModelReply, RunError, Spent, ThreadStatus};
+use pirn::{BuildError, Engine, EventType, Model, ModelCall, ModelReply, RunError, ThreadStatus, TokenUsage};
 use pirn_tests::wire::{Answer, Server};
 use pirn_tests::world::{Ran, line, node, run_in, workflow};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl Model for Slow {
             slow.0.lock().expect("no panic").0 -= 1;
             Ok(ModelReply {
                 content: "yes".to_owned(),
-                usage: Spent::new(10, 20, 30),
+                usage: TokenUsage::new(10, 20, 30),
                 ..ModelReply::default()
             })
         }

@@ -12,8 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::tools::{ConfigFault, McpServers, ToolRegistry, tools_of};
 use pirn::{
-    Engine, EventType, FinishReason, Model, ModelCall, ModelReply, Role, RunError, RunHandle, Spent, SubscriptionItem,
-    ThreadStatus,
+    Engine, EventType, FinishReason, Model, ModelCall, ModelReply, Role, RunError, RunHandle, SubscriptionItem,
+    ThreadStatus, TokenUsage,
 };
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::servers::everything;
@@ -257,7 +257,7 @@ struct Sampled {
 impl Model for Sampled {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         self.asked.lock().expect("no panic").push(call);
-        let usage = Spent::new(30, 12, 42);
+        let usage = TokenUsage::new(30, 12, 42);
         std::future::ready(if self.fails {
             let mut failure = ModelFailure::new(FailureKind::Rejected);
             failure.spent = usage;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::{Engine, Model, ModelCall, ModelReply, RunError, Spent};
+use pirn::{Engine, Model, ModelCall, ModelReply, RunError, TokenUsage};
 use pirn_core::conversation::{Cost, Currency};
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::world::{Ran, code, line, node, run_in, workflow};
@@ -21,7 +21,7 @@ struct Answered {
     workflow: String,
     node: String,
     thread: String,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 /// A model that answers after a random delay with random token counts, and records them.
@@ -48,13 +48,13 @@ impl Model for Meter {
             // A range this large makes simultaneous answers practically impossible.
             call.clock.sleep(meter.next() % 1_000_000_000).await;
             let figure = || meter.next() % 1_000;
-            let spent = Spent {
+            let spent = TokenUsage {
                 cached_read: figure(),
                 cached_write: figure(),
                 reasoning: figure(),
-                ..Spent::new(figure(), figure(), 0)
+                ..TokenUsage::new(figure(), figure(), 0)
             };
-            let spent = Spent {
+            let spent = TokenUsage {
                 total: spent.sent() + spent.received() + figure(),
                 ..spent
             };
@@ -218,7 +218,7 @@ fn prices() -> Value {
 }
 
 /// The figures, added up independently of the engine: each kind, the total, the cost in units of 10^-12.
-fn sum<'a>(spent: impl IntoIterator<Item = &'a Spent>) -> [u64; 7] {
+fn sum<'a>(spent: impl IntoIterator<Item = &'a TokenUsage>) -> [u64; 7] {
     spent.into_iter().fold([0; 7], |mut sum, one| {
         let kinds = [one.input, one.cached_read, one.cached_write, one.output, one.reasoning];
         let pico: u64 = kinds
@@ -232,8 +232,8 @@ fn sum<'a>(spent: impl IntoIterator<Item = &'a Spent>) -> [u64; 7] {
     })
 }
 
-fn figures(spent: &Spent) -> [u64; 7] {
-    let Spent {
+fn figures(spent: &TokenUsage) -> [u64; 7] {
+    let TokenUsage {
         input,
         cached_read,
         cached_write,
@@ -266,7 +266,7 @@ fn ran(meter: &Meter, written: &Written) -> Ran {
 }
 
 fn by<K: Ord>(answered: &[Answered], key: impl Fn(&Answered) -> Vec<K>) -> BTreeMap<K, [u64; 7]> {
-    let mut groups: BTreeMap<K, Vec<&Spent>> = BTreeMap::new();
+    let mut groups: BTreeMap<K, Vec<&TokenUsage>> = BTreeMap::new();
     for one in answered {
         for key in key(one) {
             groups.entry(key).or_default().push(&one.spent);
@@ -361,9 +361,9 @@ fn a_fallback_profiles_prices_apply_to_its_calls() {
     };
     assert_eq!(
         report.tokens.spent,
-        Spent {
+        TokenUsage {
             cost: Some(cost),
-            ..Spent::new(40, 20, 60)
+            ..TokenUsage::new(40, 20, 60)
         }
     );
     assert_eq!(
@@ -379,7 +379,7 @@ struct Fixed {
 
 impl Model for Fixed {
     fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
-        let usage = Spent::new(20, 10, 30);
+        let usage = TokenUsage::new(20, 10, 30);
         let mut failure = ModelFailure::new(FailureKind::Rejected);
         failure.spent = usage;
         std::future::ready(if self.fails {

@@ -7,7 +7,7 @@ use pirn::formats::{Format, write};
 use pirn::{EventType, Message, Part, Role, ThreadStatus, ToolCall};
 use pirn_core::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
 use pirn_core::conversation::{
-    AgentKind, Conversation, Counted, Estimator, MessageRules, PinStrategy, RequestParts, build_request, select,
+    AgentKind, Conversation, CountedMessage, Estimator, MessageRules, PinStrategy, RequestParts, build_request, select,
 };
 use pirn_core::definition::{ConversationHistoryOptions, HistoryRange, Pinned, PinnedText, RoleCount, RoleRange};
 use pirn_tests::wire::{Answer, Server, check_anthropic, check_gemini, check_pairs};
@@ -89,7 +89,11 @@ fn left() -> impl Strategy<Value = Left> {
 }
 
 fn of(messages: impl IntoIterator<Item = Arc<Message>>) -> Conversation {
-    Conversation::from_messages(messages.into_iter().map(|message| Counted::new(message, &Estimator)))
+    Conversation::from_messages(
+        messages
+            .into_iter()
+            .map(|message| CountedMessage::new(message, &Estimator)),
+    )
 }
 
 fn cut(history: &[Message], left: &Left) -> Conversation {
@@ -151,7 +155,7 @@ proptest! {
             let at = request.inserted_at;
             let found = request.messages.iter().position(|message| message.content == "PIN");
             prop_assert_eq!(at, found);
-            let cost: u64 = request.messages.iter().map(|one| Counted::new(Arc::clone(one), &Estimator).tokens).sum();
+            let cost: u64 = request.messages.iter().map(|one| CountedMessage::new(Arc::clone(one), &Estimator).tokens).sum();
             prop_assert_eq!(request.tokens, cost);
             let body = write(&request.messages, format).expect("it can be said");
             let checked = match format {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::store::MemoryStore;
-use pirn::{Engine, EngineBuilder, Model, ModelCall, ModelReply, RunError, Spent};
+use pirn::{Engine, EngineBuilder, Model, ModelCall, ModelReply, RunError, TokenUsage};
 use pirn_service::Options;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Model for Speaker {
             }
             Ok(ModelReply {
                 content: words(0..PIECES),
-                usage: Spent::new(1, 9, 10),
+                usage: TokenUsage::new(1, 9, 10),
                 ..ModelReply::default()
             })
         }

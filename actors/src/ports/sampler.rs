@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::conversation::{ModelRequest, Spent};
+use pirn_core::conversation::{ModelRequest, TokenUsage};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::message::Message;
 use pirn_core::model_call::ModelFailure;
@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     asked: u32,
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl Sampler {
@@ -108,7 +108,7 @@ impl Sampler {
     }
 
     /// Tokens spent so far.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> TokenUsage {
         self.state().spent
     }
 

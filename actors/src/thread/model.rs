@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{EffectId, GoesOn, ModelChoice, Outcome, ThreadMachine, ToolChoice};
+use pirn_core::thread::{ContinuedRequest, EffectId, ModelChoice, Outcome, ThreadMachine, ToolChoice};
 use serde_json::json;
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
@@ -99,7 +99,12 @@ impl ThreadActor {
 }
 
 /// The request, whether tools are offered, the node's profile and parameters, and the earlier request that this one continues.
-type Asked = (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>, Option<Arc<GoesOn>>);
+type Asked = (
+    Arc<ModelRequest>,
+    bool,
+    Option<Arc<ModelChoice>>,
+    Option<Arc<ContinuedRequest>>,
+);
 
 /// Returns a sink that raises LLM_TOKEN events.
 fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenSink {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
-use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
+use pirn_core::conversation::{MessageRules, ModelRequest, TokenUsage};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, ModelFailure};
 use pirn_core::thread::ModelReply;
@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 
 /// Usage reported by the models of each profile, by profile id.
 #[derive(Debug, Default)]
-pub(super) struct UsageByProfile(Mutex<BTreeMap<String, Spent>>);
+pub(super) struct UsageByProfile(Mutex<BTreeMap<String, TokenUsage>>);
 
 impl UsageByProfile {
-    pub(super) fn now(&self) -> BTreeMap<String, Spent> {
+    pub(super) fn now(&self) -> BTreeMap<String, TokenUsage> {
         self.lock().clone()
     }
 
-    fn add(&self, profile: &str, spent: Spent) {
+    fn add(&self, profile: &str, spent: TokenUsage) {
         if spent.is_nothing() {
             return;
         }
@@ -32,7 +32,7 @@ impl UsageByProfile {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Spent>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, TokenUsage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
-use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
+use pirn_core::conversation::{MessageRules, ModelRequest, TokenUsage};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, ModelFailure, Prices};
 use pirn_core::thread::ModelReply;
@@ -27,7 +27,7 @@ impl PricedModel {
 impl Model for PricedModel {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let prices = self.prices;
-        let with_cost = move |spent: Spent| Spent {
+        let with_cost = move |spent: TokenUsage| TokenUsage {
             // A custom model may report its actual cost.
             cost: spent.cost.or_else(|| Some(prices.of(&spent))),
             ..spent

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, Models, laid_over_profile};
 use pirn_core::conversation::extractive::Budget;
-use pirn_core::conversation::{Currency, ModelRequest, Spent};
+use pirn_core::conversation::{Currency, ModelRequest, TokenUsage};
 use pirn_core::definition::{Profile, nearest, variable_name_fault};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
@@ -171,7 +171,7 @@ impl ModelRegistry {
     }
 
     /// Returns the usage reported so far, by profile.
-    pub fn usage(&self) -> BTreeMap<String, Spent> {
+    pub fn usage(&self) -> BTreeMap<String, TokenUsage> {
         self.usage.now()
     }
 

@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Model, ModelCall, ModelSession, laid_over_profile};
 use pirn_core::Millis;
-use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
+use pirn_core::conversation::{MessageRules, ModelRequest, TokenUsage};
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::{Attempts, CallBound, FailureKind, ModelFailure, Next};
@@ -113,7 +113,7 @@ struct CallLoop {
     /// Error of the earlier profiles; the latest is outermost.
     before: Option<RunError>,
     /// Usage of the failed attempts.
-    spent: Spent,
+    spent: TokenUsage,
 }
 
 impl CallLoop {
@@ -127,7 +127,7 @@ impl CallLoop {
             attempts,
             deadline: None,
             before: None,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use pirn_core::conversation::Spent;
+use pirn_core::conversation::TokenUsage;
 use pirn_core::event::{Event, EventType};
 use serde::Deserialize;
 use serde_json::Value;
@@ -441,7 +441,7 @@ impl Chat {
         shape.error = error;
         shape.attributes.push(KeyValue::new(names::OPERATION, names::CHAT));
         let usage = usage.filter(|_| self.is_first);
-        if let Some(usage) = usage.and_then(|usage| Spent::deserialize(usage).ok()) {
+        if let Some(usage) = usage.and_then(|usage| TokenUsage::deserialize(usage).ok()) {
             let mut push = |name, tokens: u64| {
                 let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
                 shape.attributes.push(KeyValue::new(name, tokens));

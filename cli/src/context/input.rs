@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use pirn::formats::{self, FormatError, Read};
-use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer};
+use pirn_core::conversation::{Conversation, ConversationError, CountedMessage, MarkMap, Tokenizer};
 use pirn_core::definition::{JsonError, JsonErrorKind, json_from_str, json_from_value};
 use pirn_core::message::Message;
 use serde::de::DeserializeOwned;
@@ -82,6 +82,8 @@ pub(super) fn conversation(
     mark_map: Option<MarkMap>,
     tokenizer: &dyn Tokenizer,
 ) -> Result<Conversation, BadInput> {
-    let counted = messages.into_iter().map(|message| Counted::new(message, tokenizer));
+    let counted = messages
+        .into_iter()
+        .map(|message| CountedMessage::new(message, tokenizer));
     Conversation::from_parts(counted, mark_map.unwrap_or_default()).map_err(|error| BadInput::at("/markMap", &error))
 }

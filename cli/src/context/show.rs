@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, Counted, Estimator, MarkMap, tool_blocks};
+use pirn_core::conversation::{Conversation, CountedMessage, Estimator, MarkMap, tool_blocks};
 use pirn_core::message::{Message, Role};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ struct Page {
 
 impl Page {
     fn of(mut self, history: &Conversation) -> String {
-        let all: Vec<Counted> = history.complete().iter().cloned().collect();
+        let all: Vec<CountedMessage> = history.complete().iter().cloned().collect();
         let widest = all.iter().map(|counted| counted.tokens).max().unwrap_or_default();
         let brackets = brackets(&all);
         let visible = history.visible();
@@ -72,7 +72,7 @@ impl Page {
         }
     }
 
-    fn message(&mut self, at: usize, bracket: char, counted: &Counted, widest: u64, seen: bool) {
+    fn message(&mut self, at: usize, bracket: char, counted: &CountedMessage, widest: u64, seen: bool) {
         let message = &counted.message;
         let filled = (counted.tokens.saturating_mul(BAR_WIDTH))
             .div_ceil(widest.max(1))
@@ -108,7 +108,7 @@ impl Page {
 }
 
 /// Returns the brackets that connect the messages of each tool block.
-fn brackets(messages: &[Counted]) -> Vec<char> {
+fn brackets(messages: &[CountedMessage]) -> Vec<char> {
     let mut brackets = vec![' '; messages.len()];
     for block in tool_blocks(messages) {
         let (first, last) = (block.start, block.end - 1);

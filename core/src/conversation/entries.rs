@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use imbl::Vector;
 
-use super::Counted;
+use super::CountedMessage;
 use crate::message::Message;
 
 /// Maximum length of the private part. Small, because a clone copies it.
@@ -19,7 +19,7 @@ const OWN: usize = 16;
 /// A message with its tokens, and the sum of the tokens up to and including it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
-    pub(super) counted: Counted,
+    pub(super) counted: CountedMessage,
     running_total: u64,
 }
 
@@ -61,7 +61,7 @@ impl Entries {
         self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.own)
     }
 
-    pub(super) fn push(&mut self, counted: Counted) {
+    pub(super) fn push(&mut self, counted: CountedMessage) {
         // The bound on the copy that a clone makes.
         if self.own.len() == OWN {
             self.share();
@@ -211,8 +211,8 @@ mod tests {
     use crate::message::Role;
     use proptest::prelude::*;
 
-    fn counted(tokens: u64) -> Counted {
-        Counted {
+    fn counted(tokens: u64) -> CountedMessage {
+        CountedMessage {
             message: Arc::new(Message::new(Role::User, tokens.to_string())),
             tokens,
         }

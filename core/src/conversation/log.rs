@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 
 use super::entries::Entries;
-use super::{ConversationError, Counted, MarkMap, Visible};
+use super::{ConversationError, CountedMessage, MarkMap, Visible};
 use crate::message::Message;
 
 /// The history of one thread. `clone` is the O(1) snapshot that FORK gives its branches.
@@ -54,7 +54,7 @@ impl Conversation {
     }
 
     /// Creates a conversation with these messages, all visible.
-    pub fn from_messages(messages: impl IntoIterator<Item = Counted>) -> Self {
+    pub fn from_messages(messages: impl IntoIterator<Item = CountedMessage>) -> Self {
         let mut conversation = Self::new();
         conversation.extend(messages);
         conversation
@@ -64,7 +64,10 @@ impl Conversation {
     ///
     /// # Errors
     /// Returns [`ConversationError::InvalidMarkMap`] if the map does not fit the history.
-    pub fn from_parts(messages: impl IntoIterator<Item = Counted>, marks: MarkMap) -> Result<Self, ConversationError> {
+    pub fn from_parts(
+        messages: impl IntoIterator<Item = CountedMessage>,
+        marks: MarkMap,
+    ) -> Result<Self, ConversationError> {
         let mut conversation = Self::from_messages(messages);
         // Before the marks are stored: all later code uses them as indices without checks.
         marks.check(conversation.len())?;
@@ -115,7 +118,7 @@ impl Conversation {
     pub fn continued(
         &self,
         length: usize,
-        messages: impl IntoIterator<Item = Counted>,
+        messages: impl IntoIterator<Item = CountedMessage>,
         marks: MarkMap,
         (version, reshaped): (u64, u64),
     ) -> Result<Self, ConversationError> {
@@ -209,7 +212,7 @@ impl Conversation {
     }
 
     /// Returns the archived messages with their indices in the complete history, without those that a rollback set aside.
-    pub fn archived(&self) -> impl Iterator<Item = (usize, &Counted)> {
+    pub fn archived(&self) -> impl Iterator<Item = (usize, &CountedMessage)> {
         let marks = self.mark_map();
         // Linear in the rollbacks, of which there are few.
         let is_set_aside = |index| {
@@ -224,12 +227,12 @@ impl Conversation {
 
     /// Returns the messages from `index` of the complete history on, including archived ones. The cost is proportional to their
     /// number.
-    pub fn since(&self, index: usize) -> impl Iterator<Item = &Counted> {
+    pub fn since(&self, index: usize) -> impl Iterator<Item = &CountedMessage> {
         (index..self.log.len()).filter_map(|index| self.log.get(index).map(|entry| &entry.counted))
     }
 
     /// Returns the message at an index of the complete history.
-    pub(super) fn counted_at(&self, index: usize) -> Option<&Counted> {
+    pub(super) fn counted_at(&self, index: usize) -> Option<&CountedMessage> {
         self.log.get(index).map(|entry| &entry.counted)
     }
 
@@ -248,7 +251,7 @@ impl Conversation {
     }
 
     /// Appends a message and returns its index in the complete history.
-    pub fn append(&mut self, message: Counted) -> usize {
+    pub fn append(&mut self, message: CountedMessage) -> usize {
         let index = self.log.len();
         self.log.push(message);
         // `only_appended_since` relies on one increment for each message.
@@ -257,7 +260,7 @@ impl Conversation {
     }
 
     /// Appends messages. Each increments the version.
-    pub fn extend(&mut self, messages: impl IntoIterator<Item = Counted>) {
+    pub fn extend(&mut self, messages: impl IntoIterator<Item = CountedMessage>) {
         for message in messages {
             self.append(message);
         }
@@ -315,13 +318,13 @@ impl Conversation {
     pub fn replace_visible(
         &mut self,
         basis: Basis,
-        messages: impl IntoIterator<Item = Counted>,
+        messages: impl IntoIterator<Item = CountedMessage>,
     ) -> Result<(), ConversationError> {
         if !self.only_appended_since(basis) {
             return Err(ConversationError::Changed);
         }
         // Collected before the new batch starts, which hides them. Cloning copies pointers.
-        let tail: Vec<Counted> = self.visible().from_index(basis.length).cloned().collect();
+        let tail: Vec<CountedMessage> = self.visible().from_index(basis.length).cloned().collect();
         self.show_in_new_batch(messages.into_iter().chain(tail));
         Ok(())
     }
@@ -337,10 +340,10 @@ impl Conversation {
 
     /// Archives the visible messages and shows `messages`, as one change. If `messages` are a tail of the visible ones, the batch
     /// starts there, so that nothing is stored twice.
-    pub(super) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = Counted>) {
+    pub(super) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = CountedMessage>) {
         let length = self.log.len();
         // Collected, because the messages are compared before they are appended.
-        let messages: Vec<Counted> = messages.into_iter().collect();
+        let messages: Vec<CountedMessage> = messages.into_iter().collect();
         let boundary = self.tail_of_visible(&messages).unwrap_or(length);
         // Cannot fail: the boundary is between the current one and the length. Batch numbers overflow after 2^64 batches.
         let started = self.marks_mut().start_new_batch(boundary, length);
@@ -355,7 +358,7 @@ impl Conversation {
     }
 
     /// Returns the start of the visible tail that equals `messages`; `None` if there is none, or `messages` is empty.
-    fn tail_of_visible(&self, messages: &[Counted]) -> Option<usize> {
+    fn tail_of_visible(&self, messages: &[CountedMessage]) -> Option<usize> {
         let visible = self.visible();
         let from = visible.len().checked_sub(messages.len())?;
         let mut tail = visible.indexed().rev();
@@ -438,7 +441,7 @@ impl TryFrom<Stored> for Conversation {
             .messages
             .into_iter()
             .zip(stored.tokens)
-            .map(|(message, tokens)| Counted { message, tokens });
+            .map(|(message, tokens)| CountedMessage { message, tokens });
         let mut conversation = Self::from_parts(messages, stored.mark_map).map_err(|error| error.to_string())?;
         // The messages were counted as unshared above.
         if let Some(bytes) = stored.memory {

@@ -12,7 +12,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Basis, Conversation, ConversationError, Counted, ResolvedContext, Spent, TokenLimit, TokenSignal, TokenWatch, apply,
+    Basis, Conversation, ConversationError, CountedMessage, ResolvedContext, TokenLimit, TokenSignal, TokenUsage,
+    TokenWatch, apply,
 };
 use crate::Millis;
 
@@ -20,7 +21,7 @@ use crate::Millis;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationInput {
     /// Appends messages in one step.
-    Append(Vec<Counted>),
+    Append(Vec<CountedMessage>),
     /// Applies a CONTEXT_PROCESSOR operation.
     Apply(ResolvedContext),
     /// Compare and swap: see [`Conversation::replace_visible`].
@@ -28,7 +29,7 @@ pub enum ConversationInput {
         /// State for which the replacement was prepared.
         basis: Basis,
         /// Messages that become visible.
-        messages: Vec<Counted>,
+        messages: Vec<CountedMessage>,
     },
     /// Replaces the content with that of another conversation (JOIN).
     Restore(Conversation),
@@ -44,7 +45,7 @@ pub enum ConversationInput {
     /// A compression has succeeded or failed.
     CompressionEnded,
     /// A provider reported the usage of a request, or a child ended with this sum.
-    Spent(Spent),
+    Spent(TokenUsage),
 }
 
 /// A change to announce.
@@ -55,7 +56,7 @@ pub enum ConversationEffect {
         /// Index of the message in the complete history.
         index: usize,
         /// Message with its tokens.
-        message: Counted,
+        message: CountedMessage,
     },
     /// The visible messages changed in another way than by an append.
     Reshaped {
@@ -76,7 +77,7 @@ pub struct ConversationMachine {
     watch: TokenWatch,
     /// Reported usage; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    spent: Option<Box<Spent>>,
+    spent: Option<Box<TokenUsage>>,
     /// Tokens of the last request in addition to the visible messages: pinned context, tools, stated results.
     overhead: u64,
 }
@@ -109,7 +110,7 @@ impl ConversationMachine {
     }
 
     /// Returns the usage that providers reported, including children.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> TokenUsage {
         self.spent.as_deref().copied().unwrap_or_default()
     }
 

@@ -27,12 +27,12 @@ mod prefix;
 mod prepared;
 mod request;
 mod select;
-mod spent;
 mod sub_agent;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod tool_pairs;
+mod usage;
 mod view;
 mod watch;
 
@@ -50,15 +50,15 @@ pub use operation::{ResolvedContext, apply};
 pub use order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
 pub use pinned::pinned_messages;
 pub use position::{PinStrategy, pin_position};
-pub use prefix::{BrokenBy, Opening, Prefix, PrefixWatch, hash_text};
+pub use prefix::{Prefix, PrefixBreak, PrefixWatch, RequestPrefix, hash_text};
 pub use prepared::{Outline, PreparedRequest};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
 pub use select::{
     SelectionWarning, check, parse_selection, pointer_of, select, select_counted, select_from, select_positions,
 };
-pub use spent::{Cost, Currency, Spent};
 pub use sub_agent::{RoleMissing, first_prompt};
-pub use tokens::{Counted, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
+pub use tokens::{CountedMessage, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
 pub use tool_pairs::{UNANSWERED, repair_tool_pairs};
+pub use usage::{Cost, Currency, TokenUsage};
 pub use view::Visible;
 pub use watch::{TokenLimit, TokenSignal, TokenWatch};

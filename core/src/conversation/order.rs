@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Counted;
+use super::CountedMessage;
 use crate::message::{Message, Role};
 
 /// User message inserted before a request that would start with the assistant.
@@ -85,7 +85,7 @@ impl Repairs {
 }
 
 /// Removes blank messages. Tool messages stay: an empty result is a result.
-pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<Counted>) -> Repairs {
+pub(super) fn drop_blank(rules: MessageRules, messages: &mut Vec<CountedMessage>) -> Repairs {
     let before = messages.len();
     // Without the rule the history is sent as it is: a repair is never made without need.
     if rules.no_blank {
@@ -112,12 +112,12 @@ pub(super) fn is_sent(message: &Message) -> bool {
 /// Ensures that the first message is the user's and the last is not the assistant's. Returns the index of an inserted first message.
 pub(super) fn repair_ends(
     rules: MessageRules,
-    messages: &mut Vec<Counted>,
-    counted: impl Fn(Message) -> Counted,
+    messages: &mut Vec<CountedMessage>,
+    counted: impl Fn(Message) -> CountedMessage,
 ) -> (Repairs, Option<usize>) {
     let mut repairs = Repairs::default();
     let mut put_at = None;
-    let is_system = |counted: &Counted| counted.message.role == Role::System;
+    let is_system = |counted: &CountedMessage| counted.message.role == Role::System;
     // System messages are not part of the order that providers check.
     let first = messages.iter().position(|counted| !is_system(counted));
     // A request without other messages gets one: the rule requires that the first one exists.

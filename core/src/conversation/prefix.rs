@@ -24,7 +24,7 @@ use crate::message::{Message, Role};
 
 /// Hashes of the parts of a request that precede its messages in a provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opening {
+pub struct RequestPrefix {
     /// Hash of the profile's id.
     pub profile: u64,
     /// Hash of the tools offered to the model, in order.
@@ -36,7 +36,7 @@ pub struct Opening {
 /// Cause of the first difference from the previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum BrokenBy {
+pub enum PrefixBreak {
     /// The profile changed. Another model may receive the request.
     Profile,
     /// The tools or their order changed.
@@ -56,12 +56,12 @@ pub enum BrokenBy {
 /// Result of a comparison with the previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Tokens of the longest common prefix, including tool definitions. 0 if there is no previous request, or if its [`Opening`]
+    /// Tokens of the longest common prefix, including tool definitions. 0 if there is no previous request, or if its [`RequestPrefix`]
     /// differs.
     pub tokens: u64,
     /// Index of the first message that differs, and the cause. `None` if this request starts with the whole previous one, or if
     /// there is no previous one.
-    pub broken: Option<(usize, BrokenBy)>,
+    pub broken: Option<(usize, PrefixBreak)>,
 }
 
 /// Last two requests of a thread in comparable form.
@@ -79,7 +79,7 @@ pub struct PrefixWatch {
 
 #[derive(Clone, Debug)]
 struct SentRequest {
-    opening: Opening,
+    opening: RequestPrefix,
     pieces: Vec<SentPiece>,
     length: usize,
 }
@@ -130,7 +130,7 @@ impl PrefixWatch {
         &mut self,
         request: &PreparedRequest,
         outline: &Outline,
-        opening: Opening,
+        opening: RequestPrefix,
         again: bool,
         tokenizer: &dyn Tokenizer,
     ) -> Prefix {
@@ -156,7 +156,7 @@ impl PrefixWatch {
         Prefix { tokens, broken }
     }
 
-    fn remembered(&mut self, request: &PreparedRequest, outline: &Outline, opening: Opening) -> SentRequest {
+    fn remembered(&mut self, request: &PreparedRequest, outline: &Outline, opening: RequestPrefix) -> SentRequest {
         let mut now = SentRequest {
             opening,
             pieces: Vec::new(),
@@ -199,12 +199,12 @@ impl PrefixWatch {
 
     /// Returns the number of common leading messages, and the first difference. The number is `None` if the openings differ: then
     /// nothing is shared.
-    fn compare(&self, before: &SentRequest, now: &SentRequest) -> (Option<usize>, Option<(usize, BrokenBy)>) {
+    fn compare(&self, before: &SentRequest, now: &SentRequest) -> (Option<usize>, Option<(usize, PrefixBreak)>) {
         let (was, is) = (before.opening, now.opening);
         let opening = [
-            (was.profile == is.profile, BrokenBy::Profile),
-            (was.tools == is.tools, BrokenBy::Tools),
-            (was.format == is.format, BrokenBy::ResponseFormat),
+            (was.profile == is.profile, PrefixBreak::Profile),
+            (was.tools == is.tools, PrefixBreak::Tools),
+            (was.format == is.format, PrefixBreak::ResponseFormat),
         ];
         // The first difference is the cause: what follows it in the cache is lost anyway.
         if let Some((_, why)) = opening.into_iter().find(|(is_same, _)| !is_same) {
@@ -221,13 +221,13 @@ impl PrefixWatch {
         let kinds = [before, now].map(|request| self.message(request, common).map(|message| message.kind));
         let differs = |kind| kinds.contains(&Some(kind));
         let why = if differs(MessageKind::System) {
-            BrokenBy::System
+            PrefixBreak::System
         } else if differs(MessageKind::Pinned) {
-            BrokenBy::Pinned
+            PrefixBreak::Pinned
         } else if differs(MessageKind::Repair) {
-            BrokenBy::Repair
+            PrefixBreak::Repair
         } else {
-            BrokenBy::History
+            PrefixBreak::History
         };
         (Some(common), Some((common, why)))
     }
@@ -405,7 +405,7 @@ struct Stored {
 
 #[derive(Serialize, Deserialize)]
 struct StoredRequest {
-    opening: Opening,
+    opening: RequestPrefix,
     messages: Vec<SentMessage>,
 }
 

@@ -27,7 +27,7 @@ use super::order::{Repairs, USER_FIRST, USER_LAST, is_sent};
 use super::position::pin_position;
 use super::request::Sources;
 use super::tool_pairs::UNANSWERED;
-use super::{AgentKind, Basis, Conversation, Counted, ModelRequest, RequestParts, Tokenizer, message_cost};
+use super::{AgentKind, Basis, Conversation, CountedMessage, ModelRequest, RequestParts, Tokenizer, message_cost};
 use crate::message::{Message, Part, Role};
 
 /// A request for a model, with the figures that a run uses. [`Self::built`] returns the request with its messages.
@@ -301,7 +301,7 @@ struct Side {
     /// Calls of the last block without a result. Stated in each request, listed as stated only when the block ends.
     open: Vec<String>,
     /// Results that were stated for calls of other blocks.
-    stated: Vec<Counted>,
+    stated: Vec<CountedMessage>,
     repairs: Repairs,
 }
 
@@ -377,7 +377,7 @@ impl Outline {
         list: ListId,
         range: Range<usize>,
         conversation: &'a Conversation,
-    ) -> impl Iterator<Item = &'a Counted> {
+    ) -> impl Iterator<Item = &'a CountedMessage> {
         let side = self
             .sides
             .iter()
@@ -427,7 +427,7 @@ impl Side {
     fn add(
         &mut self,
         index: usize,
-        counted: &Counted,
+        counted: &CountedMessage,
         (agent, no_blank): (AgentKind, bool),
         tokenizer: &dyn Tokenizer,
     ) {
@@ -483,7 +483,7 @@ impl Side {
     fn close(&mut self, tokenizer: &dyn Tokenizer) {
         // Listed now: no later append can answer these calls.
         for call in self.open.drain(..) {
-            let stated = Counted::new(stated(&call), tokenizer);
+            let stated = CountedMessage::new(stated(&call), tokenizer);
             self.tokens = self.tokens.saturating_add(stated.tokens);
             self.rest.kept.push(Kept::Stated(self.stated.len()));
             self.stated.push(stated);
@@ -569,7 +569,7 @@ impl Side {
         }
     }
 
-    fn counted<'a>(&'a self, kept: Kept, conversation: &'a Conversation) -> Option<&'a Counted> {
+    fn counted<'a>(&'a self, kept: Kept, conversation: &'a Conversation) -> Option<&'a CountedMessage> {
         match kept {
             Kept::Said(index) => conversation.counted_at(index),
             Kept::Stated(index) => self.stated.get(index),

@@ -14,7 +14,7 @@ use super::order::{MessageRules, Repairs, drop_blank, repair_ends};
 use super::pinned::pinned_messages;
 use super::position::{PinStrategy, pin_position};
 use super::tool_pairs::repair_tool_pairs;
-use super::{Conversation, Counted, Tokenizer};
+use super::{Conversation, CountedMessage, Tokenizer};
 use crate::definition::Pinned;
 use crate::message::{Message, Role};
 
@@ -130,8 +130,8 @@ impl Sources {
     }
 
     pub(super) fn build(&self, conversation: &Conversation, tokenizer: &dyn Tokenizer) -> ModelRequest {
-        let counted = |message: Message| Counted::new(message, tokenizer);
-        let counted_again = |message: &Arc<Message>| Counted::new(Arc::clone(message), tokenizer);
+        let counted = |message: Message| CountedMessage::new(message, tokenizer);
+        let counted_again = |message: &Arc<Message>| CountedMessage::new(Arc::clone(message), tokenizer);
         let (mut history, mut rest) = system_and_rest(conversation, self.agent);
         // A system message of the history takes precedence over the node's.
         if history.is_empty() {
@@ -143,7 +143,7 @@ impl Sources {
             None => take_trailing_user(&mut rest, self.agent == AgentKind::Sub && history.is_empty()),
         };
         history.append(&mut rest);
-        let pinned: Vec<Counted> = self.pinned.iter().map(counted_again).collect();
+        let pinned: Vec<CountedMessage> = self.pinned.iter().map(counted_again).collect();
 
         // Before the context is inserted, which would move the positions.
         let repeated = repeated_by(&history, !pinned.is_empty(), self.strategy);
@@ -156,7 +156,7 @@ impl Sources {
         // Behind the pinned context, also where that is at the end.
         after.extend(pending);
         let mut repairs = Repairs::default();
-        let mut repaired = |side: Vec<Counted>| {
+        let mut repaired = |side: Vec<CountedMessage>| {
             let (mut side, pairs) = repair_tool_pairs(side, counted);
             repairs.absorb(pairs);
             repairs.absorb(drop_blank(self.rules, &mut side));
@@ -200,8 +200,8 @@ impl Sources {
 /// number of messages before that reply. Returns 0 if there is no reply.
 ///
 /// The position is computed from the history, so that the previous request need not be stored.
-fn repeated_by(history: &[Counted], has_pinned: bool, strategy: PinStrategy) -> usize {
-    let is_reply = |counted: &Counted| counted.message.role == Role::Assistant;
+fn repeated_by(history: &[CountedMessage], has_pinned: bool, strategy: PinStrategy) -> usize {
+    let is_reply = |counted: &CountedMessage| counted.message.role == Role::Assistant;
     let Some(replied) = history.iter().rposition(is_reply) else {
         // The first request repeats nothing.
         return 0;
@@ -212,12 +212,14 @@ fn repeated_by(history: &[Counted], has_pinned: bool, strategy: PinStrategy) -> 
     // A user message before the reply was the pending one, which is not part of the history when the position is determined.
     let is_asked = replied > 1 && history[replied - 1].message.role == Role::User;
     let then = &history[..replied - usize::from(is_asked)];
-    pin_position(strategy, then.len(), |index| then.get(index).map(Counted::as_ref))
+    pin_position(strategy, then.len(), |index| {
+        then.get(index).map(CountedMessage::as_ref)
+    })
 }
 
 /// Splits the visible messages into system messages, which are sent first, and others. Omits `subAgentInternal` messages for a main
 /// agent.
-fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<Counted>, Vec<Counted>) {
+fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<CountedMessage>, Vec<CountedMessage>) {
     conversation
         .visible()
         .iter()
@@ -228,7 +230,7 @@ fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<Counte
 
 /// Removes and returns the pending user message at the end. A sub-agent's first prompt is not pending: it is the first message of
 /// the history, before which no pinned context is inserted.
-fn take_trailing_user(rest: &mut Vec<Counted>, first_is_prompt: bool) -> Option<Counted> {
+fn take_trailing_user(rest: &mut Vec<CountedMessage>, first_is_prompt: bool) -> Option<CountedMessage> {
     // Only the last message can be pending: a reply after it has answered it.
     let is_user = rest.last().is_some_and(|last| last.message.role == Role::User);
     if !is_user || (first_is_prompt && rest.len() == 1) {

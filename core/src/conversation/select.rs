@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Conversation, ConversationError, Counted};
+use super::{Conversation, ConversationError, CountedMessage};
 use crate::definition::{ConversationHistoryOptions, HistorySelection, json_from_value};
 use crate::message::{Message, Role};
 
@@ -37,7 +37,7 @@ pub fn select(
 pub fn select_counted(
     conversation: &Conversation,
     options: &ConversationHistoryOptions,
-) -> Result<Vec<Counted>, ConversationError> {
+) -> Result<Vec<CountedMessage>, ConversationError> {
     let view = conversation.visible();
     let positions = select_positions(conversation, options)?;
     // Clones only the selected messages, and of those only pointers.

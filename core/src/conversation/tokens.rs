@@ -24,14 +24,14 @@ pub trait Tokenizer: Send + Sync {
 
 /// A message with its token count, as stored in a conversation. Cloning copies a pointer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct CountedMessage {
     /// The message.
     pub message: Arc<Message>,
     /// Tokens of the message, including [`MESSAGE_OVERHEAD`].
     pub tokens: u64,
 }
 
-impl Counted {
+impl CountedMessage {
     /// Counts `message` with `tokenizer`.
     pub fn new(message: impl Into<Arc<Message>>, tokenizer: &dyn Tokenizer) -> Self {
         let message = message.into();
@@ -40,7 +40,7 @@ impl Counted {
     }
 }
 
-impl AsRef<Message> for Counted {
+impl AsRef<Message> for CountedMessage {
     fn as_ref(&self) -> &Message {
         &self.message
     }

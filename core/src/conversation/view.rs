@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Counted;
+use super::CountedMessage;
 use super::entries::Entries;
 use crate::message::Message;
 
@@ -31,7 +31,7 @@ impl<'a> Visible<'a> {
     }
 
     /// Returns the message at `position` of this view.
-    pub fn get(&self, position: usize) -> Option<&'a Counted> {
+    pub fn get(&self, position: usize) -> Option<&'a CountedMessage> {
         self.log.get(self.index(position)?).map(|entry| &entry.counted)
     }
 
@@ -48,12 +48,12 @@ impl<'a> Visible<'a> {
     }
 
     /// Returns the messages with their tokens.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a CountedMessage> + use<'a> {
         self.indexed().map(|(_, counted)| counted)
     }
 
     /// Returns the messages with their indices in the complete history.
-    pub fn indexed(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
+    pub fn indexed(&self) -> impl DoubleEndedIterator<Item = (usize, &'a CountedMessage)> + use<'a> {
         let log = self.log;
         // Cloned, so that the iterator does not borrow the view.
         let stretches = self.stretches.clone().into_iter();
@@ -68,12 +68,12 @@ impl<'a> Visible<'a> {
     }
 
     /// Returns the messages from `index` of the complete history on. The cost is proportional to their number.
-    pub fn from_index(&self, index: usize) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
+    pub fn from_index(&self, index: usize) -> impl DoubleEndedIterator<Item = &'a CountedMessage> + use<'a> {
         self.indexed_from(index).map(|(_, counted)| counted)
     }
 
     /// Returns the messages from `index` of the complete history on, with their indices there.
-    pub fn indexed_from(&self, index: usize) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
+    pub fn indexed_from(&self, index: usize) -> impl DoubleEndedIterator<Item = (usize, &'a CountedMessage)> + use<'a> {
         let stretches = self
             .stretches
             .iter()

@@ -71,12 +71,12 @@ struct Part {
     source: Arc<Source>,
     /// The definition's part of the text, with canonical names and the user's spans.
     tree: Tree,
-    holes: Holes,
+    holes: LoadGaps,
 }
 
 /// Parts of a definition that could not be read. Checks that would only report a consequence are skipped.
 #[derive(Debug, Default)]
-pub(crate) struct Holes {
+pub(crate) struct LoadGaps {
     /// The definition has a fault: no graph is built from it.
     pub(crate) faulty: bool,
     /// A node is missing.
@@ -88,7 +88,7 @@ pub(crate) struct Holes {
 }
 
 /// Value for a definition without missing parts.
-static WHOLE: Holes = Holes {
+static WHOLE: LoadGaps = LoadGaps {
     faulty: false,
     nodes: false,
     transitions: false,
@@ -96,7 +96,7 @@ static WHOLE: Holes = Holes {
 };
 
 impl Origin {
-    pub(crate) fn new(source: &Arc<Source>, tree: Tree, holes: Holes) -> Self {
+    pub(crate) fn new(source: &Arc<Source>, tree: Tree, holes: LoadGaps) -> Self {
         Self(Some(Arc::new(Part {
             source: Arc::clone(source),
             tree,
@@ -109,7 +109,7 @@ impl Origin {
         self.0.as_deref().map(|part| part.source.name.as_str())
     }
 
-    pub(crate) fn holes(&self) -> &Holes {
+    pub(crate) fn holes(&self) -> &LoadGaps {
         self.0.as_deref().map_or(&WHOLE, |part| &part.holes)
     }
 

@@ -87,7 +87,7 @@ pub type WaitNo = u64;
 #[derive(Debug)]
 pub struct EventWaits {
     most: usize,
-    kept: BTreeMap<Arc<str>, Kept>,
+    kept: BTreeMap<Arc<str>, EventBuffer>,
     waiting: BTreeMap<WaitNo, Arc<str>>,
     /// Index of `waiting` by word: an event visits only the waits that it ends.
     by_word: BTreeMap<Arc<str>, BTreeSet<WaitNo>>,
@@ -99,7 +99,7 @@ pub struct EventWaits {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct EventBuffer {
     events: VecDeque<Arc<Event>>,
     /// Number of dropped events that are not reported.
     dropped: u64,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::reduce::reduce;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::CompiledReducer;
-use crate::thread::Fold;
+use crate::thread::PendingReduction;
 
 /// The thread variables of a branch at the JOIN.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct MergedVariables {
     /// Values by variable name.
     pub variables: BTreeMap<String, Value>,
     /// Assignments that an expression must compute.
-    pub folds: Vec<Fold>,
+    pub folds: Vec<PendingReduction>,
 }
 
 /// Returns the assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path order.
@@ -83,7 +83,7 @@ pub fn merge_variables<'a>(
         let values = writers.iter().map(|(_, value)| *value);
         let value = match reducer(name) {
             Some(CompiledReducer::Expression(expression)) if !others.is_empty() => {
-                merged.folds.push(Fold {
+                merged.folds.push(PendingReduction {
                     name: name.into(),
                     expression,
                     // Copied, because the join may release the threads of the branches before the expression is evaluated.

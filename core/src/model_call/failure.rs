@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::FinishReason;
 use crate::Millis;
-use crate::conversation::Spent;
+use crate::conversation::TokenUsage;
 use crate::error::{RunError, RunErrorCode};
 
 /// Why a call of a model failed.
@@ -93,7 +93,7 @@ pub struct ModelFailure {
     /// `Retry-After`, milliseconds.
     pub retry_after: Option<Millis>,
     /// Tokens that the provider reported for the failed call, such as a truncated reply or one that does not fit the format.
-    pub spent: Spent,
+    pub spent: TokenUsage,
 }
 
 impl ModelFailure {
@@ -103,7 +103,7 @@ impl ModelFailure {
             kind,
             status: None,
             retry_after: None,
-            spent: Spent::default(),
+            spent: TokenUsage::default(),
         }
     }
 
@@ -116,7 +116,7 @@ impl ModelFailure {
         if let Some(after) = self.retry_after {
             details["retryAfterMs"] = json!(after);
         }
-        if self.spent != Spent::default() {
+        if self.spent != TokenUsage::default() {
             details["spent"] = json!(self.spent);
         }
         RunError::new(RunErrorCode::ModelError, message).with_details(details)
@@ -142,15 +142,15 @@ impl ModelFailure {
                 .and_then(|status| u16::try_from(status).ok()),
             retry_after: detail("retryAfterMs").and_then(Value::as_u64),
             spent: detail("spent")
-                .and_then(|spent| Spent::deserialize(spent).ok())
+                .and_then(|spent| TokenUsage::deserialize(spent).ok())
                 .unwrap_or_default(),
         }
     }
 
     /// Returns the error of a failed call, with all the tokens that were spent on it.
     #[must_use]
-    pub fn spending(mut error: RunError, spent: Spent) -> RunError {
-        if spent == Spent::default() {
+    pub fn spending(mut error: RunError, spent: TokenUsage) -> RunError {
+        if spent == TokenUsage::default() {
             return error;
         }
         let mut details = match error.details.take() {
@@ -174,12 +174,12 @@ mod tests {
             kind: FailureKind::RateLimited,
             status: Some(429),
             retry_after: Some(2_000),
-            spent: Spent::new(5, 1, 6),
+            spent: TokenUsage::new(5, 1, 6),
         };
         let error = failure.into_error("slow down");
         assert_eq!(ModelFailure::of(&error), failure);
         assert_eq!(error.to_string(), "MODEL_ERROR: slow down");
-        let spent = Spent::new(6, 3, 9);
+        let spent = TokenUsage::new(6, 3, 9);
         assert_eq!(
             ModelFailure::of(&ModelFailure::spending(error, spent)),
             ModelFailure { spent, ..failure }

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::{Cost, Currency, Spent};
+use crate::conversation::{Cost, Currency, TokenUsage};
 
 /// Prices of a profile, for a million tokens of each kind. Cached tokens default to the price of input, and reasoning tokens to
 /// the price of output.
 ///
 /// ```
-/// # use pirn_core::conversation::Spent;
+/// # use pirn_core::conversation::TokenUsage;
 /// # use pirn_core::model_call::Prices;
 /// let prices: Prices = serde_json::from_str(r#"{"input": 3, "cachedRead": 0.3, "output": 15}"#).unwrap();
-/// let spent = Spent { cached_read: 1_000, ..Spent::new(100, 10, 1_110) };
+/// let spent = TokenUsage { cached_read: 1_000, ..TokenUsage::new(100, 10, 1_110) };
 /// assert_eq!(prices.of(&spent).amount(), 0.00075);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Prices {
 
 impl Prices {
     /// Returns the cost of these tokens.
-    pub fn of(&self, spent: &Spent) -> Cost {
+    pub fn of(&self, spent: &TokenUsage) -> Cost {
         let Price(input) = self.input;
         let Price(output) = self.output;
         let or = |price: Option<Price>, default: u64| price.map_or(default, |Price(price)| price);
@@ -76,7 +76,7 @@ impl CallBound {
             output: output_price,
             ..prices
         };
-        Some(most.of(&Spent::new(sent, output, 0)))
+        Some(most.of(&TokenUsage::new(sent, output, 0)))
     }
 
     /// Returns the bound of a request that may go to either of two profiles.
@@ -139,9 +139,9 @@ mod tests {
             let written = json!({
                 "input": price(0), "cachedRead": price(1), "cachedWrite": price(2), "output": price(3), "reasoning": price(4),
             });
-            let spent = Spent {
+            let spent = TokenUsage {
                 input: kinds[0].0, cached_read: kinds[1].0, cached_write: kinds[2].0, output: kinds[3].0, reasoning: kinds[4].0,
-                ..Spent::default()
+                ..TokenUsage::default()
             };
             let thousandths: u64 = kinds.iter().map(|(tokens, price)| tokens * price).sum();
             prop_assert_eq!(prices(written).unwrap().of(&spent).pico, thousandths * 1_000);
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn a_token_kind_without_a_price_costs_as_its_parent_kind() {
         let prices = prices(json!({"input": 2, "output": 7, "currency": "EUR"})).unwrap();
-        let spent = Spent {
+        let spent = TokenUsage {
             cached_read: 1_000_000,
             cached_write: 1_000_000,
             reasoning: 1_000_000,
-            ..Spent::default()
+            ..TokenUsage::default()
         };
         let cost = prices.of(&spent);
         assert_eq!((cost.amount(), cost.currency.to_string().as_str()), (11.0, "EUR"));

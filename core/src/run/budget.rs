@@ -20,7 +20,7 @@ use super::step::Step;
 use super::thread::ThreadTurn;
 use super::tree::{Origin, Tree};
 use super::{Effect, RunMachine, Setting, ThreadNo};
-use crate::conversation::Spent;
+use crate::conversation::TokenUsage;
 use crate::definition::Budget;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, RaisedEvent};
@@ -231,7 +231,7 @@ fn words(kind: FigureKind) -> &'static str {
     }
 }
 
-fn amount(spent: &Spent) -> Amount {
+fn amount(spent: &TokenUsage) -> Amount {
     Amount {
         tokens: spent.total,
         pico: spent.cost.map_or(0, |cost| cost.pico),

@@ -10,7 +10,8 @@ use crate::conversation::compression::{
     transcript,
 };
 use crate::conversation::{
-    Basis, Conversation, ConversationInput, Counted, MarkMap, ModelRequest, RequestParts, Tokenizer, build_request,
+    Basis, Conversation, ConversationInput, CountedMessage, MarkMap, ModelRequest, RequestParts, Tokenizer,
+    build_request,
 };
 use crate::definition::CompressionConfig;
 use crate::error::{RunError, RunErrorCode};
@@ -131,8 +132,8 @@ fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelReques
                        Answer with the summary alone.";
     let text = transcript(&plan.to_summarize);
     let conversation = Conversation::from_messages([
-        Counted::new(Message::new(Role::System, ASK), tokenizer),
-        Counted::new(Message::new(Role::User, text), tokenizer),
+        CountedMessage::new(Message::new(Role::System, ASK), tokenizer),
+        CountedMessage::new(Message::new(Role::User, text), tokenizer),
     ]);
     build_request(&conversation, &RequestParts::default(), tokenizer)
 }

@@ -19,8 +19,8 @@ use super::message::{
 use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
-    Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, Counted,
-    LargeResults, MessageRules, Opening, PinStrategy, PreparedRequest, RequestParts, ResolvedContext, TokenLimit,
+    Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, CountedMessage,
+    LargeResults, MessageRules, PinStrategy, PreparedRequest, RequestParts, RequestPrefix, ResolvedContext, TokenLimit,
     TokenSignal, Tokenizer, hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
@@ -151,11 +151,11 @@ impl ConversationTurn<'_, '_> {
         let _: Result<Vec<TokenSignal>, RunError> = self.tell(ConversationInput::CompressionEnded);
     }
 
-    fn count(&self, messages: Vec<ChatMessage>) -> Vec<Counted> {
+    fn count(&self, messages: Vec<ChatMessage>) -> Vec<CountedMessage> {
         let tokenizer = self.tokenizer();
         messages
             .into_iter()
-            .map(|message| Counted::new(message, &*tokenizer))
+            .map(|message| CountedMessage::new(message, &*tokenizer))
             .collect()
     }
 
@@ -354,7 +354,7 @@ impl ConversationTurn<'_, '_> {
             events.push(event);
         }
         // The thread raises the events, because it must wait for the triggers that hold it.
-        Outcome::Prepared(thread::Prepared {
+        Outcome::Prepared(thread::RequestWithEvents {
             request: Arc::new(request),
             events,
         })
@@ -368,7 +368,7 @@ impl ConversationTurn<'_, '_> {
         (asked_by, profile_id): (Option<&LlmNode>, Option<&Arc<str>>),
         recheck: bool,
     ) -> RaisedEvent {
-        let opening = asked_by.map(|llm| Opening {
+        let opening = asked_by.map(|llm| RequestPrefix {
             profile: hash_text(profile_id),
             // The tokens stand for the definitions of the tools, which the node only names.
             tools: hash_text(&llm.tools) ^ tool_tokens,

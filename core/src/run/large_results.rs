@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::conversation::ConversationTurn;
 use crate::conversation::{
-    Counted, DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, ShownResult, read_artifact, recall, shown_result,
+    CountedMessage, DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, ShownResult, read_artifact, recall,
+    shown_result,
 };
 use crate::definition::BuiltInTool;
 use crate::event::{EventType, RaisedEvent};
@@ -13,14 +14,14 @@ use crate::thread::{Outcome, ToolResult};
 
 impl ConversationTurn<'_, '_> {
     /// Counts messages that join the conversation. Stores results of more than `limit` tokens and replaces them with previews.
-    pub(super) fn count_and_keep(&mut self, messages: Vec<Message>, limit: u64) -> Vec<Counted> {
+    pub(super) fn count_and_keep(&mut self, messages: Vec<Message>, limit: u64) -> Vec<CountedMessage> {
         let tokenizer = self.tokenizer();
         let max_bytes = self.graph().config.max_artifact_bytes.unwrap_or(DEFAULT_KEPT_BYTES);
         let mut shown = Vec::with_capacity(messages.len());
         for message in messages {
             // Replies of built-in tools are never stored: the model would receive a preview of the page that it requested.
             if message.role != Role::Tool || self.answers_built_in(&message) {
-                shown.push(Counted::new(message, &*tokenizer));
+                shown.push(CountedMessage::new(message, &*tokenizer));
                 continue;
             }
             // Copied for the event, because `shown_result` takes the message.

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::conversation::{
-    AgentKind, Conversation, Counted, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch, RequestParts,
-    Tokenizer, build_request,
+    AgentKind, Conversation, CountedMessage, MessageRules, ModelRequest, Outline, PinStrategy, PrefixWatch,
+    RequestParts, Tokenizer, build_request,
 };
 use crate::definition::Pinned;
 use crate::message::{Message, Role};
-use crate::thread::GoesOn;
+use crate::thread::ContinuedRequest;
 
 /// Request state of a conversation.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -52,7 +52,8 @@ impl LastRequest {
         kept: usize,
         tokenizer: &dyn Tokenizer,
     ) -> Option<ModelRequest> {
-        let is_left_out = |counted: &Counted| self.agent == AgentKind::Main && counted.message.sub_agent_internal;
+        let is_left_out =
+            |counted: &CountedMessage| self.agent == AgentKind::Main && counted.message.sub_agent_internal;
         // The request of a main agent leaves these messages out: the summary would lose them.
         if conversation.visible().iter().any(is_left_out) {
             return None;
@@ -73,15 +74,15 @@ impl LastRequest {
         if !request.repairs.dropped_results.is_empty() {
             return None;
         }
-        let order = Counted::new(Message::new(Role::User, instruction(kept)), tokenizer);
+        let order = CountedMessage::new(Message::new(Role::User, instruction(kept)), tokenizer);
         request.tokens = request.tokens.saturating_add(order.tokens);
         request.messages.push(order.message);
         Some(request)
     }
 
     /// Returns the profile, tools and parameters with which the request is sent.
-    pub(super) fn goes_on(&self, transcript: Arc<ModelRequest>) -> GoesOn {
-        GoesOn {
+    pub(super) fn goes_on(&self, transcript: Arc<ModelRequest>) -> ContinuedRequest {
+        ContinuedRequest {
             thread_id: Arc::clone(&self.thread_id),
             // Equal tools are part of the prefix that the provider has cached.
             tools: self.tools.clone(),

@@ -21,8 +21,8 @@ use crate::event::RaisedEvent;
 use crate::graph::{ForkIx, NodeIx};
 use crate::message::Message as ChatMessage;
 use crate::thread::{
-    CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, Spending, ThreadEnd,
-    TriggeredResult, Variables,
+    CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
+    UsageByNode, Variables,
 };
 
 /// Names and values to assign.
@@ -399,7 +399,7 @@ pub struct ThreadResult {
     /// Outcome that the thread reported, or the error of its panic.
     pub end: ThreadEnd,
     /// Tokens that the thread's model calls used.
-    pub spent: Spending,
+    pub spent: UsageByNode,
     /// True if the actor panicked: no end event has been raised for the thread.
     pub panicked: bool,
     /// Remaining state for the starter of the thread; `None` if the starter does not use it.

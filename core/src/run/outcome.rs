@@ -11,7 +11,7 @@ use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenR
 use super::slots::Slot;
 use super::thread_list::{KnownThread, ThreadList};
 use crate::Millis;
-use crate::conversation::{Conversation, Spent};
+use crate::conversation::{Conversation, TokenUsage};
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
 
@@ -162,7 +162,7 @@ impl RunMachine {
         }
     }
 
-    fn thread_list(&self, spent: Vec<(Spent, Spent)>) -> ThreadList {
+    fn thread_list(&self, spent: Vec<(TokenUsage, TokenUsage)>) -> ThreadList {
         let known = (0..).zip(self.tree.iter()).map(|(thread, at)| KnownThread {
             graph: self.graphs.get(at.graph),
             kind: at.kind,

@@ -9,7 +9,7 @@ use super::thread::panicked;
 use super::{RunMachine, ThreadNo};
 use crate::error::{RunError, RunErrorCode};
 use crate::status::ThreadStatus;
-use crate::thread::{EffectId, Outcome, Output, Spending, ThreadEnd};
+use crate::thread::{EffectId, Outcome, Output, ThreadEnd, UsageByNode};
 
 /// An actor panicked while it handled the message that was taken last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl RunMachine {
         };
         let ended = Box::new(ThreadResult {
             end,
-            spent: Spending::default(),
+            spent: UsageByNode::default(),
             panicked: true,
             artifacts: None,
         });

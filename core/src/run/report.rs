@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::doubt::{DoubtReport, RepeatReport};
 use super::messages::Messages;
 use super::thread_list::ThreadList;
-use crate::conversation::{Conversation, MarkMap, Spent};
+use crate::conversation::{Conversation, MarkMap, TokenUsage};
 use crate::error::RunError;
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
@@ -153,7 +153,7 @@ pub struct TokenReport {
     /// Tokens of the visible messages.
     pub context: u64,
     /// Tokens that providers reported, including those of children.
-    pub spent: Spent,
+    pub spent: TokenUsage,
 }
 
 /// Token usage of a run by node and path. The sum over `nodes` is the total; `paths` overlap.
@@ -183,7 +183,7 @@ pub struct NodeUsage {
     /// Id of the node.
     pub node_id: Arc<str>,
     /// Usage of the node.
-    pub usage: Spent,
+    pub usage: TokenUsage,
 }
 
 /// The tokens of a fork's path.
@@ -195,7 +195,7 @@ pub struct PathUsage {
     /// Id of the path.
     pub path_id: Arc<str>,
     /// Usage of the path.
-    pub usage: Spent,
+    pub usage: TokenUsage,
 }
 
 /// A budget in a report: the figures that it limits.
@@ -257,11 +257,11 @@ pub struct ThreadReport {
     /// Status at the time of the report.
     pub status: ThreadStatus,
     /// Usage of the thread's model calls.
-    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
-    pub usage: Spent,
+    #[serde(default, skip_serializing_if = "TokenUsage::is_nothing")]
+    pub usage: TokenUsage,
     /// Usage including everything that the thread started, if that is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage_with_started: Option<Spent>,
+    pub usage_with_started: Option<TokenUsage>,
 }
 
 /// A firing of a trigger that started a sub-workflow or a run.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::report::ThreadReport;
 use super::tree::Origin;
-use crate::conversation::Spent;
+use crate::conversation::TokenUsage;
 use crate::graph::Graph;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
@@ -32,7 +32,7 @@ struct Known {
     graphs: Vec<Arc<Graph>>,
     threads: Vec<Thread>,
     /// Usage of each thread alone, and with everything that it started. Empty if nothing was spent.
-    spent: Vec<(Spent, Spent)>,
+    spent: Vec<(TokenUsage, TokenUsage)>,
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ impl ThreadList {
     pub(super) fn of<'a>(
         run_id: Arc<str>,
         threads: impl Iterator<Item = KnownThread<'a>>,
-        spent: Vec<(Spent, Spent)>,
+        spent: Vec<(TokenUsage, TokenUsage)>,
     ) -> Self {
         let mut known = Known {
             run_id,

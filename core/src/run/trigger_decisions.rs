@@ -15,7 +15,7 @@ use crate::error::ScriptFault;
 use crate::event::Event;
 use crate::graph::{Evaluator, Graph, Unevaluated};
 use crate::script::ScopeValues;
-use crate::trigger::{Fire, Owner, TriggerMachine, Watcher};
+use crate::trigger::{FireResult, Owner, TriggerMachine, WatchingTrigger};
 
 /// Decision of a trigger on an event that it watches.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +127,7 @@ impl TriggerDecisions {
         watchers.into_iter().filter_map(decides).collect()
     }
 
-    fn decide(&mut self, watcher: Watcher, event: &Event) -> Option<TriggerDecision> {
+    fn decide(&mut self, watcher: WatchingTrigger, event: &Event) -> Option<TriggerDecision> {
         let definition = Arc::clone(self.machine.definition(watcher)?);
         let trigger = self.machine.name_of(watcher)?;
         let scope = ScopeValues {
@@ -145,10 +145,10 @@ impl TriggerDecisions {
             // A failed condition is a decision too: the run reports it as TRIGGER_FAILED. It counts as no firing.
             Err(Unevaluated::Fault(fault)) => (Condition::Holds, failed(&fault)),
             Ok(true) => match self.machine.fire(watcher.key, event) {
-                Fire::Refused => return None,
-                Fire::Fired { .. } => (Condition::Holds, self.does(&definition.action, &scope)),
-                Fire::TooDeep => (Condition::Holds, json!("TOO_DEEP")),
-                Fire::Exhausted { .. } => (Condition::Holds, json!("EXHAUSTED")),
+                FireResult::Refused => return None,
+                FireResult::Fired { .. } => (Condition::Holds, self.does(&definition.action, &scope)),
+                FireResult::TooDeep => (Condition::Holds, json!("TOO_DEEP")),
+                FireResult::Exhausted { .. } => (Condition::Holds, json!("EXHAUSTED")),
             },
             // The number of allowed firings matters too, and the number so far is unknown.
             Err(Unevaluated::Later) => {

@@ -17,7 +17,7 @@ use super::tree::Origin;
 use super::{Effect, RunMachine, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
-use crate::conversation::{Conversation, Counted, MarkMap, select, select_counted};
+use crate::conversation::{Conversation, CountedMessage, MarkMap, select, select_counted};
 use crate::definition::{
     ContinueFromTriggerConfig, ExecuteTriggeredSubgraph, HistoryCallbackMode, HistorySelection, TriggerAction,
 };
@@ -612,7 +612,7 @@ fn child_input(
     prepared: &TriggerContext,
     globals: &Variables,
     compression: Option<&crate::definition::CompressionConfig>,
-    included: Option<&[Counted]>,
+    included: Option<&[CountedMessage]>,
 ) -> Value {
     let event = &firing.event;
     let mut input = Map::new();
@@ -637,7 +637,7 @@ fn child_input(
         input.insert("conversationHistory".into(), messages);
     }
     if firing.is_token_event() {
-        let counted: Vec<&Counted> = prepared.conversation.visible().iter().collect();
+        let counted: Vec<&CountedMessage> = prepared.conversation.visible().iter().collect();
         input.insert("threadId".into(), json!(event.thread_id));
         input.insert("workflowId".into(), json!(event.workflow_id));
         let messages = counted.iter().map(|counted| json!(*counted.message)).collect();
@@ -676,7 +676,7 @@ fn compression_context(input: Value) -> Map<String, Value> {
 }
 
 /// Returns the messages that the trigger passes to the child, with their token counts from the main thread.
-fn included_history(firing: &Firing, prepared: &TriggerContext) -> Result<Option<Vec<Counted>>, RunError> {
+fn included_history(firing: &Firing, prepared: &TriggerContext) -> Result<Option<Vec<CountedMessage>>, RunError> {
     let options = firing.execute().and_then(|execute| execute.merge_options.as_ref());
     let selection = options.and_then(|options| options.include_conversation_history.as_ref());
     match selection {
@@ -692,7 +692,7 @@ fn included_history(firing: &Firing, prepared: &TriggerContext) -> Result<Option
 fn child_conversation(
     firing: &Firing,
     prepared: &TriggerContext,
-    included: Option<Vec<Counted>>,
+    included: Option<Vec<CountedMessage>>,
 ) -> ConversationSource {
     let messages = if firing.is_token_event() {
         prepared.conversation.visible().iter().cloned().collect()

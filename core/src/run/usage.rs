@@ -10,18 +10,18 @@ use super::report::{NodeUsage, PathUsage, UsageReport};
 use super::slots::Slot;
 use super::tree::Origin;
 use super::{ForkNo, ThreadNo};
-use crate::conversation::Spent;
-use crate::thread::Spending;
+use crate::conversation::TokenUsage;
+use crate::thread::UsageByNode;
 
 /// Token usage of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct RunUsage {
     /// Sum over all threads.
-    pub(super) total: Spent,
+    pub(super) total: TokenUsage,
     /// Sums by node and by path.
     pub(super) usage: UsageReport,
     /// Usage of each thread alone, and with everything that it started. Empty if nothing was spent.
-    pub(super) threads: Vec<(Spent, Spent)>,
+    pub(super) threads: Vec<(TokenUsage, TokenUsage)>,
 }
 
 impl RunMachine {
@@ -32,12 +32,12 @@ impl RunMachine {
             return RunUsage::default();
         }
         // Ordered by workflow and node, so that equal runs have equal reports.
-        let mut nodes: BTreeMap<_, Spent> = BTreeMap::new();
-        let mut total = Spent::default();
+        let mut nodes: BTreeMap<_, TokenUsage> = BTreeMap::new();
+        let mut total = TokenUsage::default();
         let mut threads = Vec::with_capacity(self.slots.len());
         for (slot, at) in self.slots.iter().zip(self.tree.iter()) {
-            let mut sum = Spent::default();
-            for (node, spent) in own(slot).into_iter().flat_map(Spending::nodes) {
+            let mut sum = TokenUsage::default();
+            for (node, spent) in own(slot).into_iter().flat_map(UsageByNode::nodes) {
                 nodes.entry((at.graph, node)).or_default().add(spent);
                 sum.add(spent);
             }
@@ -73,9 +73,9 @@ impl RunMachine {
     }
 
     /// Returns the usage of fork paths by path id. Items of a MAP are listed among the threads only.
-    fn paths(&self, threads: &[(Spent, Spent)]) -> Vec<PathUsage> {
+    fn paths(&self, threads: &[(TokenUsage, TokenUsage)]) -> Vec<PathUsage> {
         // The key has no fork number: a FORK in a loop starts several instances, whose usage is added.
-        let mut paths: BTreeMap<_, Spent> = BTreeMap::new();
+        let mut paths: BTreeMap<_, TokenUsage> = BTreeMap::new();
         for ((_, spent), at) in threads.iter().zip(self.tree.iter()) {
             if let Origin::Branch { ix, path, .. } = at.origin
                 && !spent.is_nothing()
@@ -83,7 +83,7 @@ impl RunMachine {
                 paths.entry((at.graph, ix, path)).or_default().add(*spent);
             }
         }
-        let row = |((graph, ix, path), usage): ((_, _, u32), Spent)| {
+        let row = |((graph, ix, path), usage): ((_, _, u32), TokenUsage)| {
             let graph = self.graphs.get(graph);
             Some(PathUsage {
                 workflow_id: graph.workflow_id.clone(),
@@ -107,7 +107,7 @@ impl RunMachine {
 }
 
 /// Returns the usage of a thread's calls by node.
-fn own(slot: &Slot) -> Option<&Spending> {
+fn own(slot: &Slot) -> Option<&UsageByNode> {
     match slot {
         Slot::Live(live) => Some(live.machine.spent()),
         Slot::Ended(ended) => Some(&ended.spent),

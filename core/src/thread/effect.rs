@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Millis;
-use crate::conversation::{AgentKind, ModelRequest, PreparedRequest, Spent};
+use crate::conversation::{AgentKind, ModelRequest, PreparedRequest, TokenUsage};
 use crate::definition::{
     BuiltInTool, CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection,
     TruncateContext,
@@ -43,7 +43,7 @@ impl ModelChoice {
     ///
     /// The profile is the evaluated one, else the node's. The parameters are those of the continued request if there is one, because
     /// the provider's cache needs an equal request; else the evaluated ones, else the node's.
-    pub fn of(graph: &Graph, node: NodeIx, choice: Option<&Self>, goes_on: Option<&GoesOn>) -> Self {
+    pub fn of(graph: &Graph, node: NodeIx, choice: Option<&Self>, goes_on: Option<&ContinuedRequest>) -> Self {
         // Both node types call models: an LLM node for its reply, a compression for its summary.
         let (profile_id, own) = match &graph.node(node).kind {
             NodeKind::Llm(llm) => (llm.profile_id.clone(), llm.parameters.clone()),
@@ -111,7 +111,7 @@ impl ToolChoice {
 /// serves the common prefix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GoesOn {
+pub struct ContinuedRequest {
     /// Thread that sent the continued requests.
     pub thread_id: Arc<str>,
     /// Tools that those requests offer.
@@ -124,7 +124,7 @@ pub struct GoesOn {
 
 /// Computed values of an LLM node, if it has more than templates: the object that answers [`Evaluation::Prompt`].
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Computed {
+pub(super) struct PromptParts {
     pub(super) prompt: Option<String>,
     pub(super) system: Option<String>,
     pub(super) profile: Option<String>,
@@ -279,12 +279,12 @@ pub enum Evaluation {
     /// The value of a `pin`: [`Outcome::Value`].
     Pin,
     /// The reduced value of each of these variables: [`Outcome::Value`], a list in their order.
-    Folds(Arc<Vec<Fold>>),
+    Folds(Arc<Vec<PendingReduction>>),
 }
 
 /// Values of one variable from several paths, to be reduced by an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fold {
+pub struct PendingReduction {
     /// Name of the variable.
     pub name: Arc<str>,
     /// Reducer: an expression over `a` and `b`.
@@ -419,7 +419,7 @@ pub enum Effect {
         choice: Option<Arc<ModelChoice>>,
         /// Set if the request continues one that the model received before.
         #[serde(default)]
-        goes_on: Option<Arc<GoesOn>>,
+        goes_on: Option<Arc<ContinuedRequest>>,
     },
     /// Calls a tool: [`Outcome::Tool`], or [`Outcome::NeedsConsent`] if nothing was called.
     Tool {
@@ -554,7 +554,7 @@ pub enum Outcome {
     /// Rendered templates; `None` for absent ones.
     Texts(Vec<Option<String>>),
     /// The next model request.
-    Prepared(Prepared),
+    Prepared(RequestWithEvents),
     /// A model's reply.
     Reply(Box<ModelReply>),
     /// A tool's result. A failed tool does not fail the thread: the model receives the error.
@@ -562,7 +562,7 @@ pub enum Outcome {
     /// The tool was not called: a person must approve the call first.
     NeedsConsent(Box<ConsentRequest>),
     /// Request for a summary, and the model call that it continues, if any.
-    Summarize(Arc<ModelRequest>, Option<Arc<GoesOn>>),
+    Summarize(Arc<ModelRequest>, Option<Arc<ContinuedRequest>>),
     /// A fork was joined successfully.
     Joined(Joined),
     /// A called workflow completed.
@@ -630,7 +630,7 @@ pub struct PersonsAnswer {
 
 /// A model request, with the events that building it raised.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Prepared {
+pub struct RequestWithEvents {
     /// Request to send.
     pub request: Arc<PreparedRequest>,
     /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_LIMIT_APPROACHED, REQUEST_PREPARED, ...), in order. The thread
@@ -650,7 +650,7 @@ pub struct ModelReply {
     pub tool_calls: Vec<ToolCall>,
     /// Tokens that the provider reported, summed over all attempts.
     #[serde(default)]
-    pub usage: Spent,
+    pub usage: TokenUsage,
     /// Reason that the reply ended. A reply with tool calls ended because of them, regardless of this value.
     #[serde(default)]
     pub finish_reason: FinishReason,
@@ -671,7 +671,7 @@ pub struct ToolResult {
     pub failed: bool,
     /// Tokens of model calls that the tool made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spent: Option<Box<Spent>>,
+    pub spent: Option<Box<TokenUsage>>,
 }
 
 impl ToolResult {
@@ -709,7 +709,7 @@ pub struct Joined {
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
     /// Returned variables whose reducer is an expression: still to be evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub folds: Vec<Fold>,
+    pub folds: Vec<PendingReduction>,
 }
 
 /// Outcome of a thread.

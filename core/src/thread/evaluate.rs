@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::effect::{Computed, Evaluation, Outcome};
+use super::effect::{Evaluation, Outcome, PromptParts};
 use super::items::{folded, item_inputs};
 use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
@@ -281,7 +281,7 @@ fn outcome(
     }
 }
 
-/// Evaluates everything that an LLM node computes, as an object: see [`Computed`].
+/// Evaluates everything that an LLM node computes, as an object: see [`PromptParts`].
 fn computed(
     graph: &Graph,
     llm: &LlmNode,
@@ -305,11 +305,11 @@ fn computed(
     let mut parts = Vec::new();
     for part in &llm.parts {
         // Literal parts are not copied into the outcome: `asking::parts` takes them from the graph.
-        if let PartSpec::Computed(spec) = part {
+        if let PartSpec::PromptParts(spec) = part {
             parts.push(spec_value(graph, spec, scope, evaluator)?);
         }
     }
-    let computed = Computed {
+    let computed = PromptParts {
         prompt,
         system,
         profile,

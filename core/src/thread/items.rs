@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::effect::Fold;
+use super::effect::PendingReduction;
 use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated, spec_part, spec_value};
 use crate::script::Scope;
 use crate::value::{ValueBudget, entries};
@@ -61,7 +61,7 @@ pub(crate) fn item_names(count: usize) -> Vec<String> {
 /// Returns the errors of the expressions, or `SCRIPT_LIMIT_EXCEEDED` if the results together are too large.
 pub(super) fn folded(
     graph: &Graph,
-    folds: &[Fold],
+    folds: &[PendingReduction],
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
 ) -> Result<Arc<Value>, Unevaluated> {

@@ -33,11 +33,11 @@ use super::id::ThreadId;
 use super::loops::LoopFrame;
 use super::nodes::NodeRun;
 use super::nodes::question::Interaction;
-use super::safe_point::{PendingResults, SafePointWork, Stop, TriggerAssignment};
+use super::safe_point::{DeferredStop, PendingResults, SafePointWork, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
-use super::spending::Spending;
 use super::state::{Outputs, Variable, Variables};
 use super::step::StepContext;
+use super::usage::UsageByNode;
 use crate::definition::{AgentConfig, VariableScope};
 use crate::event::TakenEvents;
 use crate::graph::{Graph, NodeIx};
@@ -147,7 +147,7 @@ pub struct ThreadMachine {
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
     pub(super) history: History,
-    pub(super) spent: Spending,
+    pub(super) spent: UsageByNode,
     pub(super) agent: Option<Box<AgentConfig>>,
     pub(super) trigger_depth: u32,
     /// True until a sub-agent has sent its first prompt.
@@ -165,7 +165,7 @@ pub struct ThreadMachine {
     pub(super) pending: Option<Box<PendingResults>>,
     /// A stop that arrived while the conversation applies a firing's result. The change cannot be undone, so that the stop waits
     /// for it.
-    pub(super) stop: Option<Box<Stop>>,
+    pub(super) stop: Option<Box<DeferredStop>>,
 }
 
 impl ThreadMachine {
@@ -196,7 +196,7 @@ impl ThreadMachine {
             variables: seed.variables,
             outputs: seed.outputs,
             history: History::default(),
-            spent: Spending::default(),
+            spent: UsageByNode::default(),
             // Before `agent`, which moves the value.
             first_prompt: seed.agent.is_some(),
             agent: seed.agent.map(Box::new),
@@ -333,7 +333,7 @@ impl ThreadMachine {
         std::mem::take(&mut self.outputs)
     }
     /// Returns the usage of this thread's model calls, without its children: the run adds those.
-    pub fn spent(&self) -> &Spending {
+    pub fn spent(&self) -> &UsageByNode {
         &self.spent
     }
     /// Returns the number of effects so far.
@@ -374,29 +374,29 @@ impl ThreadMachine {
         if self.status.is_final() {
             return;
         }
-        let mut walk = StepContext {
+        let mut cx = StepContext {
             thread: self,
             environment,
             out,
         };
         match input {
-            Input::Start => walk.start(),
-            Input::Answer { effect, outcome } => walk.answer(effect, outcome),
+            Input::Start => cx.start(),
+            Input::Answer { effect, outcome } => cx.answer(effect, outcome),
             Input::Cancel { reason, trigger_depth } => {
                 // The events of the end are caused by the trigger, so that they have its depth.
-                walk.thread.trigger_depth = walk.thread.trigger_depth.max(trigger_depth);
-                walk.cancel(&reason);
+                cx.thread.trigger_depth = cx.thread.trigger_depth.max(trigger_depth);
+                cx.cancel(&reason);
             }
-            Input::Fail(error) => walk.break_off(ThreadStatus::Failed, error),
+            Input::Fail(error) => cx.break_off(ThreadStatus::Failed, error),
             // Only noted: a node in progress is not interrupted, and `is_stopped` pauses at the next safe point.
-            Input::Pause { trigger_depth } => walk.thread.pause = Some(trigger_depth),
-            Input::Resume { trigger_depth } => walk.resume(trigger_depth),
+            Input::Pause { trigger_depth } => cx.thread.pause = Some(trigger_depth),
+            Input::Resume { trigger_depth } => cx.resume(trigger_depth),
             Input::Raised => {
-                walk.thread.needs_trigger_check = true;
+                cx.thread.needs_trigger_check = true;
                 // A thread at a safe point checks only when an input arrives, so that it must check now.
-                walk.poll_safe_point();
+                cx.poll_safe_point();
             }
-            Input::Triggered { firing, result } => walk.triggered(firing, result),
+            Input::Triggered { firing, result } => cx.triggered(firing, result),
             Input::Assign {
                 trigger_id,
                 name,
@@ -409,12 +409,12 @@ impl ThreadMachine {
                     value,
                     trigger_depth,
                 };
-                walk.thread
+                cx.thread
                     .pending_mut()
                     .arrived
                     // Queued even at a safe point, so that it takes effect after earlier results of triggers.
                     .push_back(SafePointWork::Assign(assignment));
-                walk.poll_safe_point();
+                cx.poll_safe_point();
             }
         }
     }

@@ -16,15 +16,15 @@ mod nodes;
 mod retry;
 mod safe_point;
 mod seed;
-mod spending;
 mod state;
 mod step;
+mod usage;
 
 pub use crate::value::Output;
 pub use effect::{
-    CancelReason, ConsentRequest, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId,
-    Fold, GoesOn, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs,
-    ThreadEnd, TimerPurpose, ToolChoice, ToolResult, TriggeredResult,
+    CancelReason, ConsentRequest, ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Environment,
+    Evaluation, FiringId, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PendingReduction,
+    PersonsAnswer, RequestWithEvents, ScriptLogs, ThreadEnd, TimerPurpose, ToolChoice, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, written};
 pub use id::ThreadId;
@@ -36,5 +36,5 @@ pub use nodes::consent::{ConsentAnswer, ToolConsent};
 pub use nodes::question::Interaction;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
-pub use spending::Spending;
 pub use state::{Outputs, Variable, Variables, coerce};
+pub use usage::UsageByNode;

@@ -48,7 +48,7 @@ pub(super) struct TriggerAssignment {
 
 /// A stop that waits until the conversation has applied a firing's result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Stop {
+pub(super) enum DeferredStop {
     /// End of the thread.
     Thread { status: ThreadStatus, error: RunError },
     /// End of the attempt: its time limit has passed.
@@ -57,7 +57,7 @@ pub(super) enum Stop {
 
 /// Point at which pending work is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum SafePointKind {
     /// Between two nodes: all work is applied.
     BetweenNodes,
     /// Before a model call inside a node: only compressions are applied, because the call needs them. A message of a trigger would
@@ -109,7 +109,7 @@ impl StepContext<'_> {
     /// Applies pending work, then checks for holds. Returns the state to wait in, if any.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
         // Before the check for holds: applying a result raises events that may themselves hold the thread.
-        if let Some((id, merge)) = self.apply_arrived(When::BetweenNodes) {
+        if let Some((id, merge)) = self.apply_arrived(SafePointKind::BetweenNodes) {
             return Some(NodeRun::Merging { id, merge });
         }
         if self.thread.needs_trigger_check {
@@ -162,11 +162,11 @@ impl StepContext<'_> {
     }
 
     /// Applies pending work in order. Stops at work that needs an answer of the conversation, and returns that.
-    pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, PendingMerge)> {
+    pub(super) fn apply_arrived(&mut self, when: SafePointKind) -> Option<(EffectId, PendingMerge)> {
         let may_now = |work: &SafePointWork| match (when, work) {
-            (When::BetweenNodes, _) => true,
-            (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
-            (When::BeforeModelCall, SafePointWork::Assign(_)) => false,
+            (SafePointKind::BetweenNodes, _) => true,
+            (SafePointKind::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
+            (SafePointKind::BeforeModelCall, SafePointWork::Assign(_)) => false,
         };
         // Borrowed again for each piece of work, because applying one needs the whole thread.
         while let Some(pending) = &mut self.thread.pending {

@@ -9,8 +9,8 @@ use super::effect::{
 };
 use super::machine::{DEFAULT_MAX_STEPS, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
-use super::safe_point::{SafePointWork, Stop};
-use crate::conversation::Spent;
+use super::safe_point::{DeferredStop, SafePointWork};
+use crate::conversation::TokenUsage;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventFields, EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
@@ -42,7 +42,7 @@ impl StepContext<'_> {
     }
 
     /// Counts the usage of a model call of the current node.
-    pub(super) fn spend(&mut self, spent: Spent) {
+    pub(super) fn spend(&mut self, spent: TokenUsage) {
         self.thread.spent.add(self.thread.at, spent);
     }
 
@@ -166,9 +166,9 @@ impl StepContext<'_> {
     pub(super) fn break_off(&mut self, status: ThreadStatus, error: RunError) {
         if self.thread.run.is_merging() {
             // The first reason to end the thread is final. A time limit of the node is overridden: it would end the attempt only.
-            if !matches!(self.thread.stop.as_deref(), Some(Stop::Thread { .. })) {
+            if !matches!(self.thread.stop.as_deref(), Some(DeferredStop::Thread { .. })) {
                 self.stop_deadline();
-                self.thread.stop = Some(Box::new(Stop::Thread { status, error }));
+                self.thread.stop = Some(Box::new(DeferredStop::Thread { status, error }));
             }
             // `unless_stopped` performs the stop when the conversation has answered.
             return;
@@ -206,7 +206,7 @@ impl StepContext<'_> {
             if matches!(outcome, Outcome::Elapsed) {
                 if self.thread.run.is_merging() {
                     // A pending end of the thread takes precedence over the end of the attempt.
-                    self.thread.stop.get_or_insert_with(|| Box::new(Stop::Attempt));
+                    self.thread.stop.get_or_insert_with(|| Box::new(DeferredStop::Attempt));
                 } else {
                     self.out_of_time();
                 }
@@ -305,8 +305,8 @@ impl StepContext<'_> {
             Progress::Retry => self.attempt(),
             Progress::Failed(error) => self.fail(error),
             Progress::Stopped(stop) => match *stop {
-                Stop::Thread { status, error } => self.break_off(status, error),
-                Stop::Attempt => self.out_of_time(),
+                DeferredStop::Thread { status, error } => self.break_off(status, error),
+                DeferredStop::Attempt => self.out_of_time(),
             },
         }
     }

@@ -49,7 +49,7 @@ impl std::error::Error for TriggerExists {}
 
 /// A trigger that watches an event; [`TriggerMachine::definition`] returns its condition and action.
 #[derive(Clone, Copy, Debug)]
-pub struct Watcher {
+pub struct WatchingTrigger {
     /// Key of the trigger in the machine.
     pub key: TriggerKey,
     /// True if the index has proved that the expression holds, so that it need not be evaluated.
@@ -60,7 +60,7 @@ pub struct Watcher {
 
 /// Result of firing a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fire {
+pub enum FireResult {
     /// The trigger fires; with the number of its firings in its run or engine.
     Fired {
         /// Number of firings, including this one.
@@ -231,7 +231,7 @@ impl TriggerMachine {
     }
 
     /// Returns the name of a trigger, unique in an engine.
-    pub fn name_of(&self, watcher: Watcher) -> Option<Arc<str>> {
+    pub fn name_of(&self, watcher: WatchingTrigger) -> Option<Arc<str>> {
         let record = self.records.get(&watcher.key)?;
         Some(match &record.owner {
             Owner::Engine => record.definition.id.as_str().into(),
@@ -240,7 +240,7 @@ impl TriggerMachine {
     }
 
     /// Returns the definition of a watcher that [`TriggerMachine::find`] returned; `None` if the trigger was removed since.
-    pub fn definition(&self, watcher: Watcher) -> Option<&Arc<TriggerDefinition>> {
+    pub fn definition(&self, watcher: WatchingTrigger) -> Option<&Arc<TriggerDefinition>> {
         self.records.get(&watcher.key).map(|record| &record.definition)
     }
 
@@ -301,7 +301,7 @@ impl TriggerMachine {
         Some(key)
     }
 
-    /// Sets the tag in the trigger's [`Watcher`]s: an index into the caller's own table.
+    /// Sets the tag in the trigger's [`WatchingTrigger`]s: an index into the caller's own table.
     pub fn set_tag(&mut self, key: TriggerKey, tag: u32) {
         if let Some(record) = self.records.get_mut(&key) {
             record.tag = Some(tag);
@@ -324,7 +324,7 @@ impl TriggerMachine {
         self.budgets.entry(run_id.to_owned()).or_default().most = most;
     }
 
-    /// Marks a run's budget as reported: an earlier machine has returned [`Fire::Exhausted`] for it.
+    /// Marks a run's budget as reported: an earlier machine has returned [`FireResult::Exhausted`] for it.
     pub fn told_of_budget(&mut self, run_id: &str) {
         self.budgets.entry(run_id.to_owned()).or_default().is_told = true;
     }
@@ -348,7 +348,7 @@ impl TriggerMachine {
 
     /// Returns the enabled triggers that watch this event, in the order of their addition. Expressions are not evaluated, but
     /// triggers whose comparison with a literal fails are excluded.
-    pub fn candidates(&mut self, event: &Event) -> Vec<Watcher> {
+    pub fn candidates(&mut self, event: &Event) -> Vec<WatchingTrigger> {
         let mut watchers = Vec::new();
         self.find(event, &mut watchers);
         watchers
@@ -356,7 +356,7 @@ impl TriggerMachine {
 
     /// Appends the result of [`TriggerMachine::candidates`]. A caller may collect the watchers of several events before any
     /// trigger of the first fires: a trigger that was disabled since is refused by [`TriggerMachine::fire`].
-    pub fn find(&mut self, event: &Event, watchers: &mut Vec<Watcher>) {
+    pub fn find(&mut self, event: &Event, watchers: &mut Vec<WatchingTrigger>) {
         // Beyond the limit the only event is the report of a chain that has reached it.
         if event.raised.trigger_depth > self.chain_limit {
             return;
@@ -373,7 +373,7 @@ impl TriggerMachine {
         for candidate in found.drain(..) {
             let record = self.records.get(&candidate.key);
             if let Some(record) = record.filter(|record| record.watches(event)) {
-                watchers.push(Watcher {
+                watchers.push(WatchingTrigger {
                     key: candidate.key,
                     is_answered: candidate.is_answered,
                     tag: record.tag,
@@ -384,29 +384,29 @@ impl TriggerMachine {
     }
 
     /// Counts a firing of a candidate whose expression is true.
-    pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
+    pub fn fire(&mut self, key: TriggerKey, event: &Event) -> FireResult {
         self.fire_within(key, event, None)
     }
 
     /// As [`TriggerMachine::fire`], for one of several machines of an engine. Firings of an engine-wide trigger with a limit are
     /// counted outside of the machines: `claim` returns the number of this firing over all machines, or `None` if the limit is
     /// reached.
-    pub fn fire_claimed(&mut self, key: TriggerKey, event: &Event, claim: &dyn Fn() -> Option<u64>) -> Fire {
+    pub fn fire_claimed(&mut self, key: TriggerKey, event: &Event, claim: &dyn Fn() -> Option<u64>) -> FireResult {
         self.fire_within(key, event, Some(claim))
     }
 
-    fn fire_within(&mut self, key: TriggerKey, event: &Event, claim: Option<&dyn Fn() -> Option<u64>>) -> Fire {
+    fn fire_within(&mut self, key: TriggerKey, event: &Event, claim: Option<&dyn Fn() -> Option<u64>>) -> FireResult {
         // `find` may have returned the trigger before an earlier firing, or a command, disabled or removed it.
         let record = self.records.get_mut(&key).filter(|record| record.enabled);
         let Some(record) = record else {
-            return Fire::Refused;
+            return FireResult::Refused;
         };
         // Before the counts: a chain that is cut off uses up neither the budget nor `maxTriggers`.
         match event.raised.trigger_depth.cmp(&self.chain_limit) {
             Ordering::Less => {}
-            Ordering::Equal => return Fire::TooDeep,
+            Ordering::Equal => return FireResult::TooDeep,
             // The event reports a chain that is too deep: a trigger on it must not prolong the chain.
-            Ordering::Greater => return Fire::Refused,
+            Ordering::Greater => return FireResult::Refused,
         }
         // Events of the run's own steps are not counted: only triggers that fire one another can cascade.
         let is_caused = event.raised.trigger_depth > 0;
@@ -418,9 +418,9 @@ impl TriggerMachine {
         {
             // The caller reports the exhaustion once. Each report is an event, which triggers may watch.
             return if std::mem::replace(&mut budget.is_told, true) {
-                Fire::Refused
+                FireResult::Refused
             } else {
-                Fire::Exhausted { most: budget.most }
+                FireResult::Exhausted { most: budget.most }
             };
         }
         let limit = record.limit.map(NonZeroU64::get);
@@ -428,11 +428,11 @@ impl TriggerMachine {
         let count = match limit.filter(|_| !is_engine_wide) {
             None if limit.is_some() && claim.is_some() => match claim.and_then(|claim| claim()) {
                 Some(count) => count,
-                None => return Fire::Refused,
+                None => return FireResult::Refused,
             },
             None => {
                 if limit.is_some_and(|limit| record.fired >= limit) {
-                    return Fire::Refused;
+                    return FireResult::Refused;
                 }
                 record.fired + 1
             }
@@ -441,7 +441,7 @@ impl TriggerMachine {
                 let run = self.fired_by_run.entry(event.run_id.to_string()).or_default();
                 let count = run.entry(key).or_insert(0);
                 if *count >= limit {
-                    return Fire::Refused;
+                    return FireResult::Refused;
                 }
                 *count += 1;
                 *count
@@ -460,7 +460,7 @@ impl TriggerMachine {
             record.enabled = false;
             count_watching(&mut self.watching, &record.definition, false);
         }
-        Fire::Fired { count }
+        FireResult::Fired { count }
     }
 }
 

@@ -8,6 +8,7 @@ mod machine;
 mod owner;
 
 pub use machine::{
-    DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher,
+    DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, FireResult, TriggerExists, TriggerMachine, TriggerState,
+    WatchingTrigger,
 };
 pub use owner::{Owner, TriggerKey};

@@ -1,8 +1,8 @@
 //! Arbitrary inputs for a conversation: a rejected input changes nothing, every message is announced once, no panic.
 
 use pirn_core::conversation::{
-    Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, Estimator, Spent, TokenLimit,
-    Tokenizer,
+    Conversation, ConversationEffect, ConversationInput, ConversationMachine, CountedMessage, Estimator, TokenLimit,
+    TokenUsage, Tokenizer,
 };
 use pirn_core::message::{Message, Role};
 use proptest::prelude::*;
@@ -34,11 +34,11 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn messages(count: usize) -> Vec<Counted> {
+fn messages(count: usize) -> Vec<CountedMessage> {
     let tokenizer: &dyn Tokenizer = &Estimator;
     let message = |number: usize| Message::new(if number == 0 { Role::User } else { Role::Assistant }, "text");
     (0..count)
-        .map(|number| Counted::new(message(number), tokenizer))
+        .map(|number| CountedMessage::new(message(number), tokenizer))
         .collect()
 }
 
@@ -64,7 +64,7 @@ proptest! {
                 Action::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens },
                 Action::CompressionEnded => ConversationInput::CompressionEnded,
                 Action::Spent(tokens) => {
-                    ConversationInput::Spent(Spent::new(tokens, tokens, tokens))
+                    ConversationInput::Spent(TokenUsage::new(tokens, tokens, tokens))
                 }
             };
             let before = machine.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_core::definition::TriggerDefinition;
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
-use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, Fire, Owner, TriggerMachine};
+use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, FireResult, Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -116,7 +116,7 @@ proptest! {
                         // Two triggers may have one id: select the one with the increased count.
                         let inside = machine.states(&Owner::Engine) == before;
                         match fire {
-                            Fire::Fired { count } => {
+                            FireResult::Fired { count } => {
                                 prop_assert!(depth < DEFAULT_CHAIN_LIMIT);
                                 prop_assert!(!(inside && is_other), "a workflow's trigger watches that workflow");
                                 prop_assert_eq!(states.get(&(inside, id.clone())), Some(&true), "it was enabled");
@@ -126,14 +126,14 @@ proptest! {
                                 prop_assert!(*most == 0 || counted <= *most, "{counted} of {most}");
                                 prop_assert!(*most == 0 || count == counted, "{count} for {counted}");
                             }
-                            Fire::TooDeep => prop_assert!(depth >= DEFAULT_CHAIN_LIMIT),
-                            Fire::Refused => {}
-                            Fire::Exhausted { .. } => prop_assert!(false, "no run here comes near its budget"),
+                            FireResult::TooDeep => prop_assert!(depth >= DEFAULT_CHAIN_LIMIT),
+                            FireResult::Refused => {}
+                            FireResult::Exhausted { .. } => prop_assert!(false, "no run here comes near its budget"),
                         }
                     }
                 }
                 Action::FireUnknown => {
-                    prop_assert_eq!(machine.fire(u32::MAX, &event(0, 0, false)), Fire::Refused);
+                    prop_assert_eq!(machine.fire(u32::MAX, &event(0, 0, false)), FireResult::Refused);
                 }
             }
             if machine.interest() == EventMask::NONE {
@@ -154,7 +154,7 @@ fn f18_a_stored_firing_count_is_restored() {
         let fires = |machine: &mut TriggerMachine| {
             let event = event(1, 0, false);
             let is_candidate = machine.candidates(&event).iter().any(|candidate| candidate.key == key);
-            is_candidate && matches!(machine.fire(key, &event), Fire::Fired { .. })
+            is_candidate && matches!(machine.fire(key, &event), FireResult::Fired { .. })
         };
         assert!(fires(&mut machine), "F18");
         let written = serde_json::to_string(&machine).expect("a machine is data");
@@ -181,10 +181,10 @@ fn a_removed_candidate_does_not_fire_the_trigger_in_its_slot() {
     let candidates = machine.candidates(&event);
     assert!(machine.remove(&Owner::Engine, "first").is_some());
     machine.add(Owner::Engine, Arc::new(definition("second"))).expect("new");
-    assert_eq!(machine.fire(candidates[0].key, &event), Fire::Refused);
+    assert_eq!(machine.fire(candidates[0].key, &event), FireResult::Refused);
     assert_eq!(machine.states(&Owner::Engine)[0].fired, 0);
     let candidates = machine.candidates(&event);
-    assert_eq!(machine.fire(candidates[0].key, &event), Fire::Fired { count: 1 });
+    assert_eq!(machine.fire(candidates[0].key, &event), FireResult::Fired { count: 1 });
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn f17_candidates_found_for_many_events_fire_at_most_max_triggers_times() {
                 .all(|watcher| (watcher.key, watcher.tag) == (key, Some(7)))
         );
         let fires = watchers.iter().map(|watcher| machine.fire(watcher.key, &event));
-        let counts: Vec<Fire> = fires.collect();
-        let expected = [1, 2, 3].map(|count| Fire::Fired { count });
-        assert_eq!(counts, [&expected[..], &[Fire::Refused; 2]].concat(), "F17");
+        let counts: Vec<FireResult> = fires.collect();
+        let expected = [1, 2, 3].map(|count| FireResult::Fired { count });
+        assert_eq!(counts, [&expected[..], &[FireResult::Refused; 2]].concat(), "F17");
         assert!(machine.definition(watchers[0]).is_some_and(|own| own.id == "t"));
         machine.remove(&owner(inside), "t");
         assert!(machine.definition(watchers[0]).is_none());
@@ -240,21 +240,21 @@ proptest! {
             let place = usize::from(run);
             let budget = most[place].unwrap_or(DEFAULT_TRIGGERED_EVENTS);
             if depth == 0 {
-                prop_assert!(matches!(fire, Fire::Fired { .. }), "the run's own steps have no budget");
+                prop_assert!(matches!(fire, FireResult::Fired { .. }), "the run's own steps have no budget");
             } else if caused[place] < budget {
                 caused[place] += 1;
-                prop_assert!(matches!(fire, Fire::Fired { .. }), "within its budget");
+                prop_assert!(matches!(fire, FireResult::Fired { .. }), "within its budget");
             } else if reported[place] {
-                prop_assert_eq!(fire, Fire::Refused);
+                prop_assert_eq!(fire, FireResult::Refused);
             } else {
                 reported[place] = true;
-                prop_assert_eq!(fire, Fire::Exhausted { most: budget });
+                prop_assert_eq!(fire, FireResult::Exhausted { most: budget });
             }
             // Serialization must not change the state.
             machine = serde_json::from_value(serde_json::to_value(&machine)?)?;
         }
         machine.run_ended("0");
-        prop_assert!(matches!(machine.fire(key, &event(0, 1, false)), Fire::Fired { .. }), "its counts are forgotten");
+        prop_assert!(matches!(machine.fire(key, &event(0, 1, false)), FireResult::Fired { .. }), "its counts are forgotten");
     }
 }
 
@@ -270,7 +270,8 @@ fn an_ended_run_has_at_most_the_default_trigger_budget() {
         let key = machine.add(Owner::Engine, Arc::new(definition)).expect("new");
         machine.set_budget("1", most);
         let fires = |times: u64, machine: &mut TriggerMachine| {
-            let fired = (0..times).filter(|_| matches!(machine.fire(key, &event(1, 1, false)), Fire::Fired { .. }));
+            let fired =
+                (0..times).filter(|_| matches!(machine.fire(key, &event(1, 1, false)), FireResult::Fired { .. }));
             fired.count() as u64
         };
         assert_eq!(fires(before, &mut machine), before);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pirn_core::conversation::{Cost, Currency, Spent};
+use pirn_core::conversation::{Cost, Currency, TokenUsage};
 use pirn_core::definition::Budget;
 use pirn_core::graph::NodeKind;
 use pirn_core::model_call::{FailureKind, ModelFailure};
@@ -394,12 +394,12 @@ fn run_to_end(bundle: &Value, seed: u64) -> (Harness, Oracle) {
             chance.below(call.received as usize + 1) as u64,
         );
         let [tokens, pico, _] = figures(sent, received);
-        let usage = Spent {
+        let usage = TokenUsage {
             cost: Some(Cost {
                 pico,
                 currency: Currency::default(),
             }),
-            ..Spent::new(sent, received, tokens)
+            ..TokenUsage::new(sent, received, tokens)
         };
         let most = oracle.open.remove(&(call.thread, call.effect)).expect("it is open");
         let failed = |kind, spent| {
@@ -410,8 +410,8 @@ fn run_to_end(bundle: &Value, seed: u64) -> (Harness, Oracle) {
             Outcome::Failed(failure.into_error("no"))
         };
         let (outcome, used) = match chance.below(12) {
-            0 => (failed(FailureKind::RateLimited, Spent::default()), [0; 3]),
-            1 => (failed(FailureKind::Dropped, Spent::default()), most),
+            0 => (failed(FailureKind::RateLimited, TokenUsage::default()), [0; 3]),
+            1 => (failed(FailureKind::Dropped, TokenUsage::default()), most),
             2 if tokens > 0 => (failed(FailureKind::Dropped, usage), [tokens, pico, 0]),
             _ => {
                 let reply = ModelReply {
@@ -519,7 +519,7 @@ fn begun(harness: &Harness) -> Vec<(ThreadNo, EffectId, u64)> {
 fn replies(harness: &mut Harness, (thread, effect, _): (ThreadNo, EffectId, u64), tokens: u64) {
     let reply = ModelReply {
         content: "ok".to_owned(),
-        usage: Spent::new(0, tokens, tokens),
+        usage: TokenUsage::new(0, tokens, tokens),
         ..ModelReply::default()
     };
     harness.answer(thread, effect, Outcome::Reply(Box::new(reply)));

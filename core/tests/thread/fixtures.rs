@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::conversation::{ModelRequest, Repairs, Spent};
+use pirn_core::conversation::{ModelRequest, Repairs, TokenUsage};
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
 use pirn_core::graph::NodeKind;
 use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     ConsentRequest, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply,
-    NodeStatus, Outcome, Output, Outputs, PersonsAnswer, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose,
-    ToolResult, Variables,
+    NodeStatus, Outcome, Output, Outputs, PersonsAnswer, RequestWithEvents, ThreadKind, ThreadMachine, ThreadSeed,
+    TimerPurpose, ToolResult, Variables,
 };
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ impl World {
             Wanted::Prepared => {
                 let crosses = self.dice.below(3) == 0;
                 let event = RaisedEvent::new(EventType::TokenLimitExceeded, []);
-                Outcome::Prepared(Prepared {
+                Outcome::Prepared(RequestWithEvents {
                     request: Arc::new(model_request().into()),
                     events: crosses.then_some(event).into_iter().collect(),
                 })
@@ -126,7 +126,7 @@ impl World {
                 Outcome::Reply(Box::new(ModelReply {
                     content: "reply".to_owned(),
                     tool_calls: (0..calls).map(call).collect(),
-                    usage: Spent::default(),
+                    usage: TokenUsage::default(),
                     ..ModelReply::default()
                 }))
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_core::conversation::{Conversation, Counted, MarkMap};
+use pirn_core::conversation::{Conversation, CountedMessage, MarkMap};
 use pirn_core::message::{self, Message};
 use pirn_core::run::{SessionLeft, StoredConversation};
 use pirn_store::{Content, ContentHash, Store, StoreError};
@@ -140,7 +140,7 @@ pub(super) fn parts_of(left: &SessionLeft) -> serde_json::Result<AddedParts> {
             marks: None,
         };
         let mut bytes = 0;
-        while let Some(Counted { message, tokens }) = added.next_if(|counted| {
+        while let Some(CountedMessage { message, tokens }) = added.next_if(|counted| {
             bytes += size_of(&counted.message);
             // Each part has at least one message; otherwise a message above the limit would never be written.
             part.messages.is_empty() || bytes <= PART_BYTES
@@ -351,10 +351,13 @@ fn recounted(conversation: Conversation, tokens: &[u64]) -> Result<Conversation,
     if tokens.is_empty() {
         return Ok(conversation);
     }
-    let messages = conversation.since(0).zip(tokens).map(|(counted, tokens)| Counted {
-        message: Arc::clone(&counted.message),
-        tokens: *tokens,
-    });
+    let messages = conversation
+        .since(0)
+        .zip(tokens)
+        .map(|(counted, tokens)| CountedMessage {
+            message: Arc::clone(&counted.message),
+            tokens: *tokens,
+        });
     let versions = (conversation.version(), conversation.reshaped());
     let marks = conversation.mark_map().clone();
     let recounted = Conversation::new().continued(0, messages.collect::<Vec<_>>(), marks, versions);
@@ -367,7 +370,7 @@ struct Loading {
     /// The cached first messages, and how many of them remain.
     base: Conversation,
     length: usize,
-    added: Vec<Counted>,
+    added: Vec<CountedMessage>,
     marks: MarkMap,
     versions: (u64, u64),
     bytes: usize,
@@ -394,7 +397,7 @@ impl Loading {
         // New counts apply to the cached messages as well, which are immutable: all messages are built again.
         if !part.recounted.is_empty() {
             let messages = self.base.since(0).take(self.length).chain(&self.added);
-            let counted = messages.zip(&part.recounted).map(|(counted, tokens)| Counted {
+            let counted = messages.zip(&part.recounted).map(|(counted, tokens)| CountedMessage {
                 message: Arc::clone(&counted.message),
                 tokens: *tokens,
             });
@@ -403,7 +406,7 @@ impl Loading {
         }
         let counted = part.messages.into_iter().zip(part.tokens);
         self.added
-            .extend(counted.map(|(message, tokens)| Counted { message, tokens }));
+            .extend(counted.map(|(message, tokens)| CountedMessage { message, tokens }));
         part.marks.into_iter().for_each(|marks| marks.apply(&mut self.marks));
         self.versions = (part.version, part.reshaped);
         self.bytes += text.len();

@@ -13,7 +13,7 @@ pub use scripted::Scripted;
 
 use pirn_actors::ports::ModelCall;
 use pirn_core::conversation::extractive::is_unspaced;
-use pirn_core::conversation::{Estimator, ModelRequest, Spent, Tokenizer, message_cost};
+use pirn_core::conversation::{Estimator, ModelRequest, TokenUsage, Tokenizer, message_cost};
 use pirn_core::message::{Message, Role, ToolCall};
 use pirn_core::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
@@ -48,7 +48,7 @@ fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall>) -> Model
         content: reply.content,
         tool_calls: reply.tool_calls,
         finish_reason: FinishReason::default(),
-        usage: Spent::new(input, output, input.saturating_add(output)),
+        usage: TokenUsage::new(input, output, input.saturating_add(output)),
         metadata: None,
     }
 }

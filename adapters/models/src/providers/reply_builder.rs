@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pirn_core::conversation::Spent;
+use pirn_core::conversation::TokenUsage;
 use pirn_core::message::ToolCall;
 use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
@@ -68,17 +68,17 @@ impl RawUsage {
     }
 
     /// Returns the counts as disjoint kinds. Gateways that report a part greater than the whole mean it in addition to the whole.
-    fn into_usage(self) -> Spent {
+    fn into_usage(self) -> TokenUsage {
         let without = |whole: u64, part: u64| whole.checked_sub(part).unwrap_or(whole);
-        let spent = Spent {
+        let spent = TokenUsage {
             input: without(self.input, self.cached_read.saturating_add(self.cached_write)),
             cached_read: self.cached_read,
             cached_write: self.cached_write,
             output: without(self.output, self.reasoning),
             reasoning: self.reasoning,
-            ..Spent::default()
+            ..TokenUsage::default()
         };
-        Spent {
+        TokenUsage {
             total: self.total.max(spent.sent().saturating_add(spent.received())),
             ..spent
         }
@@ -216,7 +216,7 @@ impl ReplyBuilder {
     }
 
     /// Returns the token counts reported so far.
-    pub(super) fn reported(&self) -> Spent {
+    pub(super) fn reported(&self) -> TokenUsage {
         self.reported.into_usage()
     }
 
@@ -357,7 +357,7 @@ pub(super) fn check_error(frame: &Value) -> Result<(), Failure> {
 }
 
 /// Adds usage to a failure: a failed reply may have cost tokens.
-pub(super) fn spending(failure: ModelFailure, spent: Spent) -> ModelFailure {
+pub(super) fn spending(failure: ModelFailure, spent: TokenUsage) -> ModelFailure {
     ModelFailure { spent, ..failure }
 }
 
@@ -457,7 +457,7 @@ mod tests {
         for reported in [of(7, 1, 0), of(0, 0, 0), of(7, 3, 12), of(0, 0, 0)] {
             builder.spent(reported);
         }
-        assert_eq!(builder.reported(), Spent::new(7, 3, 12));
+        assert_eq!(builder.reported(), TokenUsage::new(7, 3, 12));
     }
 
     #[test]
@@ -477,11 +477,11 @@ mod tests {
             reasoning: 30,
             ..RawUsage::default()
         });
-        let expected = Spent {
+        let expected = TokenUsage {
             cached_read: 80,
             cached_write: 5,
             reasoning: 30,
-            ..Spent::new(15, 20, 150)
+            ..TokenUsage::new(15, 20, 150)
         };
         assert_eq!(builder.reported(), expected);
         // Parts greater than the whole are counted in addition to it.
@@ -493,10 +493,10 @@ mod tests {
             reasoning: 9,
             ..RawUsage::default()
         });
-        let expected = Spent {
+        let expected = TokenUsage {
             cached_read: 90,
             reasoning: 9,
-            ..Spent::new(10, 5, 114)
+            ..TokenUsage::new(10, 5, 114)
         };
         assert_eq!(builder.reported(), expected);
     }

@@ -299,7 +299,7 @@ impl Model for Slow {
             call.clock.sleep(1_000).await;
             most.lock().unwrap().0 -= 1;
             Ok(ModelReply {
-                usage: pirn_core::conversation::Spent::new(60, 40, 100),
+                usage: pirn_core::conversation::TokenUsage::new(60, 40, 100),
                 ..ModelReply::default()
             })
         }

@@ -1,7 +1,7 @@
 //! The last line: how the run ended, its duration, threads, tokens, cost, budget and compressions.
 
 use pirn::{BudgetFigure, BudgetReport, RunReport, ThreadStatus};
-use pirn_core::conversation::{Cost, Spent};
+use pirn_core::conversation::{Cost, TokenUsage};
 use pirn_core::thread::ThreadKind;
 
 use super::line::{Line, Tone, seconds};
@@ -45,7 +45,7 @@ pub(super) fn line(report: &RunReport, compressions: Compressions, was_interrupt
 }
 
 /// Formats `1,240 tokens (200 in, 800 cached, 240 out)`: the kinds that were used add up to the total.
-fn tokens(spent: &Spent) -> String {
+fn tokens(spent: &TokenUsage) -> String {
     let kinds = [
         (spent.input, "in"),
         (spent.cached_read, "cached"),
@@ -152,17 +152,17 @@ mod tests {
 
     #[test]
     fn tokens_are_listed_by_kind_and_add_up() {
-        let spent = Spent {
+        let spent = TokenUsage {
             cached_read: 800,
-            ..Spent::new(200, 1_240, 2_240)
+            ..TokenUsage::new(200, 1_240, 2_240)
         };
         assert_eq!(tokens(&spent), "2,240 tokens (200 in, 800 cached, 1,240 out)");
-        assert_eq!(tokens(&Spent::new(3, 0, 3)), "3 tokens (3 in, 0 out)");
-        assert_eq!(tokens(&Spent::new(3, 1, 9)), "9 tokens");
-        assert_eq!(tokens(&Spent::default()), "no tokens");
-        let absurd = Spent {
+        assert_eq!(tokens(&TokenUsage::new(3, 0, 3)), "3 tokens (3 in, 0 out)");
+        assert_eq!(tokens(&TokenUsage::new(3, 1, 9)), "9 tokens");
+        assert_eq!(tokens(&TokenUsage::default()), "no tokens");
+        let absurd = TokenUsage {
             input: u64::MAX,
-            ..Spent::new(0, u64::MAX, u64::MAX)
+            ..TokenUsage::new(0, u64::MAX, u64::MAX)
         };
         assert!(tokens(&absurd).starts_with("18,446,744,073,709,551,615 tokens"));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pirn::{Event, EventType, Spent, SubscriptionItem};
+use pirn::{Event, EventType, SubscriptionItem, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -473,7 +473,7 @@ impl View {
             attempts => format!(" at attempt {attempts}"),
         };
         let used = event.raised.fields.get("output").and_then(|output| output.get("usage"));
-        let used = used.and_then(|used| Spent::deserialize(used).ok());
+        let used = used.and_then(|used| TokenUsage::deserialize(used).ok());
         let used = used.map_or_else(String::new, |used| {
             let cached = match used.cached_read {
                 0 => String::new(),

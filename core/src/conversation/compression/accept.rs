@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use foldhash::fast::FixedState;
 
-use super::super::{Basis, Conversation, ConversationError, Counted, Tokenizer, widen};
+use super::super::{Basis, Conversation, ConversationError, CountedMessage, Tokenizer, widen};
 use super::context::CompressionResult;
 use super::turn::current_turn_start;
 use crate::message::{Message, Role};
@@ -14,7 +14,7 @@ use crate::message::{Message, Role};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
     /// Show these messages with [`Conversation::replace_visible`].
-    Replace(Vec<Counted>),
+    Replace(Vec<CountedMessage>),
     /// The result is not smaller than the visible messages: it is not applied, and the compression ends.
     NotSmaller,
 }
@@ -37,10 +37,12 @@ pub fn accept_result(
     let stretches = result.mark_map.visible(result.messages.len());
     let shown = stretches.into_iter().flatten().filter_map(|at| result.messages.get(at));
     // Counted again: a strategy or a script may have returned messages that no tokenizer has seen.
-    let shown: Vec<Counted> = shown.map(|message| Counted::new(message.clone(), tokenizer)).collect();
+    let shown: Vec<CountedMessage> = shown
+        .map(|message| CountedMessage::new(message.clone(), tokenizer))
+        .collect();
     // In this order: a pinned message of the current turn is at its place in the turn then.
     let shown = with_pinned(&before, with_current_turn(&before, shown));
-    let cost = |messages: &[Counted]| messages.iter().map(|one| one.tokens).fold(0, u64::saturating_add);
+    let cost = |messages: &[CountedMessage]| messages.iter().map(|one| one.tokens).fold(0, u64::saturating_add);
     // Compared after both additions, which may make up for everything that the result saved.
     if cost(&shown) >= cost(&before) {
         return Ok(Accepted::NotSmaller);
@@ -56,11 +58,11 @@ pub fn accept_result(
 pub fn replacement(
     conversation: &Conversation,
     basis: Basis,
-    returned: Vec<Counted>,
-) -> Result<Vec<Counted>, ConversationError> {
+    returned: Vec<CountedMessage>,
+) -> Result<Vec<CountedMessage>, ConversationError> {
     let before = visible_at(conversation, basis)?;
-    let is_system = |counted: &Counted| counted.message.role == Role::System;
-    let (mut shown, others): (Vec<Counted>, Vec<Counted>) =
+    let is_system = |counted: &CountedMessage| counted.message.role == Role::System;
+    let (mut shown, others): (Vec<CountedMessage>, Vec<CountedMessage>) =
         with_current_turn(&before, returned).into_iter().partition(is_system);
     // A sub-workflow that returns no system message must not remove the instructions of the model.
     if shown.is_empty() {
@@ -70,7 +72,7 @@ pub fn replacement(
     Ok(with_pinned(&before, shown))
 }
 
-fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>, ConversationError> {
+fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<CountedMessage>, ConversationError> {
     // Checked before the result is built: `replace_visible` would reject it anyway.
     if !conversation.only_appended_since(basis) {
         return Err(ConversationError::Changed);
@@ -82,7 +84,7 @@ fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>,
 }
 
 /// Adds to `shown` the pinned messages of `before` that it lacks, each with its whole tool block, after the system messages.
-fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
+fn with_pinned(before: &[CountedMessage], mut shown: Vec<CountedMessage>) -> Vec<CountedMessage> {
     let mut lost: Vec<bool> = before.iter().map(|counted| counted.message.pin).collect();
     // The common case: nothing is pinned, and no hash set is built.
     if !lost.contains(&true) {
@@ -98,7 +100,7 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
     drop(known);
     widen(before, &mut lost);
     let lost = before.iter().zip(lost).filter(|(_, lost)| *lost);
-    let lost: Vec<Counted> = lost.map(|(counted, _)| counted.clone()).collect();
+    let lost: Vec<CountedMessage> = lost.map(|(counted, _)| counted.clone()).collect();
     let known = contents(&lost);
     // The parts of the blocks that the result has: each block is inserted as a whole instead.
     shown.retain(|counted| !known.contains(&Content(&counted.message)));
@@ -112,7 +114,7 @@ fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
 }
 
 /// Moves the whole current turn of `before` to the end of `shown`. Messages of the turn that `shown` contains are not duplicated.
-fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
+fn with_current_turn(before: &[CountedMessage], mut shown: Vec<CountedMessage>) -> Vec<CountedMessage> {
     let turn = &before[current_turn_start(before)..];
     // The order of the map is never read, so that a fast hasher with a fixed seed is enough.
     let mut places: HashMap<Content<'_>, Vec<usize>, FixedState> = HashMap::default();
@@ -137,7 +139,7 @@ fn with_current_turn(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted
 }
 
 /// Hash set of messages: comparing each message of a long turn with all others would be quadratic.
-fn contents(messages: &[Counted]) -> HashSet<Content<'_>, FixedState> {
+fn contents(messages: &[CountedMessage]) -> HashSet<Content<'_>, FixedState> {
     messages.iter().map(|counted| Content(&counted.message)).collect()
 }
 
@@ -181,10 +183,10 @@ mod tests {
                 let mut message = Message::new(Role::Tool, "done");
                 message.tool_call_id = Some(no.to_string());
                 message.pin = no.is_multiple_of(2);
-                Counted::new(message, &Estimator)
+                CountedMessage::new(message, &Estimator)
             };
-            let question = Counted::new(Message::new(Role::User, "go"), &Estimator);
-            let before: Vec<Counted> = std::iter::once(question).chain((0..count).map(message)).collect();
+            let question = CountedMessage::new(Message::new(Role::User, "go"), &Estimator);
+            let before: Vec<CountedMessage> = std::iter::once(question).chain((0..count).map(message)).collect();
             COMPARED.with(|compared| compared.set(0));
             let shown = with_pinned(&before, with_current_turn(&before, before.clone()));
             assert!(shown == before);

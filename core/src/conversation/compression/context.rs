@@ -90,7 +90,7 @@ pub(super) fn cost(messages: &[Arc<Message>], tokenizer: &dyn Tokenizer) -> u64 
 
 /// Criterion for a smaller result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Smaller {
+pub(super) enum SizeCriterion {
     /// Fewer messages.
     Messages,
     /// An equal number of messages, some of them shorter.
@@ -141,12 +141,17 @@ impl CompressionContext {
     }
 
     /// Returns `shown` as a new batch if it has fewer tokens and satisfies `by`, else the unchanged messages.
-    pub(super) fn result(&self, shown: Vec<Arc<Message>>, by: Smaller, tokenizer: &dyn Tokenizer) -> CompressionResult {
+    pub(super) fn result(
+        &self,
+        shown: Vec<Arc<Message>>,
+        by: SizeCriterion,
+        tokenizer: &dyn Tokenizer,
+    ) -> CompressionResult {
         // `compress` has returned the error of an invalid map already.
         let visible = self.visible().unwrap_or_default();
         let is_fewer = match by {
-            Smaller::Messages => shown.len() < visible.len(),
-            Smaller::Tokens => true,
+            SizeCriterion::Messages => shown.len() < visible.len(),
+            SizeCriterion::Tokens => true,
         };
         // Compared first, because the token counts below read all messages.
         if !is_fewer {

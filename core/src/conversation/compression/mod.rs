@@ -32,7 +32,7 @@ pub use summary::{SummaryPlan, finish_summary, is_summary, plan_summary};
 pub use transcript::transcript;
 pub use turn::{current_turn_start, current_turn_tokens};
 
-use self::context::Smaller;
+use self::context::SizeCriterion;
 use super::{ConversationError, Tokenizer, message_cost};
 use crate::message::{Message, Role};
 
@@ -77,7 +77,7 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
     // `pays` ignores a value of the wrong type, because it cannot return an error.
     parameters::check_payback(parameters)?;
     // All strategies but one remove messages.
-    let mut by = Smaller::Messages;
+    let mut by = SizeCriterion::Messages;
     let kept = match config.strategy.as_deref() {
         Some("keep_recent") => {
             let count = parameters::count(parameters)?;
@@ -107,7 +107,7 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
         }
         Some("clear_tool_results") => {
             // The strategy replaces contents and removes no message.
-            by = Smaller::Tokens;
+            by = SizeCriterion::Tokens;
             tool_results::cleared(visible, &parameters::clear(parameters)?, tokenizer)
         }
         // Not an error: an unknown strategy is defined as a no-op.

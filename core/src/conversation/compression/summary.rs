@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::super::{ConversationError, Tokenizer};
-use super::context::{CompressionContext, CompressionResult, Smaller, cost};
+use super::context::{CompressionContext, CompressionResult, SizeCriterion, cost};
 use super::keep::system_and_recent;
 use super::parameters;
 use super::verbatim::Verbatim;
@@ -117,13 +117,13 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
     let Some(floor) = floor else {
         let stays = vec![false; plan.to_summarize.len()];
         let shown = plan.shown(text, &stays);
-        return plan.context.result(shown, Smaller::Messages, tokenizer);
+        return plan.context.result(shown, SizeCriterion::Messages, tokenizer);
     };
     let mut verbatim = Verbatim::new(&plan.to_summarize, text, tokenizer);
     verbatim.fill(floor);
     let mut result = plan
         .context
-        .result(plan.shown(text, &verbatim.stays), Smaller::Messages, tokenizer);
+        .result(plan.shown(text, &verbatim.stays), SizeCriterion::Messages, tokenizer);
     // An unchanged result contains no summary to which the figures would apply.
     if result.stats.tokens_saved > 0 {
         result.stats.facts = Some(verbatim.facts(floor));

@@ -10,15 +10,15 @@
 //! Not here: the limits of a provider on the size of a request.
 
 mod excerpt;
-mod kept;
 mod page;
 mod preview;
 mod recall;
+mod stored_results;
 
-pub use kept::{DEFAULT_KEPT_BYTES, DroppedResult, LargeResults};
 pub use page::read_artifact;
 pub use preview::{ShownResult, artifact_of, shown_result};
 pub use recall::{no_longer_shown, recall};
+pub use stored_results::{DEFAULT_KEPT_BYTES, DroppedResult, LargeResults};
 
 /// Default token limit of a reply, if the workflow has no limit for results.
 pub const DEFAULT_PAGE_TOKENS: u64 = 2_000;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::Tokenizer;
 use super::excerpt;
-use super::kept::LargeResults;
+use super::stored_results::LargeResults;
 
 /// Bytes of a line shown before the match, and from it on; fewer if the limit is low.
 const BEFORE: u64 = 120;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::{Counted, MESSAGE_OVERHEAD, Tokenizer};
+use super::super::{CountedMessage, MESSAGE_OVERHEAD, Tokenizer};
 use super::excerpt;
-use super::kept::{DroppedResult, LargeResults};
+use super::stored_results::{DroppedResult, LargeResults};
 use crate::message::{Message, Role};
 
 /// Metadata key that marks a preview: `{id, tokens}` of the result.
@@ -20,11 +20,11 @@ const MOST_SHOWN: u64 = 200;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShownResult {
     /// Unchanged: not large, or not suitable for storing.
-    Whole(Counted),
+    Whole(CountedMessage),
     /// A preview.
     Preview {
         /// Message with the preview.
-        counted: Counted,
+        counted: CountedMessage,
         /// Id of the stored result.
         id: Arc<str>,
         /// Tokens of the result, without those of its message.
@@ -42,7 +42,7 @@ pub fn shown_result(
     results: &mut LargeResults,
     tokenizer: &dyn Tokenizer,
 ) -> ShownResult {
-    let whole = Counted::new(message, tokenizer);
+    let whole = CountedMessage::new(message, tokenizer);
     let tokens = whole.tokens.saturating_sub(MESSAGE_OVERHEAD);
     let message = &*whole.message;
     // Parts may be images or files, of which no excerpt can be made.
@@ -58,7 +58,7 @@ pub fn shown_result(
     let mut metadata = message.metadata.clone().unwrap_or_default();
     metadata.insert(ARTIFACT.to_owned(), json!({"id": id, "tokens": tokens}));
     let content = preview(&message.content, tokens, &id, limit, tokenizer);
-    let counted = Counted::new(
+    let counted = CountedMessage::new(
         Message {
             content,
             metadata: Some(metadata),

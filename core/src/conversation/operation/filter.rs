@@ -1,12 +1,12 @@
 //! `filter`: retains messages that satisfy all given conditions.
 
-use super::super::{Conversation, Counted, tool_blocks, widen};
+use super::super::{Conversation, CountedMessage, tool_blocks, widen};
 use crate::definition::FilterContext;
 
 /// Returns the retained messages. A tool block is retained as a whole if one of its messages satisfies `roles` and
 /// `contentContains`. It is removed as a whole if one contains a text of `contentExcludes`: excluded text never remains.
-pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> Vec<Counted> {
-    let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
+pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> Vec<CountedMessage> {
+    let visible: Vec<CountedMessage> = conversation.visible().iter().cloned().collect();
     let mut kept: Vec<bool> = visible.iter().map(|counted| wanted(counted, filter)).collect();
     // Before the exclusions: a block that is selected for one message is removed again if another message is excluded.
     widen(&visible, &mut kept);
@@ -22,7 +22,7 @@ pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> V
     super::keep(visible, &kept)
 }
 
-fn wanted(counted: &Counted, filter: &FilterContext) -> bool {
+fn wanted(counted: &CountedMessage, filter: &FilterContext) -> bool {
     let message = &counted.message;
     filter.roles.as_ref().is_none_or(|roles| roles.contains(&message.role))
         && filter
@@ -31,7 +31,7 @@ fn wanted(counted: &Counted, filter: &FilterContext) -> bool {
             .is_none_or(|texts| texts.iter().any(|text| message.content.contains(text)))
 }
 
-fn excluded(counted: &Counted, filter: &FilterContext) -> bool {
+fn excluded(counted: &CountedMessage, filter: &FilterContext) -> bool {
     filter
         .content_excludes
         .as_ref()

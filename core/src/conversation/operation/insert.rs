@@ -1,20 +1,20 @@
 //! `insert`: adds messages before a message, or at the end.
 
-use super::super::{Conversation, ConversationError, Counted, split_block};
+use super::super::{Conversation, ConversationError, CountedMessage, split_block};
 use crate::message::{Message, Role};
 
 pub(super) enum Inserted {
     /// Messages to append; the others do not move.
-    AtEnd(Vec<Counted>),
+    AtEnd(Vec<CountedMessage>),
     /// The complete list of visible messages after the insertion.
-    Within(Vec<Counted>),
+    Within(Vec<CountedMessage>),
 }
 
 /// Returns the insertion. A position inside a tool block is moved to the block's start, one before a leading system message after
 /// it.
 pub(super) fn inserted(
     conversation: &Conversation,
-    messages: Vec<Counted>,
+    messages: Vec<CountedMessage>,
     position: i64,
 ) -> Result<Inserted, ConversationError> {
     // The common case, and the only one that needs no new batch.
@@ -31,7 +31,7 @@ pub(super) fn inserted(
     if at == length {
         return Ok(Inserted::AtEnd(messages));
     }
-    let mut shown: Vec<Counted> = visible.iter().cloned().collect();
+    let mut shown: Vec<CountedMessage> = visible.iter().cloned().collect();
     // Leading system messages stay first, as after every operation.
     let leading_system = shown
         .iter()

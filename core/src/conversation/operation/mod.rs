@@ -10,7 +10,7 @@ mod insert;
 mod replace;
 mod truncate;
 
-use super::{Conversation, ConversationError, Counted};
+use super::{Conversation, ConversationError, CountedMessage};
 use crate::definition::{ConversationHistoryOptions, FilterContext, TruncateContext};
 
 /// A CONTEXT_PROCESSOR operation with rendered templates and counted messages. `compress` and `pin` are not included: see
@@ -20,7 +20,7 @@ pub enum ResolvedContext {
     /// Adds messages.
     Insert {
         /// New messages.
-        messages: Vec<Counted>,
+        messages: Vec<CountedMessage>,
         /// Index among the visible messages. Negative values count from the end; -1 is the end.
         position: i64,
     },
@@ -29,7 +29,7 @@ pub enum ResolvedContext {
         /// Messages to remove; absent: all visible messages except system ones.
         target: Option<ConversationHistoryOptions>,
         /// Replacement, inserted at the position of the first removed message.
-        messages: Vec<Counted>,
+        messages: Vec<CountedMessage>,
     },
     /// Retains or removes messages at one end.
     Truncate(TruncateContext),
@@ -67,7 +67,7 @@ pub fn apply(conversation: &mut Conversation, operation: ResolvedContext) -> Res
     Ok(())
 }
 
-fn cleared(conversation: &Conversation, keep_system: bool) -> Vec<Counted> {
+fn cleared(conversation: &Conversation, keep_system: bool) -> Vec<CountedMessage> {
     let visible = conversation.visible();
     let system = visible
         .iter()
@@ -80,7 +80,7 @@ fn cleared(conversation: &Conversation, keep_system: bool) -> Vec<Counted> {
 }
 
 /// Returns the messages with a set flag.
-fn keep(visible: Vec<Counted>, kept: &[bool]) -> Vec<Counted> {
+fn keep(visible: Vec<CountedMessage>, kept: &[bool]) -> Vec<CountedMessage> {
     visible
         .into_iter()
         .zip(kept)

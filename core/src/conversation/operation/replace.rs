@@ -1,6 +1,6 @@
 //! `replace`: replaces a selection of messages.
 
-use super::super::{Conversation, ConversationError, Counted, select_positions, widen};
+use super::super::{Conversation, ConversationError, CountedMessage, select_positions, widen};
 use crate::definition::ConversationHistoryOptions;
 use crate::message::Role;
 
@@ -8,10 +8,10 @@ use crate::message::Role;
 pub(super) fn replaced(
     conversation: &Conversation,
     target: Option<&ConversationHistoryOptions>,
-    messages: Vec<Counted>,
-) -> Result<Vec<Counted>, ConversationError> {
+    messages: Vec<CountedMessage>,
+) -> Result<Vec<CountedMessage>, ConversationError> {
     // Copies pointers only.
-    let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
+    let visible: Vec<CountedMessage> = conversation.visible().iter().cloned().collect();
     let Some(options) = target else {
         let system = visible
             .into_iter()

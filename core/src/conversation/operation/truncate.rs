@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::{Conversation, ConversationError, Counted, widen};
+use super::super::{Conversation, ConversationError, CountedMessage, widen};
 use crate::definition::TruncateContext;
 
 /// Returns the retained messages. With `role`, only messages of that role are counted and retained. A count above the number of
@@ -10,8 +10,8 @@ use crate::definition::TruncateContext;
 pub(super) fn truncated(
     conversation: &Conversation,
     truncate: &TruncateContext,
-) -> Result<Vec<Counted>, ConversationError> {
-    let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
+) -> Result<Vec<CountedMessage>, ConversationError> {
+    let visible: Vec<CountedMessage> = conversation.visible().iter().cloned().collect();
     // Positions of the counted messages, so that the range below applies with and without a role.
     let counts: Vec<usize> = visible
         .iter()

@@ -1,6 +1,6 @@
 use super::super::{
     Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, ResolvedContext,
-    Spent, TokenSignal,
+    TokenSignal, TokenUsage,
 };
 use super::notation::{conversation, counted, shown};
 
@@ -81,9 +81,9 @@ fn h08_the_limit_applies_to_the_context_and_not_to_the_spent_tokens() {
     let mut machine = ConversationMachine::new(Conversation::new(), Some(1_000));
     for _ in 0..3 {
         assert_eq!(call(&mut machine, 400), None, "H08");
-        step(&mut machine, ConversationInput::Spent(Spent::new(300, 100, 400)));
+        step(&mut machine, ConversationInput::Spent(TokenUsage::new(300, 100, 400)));
     }
-    assert_eq!(machine.spent(), Spent::new(900, 300, 1_200));
+    assert_eq!(machine.spent(), TokenUsage::new(900, 300, 1_200));
     assert_eq!(call(&mut machine, 0), None, "H08");
 }
 

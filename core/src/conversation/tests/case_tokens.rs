@@ -1,25 +1,25 @@
-use super::super::{Conversation, Counted, Estimator, Spent, Tokenizer, message_cost};
+use super::super::{Conversation, CountedMessage, Estimator, TokenUsage, Tokenizer, message_cost};
 use super::notation::{conversation, message};
 
 #[test]
 fn h01_the_usage_of_requests_adds_up() {
-    let mut spent = Spent::default();
+    let mut spent = TokenUsage::default();
     for (input, output, total) in [(100, 50, 150), (200, 100, 300)] {
-        spent.add(Spent::new(input, output, total));
+        spent.add(TokenUsage::new(input, output, total));
     }
-    assert_eq!(spent, Spent::new(300, 150, 450), "H01");
+    assert_eq!(spent, TokenUsage::new(300, 150, 450), "H01");
 }
 
 #[test]
 fn h02_the_last_usage_figure_of_a_stream_counts() {
     let stream = [
-        Spent::new(100, 0, 100),
-        Spent::new(100, 25, 125),
-        Spent::new(100, 50, 150),
+        TokenUsage::new(100, 0, 100),
+        TokenUsage::new(100, 25, 125),
+        TokenUsage::new(100, 50, 150),
     ];
-    let mut spent = Spent::default();
+    let mut spent = TokenUsage::default();
     spent.add(stream.into_iter().next_back().expect("three"));
-    assert_eq!(spent, Spent::new(100, 50, 150), "H02");
+    assert_eq!(spent, TokenUsage::new(100, 50, 150), "H02");
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn h03_h04_an_empty_conversation_costs_zero_tokens_and_an_empty_message_four() {
     assert_eq!(Conversation::new().visible_tokens(), 0, "H03");
     assert_eq!(message_cost(&message("user:"), &Estimator), 4, "H04");
     assert_eq!(
-        Conversation::from_messages([Counted::new(message("user:"), &Estimator)]).visible_tokens(),
+        Conversation::from_messages([CountedMessage::new(message("user:"), &Estimator)]).visible_tokens(),
         4,
         "H04"
     );

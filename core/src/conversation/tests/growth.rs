@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::{Conversation, Counted, Estimator, PinStrategy, message_cost, pin_position};
+use super::super::{Conversation, CountedMessage, Estimator, PinStrategy, message_cost, pin_position};
 use super::notation::{Counter, message};
 
 #[test]
@@ -12,12 +12,12 @@ fn the_tokens_of_a_message_are_counted_once() {
     let tokenizer = Counter::default();
     let mut history = Conversation::new();
     for _ in 0..100 {
-        history.append(Counted::new(message("user:hi"), &tokenizer));
+        history.append(CountedMessage::new(message("user:hi"), &tokenizer));
     }
     assert_eq!(tokenizer.0.load(Ordering::Relaxed), 100);
     let snapshot = history.clone();
     history.start_new_batch(50).expect("in range");
-    let kept: Vec<Counted> = history.visible().iter().cloned().collect();
+    let kept: Vec<CountedMessage> = history.visible().iter().cloned().collect();
     history
         .replace_visible(history.basis(), kept)
         .expect("nothing else happened");
@@ -61,7 +61,7 @@ fn finding_the_pin_position_reads_only_the_tail() {
 #[test]
 fn a_snapshot_shares_messages_and_an_append_copies_few() {
     // Each copy of a tree node increments the reference count of its messages.
-    let one = Counted::new(message("u"), &Estimator);
+    let one = CountedMessage::new(message("u"), &Estimator);
     for length in [1_000, 1_000_000] {
         let history = Conversation::from_messages(std::iter::repeat_n(one.clone(), length));
         let messages_held = Arc::strong_count(&one.message);

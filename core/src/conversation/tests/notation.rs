@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::super::{Conversation, Counted, Estimator, Tokenizer};
+use super::super::{Conversation, CountedMessage, Estimator, Tokenizer};
 use crate::message::{Message, Role, ToolCall};
 
 pub(super) fn message(text: &str) -> Message {
@@ -46,10 +46,10 @@ pub(super) fn messages(texts: &[&str]) -> Vec<Message> {
     texts.iter().map(|text| message(text)).collect()
 }
 
-pub(super) fn counted(texts: &[&str]) -> Vec<Counted> {
+pub(super) fn counted(texts: &[&str]) -> Vec<CountedMessage> {
     messages(texts)
         .into_iter()
-        .map(|message| Counted::new(message, &Estimator))
+        .map(|message| CountedMessage::new(message, &Estimator))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Conversation, ConversationError, Counted, Estimator, ResolvedContext, apply, tool_blocks};
+use super::super::{Conversation, ConversationError, CountedMessage, Estimator, ResolvedContext, apply, tool_blocks};
 use super::notation::message;
 use super::random_histories::{histories, of, roles};
 use crate::definition::{FilterContext, HistoryRange, TruncateContext};
@@ -74,7 +74,7 @@ proptest! {
             let before = history.clone();
             let taken = match *change {
                 Change::Append(count) => {
-                    history.extend((0..count).map(|_| Counted::new(message("u"), &Estimator)));
+                    history.extend((0..count).map(|_| CountedMessage::new(message("u"), &Estimator)));
                     Ok(())
                 }
                 Change::StartNewBatch(index) => history.start_new_batch(index),
@@ -105,13 +105,13 @@ proptest! {
     ) {
         let mut history = of(&messages);
         let basis = history.basis();
-        let added: Vec<Counted> = (0..tail).map(|at| Counted::new(message(&format!("user:late {at}")), &Estimator)).collect();
+        let added: Vec<CountedMessage> = (0..tail).map(|at| CountedMessage::new(message(&format!("user:late {at}")), &Estimator)).collect();
         history.extend(added.clone());
         if reshaped {
             history.start_new_batch(messages.len()).expect("in range");
         }
         let before = history.clone();
-        let summary = Counted::new(message("user:SUMMARY"), &Estimator);
+        let summary = CountedMessage::new(message("user:SUMMARY"), &Estimator);
         let outcome = history.replace_visible(basis, [summary.clone()]);
         if reshaped {
             prop_assert_eq!(outcome, Err(ConversationError::Changed));
@@ -119,7 +119,7 @@ proptest! {
         } else {
             prop_assert_eq!(outcome, Ok(()));
             prop_assert_eq!(history.version(), before.version() + 1);
-            let shown: Vec<Counted> = history.visible().iter().cloned().collect();
+            let shown: Vec<CountedMessage> = history.visible().iter().cloned().collect();
             prop_assert_eq!(shown, [vec![summary], added].concat());
             history.rollback_to_batch(0).expect("archived");
             prop_assert_eq!(history.visible().messages(), before.visible().messages());
@@ -148,7 +148,7 @@ proptest! {
             4 => ResolvedContext::Truncate(TruncateContext { range: Some(HistoryRange { start: n, end }), role, ..TruncateContext::default() }),
             5 => ResolvedContext::Filter(FilterContext { roles: role.map(|role| vec![role]), content_contains: None, content_excludes: Some(vec!["one".to_owned()]) }),
             6 => ResolvedContext::Clear { keep_system: end > 3 },
-            _ => ResolvedContext::Insert { messages: vec![Counted::new(message("user:NEW"), &Estimator)], position },
+            _ => ResolvedContext::Insert { messages: vec![CountedMessage::new(message("user:NEW"), &Estimator)], position },
         };
         let mut history = of(&messages);
         let before = history.clone();

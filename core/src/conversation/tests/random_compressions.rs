@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::compression::{
     Accepted, CompressionContext, CompressionResult, CompressionStats, accept_result, current_turn_start, replacement,
 };
-use super::super::{Conversation, Counted, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
+use super::super::{Conversation, CountedMessage, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
 use super::case_compression::done;
 use super::random_histories::{broken_pairs, histories};
 use crate::message::{Message, Role};
@@ -66,10 +66,10 @@ proptest! {
     ) {
         let pins = messages.into_iter().zip(&fates).map(|(one, (pin, _))| Message { pin: *pin, ..one });
         let messages: Vec<Message> = pins.collect();
-        let conversation = Conversation::from_messages(messages.iter().map(|one| Counted::new(one.clone(), &Estimator)));
+        let conversation = Conversation::from_messages(messages.iter().map(|one| CountedMessage::new(one.clone(), &Estimator)));
         let kept = messages.iter().zip(&fates).filter(|(_, (_, stays))| *stays);
         let kept: Vec<Arc<Message>> = kept.map(|(one, _)| Arc::new(one.clone())).collect();
-        let counted = kept.iter().map(|one| Counted::new(Arc::clone(one), &Estimator)).collect();
+        let counted = kept.iter().map(|one| CountedMessage::new(Arc::clone(one), &Estimator)).collect();
         let result = CompressionResult { messages: kept, mark_map: MarkMap::default(), stats: CompressionStats::default() };
         let accepted = accept_result(&conversation, conversation.basis(), &result, &Estimator).expect("it is sound");
         let replaced = replacement(&conversation, conversation.basis(), counted).expect("nothing changed");
@@ -131,7 +131,7 @@ proptest! {
         let mut weighed = config;
         weighed["parameters"]["payback"] = json!(requests);
         let told = done(&context(&weighed));
-        let cost = |messages: &[Arc<Message>]| messages.iter().map(|one| Counted::new(Arc::clone(one), &Estimator).tokens).sum::<u64>();
+        let cost = |messages: &[Arc<Message>]| messages.iter().map(|one| CountedMessage::new(Arc::clone(one), &Estimator).tokens).sum::<u64>();
         let same = messages.iter().zip(&always.messages).take_while(|(was, is)| **was == ***is).count();
         let pays = requests * always.stats.tokens_saved > cost(&always.messages[same..]);
         if pays {
@@ -153,7 +153,7 @@ proptest! {
         };
         let result = done(&context);
         let shown: Vec<Message> = result.messages.iter().map(|one| Message::clone(one)).collect();
-        let cost = |messages: &[Message]| messages.iter().map(|one| Counted::new(one.clone(), &Estimator).tokens).sum::<u64>();
+        let cost = |messages: &[Message]| messages.iter().map(|one| CountedMessage::new(one.clone(), &Estimator).tokens).sum::<u64>();
 
         // The result is smaller, or nothing changed.
         if shown == messages {
@@ -185,7 +185,7 @@ proptest! {
         prop_assert_eq!(&again.messages, &result.messages);
         prop_assert_eq!(&again.mark_map, &result.mark_map);
         // A request built from the result contains no orphaned call or result.
-        let history = Conversation::from_messages(shown.into_iter().map(|one| Counted::new(one, &Estimator)));
+        let history = Conversation::from_messages(shown.into_iter().map(|one| CountedMessage::new(one, &Estimator)));
         let request = build_request(&history, &RequestParts::default(), &Estimator);
         prop_assert_eq!(broken_pairs(&request.messages), 0);
     }

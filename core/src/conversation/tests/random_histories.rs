@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Conversation, Counted, Estimator, repair_tool_pairs, select, split_block, tool_blocks};
+use super::super::{Conversation, CountedMessage, Estimator, repair_tool_pairs, select, split_block, tool_blocks};
 use super::notation::message;
 use crate::definition::{ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
 use crate::message::{Message, Role};
@@ -46,7 +46,7 @@ pub(super) fn roles() -> impl Strategy<Value = Role> {
 }
 
 pub(super) fn of(messages: &[Message]) -> Conversation {
-    Conversation::from_messages(messages.iter().map(|one| Counted::new(one.clone(), &Estimator)))
+    Conversation::from_messages(messages.iter().map(|one| CountedMessage::new(one.clone(), &Estimator)))
 }
 
 /// Returns the start of the block of a message, by the definition in the SPEC.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::{
-    BrokenBy, Conversation, Counted, Estimator, MessageRules, ModelRequest, Opening, Outline, PinStrategy, PrefixWatch,
-    PreparedRequest, RequestParts, build_request, hash_text, message_cost,
+    Conversation, CountedMessage, Estimator, MessageRules, ModelRequest, Outline, PinStrategy, PrefixBreak,
+    PrefixWatch, PreparedRequest, RequestParts, RequestPrefix, build_request, hash_text, message_cost,
 };
 use super::random_histories::{histories, of};
 use crate::definition::{Pinned, PinnedText};
@@ -53,7 +53,7 @@ proptest! {
         let mut prepared = None;
         for (change, again) in changes {
             match change {
-                Between::Said(messages) => history.extend(messages.into_iter().map(|one| Counted::new(one, &Estimator))),
+                Between::Said(messages) => history.extend(messages.into_iter().map(|one| CountedMessage::new(one, &Estimator))),
                 Between::Pinned(other) => pinned = other,
                 Between::System(other) => system = other,
                 Between::Tools(other) => tools = other,
@@ -72,7 +72,7 @@ proptest! {
                 ..RequestParts::default()
             };
             let request = outline.prepare(&history, &parts, &Estimator);
-            let opening = Opening { tools: hash_text([tools.to_string()]), ..Opening::default() };
+            let opening = RequestPrefix { tools: hash_text([tools.to_string()]), ..RequestPrefix::default() };
             // Restored as after a crash: only hashes are stored, so that every message is compared by hash.
             let stored = serde_json::to_string(&watch).expect("it is plain");
             let mut restored: PrefixWatch = serde_json::from_str(&stored).expect("it was written");
@@ -100,12 +100,12 @@ proptest! {
             if let (Some((at, why)), Some((_, before))) = (told.broken, &sent) {
                 let is = |found: &dyn Fn(&Message) -> bool| [before, &now.1].iter().any(|all| all.get(at).is_some_and(found));
                 match why {
-                    BrokenBy::Tools => prop_assert_eq!(at, 0),
-                    BrokenBy::System => prop_assert!(is(&|one| one.role == Role::System)),
-                    BrokenBy::Pinned => prop_assert!(is(&|one| one.content.starts_with("PIN"))),
-                    BrokenBy::Repair => prop_assert!(is(&|one| one.id.is_none())),
-                    BrokenBy::History => prop_assert!(!is(&|one| one.content.starts_with("PIN"))),
-                    BrokenBy::Profile | BrokenBy::ResponseFormat => prop_assert!(false, "{:?}", why),
+                    PrefixBreak::Tools => prop_assert_eq!(at, 0),
+                    PrefixBreak::System => prop_assert!(is(&|one| one.role == Role::System)),
+                    PrefixBreak::Pinned => prop_assert!(is(&|one| one.content.starts_with("PIN"))),
+                    PrefixBreak::Repair => prop_assert!(is(&|one| one.id.is_none())),
+                    PrefixBreak::History => prop_assert!(!is(&|one| one.content.starts_with("PIN"))),
+                    PrefixBreak::Profile | PrefixBreak::ResponseFormat => prop_assert!(false, "{:?}", why),
                 }
             }
             prepared = Some(now);

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    AgentKind, Conversation, Counted, Estimator, MessageRules, Outline, PinStrategy, RequestParts, build_request,
-    message_cost, pin_position, tool_blocks,
+    AgentKind, Conversation, CountedMessage, Estimator, MessageRules, Outline, PinStrategy, RequestParts,
+    build_request, message_cost, pin_position, tool_blocks,
 };
 use super::notation::message;
 use super::random_histories::{broken_pairs, histories, of};
@@ -111,7 +111,7 @@ proptest! {
         let mut outline = Outline::default();
         let mut held = Vec::new();
         for (one, then) in messages.into_iter().zip(order.into_iter().cycle()) {
-            history.append(Counted::new(one, &Estimator));
+            history.append(CountedMessage::new(one, &Estimator));
             if then == 8 {
                 history.start_new_batch(history.len() - 1).expect("in range");
             }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::compression::current_turn_start;
 use super::super::{
-    Conversation, Counted, Estimator, LargeResults, MESSAGE_OVERHEAD, MIN_RESULT_TOKENS, ShownResult, Tokenizer,
+    Conversation, CountedMessage, Estimator, LargeResults, MESSAGE_OVERHEAD, MIN_RESULT_TOKENS, ShownResult, Tokenizer,
     artifact_of, read_artifact, recall, shown_result, tool_blocks,
 };
 use super::case_compression::done;
@@ -127,7 +127,7 @@ proptest! {
     /// Query words are single letters, so that the reference need not find word boundaries.
     #[test]
     fn archived_messages_are_found_by_most_words_then_the_latest(messages in histories(), keep in 0_u64..6, query in "[a-h] [a-h] [a-h]") {
-        let mut conversation = Conversation::from_messages(messages.iter().map(|one| Counted::new(one.clone(), &Estimator)));
+        let mut conversation = Conversation::from_messages(messages.iter().map(|one| CountedMessage::new(one.clone(), &Estimator)));
         conversation.start_new_batch(messages.len().saturating_sub(keep as usize)).expect("in the history");
         let said = |message: &Message| (message.role, message.content.clone(), message.tool_calls.iter().map(|call| call.id.clone()).collect::<Vec<_>>(), message.tool_call_id.clone());
         let (archived, visible) = messages.split_at(messages.len().saturating_sub(keep as usize));
@@ -204,7 +204,7 @@ proptest! {
             for note in after.iter().filter(|one| artifact_of(one).is_some()) {
                 prop_assert!(artifact_of(note).is_some_and(|id| note.content.contains(id)), "{:?}", note);
             }
-            let shown = result.messages.iter().map(|one| Counted::new(std::sync::Arc::clone(one), &Estimator));
+            let shown = result.messages.iter().map(|one| CountedMessage::new(std::sync::Arc::clone(one), &Estimator));
             conversation.replace_visible(conversation.basis(), shown).expect("nothing changed since");
         }
         for (id, text) in &whole {

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 use self::read::Problem;
 use super::fault::{Fault, FaultCode, MAX_FAULTS, bounded};
 use super::json::{DuplicateKey, Json, Parsed, Tree, parse};
-use super::origin::{Holes, Located, Origin, Source, SourceFile};
+use super::origin::{LoadGaps, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 pub use nearest::nearest;
@@ -245,7 +245,7 @@ impl Loader {
 
     fn trigger(&mut self, mut tree: Tree) {
         if let Some(value) = trigger::read_trigger(self, &mut tree) {
-            let origin = Origin::new(&self.source, tree, Holes::default());
+            let origin = Origin::new(&self.source, tree, LoadGaps::default());
             self.out.triggers.push(Located { value, origin });
         }
     }
@@ -281,7 +281,7 @@ impl Loader {
             tokenizer: known.tokenizer,
             rest,
         };
-        let origin = Origin::new(&self.source, tree, Holes::default());
+        let origin = Origin::new(&self.source, tree, LoadGaps::default());
         self.out.profiles.push(Located { value, origin });
     }
 

@@ -8,7 +8,7 @@ use super::nearest::nearest;
 use super::read::{Nothing, problems};
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
-use crate::definition::origin::Holes;
+use crate::definition::origin::LoadGaps;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, InDoubt, JoinConfig, JoinStrategy,
     LlmConfig, LoopEndConfig, LoopStartConfig, MapConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy,
@@ -56,7 +56,7 @@ pub(super) fn read_node(
     loader: &mut Loader,
     tree: &mut Tree,
     place: usize,
-    holes: &mut Holes,
+    holes: &mut LoadGaps,
 ) -> Option<NodeDefinition> {
     if !tree.is_object() {
         loader.fault_in(
@@ -126,7 +126,7 @@ fn read_config(
     node: &Tree,
     word: &str,
     config: &mut Tree,
-    holes: &mut Holes,
+    holes: &mut LoadGaps,
 ) -> Option<(NodeConfig, bool)> {
     let before = loader.out.faults.len();
     let parents: &[&str] = &["config"];

@@ -10,7 +10,7 @@ use super::node::{normalise_node, read_node};
 use super::trigger::read_trigger;
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
-use crate::definition::origin::{Holes, Located, Origin};
+use crate::definition::origin::{LoadGaps, Located, Origin};
 use crate::definition::{
     EdgeDefinition, NodeDefinition, TriggerDefinition, VariableDefinition, WorkflowConfig, WorkflowDefinition,
 };
@@ -26,7 +26,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
         return;
     }
     let before = loader.out.faults.len();
-    let mut holes = Holes::default();
+    let mut holes = LoadGaps::default();
 
     let taken = ["nodes", "edges", "variables", "triggers", "config"].map(|key| take_given(&mut tree, key));
     let head = loader.read::<Head>(&mut tree, &[]);

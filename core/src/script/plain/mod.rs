@@ -136,7 +136,7 @@ impl Global {
 }
 
 /// Reason why an evaluation ends without a value.
-enum Stop {
+enum EvalError {
     /// Only JavaScript can evaluate the expression, or the work limit is exceeded.
     Unknown,
     Fault(ScriptFault),
@@ -198,37 +198,37 @@ impl Plain {
     }
 }
 
-fn known<R>(result: Result<R, Stop>) -> Option<Result<R, ScriptFault>> {
+fn known<R>(result: Result<R, EvalError>) -> Option<Result<R, ScriptFault>> {
     match result {
         Ok(value) => Some(Ok(value)),
-        Err(Stop::Fault(fault)) => Some(Err(fault)),
-        Err(Stop::Unknown) => None,
+        Err(EvalError::Fault(fault)) => Some(Err(fault)),
+        Err(EvalError::Unknown) => None,
     }
 }
 
 /// Reads the value at a path of an expression; `None` for `undefined`.
-fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<Option<R>, Stop> {
+fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<Option<R>, EvalError> {
     let root = path.root();
     if is_global(root) && scope.variable(root).is_none() {
-        return Err(Stop::Unknown);
+        return Err(EvalError::Unknown);
     }
     if !is_known(scope, root) {
-        return Err(Stop::Fault(ScriptFault::unknown_name(root)));
+        return Err(EvalError::Fault(ScriptFault::unknown_name(root)));
     }
     match path.reach(scope, read) {
         Reached::Value(value) => Ok(Some(value)),
         Reached::Undefined => Ok(None),
-        Reached::Unknown => Err(Stop::Unknown),
+        Reached::Unknown => Err(EvalError::Unknown),
     }
 }
 
 /// Reads the value at a `{{path}}`.
-fn expected<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<R, Stop> {
+fn expected<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<R, EvalError> {
     match path.reach(scope, read) {
         Reached::Value(value) => Ok(value),
         Reached::Undefined | Reached::Unknown => {
             let fault = ScriptFault::missing_path(RunErrorCode::ScriptError, path.source());
-            Err(Stop::Fault(fault))
+            Err(EvalError::Fault(fault))
         }
     }
 }
@@ -247,16 +247,16 @@ impl<'s> Evaluation<'s> {
         }
     }
 
-    fn result(&self, node: &Node) -> Result<Arc<Value>, Stop> {
+    fn result(&self, node: &Node) -> Result<Arc<Value>, EvalError> {
         let value = self.value(node)?;
         let value = self.json(value)?.unwrap_or_default();
         if levels(&value) > MAX_LEVELS {
-            return Err(Stop::Unknown);
+            return Err(EvalError::Unknown);
         }
         Ok(Arc::new(value))
     }
 
-    fn value<'a>(&self, node: &'a Node) -> Result<Val<'a>, Stop> {
+    fn value<'a>(&self, node: &'a Node) -> Result<Val<'a>, EvalError> {
         match node {
             Node::Literal(value) => self.shown(value, None),
             Node::Undefined => Ok(Val::Undefined),
@@ -266,7 +266,7 @@ impl<'s> Evaluation<'s> {
             }
             Node::Placeholder(path) => expected(path, self.scope, |target| self.target(&target, path))?,
             Node::Unary(Op::Typeof, inner) if self.is_unknown(inner) => Ok(Val::Text("undefined".into())),
-            Node::Unary(op, inner) => ops::unary(*op, &self.value(inner)?).ok_or(Stop::Unknown),
+            Node::Unary(op, inner) => ops::unary(*op, &self.value(inner)?).ok_or(EvalError::Unknown),
             Node::Binary(op, operands) => self.binary(*op, operands),
             Node::Choice(parts) => {
                 let [condition, then, otherwise] = &**parts;
@@ -279,25 +279,25 @@ impl<'s> Evaluation<'s> {
             }
             Node::Length(of) => match self.value(of)? {
                 Val::Text(text) => Ok(Val::Number(text.encode_utf16().count() as f64)),
-                _ => Err(Stop::Unknown),
+                _ => Err(EvalError::Unknown),
             },
             Node::Method(method, of, arguments) => self.method(*method, of, arguments),
             Node::Global(global, root, arguments) => {
                 if self.scope.variable(root).is_some() {
-                    return Err(Stop::Unknown);
+                    return Err(EvalError::Unknown);
                 }
                 if *global == Global::IsArray {
                     return self.is_array(arguments);
                 }
                 let arguments = arguments.iter().map(|one| self.value(one));
-                ops::global(*global, &arguments.collect::<Result<Vec<_>, _>>()?).ok_or(Stop::Unknown)
+                ops::global(*global, &arguments.collect::<Result<Vec<_>, _>>()?).ok_or(EvalError::Unknown)
             }
             Node::List(items) => {
                 let items = items.iter().map(|item| {
                     let item = self.value(item)?;
                     Ok(self.json(item)?.unwrap_or_default())
                 });
-                Ok(Val::Made(Value::Array(items.collect::<Result<_, Stop>>()?)))
+                Ok(Val::Made(Value::Array(items.collect::<Result<_, EvalError>>()?)))
             }
             Node::Object(fields) => {
                 let mut made = Map::new();
@@ -324,7 +324,7 @@ impl<'s> Evaluation<'s> {
         }
     }
 
-    fn binary<'a>(&self, op: Op, operands: &'a [Node; 2]) -> Result<Val<'a>, Stop> {
+    fn binary<'a>(&self, op: Op, operands: &'a [Node; 2]) -> Result<Val<'a>, EvalError> {
         let [left, right] = operands;
         let left = self.value(left)?;
         let is_left = match op {
@@ -333,7 +333,7 @@ impl<'s> Evaluation<'s> {
             Op::Coalesce => !matches!(left, Val::Undefined | Val::Null),
             _ => {
                 let right = self.value(right)?;
-                let result = ops::binary(op, &left, &right).ok_or(Stop::Unknown)?;
+                let result = ops::binary(op, &left, &right).ok_or(EvalError::Unknown)?;
                 if let Val::Text(text) = &result {
                     self.spend(text.len())?;
                 }
@@ -343,7 +343,7 @@ impl<'s> Evaluation<'s> {
         if is_left { Ok(left) } else { self.value(right) }
     }
 
-    fn method<'a>(&self, method: Method, of: &'a Node, arguments: &[Node]) -> Result<Val<'a>, Stop> {
+    fn method<'a>(&self, method: Method, of: &'a Node, arguments: &[Node]) -> Result<Val<'a>, EvalError> {
         let of = self.value(of)?;
         // Checked before the arguments: on a value without methods only JavaScript can give the result, usually an error.
         let has_methods = match &of {
@@ -352,12 +352,12 @@ impl<'s> Evaluation<'s> {
             _ => false,
         };
         if !has_methods {
-            return Err(Stop::Unknown);
+            return Err(EvalError::Unknown);
         }
         let argument = match arguments {
             [] => None,
             [one] => Some(self.value(one)?),
-            _ => return Err(Stop::Unknown),
+            _ => return Err(EvalError::Unknown),
         };
         let found = match of {
             Val::Text(text) => {
@@ -370,11 +370,11 @@ impl<'s> Evaluation<'s> {
             Val::Made(Value::Array(items)) => ops::method_of_list(method, &items, argument.as_ref()),
             _ => None,
         };
-        found.ok_or(Stop::Unknown)
+        found.ok_or(EvalError::Unknown)
     }
 
     /// Returns the result of `read` for the list at a path; `None` if the value is not a list.
-    fn list<R>(&self, path: &Path, read: impl FnOnce(&[Value]) -> Option<R>) -> Result<Option<R>, Stop> {
+    fn list<R>(&self, path: &Path, read: impl FnOnce(&[Value]) -> Option<R>) -> Result<Option<R>, EvalError> {
         let listed = |target: Target<'_>| {
             let items = match &target {
                 Target::Whole(value) => value.as_array(),
@@ -388,9 +388,9 @@ impl<'s> Evaluation<'s> {
         at(path, self.scope, listed)?.unwrap_or(Ok(None))
     }
 
-    fn is_array<'a>(&self, arguments: &[Node]) -> Result<Val<'a>, Stop> {
+    fn is_array<'a>(&self, arguments: &[Node]) -> Result<Val<'a>, EvalError> {
         let [argument] = arguments else {
-            return Err(Stop::Unknown);
+            return Err(EvalError::Unknown);
         };
         let is_array = match self.value(argument)? {
             Val::At(path) => self.list(path, |_| Some(()))?.is_some(),
@@ -400,7 +400,7 @@ impl<'s> Evaluation<'s> {
         Ok(Val::Bool(is_array))
     }
 
-    fn target<'a>(&self, target: &Target<'_>, path: &'a Path) -> Result<Val<'a>, Stop> {
+    fn target<'a>(&self, target: &Target<'_>, path: &'a Path) -> Result<Val<'a>, EvalError> {
         match target {
             Target::Whole(value) => self.shown(value, Some(path)),
             Target::Part(value) => self.shown(value, Some(path)),
@@ -410,37 +410,37 @@ impl<'s> Evaluation<'s> {
     }
 
     /// Converts a stored value; a list or an object is represented by its path.
-    fn shown<'a>(&self, value: &Value, path: Option<&'a Path>) -> Result<Val<'a>, Stop> {
+    fn shown<'a>(&self, value: &Value, path: Option<&'a Path>) -> Result<Val<'a>, EvalError> {
         Ok(match value {
             Value::Null => Val::Null,
             Value::Bool(truth) => Val::Bool(*truth),
-            Value::Number(number) => Val::Number(number.as_f64().ok_or(Stop::Unknown)?),
+            Value::Number(number) => Val::Number(number.as_f64().ok_or(EvalError::Unknown)?),
             Value::String(text) => {
                 self.spend(text.len())?;
                 Val::Text(Cow::Owned(text.clone()))
             }
-            Value::Array(_) | Value::Object(_) => Val::At(path.ok_or(Stop::Unknown)?),
+            Value::Array(_) | Value::Object(_) => Val::At(path.ok_or(EvalError::Unknown)?),
         })
     }
 
     /// Converts to JSON; `None` for `undefined`.
-    fn json(&self, value: Val<'_>) -> Result<Option<Value>, Stop> {
+    fn json(&self, value: Val<'_>) -> Result<Option<Value>, EvalError> {
         Ok(Some(match value {
             Val::Undefined => return Ok(None),
             Val::Null => Value::Null,
             Val::Bool(truth) => Value::Bool(truth),
-            Val::Number(number) => json_number(number).ok_or(Stop::Unknown)?,
+            Val::Number(number) => json_number(number).ok_or(EvalError::Unknown)?,
             Val::Text(text) => Value::String(text.into_owned()),
             Val::At(path) => match path.reach(self.scope, owned) {
                 Reached::Value(value) => Arc::unwrap_or_clone(value),
-                Reached::Undefined | Reached::Unknown => return Err(Stop::Unknown),
+                Reached::Undefined | Reached::Unknown => return Err(EvalError::Unknown),
             },
             Val::Made(value) => value,
         }))
     }
 
-    fn spend(&self, bytes: usize) -> Result<(), Stop> {
-        let left = self.work.get().checked_sub(bytes).ok_or(Stop::Unknown)?;
+    fn spend(&self, bytes: usize) -> Result<(), EvalError> {
+        let left = self.work.get().checked_sub(bytes).ok_or(EvalError::Unknown)?;
         self.work.set(left);
         Ok(())
     }

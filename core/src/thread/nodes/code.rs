@@ -29,39 +29,39 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Progress {
     match input {
         // Three inputs need no evaluation: each saves an effect and its answer.
-        None => work(walk, Arc::clone(&walk.thread.input).into()),
-        Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value).into()),
-        Some(spec) if is_last_output(walk, spec) => work(walk, walk.thread.last.clone()),
+        None => work(cx, Arc::clone(&cx.thread.input).into()),
+        Some(ValueSpec::Literal(value)) => work(cx, Arc::clone(value).into()),
+        Some(spec) if is_last_output(cx, spec) => work(cx, cx.thread.last.clone()),
         Some(_) => {
-            let id = evaluate(walk, Evaluation::Input);
+            let id = evaluate(cx, Evaluation::Input);
             Progress::Wait(NodeRun::Code(Stage::Input { id }))
         }
     }
 }
 
 /// Returns true if the input is exactly the last output. It is then passed on without being evaluated or copied.
-fn is_last_output(walk: &StepContext<'_>, spec: &ValueSpec) -> bool {
+fn is_last_output(cx: &StepContext<'_>, spec: &ValueSpec) -> bool {
     let ValueSpec::Expression(text) = spec else {
         return false;
     };
     // Compared as text: the snippet need not be compiled for this.
-    let name = &*walk.thread.graph().snippet(*text).source;
+    let name = &*cx.thread.graph().snippet(*text).source;
     // A variable of this name would take precedence.
-    matches!(name, "output" | "result") && !walk.environment.has_globals && walk.thread.variables.value(name).is_none()
+    matches!(name, "output" | "result") && !cx.environment.has_globals && cx.thread.variables.value(name).is_none()
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Code(stage));
     }
     match (stage, outcome) {
-        (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input.into()),
+        (Stage::Input { .. }, Outcome::Value(input)) => work(cx, input.into()),
         // The lines are raised before the node completes or fails, so that they precede its last event.
         (Stage::Work { .. }, Outcome::Logged(logged)) => {
-            tell_logs(walk, &logged.logs);
+            tell_logs(cx, &logged.logs);
             value_or(logged.outcome, done)
         }
         // `done` checks the limits of the value, because a function of the host may return any.
@@ -71,12 +71,12 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
 }
 
 /// Raises an event for each retained log line, and one with the number of dropped lines.
-fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
+fn tell_logs(cx: &mut StepContext<'_>, logs: &ScriptLogs) {
     // Cloned, because `emit` borrows the thread mutably.
-    let graph = Arc::clone(walk.thread.graph());
-    let node = &graph.node(walk.thread.at).id;
+    let graph = Arc::clone(cx.thread.graph());
+    let node = &graph.node(cx.thread.at).id;
     for (level, line) in &logs.lines {
-        walk.emit(EventType::ScriptLog, |_| {
+        cx.emit(EventType::ScriptLog, |_| {
             [
                 ("nodeId", Field::from(node)),
                 ("level", level.into()),
@@ -86,7 +86,7 @@ fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
     }
     // One event for all dropped lines: a script that logs in a loop must not fill the event backlog.
     if logs.dropped > 0 {
-        walk.emit(EventType::ScriptLog, |_| {
+        cx.emit(EventType::ScriptLog, |_| {
             let message = format!("{} more lines are left out", logs.dropped);
             [
                 ("nodeId", Field::from(node)),
@@ -98,11 +98,11 @@ fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
     }
 }
 
-fn work(walk: &mut StepContext<'_>, input: Output) -> Progress {
+fn work(cx: &mut StepContext<'_>, input: Output) -> Progress {
     // Retries share the key, so that a function with effects outside can recognize the repeated call.
-    let (id, key) = walk.next_call();
-    let node = walk.thread.at;
-    walk.out.push(match walk.thread.graph().node(node).kind {
+    let (id, key) = cx.next_call();
+    let node = cx.thread.at;
+    cx.out.push(match cx.thread.graph().node(node).kind {
         NodeKind::Script { .. } => {
             // A script reads JSON. A function receives the output unread, which may then never be built.
             let input = Arc::clone(input.value());

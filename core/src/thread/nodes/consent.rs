@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::failure;
-use super::question::{Content, Heard, Interaction, OpenQuestion};
+use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
 use crate::Millis;
 use crate::message::ToolCall;
 use crate::thread::ThreadMachine;
@@ -106,7 +106,7 @@ pub(in crate::thread) enum Consent {
 }
 
 /// Result of an answer.
-pub(super) enum Consented {
+pub(super) enum ConsentOutcome {
     /// Still waiting, in this state.
     Waits(Consent),
     /// The call has a result. Contains the arguments if a person changed them.
@@ -115,7 +115,7 @@ pub(super) enum Consented {
 
 impl Consent {
     /// Opens the question.
-    pub(super) fn ask(walk: &mut StepContext<'_>, name: String, tool_call_id: String, request: ConsentRequest) -> Self {
+    pub(super) fn ask(cx: &mut StepContext<'_>, name: String, tool_call_id: String, request: ConsentRequest) -> Self {
         let tool = Arc::new(ToolConsent {
             name,
             arguments: request.arguments,
@@ -124,7 +124,7 @@ impl Consent {
             schema: request.schema,
         });
         // The effect of the call has been answered already: `NeedsConsent` means that nothing was called.
-        let question = OpenQuestion::put(walk, content(&tool, request.timeout_ms));
+        let question = OpenQuestion::put(cx, content(&tool, request.timeout_ms));
         Self::Asked {
             question,
             tool,
@@ -143,11 +143,11 @@ impl Consent {
     /// Processes an awaited answer. An approved call uses this idempotency key.
     pub(super) fn answer(
         self,
-        walk: &mut StepContext<'_>,
+        cx: &mut StepContext<'_>,
         key: EffectId,
         effect: EffectId,
         outcome: Outcome,
-    ) -> Consented {
+    ) -> ConsentOutcome {
         match self {
             Self::Allowed { edited, .. } => {
                 let result = match outcome {
@@ -155,7 +155,7 @@ impl Consent {
                     // A failed call is a result: the model, not the node, decides about it.
                     other => ToolResult::failed(failure(other).to_string()),
                 };
-                Consented::Ended(result, edited)
+                ConsentOutcome::Ended(result, edited)
             }
             Self::Asked {
                 question,
@@ -164,22 +164,22 @@ impl Consent {
             } => {
                 let refused =
                     |reason: &str| ToolResult::failed(format!("the call of `{}` was refused: {reason}", tool.name));
-                let result = match question.hear(walk, effect, outcome) {
-                    Heard::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
+                let result = match question.hear(cx, effect, outcome) {
+                    QuestionOutcome::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
                         // No result yet: the same call starts now.
-                        Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, key, &tool, edited)),
+                        Ok(ConsentAnswer::Allow(edited)) => return ConsentOutcome::Waits(run(cx, key, &tool, edited)),
                         Ok(ConsentAnswer::Refuse(reason)) => refused(&reason),
                         // Refuse, and do not repeat the question: an answer that cannot be interpreted must not run the tool.
                         Err(expected) => refused(&format!("invalid answer: {expected}")),
                     },
-                    Heard::NobodyInTime => {
+                    QuestionOutcome::NobodyInTime => {
                         // Only a question with a time limit times out, so that the default is never used.
                         let after_ms = timeout_ms.unwrap_or_default();
                         refused(&format!("no answer within {after_ms} ms"))
                     }
-                    Heard::Failed(error) => ToolResult::failed(error.to_string()),
+                    QuestionOutcome::Failed(error) => ToolResult::failed(error.to_string()),
                 };
-                Consented::Ended(result, None)
+                ConsentOutcome::Ended(result, None)
             }
         }
     }
@@ -199,39 +199,39 @@ impl Consent {
     }
 
     /// Cancels the question or the call.
-    pub(super) fn abandon(&self, walk: &mut StepContext<'_>) {
+    pub(super) fn abandon(&self, cx: &mut StepContext<'_>) {
         match self {
-            Self::Asked { question, .. } => question.withdraw(walk),
-            Self::Allowed { id, .. } => walk.out.push(Effect::Drop { id: *id }),
+            Self::Asked { question, .. } => question.withdraw(cx),
+            Self::Allowed { id, .. } => cx.out.push(Effect::Drop { id: *id }),
         }
     }
 }
 
-fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> Content {
-    Content {
+fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> QuestionContent {
+    QuestionContent {
         question: format!("May the tool {} run with {}?", tool.name, tool.arguments).into(),
         schema: Some(ConsentAnswer::schema()),
         timeout_ms,
         // Marks the question as an approval: its answer is read by `ConsentAnswer::read`.
         tool: Some(Arc::clone(tool)),
-        ..Content::default()
+        ..QuestionContent::default()
     }
 }
 
 /// Starts the approved call.
-fn run(walk: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Option<Value>) -> Consent {
+fn run(cx: &mut StepContext<'_>, key: EffectId, tool: &ToolConsent, edited: Option<Value>) -> Consent {
     // A new effect, because the first one is answered. The key stays: the first one called nothing.
-    let id = walk.next_effect();
+    let id = cx.next_effect();
     let call = ToolCall {
         id: tool.tool_call_id.clone(),
         name: tool.name.clone(),
         // Cloned: the changed arguments are also reported to the model.
         arguments: edited.as_ref().unwrap_or(&tool.arguments).clone(),
     };
-    walk.out.push(Effect::Tool {
+    cx.out.push(Effect::Tool {
         id,
         key,
-        node: walk.thread.at,
+        node: cx.thread.at,
         call,
         // Without the flag the host would request approval again.
         is_consented: true,

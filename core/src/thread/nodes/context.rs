@@ -13,7 +13,7 @@ use crate::event::EventType;
 use crate::graph::{ContextNode, NodeKind, TemplateMessage};
 use crate::message::Message;
 use crate::model_call::{FailureKind, ModelFailure};
-use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, GoesOn, Outcome};
+use crate::thread::effect::{ContextChange, ContinuedRequest, ConversationOp, Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
 /// Stage of the node, named after the answer that it awaits.
@@ -52,14 +52,14 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>, node: &ContextNode) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>, node: &ContextNode) -> Progress {
     let op = match node {
         ContextNode::Insert { .. } | ContextNode::Replace { .. } => {
-            let id = evaluate(walk, Evaluation::Texts);
+            let id = evaluate(cx, Evaluation::Texts);
             return Progress::Wait(NodeRun::Context(Stage::Texts { id }));
         }
         ContextNode::Pin { section, .. } => {
-            let id = evaluate(walk, Evaluation::Pin);
+            let id = evaluate(cx, Evaluation::Pin);
             return Progress::Wait(NodeRun::Context(Stage::Pin { id, section: *section }));
         }
         ContextNode::Truncate(truncate) => ConversationOp::Apply(ContextChange::Truncate(truncate.clone())),
@@ -68,80 +68,78 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &ContextNode) -> Progress 
         }),
         ContextNode::Filter(filter) => ConversationOp::Apply(ContextChange::Filter(filter.clone())),
         // Not through `ask`: a compression is atomic, and its stage defers cancels.
-        ContextNode::Compress(config) => return compress(walk, ConversationOp::Compress(config.clone())),
+        ContextNode::Compress(config) => return compress(cx, ConversationOp::Compress(config.clone())),
     };
-    ask(walk, op)
+    ask(cx, op)
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     // An answer to an effect that was cancelled.
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Context(stage));
     }
     match (stage, outcome) {
-        (Stage::Texts { .. }, Outcome::Texts(texts)) => match resolve(walk, texts) {
+        (Stage::Texts { .. }, Outcome::Texts(texts)) => match resolve(cx, texts) {
             // The templates are requested for two operations only.
-            Some(op) => ask(walk, ConversationOp::Apply(op)),
+            Some(op) => ask(cx, ConversationOp::Apply(op)),
             None => Progress::Failed(failure(Outcome::Done)),
         },
         (Stage::Pin { section, .. }, Outcome::Value(value)) => {
-            let id = walk.next_effect();
-            walk.out.push(Effect::Pin { id, section, value });
+            let id = cx.next_effect();
+            cx.out.push(Effect::Pin { id, section, value });
             Progress::Wait(NodeRun::Context(Stage::Work { id }))
         }
-        (Stage::Work { .. }, Outcome::Done) => Progress::Done(walk.thread.last.clone()),
+        (Stage::Work { .. }, Outcome::Done) => Progress::Done(cx.thread.last.clone()),
         (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value.into()),
-        (Stage::Compressing { .. }, Outcome::Done) => {
-            walk.unless_stopped(|walk| Progress::Done(walk.thread.last.clone()))
-        }
+        (Stage::Compressing { .. }, Outcome::Done) => cx.unless_stopped(|cx| Progress::Done(cx.thread.last.clone())),
         // Nothing has been applied yet, so that the stop needs no model call first.
-        (Stage::Compressing { .. }, Outcome::Summarize(..)) if walk.thread.stop.is_some() => {
-            tell_failed(walk, &stopped());
-            walk.unless_stopped(|_| Progress::Failed(stopped()))
+        (Stage::Compressing { .. }, Outcome::Summarize(..)) if cx.thread.stop.is_some() => {
+            tell_failed(cx, &stopped());
+            cx.unless_stopped(|_| Progress::Failed(stopped()))
         }
         (Stage::Compressing { .. }, Outcome::Summarize(request, goes_on)) => {
             // The host raises the tokens of the summary in the thread's name.
-            walk.may_be_held_by(&[EventType::LlmToken]);
-            summarize(walk, request, goes_on)
+            cx.may_be_held_by(&[EventType::LlmToken]);
+            summarize(cx, request, goes_on)
         }
         (Stage::Summary { transcript, .. }, Outcome::Reply(reply)) => {
-            walk.spend(reply.usage);
+            cx.spend(reply.usage);
             // Tool calls or an empty text: the model continued the conversation instead of summarizing it.
             let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
             // Without a fallback the text is used: `finish_summary` ignores a blank one.
             match transcript.filter(|_| went_on) {
                 // The fallback has none itself, so that a compression makes at most two model calls.
-                Some(transcript) => summarize(walk, transcript, None),
-                None => compress(walk, ConversationOp::FinishSummary(reply.content)),
+                Some(transcript) => summarize(cx, transcript, None),
+                None => compress(cx, ConversationOp::FinishSummary(reply.content)),
             }
         }
         (Stage::Summary { transcript, .. }, other) => {
             // Counts the tokens of the failed call first: they are spent even if the fallback succeeds.
-            let error = super::llm::call_error(walk, other);
+            let error = super::llm::call_error(cx, other);
             // The long request may exceed the context of the model. Other failures would fail the transcript too.
             let is_rejected = ModelFailure::of(&error).kind == FailureKind::Rejected;
             if let Some(transcript) = transcript.filter(|_| is_rejected) {
-                return summarize(walk, transcript, None);
+                return summarize(cx, transcript, None);
             }
-            tell_failed(walk, &error);
+            tell_failed(cx, &error);
             Progress::Failed(error)
         }
         (Stage::Compressing { .. }, other) => {
             let error = failure(other);
-            tell_failed(walk, &error);
+            tell_failed(cx, &error);
             // A stop that waited takes precedence over the failure, because the node must not be retried then.
-            walk.unless_stopped(|_| Progress::Failed(error))
+            cx.unless_stopped(|_| Progress::Failed(error))
         }
         (Stage::Texts { .. } | Stage::Pin { .. } | Stage::Work { .. }, other) => Progress::Failed(failure(other)),
     }
 }
 
 /// Cancels the node. The summary of a running model call is discarded; a change that the conversation has started completes.
-pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &Stage) {
-    walk.out.push(Effect::Drop { id: stage.id() });
+pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &Stage) {
+    cx.out.push(Effect::Drop { id: stage.id() });
     // Only this stage has started a compression without a final event.
     if let Stage::Summary { .. } = stage {
-        tell_failed(walk, &stopped());
+        tell_failed(cx, &stopped());
     }
 }
 
@@ -150,17 +148,17 @@ fn stopped() -> RunError {
 }
 
 /// Raises COMPRESSION_FAILED if the conversation did not apply a compression, so that each compression has one final event.
-fn tell_failed(walk: &mut StepContext<'_>, error: &RunError) {
-    walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
+fn tell_failed(cx: &mut StepContext<'_>, error: &RunError) {
+    cx.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
 }
 
 /// Requests a summary from the model.
-fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<GoesOn>>) -> Progress {
-    let (id, key) = walk.next_call();
-    let node = walk.thread.at;
+fn summarize(cx: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<ContinuedRequest>>) -> Progress {
+    let (id, key) = cx.next_call();
+    let node = cx.thread.at;
     // Stored in the stage, because the request itself moves to the host.
     let transcript = goes_on.as_ref().map(|goes_on| Arc::clone(&goes_on.transcript));
-    walk.out.push(Effect::Model {
+    cx.out.push(Effect::Model {
         id,
         key,
         node,
@@ -173,22 +171,22 @@ fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Op
     Progress::Wait(NodeRun::Context(Stage::Summary { id, transcript }))
 }
 
-fn compress(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
-    let id = walk.next_effect();
-    walk.converse(id, op);
+fn compress(cx: &mut StepContext<'_>, op: ConversationOp) -> Progress {
+    let id = cx.next_effect();
+    cx.converse(id, op);
     Progress::Wait(NodeRun::Context(Stage::Compressing { id }))
 }
 
-fn ask(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
-    let id = walk.next_effect();
-    walk.converse(id, op);
+fn ask(cx: &mut StepContext<'_>, op: ConversationOp) -> Progress {
+    let id = cx.next_effect();
+    cx.converse(id, op);
     Progress::Wait(NodeRun::Context(Stage::Work { id }))
 }
 
 /// Returns the operation with its rendered templates.
-fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
-    let graph = walk.thread.graph();
-    let NodeKind::Context(node) = &graph.node(walk.thread.at).kind else {
+fn resolve(cx: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
+    let graph = cx.thread.graph();
+    let NodeKind::Context(node) = &graph.node(cx.thread.at).kind else {
         // The stage belongs to a CONTEXT_PROCESSOR, so that this does not occur.
         return None;
     };

@@ -12,14 +12,14 @@ use crate::thread::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
 use crate::thread::step::StepContext;
 
 /// Passes the last output on. The paths start when the thread enters JOIN, which follows immediately.
-pub(super) fn enter_fork(walk: &mut StepContext<'_>, fork: &Fork) -> Progress {
-    Progress::DoneAt(walk.thread.last.clone(), fork.join_node)
+pub(super) fn enter_fork(cx: &mut StepContext<'_>, fork: &Fork) -> Progress {
+    Progress::DoneAt(cx.thread.last.clone(), fork.join_node)
 }
 
-pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) -> Progress {
-    let id = walk.next_effect();
+pub(super) fn enter_join(cx: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) -> Progress {
+    let id = cx.next_effect();
     // Both events precede the effect: the events of the first branch must follow them.
-    walk.emit(EventType::ThreadForkStarted, |thread| {
+    cx.emit(EventType::ThreadForkStarted, |thread| {
         [
             ("nodeId", json!(thread.graph().node(fork.fork_node).id)),
             (
@@ -29,7 +29,7 @@ pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) ->
             ("forkStrategy", json!(fork.strategy)),
         ]
     });
-    walk.emit(EventType::ThreadJoinStarted, |thread| {
+    cx.emit(EventType::ThreadJoinStarted, |thread| {
         [
             ("nodeId", json!(thread.graph().node(fork.join_node).id)),
             ("joinStrategy", json!(fork.join.strategy)),
@@ -37,20 +37,20 @@ pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) ->
         ]
     });
     // Requested by JOIN and not by FORK, so that the thread awaits the branches and the decision with one effect.
-    walk.out.push(Effect::Fork { id, fork: ix });
+    cx.out.push(Effect::Fork { id, fork: ix });
     Progress::Wait(NodeRun::Join { id })
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // Reducers without expressions were applied when the join was decided.
-        Outcome::Joined(joined) if joined.folds.is_empty() => assign(walk, joined),
+        Outcome::Joined(joined) if joined.folds.is_empty() => assign(cx, joined),
         Outcome::Joined(mut joined) => {
             // Taken: the rest of `joined` waits in the stage, and the effect owns the values.
             let folds = Arc::new(std::mem::take(&mut joined.folds));
             let names = folds.iter().map(|fold| Arc::clone(&fold.name)).collect();
-            let id = evaluate(walk, Evaluation::Folds(folds));
-            Progress::Wait(NodeRun::Reducing(Box::new(Reducing { id, names, joined })))
+            let id = evaluate(cx, Evaluation::Folds(folds));
+            Progress::Wait(NodeRun::Reducing(Box::new(JoinReduction { id, names, joined })))
         }
         other => Progress::Failed(failure(other)),
     }
@@ -58,42 +58,42 @@ pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
 
 /// Result of a join, while the reducers of its variables are evaluated.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct Reducing {
+pub(in crate::thread) struct JoinReduction {
     id: EffectId,
     names: Vec<Arc<str>>,
     joined: Joined,
 }
 
-impl Reducing {
+impl JoinReduction {
     pub(super) fn id(&self) -> EffectId {
         self.id
     }
 }
 
 pub(super) fn reduced(
-    walk: &mut StepContext<'_>,
-    stage: Box<Reducing>,
+    cx: &mut StepContext<'_>,
+    stage: Box<JoinReduction>,
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
     if stage.id != effect {
         return Progress::Wait(NodeRun::Reducing(stage));
     }
-    let Reducing { names, mut joined, .. } = *stage;
+    let JoinReduction { names, mut joined, .. } = *stage;
     match outcome {
         Outcome::Value(values) => {
             let values = values.as_array().into_iter().flatten().cloned().map(Arc::new);
             // The evaluation returns one value for each fold, in their order.
             joined.variables.extend(names.into_iter().zip(values));
-            assign(walk, joined)
+            assign(cx, joined)
         }
         other => Progress::Failed(failure(other)),
     }
 }
 
-fn assign(walk: &mut StepContext<'_>, joined: Joined) -> Progress {
+fn assign(cx: &mut StepContext<'_>, joined: Joined) -> Progress {
     // All or none: a value of the wrong type must not leave the variables of half of the branches.
-    match walk.thread.variables.assign_all(&joined.variables) {
+    match cx.thread.variables.assign_all(&joined.variables) {
         Ok(()) => Progress::Done(joined.output),
         Err(error) => Progress::Failed(error),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::question::{Content, Heard, Interaction, OpenQuestion};
+use super::question::{Interaction, OpenQuestion, QuestionContent, QuestionOutcome};
 use super::{NodeRun, Progress, done, failure};
 use crate::definition::VariableScope;
 use crate::error::{RunError, RunErrorCode};
@@ -20,18 +20,18 @@ pub(in crate::thread) enum InteractionStage {
     /// Templates of the question.
     Texts { id: EffectId },
     /// Answer of a person.
-    Asked(Box<Asked>),
+    Asked(Box<CallContent>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct Asked {
+pub(in crate::thread) struct CallContent {
     id: EffectId,
     timer: Option<EffectId>,
     question: Arc<str>,
     assignee: Option<Arc<str>>,
 }
 
-impl Asked {
+impl CallContent {
     fn open(&self) -> OpenQuestion {
         OpenQuestion {
             id: self.id,
@@ -53,8 +53,8 @@ impl InteractionStage {
     }
 }
 
-fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>>) -> Content {
-    Content {
+fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>>) -> QuestionContent {
+    QuestionContent {
         question,
         assignee,
         schema: node.schema.clone(),
@@ -64,31 +64,31 @@ fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>) -> Progress {
-    let id = super::evaluate(walk, Evaluation::Texts);
+pub(super) fn enter(cx: &mut StepContext<'_>) -> Progress {
+    let id = super::evaluate(cx, Evaluation::Texts);
     Progress::Wait(NodeRun::Interaction(InteractionStage::Texts { id }))
 }
 
 pub(super) fn answer(
-    walk: &mut StepContext<'_>,
+    cx: &mut StepContext<'_>,
     stage: InteractionStage,
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
     // Cloned, because the node is read while the thread is changed.
-    let graph = Arc::clone(walk.thread.graph());
-    let NodeKind::UserInteraction(node) = &graph.node(walk.thread.at).kind else {
+    let graph = Arc::clone(cx.thread.graph());
+    let NodeKind::UserInteraction(node) = &graph.node(cx.thread.at).kind else {
         return Progress::Failed(failure(outcome));
     };
     match (stage, outcome) {
-        (InteractionStage::Texts { id }, Outcome::Texts(texts)) if id == effect => ask(walk, node, texts),
+        (InteractionStage::Texts { id }, Outcome::Texts(texts)) if id == effect => ask(cx, node, texts),
         // Includes the error of a template.
         (InteractionStage::Texts { id }, other) if id == effect => Progress::Failed(failure(other)),
         (InteractionStage::Asked(asked), outcome) if asked.open().awaits(effect) => {
-            match asked.open().hear(walk, effect, outcome) {
-                Heard::Answered(answer) => answered(walk, node, &answer),
-                Heard::NobodyInTime => timed_out(walk, node),
-                Heard::Failed(error) => Progress::Failed(error),
+            match asked.open().hear(cx, effect, outcome) {
+                QuestionOutcome::Answered(answer) => answered(cx, node, &answer),
+                QuestionOutcome::NobodyInTime => timed_out(cx, node),
+                QuestionOutcome::Failed(error) => Progress::Failed(error),
             }
         }
         // An answer to an effect that was cancelled: the person and the time limit may answer at the same time.
@@ -96,14 +96,14 @@ pub(super) fn answer(
     }
 }
 
-fn ask(walk: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<String>>) -> Progress {
+fn ask(cx: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<String>>) -> Progress {
     // The order of `evaluate`: question, addressee.
     let mut texts = texts.into_iter();
     let question: Arc<str> = texts.next().flatten().unwrap_or_default().into();
     let assignee: Option<Arc<str>> = texts.next().flatten().map(Arc::from);
     let content = content(node, Arc::clone(&question), assignee.clone());
-    let OpenQuestion { id, timer } = OpenQuestion::put(walk, content);
-    Progress::Wait(NodeRun::Interaction(InteractionStage::Asked(Box::new(Asked {
+    let OpenQuestion { id, timer } = OpenQuestion::put(cx, content);
+    Progress::Wait(NodeRun::Interaction(InteractionStage::Asked(Box::new(CallContent {
         id,
         timer,
         question,
@@ -112,7 +112,7 @@ fn ask(walk: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<Str
 }
 
 fn answered(
-    walk: &mut StepContext<'_>,
+    cx: &mut StepContext<'_>,
     node: &InteractionNode,
     PersonsAnswer { answer, by, at }: &PersonsAnswer,
 ) -> Progress {
@@ -120,10 +120,10 @@ fn answered(
     if let Some(by) = by {
         output.insert("by".to_owned(), json!(by));
     }
-    taken(walk, node, answer, Value::Object(output))
+    taken(cx, node, answer, Value::Object(output))
 }
 
-fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
+fn timed_out(cx: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
     match &node.on_timeout {
         // As a node failure, so that `retry` opens the question again and `onError` applies.
         QuestionTimeout::Fail => {
@@ -131,17 +131,17 @@ fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
             let message = format!("no answer within {after_ms} ms");
             Progress::Failed(RunError::new(RunErrorCode::NodeTimeout, message))
         }
-        QuestionTimeout::Default(answer) => taken(walk, node, answer, json!({ "answer": answer })),
+        QuestionTimeout::Default(answer) => taken(cx, node, answer, json!({ "answer": answer })),
         // No edge is evaluated: the definition names the target of this case.
-        QuestionTimeout::GoTo(target) => Progress::DoneAt(walk.thread.last.clone(), *target),
+        QuestionTimeout::GoTo(target) => Progress::DoneAt(cx.thread.last.clone(), *target),
     }
 }
 
-fn taken(walk: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>, output: Value) -> Progress {
+fn taken(cx: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>, output: Value) -> Progress {
     if let Some(variable) = &node.assign_to {
         // Before the node completes: a value of the wrong type fails the node, and edges read the variable.
-        match walk.thread.variables.assign(variable, Arc::clone(answer), false) {
-            Ok(value) => walk.variable_changed(variable, &value, VariableScope::Thread, 0),
+        match cx.thread.variables.assign(variable, Arc::clone(answer), false) {
+            Ok(value) => cx.variable_changed(variable, &value, VariableScope::Thread, 0),
             Err(error) => return Progress::Failed(error),
         }
     }
@@ -150,9 +150,9 @@ fn taken(walk: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>
 }
 
 /// Cancels the active effects of the node.
-pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &InteractionStage) {
+pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &InteractionStage) {
     match stage {
-        InteractionStage::Texts { id } => walk.out.push(Effect::Drop { id: *id }),
-        InteractionStage::Asked(asked) => asked.open().withdraw(walk),
+        InteractionStage::Texts { id } => cx.out.push(Effect::Drop { id: *id }),
+        InteractionStage::Asked(asked) => asked.open().withdraw(cx),
     }
 }

@@ -22,10 +22,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::consent::{Consent, Consented};
+use super::consent::{Consent, ConsentOutcome};
 use super::question::Interaction;
-use super::{NodeRun, Progress, asking, evaluate, failure};
-use crate::conversation::{AgentKind, Spent, first_prompt};
+use super::{NodeRun, Progress, evaluate, failure, request};
+use crate::conversation::{AgentKind, TokenUsage, first_prompt};
 use crate::definition::{BuiltInTool, ToolRoundLimit};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
@@ -34,15 +34,15 @@ use crate::message::{Message, Part, Role, ToolCall};
 use crate::model_call::{FinishReason, ModelFailure};
 use crate::thread::ThreadMachine;
 use crate::thread::effect::{
-    ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, Prepared, ToolResult,
+    ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, RequestWithEvents, ToolResult,
 };
-use crate::thread::safe_point::{PendingMerge, When};
+use crate::thread::safe_point::{PendingMerge, SafePointKind};
 use crate::thread::step::StepContext;
 
 /// State of an LLM node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) struct Stage {
-    at: At,
+    at: LlmPhase,
     /// System message, used if the history has none.
     system: Option<String>,
     /// Evaluated profile and parameters, if the node computes them.
@@ -51,7 +51,7 @@ pub(in crate::thread) struct Stage {
     /// Number of rounds of tool calls.
     rounds: u32,
     /// Usage in this node, as reported by the provider.
-    usage: Spent,
+    usage: TokenUsage,
     /// True if TOKEN_LIMIT_EXCEEDED was raised for the next call: it is raised once per call.
     announced: bool,
     /// True after the last round of tool calls: the model must reply without tools.
@@ -60,7 +60,7 @@ pub(in crate::thread) struct Stage {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum At {
+enum LlmPhase {
     Texts {
         id: EffectId,
     },
@@ -129,7 +129,7 @@ impl Running {
 impl Stage {
     /// Returns true if work for a safe point takes effect now.
     pub(in crate::thread) fn is_safe_point(&self) -> bool {
-        matches!(self.at, At::Held)
+        matches!(self.at, LlmPhase::Held)
     }
 
     /// Allows TOKEN_LIMIT_EXCEEDED to be raised again if the next call still exceeds the limit.
@@ -139,13 +139,13 @@ impl Stage {
 
     /// Returns true while the conversation applies a firing's result.
     pub(in crate::thread) fn is_merging(&self) -> bool {
-        matches!(self.at, At::Merging { .. })
+        matches!(self.at, LlmPhase::Merging { .. })
     }
 
     /// Returns the open questions, each with the effect that awaits its answer.
     pub(super) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
         // Only tool calls ask for approval.
-        let At::Tools { calls, .. } = &self.at else {
+        let LlmPhase::Tools { calls, .. } = &self.at else {
             return Vec::new();
         };
         let consents = calls.iter().filter_map(|running| running.consent.as_ref());
@@ -156,94 +156,94 @@ impl Stage {
         Progress::Wait(NodeRun::Llm(Box::new(self)))
     }
 
-    fn to(self, at: At) -> Progress {
+    fn to(self, at: LlmPhase) -> Progress {
         Self { at, ..self }.wait()
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>, node: &LlmNode) -> Progress {
     let stage = Stage {
         // A placeholder: each path below sets the stage that awaits an effect.
-        at: At::Held,
+        at: LlmPhase::Held,
         system: None,
         choice: None,
         rounds: 0,
-        usage: Spent::default(),
+        usage: TokenUsage::default(),
         announced: false,
         is_last_word: false,
     };
     if node.prompt.is_none() && node.system.is_none() && !node.is_computed() {
         // Without templates there is nothing to evaluate, and without parts nothing to add to the conversation.
         return if node.parts.is_empty() {
-            prepare(walk, stage)
+            prepare(cx, stage)
         } else {
-            speak(walk, stage, None, Vec::new())
+            speak(cx, stage, None, Vec::new())
         };
     }
-    let id = evaluate(walk, Evaluation::Prompt);
-    stage.to(At::Texts { id })
+    let id = evaluate(cx, Evaluation::Prompt);
+    stage.to(LlmPhase::Texts { id })
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     let mut stage = stage;
     // Moved out, because each arm consumes the data of its stage. The last arm puts an unawaited one back.
-    match std::mem::replace(&mut stage.at, At::Held) {
-        At::Texts { id } if id == effect => match outcome {
+    match std::mem::replace(&mut stage.at, LlmPhase::Held) {
+        LlmPhase::Texts { id } if id == effect => match outcome {
             Outcome::Texts(texts) => {
                 // The order of `evaluate`: prompt, system message.
                 let mut texts = texts.into_iter();
                 let prompt = texts.next().flatten();
                 stage.system = texts.next().flatten();
-                speak(walk, stage, prompt, Vec::new())
+                speak(cx, stage, prompt, Vec::new())
             }
             // An object instead of texts: the node computes more than its two templates.
-            Outcome::Value(computed) => match asking::read(&computed) {
+            Outcome::Value(computed) => match request::read(&computed) {
                 Ok(computed) => {
                     stage.system = computed.system;
                     stage.choice = Some(Arc::new(computed.choice));
-                    speak(walk, stage, computed.prompt, computed.parts)
+                    speak(cx, stage, computed.prompt, computed.parts)
                 }
                 Err(error) => Progress::Failed(error),
             },
             other => Progress::Failed(failure(other)),
         },
-        At::Prompting { id } | At::Answering { id } if id == effect => match outcome {
-            Outcome::Done => prepare(walk, stage),
+        LlmPhase::Prompting { id } | LlmPhase::Answering { id } if id == effect => match outcome {
+            Outcome::Done => prepare(cx, stage),
             other => Progress::Failed(failure(other)),
         },
-        At::Preparing { id } if id == effect => match outcome {
-            Outcome::Prepared(prepared) => call(walk, stage, prepared),
+        LlmPhase::Preparing { id } if id == effect => match outcome {
+            Outcome::Prepared(prepared) => call(cx, stage, prepared),
             other => Progress::Failed(failure(other)),
         },
-        At::Announcing { id } if id == effect => {
+        LlmPhase::Announcing { id } if id == effect => {
             // Any other outcome holds nothing: the call is then made although the limit is exceeded.
             if let Outcome::HeldByFiring(firings) = outcome {
-                walk.hold(firings);
+                cx.hold(firings);
             }
-            prepare(walk, stage)
+            prepare(cx, stage)
         }
-        At::Merging { id, merge } if id == effect => {
-            walk.merged(&merge, outcome);
+        LlmPhase::Merging { id, merge } if id == effect => {
+            cx.merged(&merge, outcome);
             // The conversation has changed, so that the request is prepared again unless the node must stop.
-            walk.unless_stopped(|walk| prepare(walk, stage))
+            cx.unless_stopped(|cx| prepare(cx, stage))
         }
-        At::Calling { id } if id == effect => match outcome {
-            Outcome::Reply(reply) => replied(walk, stage, *reply),
-            other => Progress::Failed(call_error(walk, other)),
+        LlmPhase::Calling { id } if id == effect => match outcome {
+            Outcome::Reply(reply) => replied(cx, stage, *reply),
+            other => Progress::Failed(call_error(cx, other)),
         },
-        At::Replying {
+        LlmPhase::Replying {
             id,
             content,
             calls,
             finish,
         } if id == effect => match outcome {
-            Outcome::Done => after_reply(walk, stage, &content, calls, finish),
+            Outcome::Done => after_reply(cx, stage, &content, calls, finish),
             other => Progress::Failed(failure(other)),
         },
         // Without a comparison of ids: several effects are awaited, and `tool_answer` finds the one.
-        At::Tools { calls, answered } => tool_answer(walk, stage, (calls, answered), effect, outcome),
-        At::Closing { id } if id == effect => match outcome {
-            Outcome::Done => after_last_round(walk, stage),
+        LlmPhase::Tools { calls, answered } => tool_answer(cx, stage, (calls, answered), effect, outcome),
+        LlmPhase::Closing { id } if id == effect => match outcome {
+            Outcome::Done => after_last_round(cx, stage),
             other => Progress::Failed(failure(other)),
         },
         // A late answer to a cancelled effect.
@@ -252,86 +252,90 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
 }
 
 /// Applies work that arrived while the node is held before its model call.
-pub(in crate::thread) fn safe_point(walk: &mut StepContext<'_>) -> Option<Progress> {
+pub(in crate::thread) fn safe_point(cx: &mut StepContext<'_>) -> Option<Progress> {
     // Moved out, because `prepare` consumes the stage and changes the thread.
-    match std::mem::take(&mut walk.thread.run) {
-        NodeRun::Llm(stage) => Some(prepare(walk, *stage)),
+    match std::mem::take(&mut cx.thread.run) {
+        NodeRun::Llm(stage) => Some(prepare(cx, *stage)),
         other => {
-            walk.thread.run = other;
+            cx.thread.run = other;
             None
         }
     }
 }
 
 /// Cancels the node and answers its open tool calls in the conversation.
-pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
+pub(super) fn abandon(cx: &mut StepContext<'_>, stage: Stage) {
     const CANCELLED: &str = "The tool call was cancelled before it had a result.";
     match stage.at {
         // The operation is already queued at the conversation, whose changes are not cancelled. Its answer is ignored.
-        At::Held | At::Answering { .. } | At::Closing { .. } => {}
-        At::Texts { id } | At::Prompting { id } | At::Preparing { id } | At::Announcing { id } | At::Calling { id } => {
-            walk.out.push(Effect::Drop { id });
+        LlmPhase::Held | LlmPhase::Answering { .. } | LlmPhase::Closing { .. } => {}
+        LlmPhase::Texts { id }
+        | LlmPhase::Prompting { id }
+        | LlmPhase::Preparing { id }
+        | LlmPhase::Announcing { id }
+        | LlmPhase::Calling { id } => {
+            cx.out.push(Effect::Drop { id });
         }
         // Not reached while the conversation applies the change: see `NodeRun::is_merging`.
-        At::Merging { id, merge } => NodeRun::Merging { id, merge }.abandon(walk),
+        LlmPhase::Merging { id, merge } => NodeRun::Merging { id, merge }.abandon(cx),
         // The reply is queued at the conversation and adds the calls. The results follow it in the same queue.
-        At::Replying { calls, .. } => {
+        LlmPhase::Replying { calls, .. } => {
             let results = calls
                 .into_iter()
                 .map(|call| Message::tool_result(call.id, CANCELLED))
                 .collect();
-            append_unasked(walk, results);
+            append_unasked(cx, results);
         }
-        At::Tools { calls, answered: _ } => {
+        LlmPhase::Tools { calls, answered: _ } => {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
                 // The tool may have been called: a retry that repeats the call must use its key.
                 if running.result.is_none() {
-                    let cut_off = walk.thread.cut_off.get_or_insert_default();
+                    let cut_off = cx.thread.cut_off.get_or_insert_default();
                     cut_off.calls.push((running.key, running.call.clone()));
                 }
                 match &running.consent {
                     // The effect of the call was answered by `NeedsConsent`: only the effects of the consent are in flight.
-                    Some(consent) => consent.abandon(walk),
-                    None if running.result.is_none() => walk.out.push(Effect::Drop { id: running.id }),
+                    Some(consent) => consent.abandon(cx),
+                    None if running.result.is_none() => cx.out.push(Effect::Drop { id: running.id }),
                     None => {}
                 }
                 // Results that arrived before are kept: the model of the next attempt sees what was done.
                 let cancelled = || Message::tool_result(running.call.id, CANCELLED);
                 results.push(running.result.unwrap_or_else(cancelled));
             }
-            append_unasked(walk, results);
+            append_unasked(cx, results);
         }
     }
 }
 
-fn append_unasked(walk: &mut StepContext<'_>, messages: Vec<Message>) {
+fn append_unasked(cx: &mut StepContext<'_>, messages: Vec<Message>) {
     if !messages.is_empty() {
         // No effect id: the node or the thread ends now, so that nothing waits for the answer.
-        walk.converse(0, ConversationOp::Append(messages));
+        cx.converse(0, ConversationOp::Append(messages));
     }
 }
 
 /// Adds the prompt and its parts to the conversation, once for all attempts at the node.
-fn speak(walk: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
-    let parts = match &walk.thread.graph().node(walk.thread.at).kind {
-        NodeKind::Llm(node) => asking::parts(node, computed),
+fn speak(cx: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
+    let parts = match &cx.thread.graph().node(cx.thread.at).kind {
+        NodeKind::Llm(node) => request::parts(node, computed),
         _ => Vec::new(),
     };
     // A retry continues the conversation of the attempt before: a second prompt would repeat the question.
-    if walk.thread.prompted || (prompt.is_none() && parts.is_empty()) {
-        return prepare(walk, stage);
+    if cx.thread.prompted || (prompt.is_none() && parts.is_empty()) {
+        return prepare(cx, stage);
     }
-    walk.thread.prompted = true;
+    cx.thread.prompted = true;
     // A sub-agent's role precedes its first prompt only. Later prompts continue the same conversation.
-    let text = match walk.thread.agent.as_deref().filter(|_| walk.thread.first_prompt) {
+    let text = match cx.thread.agent.as_deref().filter(|_| cx.thread.first_prompt) {
         Some(agent) => match first_prompt(&prompt.unwrap_or_default(), agent) {
             Ok(text) => Some(text),
             Err(error) => return Progress::Failed(error.into()),
         },
         None => prompt,
     };
-    walk.thread.first_prompt = false;
+    cx.thread.first_prompt = false;
     let message = match text {
         Some(text) if parts.is_empty() => Message::new(Role::User, text),
         // An empty prompt is left out, because providers reject blank text parts.
@@ -340,33 +344,33 @@ fn speak(walk: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, compu
             Message::of_parts(Role::User, text.into_iter().chain(parts).collect::<Vec<_>>())
         }
     };
-    let id = append(walk, vec![message]);
-    stage.to(At::Prompting { id })
+    let id = append(cx, vec![message]);
+    stage.to(LlmPhase::Prompting { id })
 }
 
-fn append(walk: &mut StepContext<'_>, messages: Vec<Message>) -> EffectId {
-    let id = walk.next_effect();
-    walk.converse(id, ConversationOp::Append(messages));
+fn append(cx: &mut StepContext<'_>, messages: Vec<Message>) -> EffectId {
+    let id = cx.next_effect();
+    cx.converse(id, ConversationOp::Append(messages));
     id
 }
 
 /// Applies pending compressions, then requests the next model request unless a firing holds the thread.
-fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
+fn prepare(cx: &mut StepContext<'_>, stage: Stage) -> Progress {
     // Before the check for holds and before each call, so that the request includes a finished compression.
-    if let Some((id, merge)) = walk.apply_arrived(When::BeforeModelCall) {
-        return stage.to(At::Merging { id, merge });
+    if let Some((id, merge)) = cx.apply_arrived(SafePointKind::BeforeModelCall) {
+        return stage.to(LlmPhase::Merging { id, merge });
     }
-    if walk.is_held() {
+    if cx.is_held() {
         // `safe_point` continues here when the firing's result arrives.
-        return stage.to(At::Held);
+        return stage.to(LlmPhase::Held);
     }
-    let id = walk.next_effect();
-    let agent = if walk.thread.agent.is_some() {
+    let id = cx.next_effect();
+    let agent = if cx.thread.agent.is_some() {
         AgentKind::Sub
     } else {
         AgentKind::Main
     };
-    let node = walk.thread.at;
+    let node = cx.thread.at;
     let op = ConversationOp::Prepare {
         agent,
         // Cloned, because the request is prepared again for each round of tools.
@@ -375,38 +379,38 @@ fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
         choice: stage.choice.clone(),
         recheck: stage.announced,
     };
-    walk.converse(id, op);
-    stage.to(At::Preparing { id })
+    cx.converse(id, op);
+    stage.to(LlmPhase::Preparing { id })
 }
 
-fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
+fn call(cx: &mut StepContext<'_>, mut stage: Stage, prepared: RequestWithEvents) -> Progress {
     // The limit event is held back until the others are raised, because the thread waits after it.
     let mut crossed = None;
     for event in prepared.events {
         // Without a subscriber no trigger can compress, so that the thread does not wait for one.
-        if event.event_type == EventType::TokenLimitExceeded && walk.listens(EventType::TokenLimitExceeded) {
+        if event.event_type == EventType::TokenLimitExceeded && cx.listens(EventType::TokenLimitExceeded) {
             crossed = Some(event);
         } else {
-            walk.emit_raised(event);
+            cx.emit_raised(event);
         }
     }
     if let Some(event) = crossed {
         // Before the wait: the request is prepared again afterwards and would raise the event once more.
         stage.announced = true;
-        let id = walk.next_effect();
+        let id = cx.next_effect();
         // Not by `emit_raised`: event and wait are one effect, so that no trigger is matched between them.
-        let event = event.at_depth(walk.thread.trigger_depth);
-        walk.out.push(Effect::RaiseAndAwaitTriggers { id, event: Some(event) });
-        return stage.to(At::Announcing { id });
+        let event = event.at_depth(cx.thread.trigger_depth);
+        cx.out.push(Effect::RaiseAndAwaitTriggers { id, event: Some(event) });
+        return stage.to(LlmPhase::Announcing { id });
     }
     // The event is raised once per call, and the next call starts here.
     stage.announced = false;
     // The host raises the tokens in the thread's name while the model answers.
-    walk.may_be_held_by(&[EventType::LlmToken]);
+    cx.may_be_held_by(&[EventType::LlmToken]);
     // Retries of the node share the key until a reply arrives: see `replied`.
-    let (id, key) = walk.next_call();
-    let node = walk.thread.at;
-    walk.out.push(Effect::Model {
+    let (id, key) = cx.next_call();
+    let node = cx.thread.at;
+    cx.out.push(Effect::Model {
         id,
         key,
         node,
@@ -415,13 +419,13 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
         choice: stage.choice.clone(),
         goes_on: None,
     });
-    stage.to(At::Calling { id })
+    stage.to(LlmPhase::Calling { id })
 }
 
-fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
+fn replied(cx: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
     // The next call has a new body, and must not reuse the idempotency key.
-    walk.thread.first_call = None;
-    walk.spend(reply.usage);
+    cx.thread.first_call = None;
+    cx.spend(reply.usage);
     // Counted twice on purpose: `spend` for the report by node, here for the node's output.
     stage.usage.add(reply.usage);
     let message = Message {
@@ -430,8 +434,8 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
         metadata: reply.metadata,
         ..Message::new(Role::Assistant, reply.content.clone())
     };
-    let id = append(walk, vec![message]);
-    stage.to(At::Replying {
+    let id = append(cx, vec![message]);
+    stage.to(LlmPhase::Replying {
         id,
         content: reply.content,
         calls: reply.tool_calls,
@@ -440,15 +444,15 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
 }
 
 /// Returns the error of a failed model call, after counting its usage.
-pub(super) fn call_error(walk: &mut StepContext<'_>, outcome: Outcome) -> RunError {
+pub(super) fn call_error(cx: &mut StepContext<'_>, outcome: Outcome) -> RunError {
     let error = failure(outcome);
     // A failed call may have been billed, for example if its stream broke off.
-    walk.spend(ModelFailure::of(&error).spent);
+    cx.spend(ModelFailure::of(&error).spent);
     error
 }
 
 fn after_reply(
-    walk: &mut StepContext<'_>,
+    cx: &mut StepContext<'_>,
     mut stage: Stage,
     content: &str,
     calls: Vec<ToolCall>,
@@ -456,10 +460,10 @@ fn after_reply(
 ) -> Progress {
     // A reply without calls ends the node, in every round.
     if calls.is_empty() {
-        return done(walk, &stage, content, finish);
+        return done(cx, &stage, content, finish);
     }
     // Read from the graph at each round, so that the stage does not store it.
-    let limit = tool_rounds(walk).0;
+    let limit = tool_rounds(cx).0;
     // The calls are in the conversation already, and providers reject a history with unanswered calls.
     if stage.is_last_word || stage.rounds >= limit {
         let said = format!("The tool was not called: the limit of {limit} tool rounds is reached.");
@@ -467,45 +471,45 @@ fn after_reply(
             .into_iter()
             .map(|call| Message::tool_result(call.id, said.clone()))
             .collect();
-        let id = append(walk, results);
-        return stage.to(At::Closing { id });
+        let id = append(cx, results);
+        return stage.to(LlmPhase::Closing { id });
     }
     stage.rounds += 1;
     // All calls start at once. Their ids ascend, on which the binary search of `tool_answer` relies.
-    let running = calls.into_iter().map(|call| start_tool(walk, call)).collect();
-    stage.to(At::Tools {
+    let running = calls.into_iter().map(|call| start_tool(cx, call)).collect();
+    stage.to(LlmPhase::Tools {
         calls: running,
         answered: 0,
     })
 }
 
 /// Handles tool calls after the last round: a final reply without tools, or TOOL_ROUNDS_EXCEEDED.
-fn after_last_round(walk: &mut StepContext<'_>, mut stage: Stage) -> Progress {
-    let (limit, on_limit) = tool_rounds(walk);
+fn after_last_round(cx: &mut StepContext<'_>, mut stage: Stage) -> Progress {
+    let (limit, on_limit) = tool_rounds(cx);
     // Once only: a model that ignores the missing tools would otherwise continue without end.
     if on_limit == ToolRoundLimit::Answer && !stage.is_last_word {
         stage.is_last_word = true;
-        return prepare(walk, stage);
+        return prepare(cx, stage);
     }
     let message = format!("the model still requests tools after {limit} rounds of tool calls (`maxToolRounds`)");
     let error = RunError::new(RunErrorCode::ToolRoundsExceeded, message);
     Progress::Failed(error.with_details(json!({ "maxToolRounds": limit, "usage": stage.usage })))
 }
 
-fn tool_rounds(walk: &StepContext<'_>) -> (u32, ToolRoundLimit) {
-    match &walk.thread.graph().node(walk.thread.at).kind {
+fn tool_rounds(cx: &StepContext<'_>) -> (u32, ToolRoundLimit) {
+    match &cx.thread.graph().node(cx.thread.at).kind {
         NodeKind::Llm(node) => (node.max_tool_rounds, node.on_limit),
         // The stage belongs to an LLM node, so that this does not occur.
         _ => (0, ToolRoundLimit::Fail),
     }
 }
 
-fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
-    let id = walk.next_effect();
+fn start_tool(cx: &mut StepContext<'_>, call: ToolCall) -> Running {
+    let id = cx.next_effect();
     // Unlike a model call, a tool call of a retry may differ from all calls before: it gets a new key then.
-    let key = key_of_tool_call(walk, &call).unwrap_or(id);
+    let key = key_of_tool_call(cx, &call).unwrap_or(id);
     // Before the effect: the event must precede the one with the result.
-    walk.emit(EventType::ToolCallStarted, |thread| {
+    cx.emit(EventType::ToolCallStarted, |thread| {
         [
             ("nodeId", json!(thread.graph().node(thread.at).id)),
             ("toolCallId", json!(call.id)),
@@ -513,11 +517,11 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
             ("arguments", call.arguments.clone()),
         ]
     });
-    let node = walk.thread.at;
+    let node = cx.thread.at;
     // Built-in tools read the conversation, which only its actor can access.
-    match built_in(walk, &call.name) {
-        Some(tool) => walk.converse(id, ConversationOp::BuiltIn(tool, Box::new(call.clone()))),
-        None => walk.out.push(Effect::Tool {
+    match built_in(cx, &call.name) {
+        Some(tool) => cx.converse(id, ConversationOp::BuiltIn(tool, Box::new(call.clone()))),
+        None => cx.out.push(Effect::Tool {
             id,
             key,
             node,
@@ -536,8 +540,8 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
 
 /// Returns the idempotency key of an equal call that an earlier attempt left without a result. Calls are compared by name and
 /// arguments, because the model gives each call a new id.
-fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectId> {
-    let cut_off = walk.thread.cut_off.as_deref_mut()?;
+fn key_of_tool_call(cx: &mut StepContext<'_>, call: &ToolCall) -> Option<EffectId> {
+    let cut_off = cx.thread.cut_off.as_deref_mut()?;
     let place = cut_off
         .calls
         .iter()
@@ -547,8 +551,8 @@ fn key_of_tool_call(walk: &mut StepContext<'_>, call: &ToolCall) -> Option<Effec
 }
 
 /// Returns the built-in tool of this name if the node lists it.
-fn built_in(walk: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
-    let NodeKind::Llm(node) = &walk.thread.graph().node(walk.thread.at).kind else {
+fn built_in(cx: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
+    let NodeKind::Llm(node) = &cx.thread.graph().node(cx.thread.at).kind else {
         return None;
     };
     // A model may name a built-in tool that was not offered. Such a call goes to the host, like one of an unknown tool.
@@ -556,7 +560,7 @@ fn built_in(walk: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
 }
 
 fn tool_answer(
-    walk: &mut StepContext<'_>,
+    cx: &mut StepContext<'_>,
     stage: Stage,
     (mut calls, mut answered): (Vec<Running>, usize),
     effect: EffectId,
@@ -570,18 +574,18 @@ fn tool_answer(
     if let Some(running) = running.filter(|running| running.awaits(effect)) {
         // Taken, because the answer consumes the state. A question that stays open is put back.
         let (result, edited) = match (running.consent.take(), outcome) {
-            (Some(consent), outcome) => match consent.answer(walk, running.key, effect, outcome) {
-                Consented::Waits(consent) => {
+            (Some(consent), outcome) => match consent.answer(cx, running.key, effect, outcome) {
+                ConsentOutcome::Waits(consent) => {
                     running.consent = Some(Box::new(consent));
-                    return stage.to(At::Tools { calls, answered });
+                    return stage.to(LlmPhase::Tools { calls, answered });
                 }
-                Consented::Ended(result, edited) => (result, edited),
+                ConsentOutcome::Ended(result, edited) => (result, edited),
             },
             (None, Outcome::NeedsConsent(request)) => {
                 let ToolCall { id, name, .. } = &running.call;
-                let consent = Consent::ask(walk, name.clone(), id.clone(), *request);
+                let consent = Consent::ask(cx, name.clone(), id.clone(), *request);
                 running.consent = Some(Box::new(consent));
-                return stage.to(At::Tools { calls, answered });
+                return stage.to(LlmPhase::Tools { calls, answered });
             }
             (None, Outcome::Tool(result)) => (result, None),
             (None, other) => {
@@ -591,13 +595,13 @@ fn tool_answer(
             }
         };
         // Also for a failed tool: its model calls were made.
-        walk.spend(result.spent.as_deref().copied().unwrap_or_default());
+        cx.spend(result.spent.as_deref().copied().unwrap_or_default());
         let event_type = if result.failed {
             EventType::ToolCallFailed
         } else {
             EventType::ToolCallCompleted
         };
-        walk.emit(event_type, |thread| {
+        cx.emit(event_type, |thread| {
             [
                 ("nodeId", json!(thread.graph().node(thread.at).id)),
                 ("toolCallId", json!(running.call.id)),
@@ -613,12 +617,12 @@ fn tool_answer(
         answered += 1;
     }
     if answered < calls.len() {
-        return stage.to(At::Tools { calls, answered });
+        return stage.to(LlmPhase::Tools { calls, answered });
     }
     // In the order of the calls, not of arrival, so that equal runs build equal requests.
     let results = calls.into_iter().filter_map(|running| running.result).collect();
-    let id = append(walk, results);
-    stage.to(At::Answering { id })
+    let id = append(cx, results);
+    stage.to(LlmPhase::Answering { id })
 }
 
 /// Tells the model that a person changed the arguments of its call.
@@ -644,9 +648,9 @@ fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
     }
 }
 
-fn done(walk: &mut StepContext<'_>, stage: &Stage, content: &str, finish: FinishReason) -> Progress {
+fn done(cx: &mut StepContext<'_>, stage: &Stage, content: &str, finish: FinishReason) -> Progress {
     // Set here, because only the last reply of the node counts.
-    if let Some(record) = walk.thread.history.last_mut() {
+    if let Some(record) = cx.thread.history.last_mut() {
         record.finish_reason = Some(finish);
     }
     let output = json!({ "content": content, "usage": stage.usage, "finishReason": finish });

@@ -32,27 +32,27 @@ impl MapStage {
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>) -> Progress {
     // Even a literal list is evaluated: the item inputs may depend on the item.
-    let id = evaluate(walk, Evaluation::Input);
+    let id = evaluate(cx, Evaluation::Input);
     Progress::Wait(NodeRun::Map(MapStage::Inputs { id }))
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: MapStage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: MapStage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Map(stage));
     }
     match (stage, outcome) {
-        (MapStage::Inputs { .. }, Outcome::Value(inputs)) => start(walk, inputs),
+        (MapStage::Inputs { .. }, Outcome::Value(inputs)) => start(cx, inputs),
         (MapStage::Inputs { .. }, other) => Progress::Failed(failure(other)),
         // The join of a MAP has the outcomes of a FORK's join.
-        (MapStage::Join { .. }, outcome) => fork::answer(walk, outcome),
+        (MapStage::Join { .. }, outcome) => fork::answer(cx, outcome),
     }
 }
 
-fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
-    let graph = Arc::clone(walk.thread.graph());
-    let node = walk.thread.at;
+fn start(cx: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
+    let graph = Arc::clone(cx.thread.graph());
+    let node = cx.thread.at;
     let NodeKind::Map(map) = &graph.node(node).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
@@ -61,11 +61,11 @@ fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
         Ok(count) => count,
         Err(error) => return Progress::Failed(error),
     };
-    let id = walk.next_effect();
+    let id = cx.next_effect();
     // From the cloned graph: the closures below must not borrow the thread.
     let node_id = &graph.node(node).id;
     // Both events precede the effect: the events of the first thread must follow them.
-    walk.emit(EventType::ThreadForkStarted, |_| {
+    cx.emit(EventType::ThreadForkStarted, |_| {
         [
             ("nodeId", json!(node_id)),
             ("forkPathIds", json!(item_names(count))),
@@ -73,14 +73,14 @@ fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
             ("subgraphId", json!(map.workflow_id)),
         ]
     });
-    walk.emit(EventType::ThreadJoinStarted, |_| {
+    cx.emit(EventType::ThreadJoinStarted, |_| {
         [
             ("nodeId", json!(node_id)),
             ("joinStrategy", json!(map.join.strategy)),
             ("timeoutMs", json!(map.join.timeout_ms)),
         ]
     });
-    walk.out.push(Effect::Map { id, node, inputs });
+    cx.out.push(Effect::Map { id, node, inputs });
     Progress::Wait(NodeRun::Map(MapStage::Join { id }))
 }
 

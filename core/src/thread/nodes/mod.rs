@@ -3,7 +3,6 @@
 //! Not here: the walk along edges, retries and safe points, which are equal for all node types (`step.rs`, `retry.rs`,
 //! `safe_point.rs` of the folder above).
 
-pub(super) mod asking;
 mod code;
 pub(in crate::thread) mod consent;
 pub(super) mod context;
@@ -13,6 +12,7 @@ pub(super) mod llm;
 pub(super) mod loops;
 pub(super) mod map;
 pub(in crate::thread) mod question;
+pub(super) mod request;
 pub(super) mod route;
 pub(super) mod subgraph;
 pub(super) mod tool;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use self::question::Interaction;
 use super::ThreadMachine;
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
-use super::safe_point::{PendingMerge, Stop};
+use super::safe_point::{DeferredStop, PendingMerge};
 use super::step::{StepContext, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
@@ -50,7 +50,7 @@ pub(in crate::thread) enum Progress {
     /// The attempt failed.
     Failed(RunError),
     /// Perform a stop that arrived while the conversation applied a firing's result.
-    Stopped(Box<Stop>),
+    Stopped(Box<DeferredStop>),
 }
 
 /// The answer that the thread awaits.
@@ -93,7 +93,7 @@ pub(in crate::thread) enum NodeRun {
         id: EffectId,
     },
     /// Reducers for the variables of a join. Boxed because few joins have any.
-    Reducing(Box<fork::Reducing>),
+    Reducing(Box<fork::JoinReduction>),
     Subgraph(subgraph::Stage),
     Map(map::MapStage),
     Context(context::Stage),
@@ -113,71 +113,71 @@ pub(in crate::thread) enum NodeRun {
 }
 
 /// Enters the current node.
-pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
+pub(in crate::thread) fn enter(cx: &mut StepContext<'_>) -> Progress {
     // Cloned, because the node is borrowed while its function changes the thread.
-    let graph = Arc::clone(walk.thread.graph());
-    match &graph.node(walk.thread.at).kind {
+    let graph = Arc::clone(cx.thread.graph());
+    match &graph.node(cx.thread.at).kind {
         // The input becomes an output, so that the next node finds it as `output`.
-        NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&walk.thread.input).into()),
-        NodeKind::End { output: None } | NodeKind::ContinueFromTrigger(_) => Progress::End(walk.thread.last.clone()),
+        NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&cx.thread.input).into()),
+        NodeKind::End { output: None } | NodeKind::ContinueFromTrigger(_) => Progress::End(cx.thread.last.clone()),
         NodeKind::End { output: Some(output) } => {
-            let id = evaluate(walk, Evaluation::Value(*output));
+            let id = evaluate(cx, Evaluation::Value(*output));
             Progress::Wait(NodeRun::End { id })
         }
-        NodeKind::Variable { expression, .. } => variable::enter(walk, *expression),
-        NodeKind::Llm(node) => llm::enter(walk, node),
-        NodeKind::Script { input, .. } | NodeKind::Function { input, .. } => code::enter(walk, input.as_ref()),
-        NodeKind::Route { routes, default } => route::enter(walk, routes.is_empty(), *default),
-        NodeKind::Fork(fork) => fork::enter_fork(walk, graph.fork(*fork)),
-        NodeKind::Join(fork) => fork::enter_join(walk, *fork, graph.fork(*fork)),
-        NodeKind::Subgraph { input, agent, .. } => subgraph::enter(walk, input.as_ref(), agent.as_ref()),
-        NodeKind::Map(_) => map::enter(walk),
-        NodeKind::Context(node) => context::enter(walk, node),
-        NodeKind::Tool { arguments, .. } => tool::enter(walk, arguments),
-        NodeKind::UserInteraction(_) => interaction::enter(walk),
-        NodeKind::LoopStart(node) => loops::enter_start(walk, node),
-        NodeKind::LoopEnd { start, break_condition } => loops::enter_end(walk, *start, *break_condition),
-        NodeKind::WaitTime(after_ms) => wait::enter_time(walk, *after_ms),
-        NodeKind::WaitEvent { event, timeout_ms } => wait::enter_event(walk, event, *timeout_ms),
+        NodeKind::Variable { expression, .. } => variable::enter(cx, *expression),
+        NodeKind::Llm(node) => llm::enter(cx, node),
+        NodeKind::Script { input, .. } | NodeKind::Function { input, .. } => code::enter(cx, input.as_ref()),
+        NodeKind::Route { routes, default } => route::enter(cx, routes.is_empty(), *default),
+        NodeKind::Fork(fork) => fork::enter_fork(cx, graph.fork(*fork)),
+        NodeKind::Join(fork) => fork::enter_join(cx, *fork, graph.fork(*fork)),
+        NodeKind::Subgraph { input, agent, .. } => subgraph::enter(cx, input.as_ref(), agent.as_ref()),
+        NodeKind::Map(_) => map::enter(cx),
+        NodeKind::Context(node) => context::enter(cx, node),
+        NodeKind::Tool { arguments, .. } => tool::enter(cx, arguments),
+        NodeKind::UserInteraction(_) => interaction::enter(cx),
+        NodeKind::LoopStart(node) => loops::enter_start(cx, node),
+        NodeKind::LoopEnd { start, break_condition } => loops::enter_end(cx, *start, *break_condition),
+        NodeKind::WaitTime(after_ms) => wait::enter_time(cx, *after_ms),
+        NodeKind::WaitEvent { event, timeout_ms } => wait::enter_event(cx, event, *timeout_ms),
     }
 }
 
 impl NodeRun {
     /// Processes an answer. Answers to other effects change nothing.
-    pub(in crate::thread) fn answer(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Progress {
+    pub(in crate::thread) fn answer(self, cx: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Progress {
         match self {
             Self::AwaitingTriggers { id } if id == effect => {
                 // Any other outcome, such as a failed check, holds nothing.
                 if let Outcome::HeldByFiring(firings) = outcome {
-                    walk.hold(firings);
+                    cx.hold(firings);
                 }
                 // The result of a firing may have arrived while the check was pending.
                 Progress::SafePoint
             }
             Self::Merging { id, merge } if id == effect => {
-                walk.merged(&merge, outcome);
+                cx.merged(&merge, outcome);
                 // In this order: the change has happened, so that its variables and its event must not be lost by the stop.
-                walk.unless_stopped(|_| Progress::SafePoint)
+                cx.unless_stopped(|_| Progress::SafePoint)
             }
-            Self::Edges { id } if id == effect => chosen_edge(walk, outcome),
+            Self::Edges { id } if id == effect => chosen_edge(cx, outcome),
             // Only the timer answers this effect, so that its outcome has no content.
             Self::RetryDelay { id } if id == effect => Progress::Retry,
             Self::End { id } if id == effect => value_or(outcome, Progress::End),
             // Stages with several effects compare the id themselves.
-            Self::Variable(stage) => variable::answer(walk, stage, effect, outcome),
-            Self::Llm(stage) => llm::answer(walk, *stage, effect, outcome),
-            Self::Code(stage) => code::answer(walk, stage, effect, outcome),
-            Self::Route { id } if id == effect => route::answer(walk, outcome),
-            Self::Join { id } if id == effect => fork::answer(walk, outcome),
-            Self::Reducing(stage) => fork::reduced(walk, stage, effect, outcome),
-            Self::Subgraph(stage) => subgraph::answer(walk, stage, effect, outcome),
-            Self::Map(stage) => map::answer(walk, stage, effect, outcome),
-            Self::Context(stage) => context::answer(walk, stage, effect, outcome),
-            Self::Tool(stage) => tool::answer(walk, stage, effect, outcome),
-            Self::Interaction(stage) => interaction::answer(walk, stage, effect, outcome),
-            Self::LoopStart { id } if id == effect => loops::answer_start(walk, outcome),
-            Self::LoopEnd { id } if id == effect => loops::answer_end(walk, outcome),
-            Self::Wait { id } if id == effect => wait::answer(walk, outcome),
+            Self::Variable(stage) => variable::answer(cx, stage, effect, outcome),
+            Self::Llm(stage) => llm::answer(cx, *stage, effect, outcome),
+            Self::Code(stage) => code::answer(cx, stage, effect, outcome),
+            Self::Route { id } if id == effect => route::answer(cx, outcome),
+            Self::Join { id } if id == effect => fork::answer(cx, outcome),
+            Self::Reducing(stage) => fork::reduced(cx, stage, effect, outcome),
+            Self::Subgraph(stage) => subgraph::answer(cx, stage, effect, outcome),
+            Self::Map(stage) => map::answer(cx, stage, effect, outcome),
+            Self::Context(stage) => context::answer(cx, stage, effect, outcome),
+            Self::Tool(stage) => tool::answer(cx, stage, effect, outcome),
+            Self::Interaction(stage) => interaction::answer(cx, stage, effect, outcome),
+            Self::LoopStart { id } if id == effect => loops::answer_start(cx, outcome),
+            Self::LoopEnd { id } if id == effect => loops::answer_end(cx, outcome),
+            Self::Wait { id } if id == effect => wait::answer(cx, outcome),
             // Late answers to cancelled effects, and duplicates. All states are listed, so that a new one is a compile error here.
             stale @ (Self::Idle
             | Self::SafePoint
@@ -235,7 +235,7 @@ impl NodeRun {
     }
 
     /// Cancels the active effects of the node.
-    pub(in crate::thread) fn abandon(self, walk: &mut StepContext<'_>) {
+    pub(in crate::thread) fn abandon(self, cx: &mut StepContext<'_>) {
         match self {
             // No effect is in flight.
             Self::Idle | Self::SafePoint => {}
@@ -247,30 +247,30 @@ impl NodeRun {
             | Self::Join { id }
             | Self::LoopStart { id }
             | Self::LoopEnd { id }
-            | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
+            | Self::Wait { id } => cx.out.push(Effect::Drop { id }),
             // Not reached while the conversation applies the change: see `is_merging`.
             Self::Merging { id, merge } => {
-                walk.out.push(Effect::Drop { id });
-                walk.merged(&merge, Outcome::Failed(failure(Outcome::Done)));
+                cx.out.push(Effect::Drop { id });
+                cx.merged(&merge, Outcome::Failed(failure(Outcome::Done)));
             }
-            Self::Reducing(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Tool(stage) => tool::abandon(walk, &stage),
-            Self::Interaction(stage) => interaction::abandon(walk, &stage),
-            Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Map(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Context(stage) => context::abandon(walk, &stage),
-            Self::Llm(stage) => llm::abandon(walk, *stage),
+            Self::Reducing(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Variable(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Code(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Tool(stage) => tool::abandon(cx, &stage),
+            Self::Interaction(stage) => interaction::abandon(cx, &stage),
+            Self::Subgraph(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Map(stage) => cx.out.push(Effect::Drop { id: stage.id() }),
+            Self::Context(stage) => context::abandon(cx, &stage),
+            Self::Llm(stage) => llm::abandon(cx, *stage),
         }
     }
 }
 
 /// Requests the evaluation of expressions or templates of the current node.
-pub(super) fn evaluate(walk: &mut StepContext<'_>, what: Evaluation) -> EffectId {
-    let id = walk.next_effect();
-    let node = walk.thread.at;
-    walk.out.push(Effect::Evaluate { id, node, what });
+pub(super) fn evaluate(cx: &mut StepContext<'_>, what: Evaluation) -> EffectId {
+    let id = cx.next_effect();
+    let node = cx.thread.at;
+    cx.out.push(Effect::Evaluate { id, node, what });
     id
 }
 
@@ -315,9 +315,9 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
     }
 }
 
-fn chosen_edge(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+fn chosen_edge(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
-        Outcome::Choice(Some(index)) => match walk.thread.graph().node(walk.thread.at).edges.get(index as usize) {
+        Outcome::Choice(Some(index)) => match cx.thread.graph().node(cx.thread.at).edges.get(index as usize) {
             // The index comes from the host or the journal: an invalid one fails the node instead of the process.
             Some(edge) => Progress::Chosen(edge.target),
             None => Progress::Failed(no_edge()),

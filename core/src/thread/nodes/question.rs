@@ -62,7 +62,7 @@ impl Interaction {
 
 /// Content of a question, without its location.
 #[derive(Default)]
-pub(super) struct Content {
+pub(super) struct QuestionContent {
     pub(super) question: Arc<str>,
     pub(super) assignee: Option<Arc<str>>,
     pub(super) schema: Option<Arc<Map<String, Value>>>,
@@ -71,7 +71,7 @@ pub(super) struct Content {
     pub(super) tool: Option<Arc<ToolConsent>>,
 }
 
-impl Content {
+impl QuestionContent {
     /// Adds the location.
     pub(super) fn of(self, thread: &ThreadMachine, id: EffectId) -> Interaction {
         Interaction {
@@ -98,7 +98,7 @@ pub(in crate::thread) struct OpenQuestion {
 }
 
 /// End of a question.
-pub(super) enum Heard {
+pub(super) enum QuestionOutcome {
     /// A person answered.
     Answered(PersonsAnswer),
     /// The time limit passed without an answer.
@@ -109,11 +109,11 @@ pub(super) enum Heard {
 
 impl OpenQuestion {
     /// Opens a question.
-    pub(super) fn put(walk: &mut StepContext<'_>, content: Content) -> Self {
-        let (id, timeout_ms) = (walk.next_effect(), content.timeout_ms);
+    pub(super) fn put(cx: &mut StepContext<'_>, content: QuestionContent) -> Self {
+        let (id, timeout_ms) = (cx.next_effect(), content.timeout_ms);
         // Checked here, because the fields need clones of schema and choices.
-        if walk.listens(EventType::InteractionRequested) {
-            let asked = content.of(walk.thread, id);
+        if cx.listens(EventType::InteractionRequested) {
+            let asked = content.of(cx.thread, id);
             // Absent instead of null for the question of a USER_INTERACTION node.
             let tool = asked.tool.as_ref().map(|tool| ("tool", json!(tool)));
             let fields = [
@@ -126,19 +126,16 @@ impl OpenQuestion {
                 ("timeoutMs", json!(asked.timeout_ms)),
             ];
             let fields = fields.into_iter().chain(tool).collect::<Vec<_>>();
-            walk.emit_raised(RaisedEvent::of(EventType::InteractionRequested, fields));
+            cx.emit_raised(RaisedEvent::of(EventType::InteractionRequested, fields));
         }
         // After the event: an answer cannot precede the announcement of its question.
-        walk.out.push(Effect::Ask {
-            id,
-            node: walk.thread.at,
-        });
+        cx.out.push(Effect::Ask { id, node: cx.thread.at });
         // Not `StepContext::limit`: the node's limit fails the attempt, this one ends the question only.
         let timer = timeout_ms.map(|after_ms| {
-            let id = walk.next_effect();
-            walk.out.push(Effect::Timer {
+            let id = cx.next_effect();
+            cx.out.push(Effect::Timer {
                 id,
-                node: walk.thread.at,
+                node: cx.thread.at,
                 after_ms,
                 purpose: TimerPurpose::Limit,
             });
@@ -153,49 +150,49 @@ impl OpenQuestion {
     }
 
     /// Processes an awaited answer and cancels the other effect.
-    pub(super) fn hear(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Heard {
+    pub(super) fn hear(self, cx: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> QuestionOutcome {
         // The person and the time limit race: the first answer in the queue decides, and the other effect is cancelled.
         if self.timer == Some(effect) {
-            walk.out.push(Effect::Drop { id: self.id });
-            self.tell(walk, EventType::InteractionTimedOut, []);
-            return Heard::NobodyInTime;
+            cx.out.push(Effect::Drop { id: self.id });
+            self.tell(cx, EventType::InteractionTimedOut, []);
+            return QuestionOutcome::NobodyInTime;
         }
         // An effect is awaited or cancelled: the timer is not awaited any more.
         if let Some(id) = self.timer {
-            walk.out.push(Effect::Drop { id });
+            cx.out.push(Effect::Drop { id });
         }
         match outcome {
             Outcome::Answered(answer) => {
                 let fields = [("answer", json!(answer.answer)), ("by", json!(answer.by))];
-                self.tell(walk, EventType::InteractionAnswered, fields);
-                Heard::Answered(answer)
+                self.tell(cx, EventType::InteractionAnswered, fields);
+                QuestionOutcome::Answered(answer)
             }
-            other => Heard::Failed(failure(other)),
+            other => QuestionOutcome::Failed(failure(other)),
         }
     }
 
     /// Cancels the question.
-    pub(super) fn withdraw(self, walk: &mut StepContext<'_>) {
-        walk.out.push(Effect::Drop { id: self.id });
+    pub(super) fn withdraw(self, cx: &mut StepContext<'_>) {
+        cx.out.push(Effect::Drop { id: self.id });
         if let Some(id) = self.timer {
-            walk.out.push(Effect::Drop { id });
+            cx.out.push(Effect::Drop { id });
         }
         // Notifies subscribers of INTERACTION_REQUESTED that the question no longer expects an answer.
-        self.tell(walk, EventType::InteractionWithdrawn, []);
+        self.tell(cx, EventType::InteractionWithdrawn, []);
     }
 
-    fn tell<const N: usize>(self, walk: &mut StepContext<'_>, event_type: EventType, more: [(&'static str, Value); N]) {
-        if !walk.listens(event_type) {
+    fn tell<const N: usize>(self, cx: &mut StepContext<'_>, event_type: EventType, more: [(&'static str, Value); N]) {
+        if !cx.listens(event_type) {
             return;
         }
         // Reborrowed, because `emit_raised` below needs the whole context.
-        let thread = &*walk.thread;
+        let thread = &*cx.thread;
         let named = [
             ("interactionId", json!(interaction_id(thread, self.id))),
             ("nodeId", json!(thread.graph().node(thread.at).id)),
         ];
         let fields = named.into_iter().chain(more).collect::<Vec<_>>();
-        walk.emit_raised(RaisedEvent::of(event_type, fields));
+        cx.emit_raised(RaisedEvent::of(event_type, fields));
     }
 }
 

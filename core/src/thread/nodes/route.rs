@@ -8,33 +8,33 @@ use crate::graph::{NodeIx, NodeKind};
 use crate::thread::effect::{Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
-pub(super) fn enter(walk: &mut StepContext<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
     // Saves an evaluation that could only choose the default.
     if no_routes {
-        return go_to(walk, default);
+        return go_to(cx, default);
     }
-    let id = evaluate(walk, Evaluation::Routes);
+    let id = evaluate(cx, Evaluation::Routes);
     Progress::Wait(NodeRun::Route { id })
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     // Cloned, because the routes are read while the thread is changed.
-    let graph = Arc::clone(walk.thread.graph());
-    let NodeKind::Route { routes, default } = &graph.node(walk.thread.at).kind else {
+    let graph = Arc::clone(cx.thread.graph());
+    let NodeKind::Route { routes, default } = &graph.node(cx.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
     match outcome {
         // An index from the host or the journal: an invalid one fails the node.
-        Outcome::Choice(Some(index)) => go_to(walk, routes.get(index as usize).map(|(_, target)| *target)),
-        Outcome::Choice(None) => go_to(walk, *default),
+        Outcome::Choice(Some(index)) => go_to(cx, routes.get(index as usize).map(|(_, target)| *target)),
+        Outcome::Choice(None) => go_to(cx, *default),
         other => Progress::Failed(failure(other)),
     }
 }
 
 /// Continues at `target`. A route has no output: the next node sees the output of the node before the route.
-fn go_to(walk: &mut StepContext<'_>, target: Option<NodeIx>) -> Progress {
+fn go_to(cx: &mut StepContext<'_>, target: Option<NodeIx>) -> Progress {
     match target {
-        Some(target) => Progress::DoneAt(walk.thread.last.clone(), target),
+        Some(target) => Progress::DoneAt(cx.thread.last.clone(), target),
         None => Progress::Failed(RunError::new(
             RunErrorCode::NoRouteMatched,
             "no route matched and there is no default target",

@@ -32,37 +32,37 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
     // Before the input is evaluated: without a role the child could not send its first prompt.
     if let Some(agent) = agent.filter(|agent| agent.role.as_ref().is_none_or(|role| role.trim().is_empty())) {
         let message = format!("sub-agent {} has no role", agent.id);
         return Progress::Failed(RunError::new(RunErrorCode::SubAgentRoleMissing, message));
     }
     if input.is_some() {
-        let id = evaluate(walk, Evaluation::Input);
+        let id = evaluate(cx, Evaluation::Input);
         return Progress::Wait(NodeRun::Subgraph(Stage::Input { id }));
     }
     // Builds a deferred output: the child's input is a JSON value.
-    let input = Arc::clone(walk.thread.last.value());
-    child(walk, input)
+    let input = Arc::clone(cx.thread.last.value());
+    child(cx, input)
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Subgraph(stage));
     }
     match (stage, outcome) {
-        (Stage::Input { .. }, Outcome::Value(input)) => child(walk, input),
+        (Stage::Input { .. }, Outcome::Value(input)) => child(cx, input),
         (Stage::Child { .. }, Outcome::Child { output }) => {
-            let graph = Arc::clone(walk.thread.graph());
-            match &graph.node(walk.thread.at).kind {
+            let graph = Arc::clone(cx.thread.graph());
+            match &graph.node(cx.thread.at).kind {
                 NodeKind::Subgraph {
                     output: Some(expression),
                     ..
                 } => {
                     // In the expression, `output` is the child's output.
-                    walk.thread.last = output.into();
-                    let id = evaluate(walk, Evaluation::Value(*expression));
+                    cx.thread.last = output.into();
+                    let id = evaluate(cx, Evaluation::Value(*expression));
                     Progress::Wait(NodeRun::Subgraph(Stage::Output { id }))
                 }
                 _ => Progress::Done(output.into()),
@@ -74,19 +74,19 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
 }
 
-fn child(walk: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
-    let graph = Arc::clone(walk.thread.graph());
-    let NodeKind::Subgraph { conversation, .. } = &graph.node(walk.thread.at).kind else {
+fn child(cx: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
+    let graph = Arc::clone(cx.thread.graph());
+    let NodeKind::Subgraph { conversation, .. } = &graph.node(cx.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
     if *conversation == ConversationMode::Share {
         // The child raises the events of a shared conversation in this thread's name.
-        walk.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
+        cx.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
     }
-    let id = walk.next_effect();
+    let id = cx.next_effect();
     // The supervisor finds the called workflow and the agent at the node.
-    let node = walk.thread.at;
-    walk.out.push(Effect::Child {
+    let node = cx.thread.at;
+    cx.out.push(Effect::Child {
         id,
         node,
         input,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::consent::{Consent, Consented};
+use super::consent::{Consent, ConsentOutcome};
 use super::question::Interaction;
 use super::{NodeRun, Progress, done, evaluate, failure};
 use crate::definition::VariableScope;
@@ -25,12 +25,12 @@ pub(in crate::thread) enum ToolStage {
     /// Result of the tool.
     Call { id: EffectId },
     /// Approval by a person, or the result of the approved call.
-    Consent(Box<UnderConsent>),
+    Consent(Box<CallUnderConsent>),
 }
 
 /// A call that needs a person's approval.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::thread) struct UnderConsent {
+pub(in crate::thread) struct CallUnderConsent {
     /// Effect whose number identifies the call.
     id: EffectId,
     consent: Consent,
@@ -55,42 +55,42 @@ impl ToolStage {
 }
 
 /// Cancels the active effects of the node.
-pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &ToolStage) {
+pub(super) fn abandon(cx: &mut StepContext<'_>, stage: &ToolStage) {
     match stage {
-        ToolStage::Arguments { id } | ToolStage::Call { id } => walk.out.push(Effect::Drop { id: *id }),
-        ToolStage::Consent(under) => under.consent.abandon(walk),
+        ToolStage::Arguments { id } | ToolStage::Call { id } => cx.out.push(Effect::Drop { id: *id }),
+        ToolStage::Consent(under) => under.consent.abandon(cx),
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>, arguments: &ValueSpec) -> Progress {
+pub(super) fn enter(cx: &mut StepContext<'_>, arguments: &ValueSpec) -> Progress {
     // Saves an evaluation.
     if let ValueSpec::Literal(arguments) = arguments {
-        return call(walk, Arc::clone(arguments));
+        return call(cx, Arc::clone(arguments));
     }
-    let id = evaluate(walk, Evaluation::Input);
+    let id = evaluate(cx, Evaluation::Input);
     Progress::Wait(NodeRun::Tool(ToolStage::Arguments { id }))
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: ToolStage, effect: EffectId, outcome: Outcome) -> Progress {
     if !stage.awaits(effect) {
         return Progress::Wait(NodeRun::Tool(stage));
     }
     match (stage, outcome) {
-        (ToolStage::Arguments { .. }, Outcome::Value(arguments)) => call(walk, arguments),
-        (ToolStage::Call { id }, Outcome::Tool(result)) => answered(walk, id, &result),
+        (ToolStage::Arguments { .. }, Outcome::Value(arguments)) => call(cx, arguments),
+        (ToolStage::Call { id }, Outcome::Tool(result)) => answered(cx, id, &result),
         // The tool was not called, so that nothing has to be undone if the person refuses.
         (ToolStage::Call { id }, Outcome::NeedsConsent(request)) => {
-            let consent = Consent::ask(walk, name_of(walk), call_id(id), *request);
-            under_consent(UnderConsent { id, consent })
+            let consent = Consent::ask(cx, name_of(cx), call_id(id), *request);
+            under_consent(CallUnderConsent { id, consent })
         }
         (ToolStage::Consent(under), outcome) => {
-            let UnderConsent { id, consent } = *under;
+            let CallUnderConsent { id, consent } = *under;
             // `call` has set the key. The approved call is the same call, so that it has the same key.
-            let key = walk.thread.first_call.unwrap_or(id);
-            match consent.answer(walk, key, effect, outcome) {
-                Consented::Waits(consent) => under_consent(UnderConsent { id, consent }),
+            let key = cx.thread.first_call.unwrap_or(id);
+            match consent.answer(cx, key, effect, outcome) {
+                ConsentOutcome::Waits(consent) => under_consent(CallUnderConsent { id, consent }),
                 // No model reads the result, so that the changed arguments are not reported in it.
-                Consented::Ended(result, _) => answered(walk, id, &result),
+                ConsentOutcome::Ended(result, _) => answered(cx, id, &result),
             }
         }
         // Errors of the arguments' expression and of the host.
@@ -98,14 +98,14 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: Effec
     }
 }
 
-fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
-    let graph = Arc::clone(walk.thread.graph());
-    let node = walk.thread.at;
+fn call(cx: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
+    let graph = Arc::clone(cx.thread.graph());
+    let node = cx.thread.at;
     let NodeKind::Tool { name, .. } = &graph.node(node).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
     // Retries share the key, so that a tool with effects outside can recognize the repeated call.
-    let (id, key) = walk.next_call();
+    let (id, key) = cx.next_call();
     let call = ToolCall {
         // No model made this call. The effect's number is unique in the thread.
         id: call_id(id),
@@ -114,7 +114,7 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
         arguments: Arc::unwrap_or_clone(arguments),
     };
     // Before the effect: the event must precede the one with the result.
-    walk.emit(EventType::ToolCallStarted, |_| {
+    cx.emit(EventType::ToolCallStarted, |_| {
         [
             ("nodeId", json!(graph.node(node).id)),
             ("toolCallId", json!(call.id)),
@@ -122,7 +122,7 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
             ("arguments", call.arguments.clone()),
         ]
     });
-    walk.out.push(Effect::Tool {
+    cx.out.push(Effect::Tool {
         id,
         key,
         node,
@@ -132,12 +132,12 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
     Progress::Wait(NodeRun::Tool(ToolStage::Call { id }))
 }
 
-fn under_consent(under: UnderConsent) -> Progress {
+fn under_consent(under: CallUnderConsent) -> Progress {
     Progress::Wait(NodeRun::Tool(ToolStage::Consent(Box::new(under))))
 }
 
-fn name_of(walk: &StepContext<'_>) -> String {
-    match &walk.thread.graph().node(walk.thread.at).kind {
+fn name_of(cx: &StepContext<'_>) -> String {
+    match &cx.thread.graph().node(cx.thread.at).kind {
         NodeKind::Tool { name, .. } => name.to_string(),
         // The stage belongs to a TOOL node, so that this does not occur.
         _ => String::new(),
@@ -148,20 +148,20 @@ fn call_id(id: EffectId) -> String {
     format!("call-{id}")
 }
 
-fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Progress {
-    let graph = Arc::clone(walk.thread.graph());
-    let node = graph.node(walk.thread.at);
+fn answered(cx: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Progress {
+    let graph = Arc::clone(cx.thread.graph());
+    let node = graph.node(cx.thread.at);
     let NodeKind::Tool { name, assign_to, .. } = &node.kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
     // Also for a failed tool: its model calls were made.
-    walk.spend(result.spent.as_deref().copied().unwrap_or_default());
+    cx.spend(result.spent.as_deref().copied().unwrap_or_default());
     let event_type = if result.failed {
         EventType::ToolCallFailed
     } else {
         EventType::ToolCallCompleted
     };
-    walk.emit(event_type, |_| {
+    cx.emit(event_type, |_| {
         [
             ("nodeId", json!(node.id)),
             ("toolCallId", json!(call_id(id))),
@@ -177,8 +177,8 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
     let value = Arc::new(value_of(&result.content));
     if let Some(variable) = assign_to {
         // Before the node completes: its edges read the variable.
-        match walk.thread.variables.assign(variable, Arc::clone(&value), false) {
-            Ok(value) => walk.variable_changed(variable, &value, VariableScope::Thread, 0),
+        match cx.thread.variables.assign(variable, Arc::clone(&value), false) {
+            Ok(value) => cx.variable_changed(variable, &value, VariableScope::Thread, 0),
             Err(error) => return Progress::Failed(error),
         }
     }

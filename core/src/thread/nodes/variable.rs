@@ -29,23 +29,23 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut StepContext<'_>, expression: SnippetIx) -> Progress {
-    let id = evaluate(walk, Evaluation::Value(expression));
+pub(super) fn enter(cx: &mut StepContext<'_>, expression: SnippetIx) -> Progress {
+    let id = evaluate(cx, Evaluation::Value(expression));
     Progress::Wait(NodeRun::Variable(Stage::Value { id }))
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Variable(stage));
     }
     match (stage, outcome) {
-        (Stage::Value { .. }, Outcome::Value(value)) => assign(walk, value),
+        (Stage::Value { .. }, Outcome::Value(value)) => assign(cx, value),
         // The run returns the stored value, which the type of the variable may have converted.
         (Stage::Global { .. }, Outcome::Value(value)) => {
-            let graph = Arc::clone(walk.thread.graph());
-            if let NodeKind::Variable { name, scope, .. } = &graph.node(walk.thread.at).kind {
+            let graph = Arc::clone(cx.thread.graph());
+            if let NodeKind::Variable { name, scope, .. } = &graph.node(cx.thread.at).kind {
                 // Raised here and not by the run, so that the event is ordered among the thread's other events.
-                walk.variable_changed(name, &value, *scope, 0);
+                cx.variable_changed(name, &value, *scope, 0);
             }
             Progress::Done(value.into())
         }
@@ -53,15 +53,15 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
 }
 
-fn assign(walk: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
-    let graph = Arc::clone(walk.thread.graph());
+fn assign(cx: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
+    let graph = Arc::clone(cx.thread.graph());
     let NodeKind::Variable {
         name,
         variable_type,
         scope,
         readonly,
         ..
-    } = &graph.node(walk.thread.at).kind
+    } = &graph.node(cx.thread.at).kind
     else {
         return Progress::Failed(failure(Outcome::Done));
     };
@@ -74,17 +74,17 @@ fn assign(walk: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
         None => value,
     };
     match scope {
-        VariableScope::Thread => match walk.thread.variables.assign(name, value, *readonly) {
+        VariableScope::Thread => match cx.thread.variables.assign(name, value, *readonly) {
             Ok(value) => {
-                walk.variable_changed(name, &value, VariableScope::Thread, 0);
+                cx.variable_changed(name, &value, VariableScope::Thread, 0);
                 Progress::Done(value.into())
             }
             Err(error) => Progress::Failed(error),
         },
         // All threads share these variables: the run assigns them.
         VariableScope::Global | VariableScope::Session => {
-            let id = walk.next_effect();
-            walk.out.push(Effect::SetGlobal {
+            let id = cx.next_effect();
+            cx.out.push(Effect::SetGlobal {
                 id,
                 name: Arc::clone(name),
                 value,

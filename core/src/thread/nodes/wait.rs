@@ -9,44 +9,44 @@ use crate::graph::NodeKind;
 use crate::thread::effect::{Effect, Outcome, TimerPurpose};
 use crate::thread::step::StepContext;
 
-pub(super) fn enter_time(walk: &mut StepContext<'_>, after_ms: Millis) -> Progress {
-    let id = walk.next_effect();
-    walk.out.push(Effect::Timer {
+pub(super) fn enter_time(cx: &mut StepContext<'_>, after_ms: Millis) -> Progress {
+    let id = cx.next_effect();
+    cx.out.push(Effect::Timer {
         id,
-        node: walk.thread.at,
+        node: cx.thread.at,
         after_ms,
         purpose: TimerPurpose::Wait,
     });
     Progress::Wait(NodeRun::Wait { id })
 }
 
-pub(super) fn enter_event(walk: &mut StepContext<'_>, event: &Arc<str>, timeout_ms: Option<Millis>) -> Progress {
-    let id = walk.next_effect();
-    walk.out.push(Effect::WaitEvent {
+pub(super) fn enter_event(cx: &mut StepContext<'_>, event: &Arc<str>, timeout_ms: Option<Millis>) -> Progress {
+    let id = cx.next_effect();
+    cx.out.push(Effect::WaitEvent {
         id,
-        node: walk.thread.at,
+        node: cx.thread.at,
         event: Arc::clone(event),
         // A later WAIT for the same event must not match an event that this thread has consumed.
-        taken: walk.thread.taken.as_deref().cloned().unwrap_or_default(),
+        taken: cx.thread.taken.as_deref().cloned().unwrap_or_default(),
     });
     if let Some(after_ms) = timeout_ms {
         // The limit fails the attempt with NODE_TIMEOUT, to which `onError` and `retry` apply.
-        walk.limit(after_ms);
+        cx.limit(after_ms);
     }
     Progress::Wait(NodeRun::Wait { id })
 }
 
-pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+pub(super) fn answer(cx: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // A timer has no output: pass the last one on.
-        Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),
+        Outcome::Elapsed => Progress::Done(cx.thread.last.clone()),
         Outcome::Event { sequence, event } => {
-            let graph = Arc::clone(walk.thread.graph());
-            if let NodeKind::WaitEvent { event: word, .. } = &graph.node(walk.thread.at).kind
+            let graph = Arc::clone(cx.thread.graph());
+            if let NodeKind::WaitEvent { event: word, .. } = &graph.node(cx.thread.at).kind
                 // Only CUSTOM events are retained for later waits. Others match only while the thread waits.
                 && is_kept(word)
             {
-                walk.thread.taken.get_or_insert_default().take(word, sequence);
+                cx.thread.taken.get_or_insert_default().take(word, sequence);
             }
             done(event)
         }

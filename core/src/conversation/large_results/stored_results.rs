@@ -16,7 +16,7 @@ const DIGITS: usize = 16;
 /// Large results of a run by id. Equal results are stored once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargeResults {
-    texts: BTreeMap<Arc<str>, Kept>,
+    texts: BTreeMap<Arc<str>, StoredResult>,
     /// Ids by time of the last store.
     // Numbers instead of times, so that a replay drops the same results.
     order: BTreeMap<u64, Arc<str>>,
@@ -25,7 +25,7 @@ pub struct LargeResults {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct StoredResult {
     text: Arc<str>,
     place: u64,
 }
@@ -53,7 +53,7 @@ impl LargeResults {
         }
         self.bytes += text.len();
         let text = Arc::from(text);
-        self.texts.insert(Arc::clone(id), Kept { text, place });
+        self.texts.insert(Arc::clone(id), StoredResult { text, place });
         let mut dropped = Vec::new();
         // After the insertion, so that the new result itself is dropped last.
         while self.bytes > max_bytes {

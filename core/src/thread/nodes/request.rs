@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{LlmNode, PartSpec};
 use crate::message::Part;
-use crate::thread::effect::{Computed, ModelChoice};
+use crate::thread::effect::{ModelChoice, PromptParts};
 
 /// Evaluated parts of a request.
-pub(super) struct Asking {
+pub(super) struct EvaluatedRequest {
     pub(super) prompt: Option<String>,
     pub(super) system: Option<String>,
     pub(super) choice: ModelChoice,
@@ -23,10 +23,10 @@ pub(super) struct Asking {
 ///
 /// # Errors
 /// Returns `NODE_FAILED` if the profile's id is empty or a value is not a message part.
-pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
+pub(super) fn read(computed: &Value) -> Result<EvaluatedRequest, RunError> {
     let failed = |message: String| RunError::new(RunErrorCode::NodeFailed, message);
     // Fails only for an outcome that a host built: `evaluate` serializes this type.
-    let computed = Computed::deserialize(computed).map_err(|error| failed(error.to_string()))?;
+    let computed = PromptParts::deserialize(computed).map_err(|error| failed(error.to_string()))?;
     // An empty id would otherwise be looked up later, and the error would name a profile instead of the template.
     if computed.profile.as_ref().is_some_and(|id| id.trim().is_empty()) {
         return Err(failed(
@@ -48,7 +48,7 @@ pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
         .into_iter()
         .map(|value| pieces(&value).map_err(|why| failed(format!("`parts` of the node: {why}"))))
         .collect();
-    Ok(Asking {
+    Ok(EvaluatedRequest {
         prompt: computed.prompt,
         system: computed.system,
         choice,
@@ -89,7 +89,7 @@ pub(super) fn parts(node: &LlmNode, computed: Vec<Vec<Part>>) -> Vec<Part> {
     for part in &node.parts {
         match part {
             PartSpec::Literal(part) => parts.push(part.clone()),
-            PartSpec::Computed(_) => parts.extend(computed.next().into_iter().flatten()),
+            PartSpec::PromptParts(_) => parts.extend(computed.next().into_iter().flatten()),
         }
     }
     parts

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 /// Tokens that a provider reported, summed over a thread and its children.
 ///
 /// ```
-/// # use pirn_core::conversation::Spent;
-/// let mut spent = Spent { cached_read: 80, ..Spent::new(20, 5, 105) };
-/// spent.add(Spent::new(1, 1, 2));
+/// # use pirn_core::conversation::TokenUsage;
+/// let mut spent = TokenUsage { cached_read: 80, ..TokenUsage::new(20, 5, 105) };
+/// spent.add(TokenUsage::new(1, 1, 2));
 /// assert_eq!((spent.input, spent.cached_read, spent.output, spent.total), (21, 80, 6, 107));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spent {
+pub struct TokenUsage {
     /// Input tokens neither read from nor written to a cache.
     pub input: u64,
     /// Input tokens read from the provider's cache.
@@ -38,7 +38,7 @@ pub struct Spent {
     pub cost: Option<Cost>,
 }
 
-impl Spent {
+impl TokenUsage {
     /// Creates the tokens of one request.
     pub fn new(input: u64, output: u64, total: u64) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Spent {
 
     /// Adds a request that has ended, or a child's sum. A stream reports cumulative figures of its request: add the last report
     /// only.
-    pub fn add(&mut self, other: Spent) {
+    pub fn add(&mut self, other: TokenUsage) {
         for (own, more) in [
             (&mut self.input, other.input),
             (&mut self.cached_read, other.cached_read),
@@ -230,18 +230,18 @@ mod tests {
 
     #[test]
     fn usage_stored_without_token_kinds_is_read() {
-        let old: Spent = serde_json::from_value(json!({"input": 1, "output": 2, "total": 3})).unwrap();
-        assert_eq!(old, Spent::new(1, 2, 3));
+        let old: TokenUsage = serde_json::from_value(json!({"input": 1, "output": 2, "total": 3})).unwrap();
+        assert_eq!(old, TokenUsage::new(1, 2, 3));
     }
 
     #[test]
     fn amounts_in_two_currencies_have_no_sum() {
-        let of = |cost| Spent {
+        let of = |cost| TokenUsage {
             cost: Some(cost),
-            ..Spent::default()
+            ..TokenUsage::default()
         };
         let mut spent = of(cost(5, "EUR"));
-        spent.add(Spent::new(1, 1, 2));
+        spent.add(TokenUsage::new(1, 1, 2));
         spent.add(of(cost(7, "EUR")));
         assert_eq!(spent.cost, Some(cost(12, "EUR")));
         for _ in 0..2 {

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::Spent;
+use crate::conversation::TokenUsage;
 use crate::graph::NodeIx;
 
 /// Usage of each node with model calls, sorted by node. A list, because most threads have few such nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spending(Vec<(NodeIx, Spent)>);
+pub struct UsageByNode(Vec<(NodeIx, TokenUsage)>);
 
-impl Spending {
+impl UsageByNode {
     /// Adds the usage of a call of `node`.
-    pub(super) fn add(&mut self, node: NodeIx, spent: Spent) {
+    pub(super) fn add(&mut self, node: NodeIx, spent: TokenUsage) {
         // An entry of zeros would make `is_nothing` false.
         if spent.is_nothing() {
             return;
@@ -35,7 +35,7 @@ impl Spending {
     }
 
     /// Returns the usage by node.
-    pub fn nodes(&self) -> impl Iterator<Item = (NodeIx, Spent)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeIx, TokenUsage)> {
         self.0.iter().copied()
     }
 }
