@@ -20,12 +20,12 @@ pub use engine::durable::{
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
-    FiringReport, Graphs, History, Journal, Keeping, MailboxDepths, NodeInfo, NodeReport, NotLocalContext, RunBuilder,
-    RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, SubscriptionItem, ThreadList,
-    ThreadReport, WeakEngine, WorkflowInfo,
+    FiringReport, Graphs, History, Journal, JournalFlush, MailboxDepths, NodeInfo, NodeReport, NotLocalContext,
+    RunBuilder, RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, SubscriptionItem,
+    ThreadList, ThreadReport, WeakEngine, WorkflowInfo,
 };
 pub use explore::explore;
-pub use pirn_actors::cause::idempotency_key;
+pub use pirn_actors::current_call::idempotency_key;
 pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,

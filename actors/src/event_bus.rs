@@ -18,10 +18,12 @@ use crate::answer::Answer;
 use crate::backlog::Backlog;
 use crate::event_waiters::EventWaiters;
 use crate::listeners::Listeners;
-use crate::protocol::bus::{BusMsg, BusSender, EndedRun, Interest, Quiesce, ResumedEvents, Source, Subscriber};
+use crate::protocol::bus::{
+    ArbiterSubscriptions, BusMsg, BusSender, EndedRun, Quiesce, ResumedEvents, Source, Subscriber,
+};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
-use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
+use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::SupervisorMsg;
 
 /// Maximum number of events in one message to the trigger matcher.
@@ -31,7 +33,7 @@ pub(crate) struct EventBusActor {
     engine: Arc<dyn EngineHandle>,
     /// True if the engine's runs are durable.
     keeps_runs: bool,
-    interest: Rc<Interest>,
+    interest: Rc<ArbiterSubscriptions>,
     /// Counts the messages in the bus's mailbox.
     backlog: Rc<Backlog>,
     bus: BusSender,
@@ -48,7 +50,7 @@ pub(crate) struct EventBusActor {
 impl EventBusActor {
     pub(crate) fn new(
         (engine, keeps_runs): (Arc<dyn EngineHandle>, bool),
-        (interest, backlog): (Rc<Interest>, Rc<Backlog>),
+        (interest, backlog): (Rc<ArbiterSubscriptions>, Rc<Backlog>),
         bus: BusSender,
         matcher: MatcherSender,
         mail: Receiver<BusMsg>,
@@ -95,8 +97,8 @@ impl EventBusActor {
         let events = match self.watched.len() {
             0 => return,
             // A single event leaves the vector, and thus its allocation, to the next events.
-            1 => Happened::One(self.watched.remove(0)),
-            _ => Happened::Many(std::mem::replace(&mut self.watched, Vec::with_capacity(TOGETHER))),
+            1 => EventBatch::One(self.watched.remove(0)),
+            _ => EventBatch::Many(std::mem::replace(&mut self.watched, Vec::with_capacity(TOGETHER))),
         };
         if let Some(matcher) = &self.matcher {
             matcher.do_send(MatcherMsg::Happened(events));

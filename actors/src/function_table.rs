@@ -8,7 +8,7 @@ use pirn_core::definition::TriggerAction;
 use pirn_core::event::Event;
 use pirn_core::trigger::{TriggerMachine, WatchingTrigger};
 
-use crate::cause::with_trigger_depth;
+use crate::current_call::with_trigger_depth;
 use crate::follow_up::depth_after;
 use crate::input::{Caller, Shown};
 use crate::ports::InlineFunction;

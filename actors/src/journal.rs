@@ -44,7 +44,7 @@ pub trait RunJournal: Send {
     fn did(&mut self, effect: &Effect);
 
     /// Makes all inputs so far durable. None: no effect has to wait for that.
-    fn keep(&mut self) -> Option<Keeping> {
+    fn keep(&mut self) -> Option<JournalFlush> {
         None
     }
 
@@ -61,14 +61,14 @@ pub trait RunJournal: Send {
 
     /// Reads the run's start and inputs. Called only after [`Self::parks_after`] returned a value, and once all inputs are
     /// durable.
-    fn read(&self, _graphs: &Graphs) -> Reading {
+    fn read(&self, _graphs: &Graphs) -> JournalRead {
         let never = "this journal cannot be read again";
         Box::pin(std::future::ready(Err(RunError::new(RunErrorCode::StoreError, never))))
     }
 }
 
 /// The start of a run and all of its inputs.
-pub type Reading = BoxFuture<'static, Result<(RunStart, Vec<JournaledInput>), RunError>>;
+pub type JournalRead = BoxFuture<'static, Result<(RunStart, Vec<JournaledInput>), RunError>>;
 
 /// Resolves once the inputs are durable. On an error they never will be, and effects that follow from them must not run.
-pub type Keeping = BoxFuture<'static, Result<(), RunError>>;
+pub type JournalFlush = BoxFuture<'static, Result<(), RunError>>;

@@ -19,13 +19,13 @@
 //!   ↓
 //! conversation  thread  trigger_call
 //!   ↓
-//! rebuilt  turn
+//! rebuilt_run  turn
 //!   ↓
-//! world
+//! environment
 //!   ↓
 //! event_bus  firing  function_table  run_context
 //!   ↓
-//! backlog  follow_up  in_place  listeners  unkept
+//! backlog  follow_up  inline_services  listeners  pending_durability
 //!   ↓
 //! ports  protocol
 //!   ↓
@@ -33,7 +33,7 @@
 //!   ↓
 //! answer  host  input
 //!   ↓
-//! acknowledgements  call_context  cause  history  journal  panic_text  room  settings
+//! acknowledgements  call_context  current_call  history  journal  panic_text  settings  step_buffers
 //! ```
 //!
 //! Reading order:
@@ -47,10 +47,11 @@ mod acknowledgements;
 pub mod answer;
 mod backlog;
 mod call_context;
-pub mod cause;
 pub mod contain;
 mod conversation;
+pub mod current_call;
 pub mod engine;
+mod environment;
 mod event_bus;
 mod event_waiters;
 mod firing;
@@ -58,28 +59,27 @@ mod follow_up;
 mod function_table;
 mod history;
 pub mod host;
-mod in_place;
+mod inline_services;
 mod input;
 pub mod journal;
 mod listeners;
 mod mailbox;
 mod panic_text;
 mod parked;
+mod pending_durability;
 pub mod ports;
 mod protocol;
-pub mod rebuilt;
-mod room;
+pub mod rebuilt_run;
 mod run_context;
 pub mod sessions;
 mod settings;
 mod spans;
+mod step_buffers;
 mod supervisor;
 mod thread;
 mod trigger_call;
 mod trigger_matcher;
 mod turn;
-mod unkept;
-mod world;
 
 pub use history::History;
 pub use pirn_core::run::{Messages, ThreadList};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_core::event::{Event, EventMask, EventType};
 
-use crate::protocol::bus::{ByRun, EndedRun, Interest, OfRun, RunInterest, Subscriber};
+use crate::protocol::bus::{ArbiterSubscriptions, ByRun, EndedRun, OfRun, RunInterest, Subscriber};
 use crate::protocol::events::{Delivery, Undelivered};
 
 /// See the module.
@@ -20,7 +20,7 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     /// Adds a subscriber.
-    pub(crate) fn add(&mut self, subscriber: Subscriber, interest: &Interest) {
+    pub(crate) fn add(&mut self, subscriber: Subscriber, interest: &ArbiterSubscriptions) {
         let of_run = subscriber.of_run.clone();
         let listener = Listener { subscriber, missed: 0 };
         let Some(OfRun { run_id, interest: own }) = of_run else {
@@ -43,7 +43,7 @@ impl Listeners {
     }
 
     /// Delivers an event to its subscribers.
-    pub(crate) fn hand_on(&mut self, event: &Arc<Event>, interest: &Interest) {
+    pub(crate) fn hand_on(&mut self, event: &Arc<Event>, interest: &ArbiterSubscriptions) {
         if !self.of_all.is_empty() {
             let before = self.of_all.len();
             #[cfg(test)]
@@ -198,14 +198,14 @@ mod tests {
 
     /// An arbiter's subscribers, as runs and the engine add them.
     struct World {
-        interest: Interest,
+        interest: ArbiterSubscriptions,
         listeners: Listeners,
     }
 
     impl World {
         fn new() -> Self {
             Self {
-                interest: Interest::new(),
+                interest: ArbiterSubscriptions::new(),
                 listeners: Listeners::default(),
             }
         }

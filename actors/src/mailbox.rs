@@ -11,7 +11,7 @@
 //! 5. After [`AT_ONCE`] messages the run yields to the other tasks of the arbiter. Messages that arrived in between are handled
 //!    in the next turn.
 //! 6. While the backlog of the event bus is long, a run neither starts nor has a turn ([`Backlog`](crate::backlog::Backlog)).
-//! 7. The machine of a durable run that waits for long is dropped from memory ([`Parked`]) and rebuilt on the next input.
+//! 7. The machine of a durable run that waits for long is dropped from memory ([`ParkedRun`]) and rebuilt on the next input.
 //!
 //! Virtual time and the explorer use this code unchanged. Such a host chooses when a timer fires, when work ends and which thread
 //! starts next.
@@ -31,17 +31,17 @@ use pirn_core::thread::EffectId;
 use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
-use crate::parked::{Parked, shut_down};
+use crate::environment::ActorEnvironment;
+use crate::parked::{ParkedRun, shut_down};
+use crate::pending_durability::PendingDurability;
 use crate::protocol::bus::BusMsg;
 use crate::protocol::mailbox::PutOff;
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
-use crate::rebuilt::{Rebuilt, Resumed};
+use crate::rebuilt_run::{RebuiltRun, Resumed};
 use crate::run_context::RunContext;
 use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor, limit_triggers};
 use crate::thread::ThreadActor;
 use crate::turn::{LocalInbox, Turn};
-use crate::unkept::Unkept;
-use crate::world::RunWorld;
 
 /// Maximum number of messages that one turn handles before the run yields to the other tasks of the arbiter.
 const AT_ONCE: usize = 128;
@@ -52,7 +52,7 @@ const SHORTEST_QUIET: Millis = 1;
 /// Queue, actors and machine of one run; see the module.
 pub(crate) struct LocalMailbox {
     run: Rc<RunContext>,
-    actors: RefCell<Standing>,
+    actors: RefCell<ActorsState>,
     own: Weak<Self>,
     /// The mailbox itself, as the inbox that its actors hold.
     inbox: Weak<dyn LocalInbox>,
@@ -63,12 +63,12 @@ pub(crate) struct LocalMailbox {
 }
 
 /// A run's actors, with the machine in memory or parked.
-enum Standing {
+enum ActorsState {
     Here(Box<Actors>),
-    Parked(Box<Parked>),
+    Parked(Box<ParkedRun>),
 }
 
-impl Standing {
+impl ActorsState {
     fn is_over(&self) -> bool {
         match self {
             Self::Here(actors) => actors.supervisor.is_over(),
@@ -87,7 +87,7 @@ struct Actors {
     /// Effects of the last step, not yet executed.
     effects: Vec<Effect>,
     /// Effects and callers that wait for the journal. None for a run without a durable journal.
-    unkept: Option<Box<Unkept>>,
+    unkept: Option<Box<PendingDurability>>,
     /// The queue may be served. False until the messages that were sent before the first turn are in the queue.
     has_begun: bool,
     /// The queue contains a cancellation or the end of a time limit.
@@ -150,7 +150,7 @@ impl LocalMailbox {
             Self {
                 run,
                 inbox,
-                actors: RefCell::new(Standing::Here(Box::new(actors))),
+                actors: RefCell::new(ActorsState::Here(Box::new(actors))),
                 own: Weak::clone(own),
                 is_put_off: Cell::new(false),
                 is_urgent: Cell::new(false),
@@ -161,8 +161,10 @@ impl LocalMailbox {
     /// Serves the queue. Returns the panic message if the supervisor panicked.
     fn serve(&self) -> Option<String> {
         let standing = &mut *self.actors.borrow_mut();
-        // The queue of a parked run is empty: its messages wait in `Parked`.
-        let Standing::Here(actors) = standing else { return None };
+        // The queue of a parked run is empty: its messages wait in `ParkedRun`.
+        let ActorsState::Here(actors) = standing else {
+            return None;
+        };
         let put_off = || (!self.is_put_off.replace(true)).then(|| -> Weak<dyn PutOff> { self.own.clone() });
         if actors.is_held_up() && self.run.has_turn_later(put_off) {
             return None;
@@ -261,7 +263,7 @@ impl LocalMailbox {
     /// Drops the machine from memory if the quiet period is over; otherwise sets the timer again.
     fn park(&self) {
         let standing = &mut *self.actors.borrow_mut();
-        let Standing::Here(actors) = standing else { return };
+        let ActorsState::Here(actors) = standing else { return };
         let Some(unkept) = &mut actors.unkept else { return };
         unkept.parking = None;
         if self.run.parks_in() != Some(0) || !actors.machine.is_idle() {
@@ -277,7 +279,7 @@ impl LocalMailbox {
             std::mem::take(&mut actors.supervisor),
             std::mem::take(&mut actors.threads),
         );
-        *standing = Standing::Parked(Box::new(Parked::new(supervisor, threads)));
+        *standing = ActorsState::Parked(Box::new(ParkedRun::new(supervisor, threads)));
     }
 
     /// Handles an external message. Returns the messages that were held back while the machine was parked; the caller delivers
@@ -285,14 +287,14 @@ impl LocalMailbox {
     fn hear(&self, message: SupervisorMsg) -> Vec<SupervisorMsg> {
         let standing = &mut *self.actors.borrow_mut();
         match (&mut *standing, message) {
-            (Standing::Here(actors), message) => actors.hear(message, &self.run, &self.inbox),
-            (Standing::Parked(parked), SupervisorMsg::Woken(Ok(machine))) => {
+            (ActorsState::Here(actors), message) => actors.hear(message, &self.run, &self.inbox),
+            (ActorsState::Parked(parked), SupervisorMsg::Woken(Ok(machine))) => {
                 let told = parked.take_told();
-                *standing = Standing::Here(Box::new(Actors::woken(*machine, parked, &self.run)));
+                *standing = ActorsState::Here(Box::new(Actors::woken(*machine, parked, &self.run)));
                 return told;
             }
-            (Standing::Parked(parked), SupervisorMsg::Woken(Err(error))) => parked.stop(error, &self.run),
-            (Standing::Parked(parked), message) => parked.hear(message, &self.run),
+            (ActorsState::Parked(parked), SupervisorMsg::Woken(Err(error))) => parked.stop(error, &self.run),
+            (ActorsState::Parked(parked), message) => parked.hear(message, &self.run),
         }
         Vec::new()
     }
@@ -315,7 +317,7 @@ impl PutOff for LocalMailbox {
 impl LocalInbox for LocalMailbox {
     fn deliver(&self, message: Message) {
         let mut standing = self.actors.try_borrow_mut();
-        let Ok(Standing::Here(actors)) = standing.as_deref_mut() else {
+        let Ok(ActorsState::Here(actors)) = standing.as_deref_mut() else {
             // Called from a destructor in the middle of a turn, or while the machine is parked. The address keeps the message in
             // order.
             return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
@@ -343,10 +345,10 @@ impl Actors {
     }
 
     /// Restores the actors around a machine that was rebuilt after parking.
-    fn woken(machine: RunMachine, parked: &mut Parked, run: &RunContext) -> Self {
+    fn woken(machine: RunMachine, parked: &mut ParkedRun, run: &RunContext) -> Self {
         Self {
             threads: std::mem::take(&mut parked.threads),
-            unkept: Some(Box::new(Unkept::after(run.told()))),
+            unkept: Some(Box::new(PendingDurability::after(run.told()))),
             has_begun: true,
             // `false`, because `unkept` is set above: it continues after the steps that are durable.
             ..Self::of(machine, std::mem::take(&mut parked.supervisor), Vec::new(), false)
@@ -367,7 +369,7 @@ impl Actors {
         // The journal is opened first, because the machine's effects are reported to it.
         run.begun(&begun);
         let mut effects = Vec::new();
-        let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(run), &mut effects);
+        let machine = RunMachine::new(begun.at, begun.seed, &mut ActorEnvironment::of(run), &mut effects);
         let mut actors = Self::of(machine, supervisor, effects, run.is_durable());
         actors.carry(now, run, inbox);
         actors
@@ -387,7 +389,7 @@ impl Actors {
             journal,
         } = resumed;
         let (again, mut first) = rebuilt.events_again();
-        let Rebuilt {
+        let RebuiltRun {
             mut machine,
             settings,
             open,
@@ -834,7 +836,7 @@ impl Actor for RunActor {
             // Queued messages come before the first turn, so the start goes behind them. Most runs have none and skip this hop.
             self.run.supervisor.do_send(SupervisorMsg::Begin);
         } else {
-            if let Standing::Here(actors) = &mut *mailbox.actors.borrow_mut() {
+            if let ActorsState::Here(actors) = &mut *mailbox.actors.borrow_mut() {
                 actors.has_begun = true;
             }
             self.serve(context);

@@ -18,14 +18,14 @@ use crate::supervisor::SupervisorActor;
 use crate::thread::ThreadActor;
 
 /// A run without its machine; see the module.
-pub(crate) struct Parked {
+pub(crate) struct ParkedRun {
     pub(crate) supervisor: SupervisorActor,
     pub(crate) threads: Vec<Option<Box<ThreadActor>>>,
     /// Messages for the machine. The machine is being rebuilt if there are any.
     told: Vec<SupervisorMsg>,
 }
 
-impl Parked {
+impl ParkedRun {
     pub(crate) fn new(supervisor: SupervisorActor, mut threads: Vec<Option<Box<ThreadActor>>>) -> Self {
         // There may be many parked runs, so spare capacity is released.
         threads.shrink_to_fit();

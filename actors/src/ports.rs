@@ -22,7 +22,7 @@ use pirn_core::thread::{
 use serde_json::{Map, Value};
 
 pub use crate::call_context::CallContext;
-use crate::cause::idempotency_key;
+use crate::current_call::idempotency_key;
 use crate::host::WorkClock;
 /// Stops a script when it is dropped.
 pub use crate::host::WorkHandle as ScriptHandle;
@@ -288,14 +288,14 @@ pub struct AskedCall {
 
 /// The outcome of a tool call.
 #[derive(Clone, Debug)]
-pub enum Called {
+pub enum ToolOutcome {
     /// The call was made, or could not be.
     Result(ToolResult),
     /// The call was not made, because it needs a person's approval. Once approved it is made again.
     NeedsConsent(Box<ConsentRequest>),
 }
 
-impl Called {
+impl ToolOutcome {
     /// Returns the result. A call that needs approval becomes an error.
     pub fn unasked(self) -> ToolResult {
         match self {
@@ -335,7 +335,7 @@ pub trait Tools: Send + Sync + 'static {
     }
 
     /// Calls one of these tools. An unknown name produces an error result for the model.
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called>;
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolOutcome>;
 
     /// Stops background processes of the tools. May block for some seconds. No call follows it.
     fn close(&self) {}
@@ -413,7 +413,7 @@ pub enum Texts {
         /// The expression or template.
         source: Arc<str>,
         /// The expected kind of result.
-        want: Want,
+        want: ExpectedKind,
         /// The values that the text can use.
         scope: Box<ScopeValues>,
     },
@@ -435,7 +435,7 @@ impl Texts {
 
 /// The expected kind of result of a single text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum ExpectedKind {
     /// An expression's value.
     Value,
     /// An expression's value as a condition.
@@ -530,12 +530,12 @@ pub trait ScheduleMemory: Send + Sync {
     fn keep(&self, schedule: &str, kept: &Kept);
 
     /// Returns the state of a run that an earlier process may have started.
-    fn begun(&self, run_id: &str) -> BoxFuture<'static, Begun>;
+    fn begun(&self, run_id: &str) -> BoxFuture<'static, EarlierRun>;
 }
 
 /// State of a run that an earlier process may have started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begun {
+pub enum EarlierRun {
     /// The run was not started.
     No,
     /// The run was started and has not ended. Only this process can resume it.
@@ -556,8 +556,8 @@ impl ScheduleMemory for NoScheduleMemory {
 
     fn keep(&self, _: &str, _: &Kept) {}
 
-    fn begun(&self, _: &str) -> BoxFuture<'static, Begun> {
-        Box::pin(std::future::ready(Begun::No))
+    fn begun(&self, _: &str) -> BoxFuture<'static, EarlierRun> {
+        Box::pin(std::future::ready(EarlierRun::No))
     }
 }
 

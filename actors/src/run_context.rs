@@ -14,19 +14,19 @@ use pirn_core::value::TOO_DEEP;
 
 use crate::backlog::Backlog;
 use crate::host::Host;
-use crate::in_place::InPlace;
-use crate::journal::{Keeping, RunJournal};
+use crate::inline_services::InlineServices;
+use crate::journal::{JournalFlush, RunJournal};
 use crate::ports::Ports;
 use crate::protocol::bus::{
-    BusMsg, BusSender, EndedRun, Interest, OfRun, RunInterest, Source, Subscriber, TriggerLimit,
+    ArbiterSubscriptions, BusMsg, BusSender, EndedRun, OfRun, RunInterest, Source, Subscriber, TriggerLimit,
 };
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Deliver;
 use crate::protocol::mailbox::PutOff;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
-use crate::room::SharedRoom;
 use crate::settings::SharedSettings;
 use crate::spans::Spans;
+use crate::step_buffers::SharedBuffers;
 
 /// State shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunContext {
@@ -34,14 +34,14 @@ pub(crate) struct RunContext {
     pub(crate) host: Host,
     /// Seed of the random numbers that scripts draw. None: scripts cannot draw any.
     pub(crate) seed: Option<u64>,
-    pub(crate) in_place: InPlace,
-    interest: Rc<Interest>,
+    pub(crate) in_place: InlineServices,
+    interest: Rc<ArbiterSubscriptions>,
     /// Interest of the run's private subscribers. Most runs have none.
     own_interest: OnceCell<Arc<RunInterest>>,
     bus: BusSender,
     pub(crate) backlog: Rc<Backlog>,
     /// Reusable buffers, lent to the run for each of its turns.
-    pub(crate) room: SharedRoom,
+    pub(crate) room: SharedBuffers,
     /// Address of the run for everything that is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
     /// Spans of the run; `None` if tracing is off for it.
@@ -83,9 +83,9 @@ impl RunContext {
         (run_id, workflow_id): (Arc<str>, &str),
         supervisor: Arc<SupervisorHandle>,
         (host, seed): (Host, Option<u64>),
-        (bus, interest): (BusSender, Rc<Interest>),
-        (backlog, room): (Rc<Backlog>, SharedRoom),
-        in_place: InPlace,
+        (bus, interest): (BusSender, Rc<ArbiterSubscriptions>),
+        (backlog, room): (Rc<Backlog>, SharedBuffers),
+        in_place: InlineServices,
         not_before: Millis,
     ) -> Self {
         // Time must not be before the last input of an earlier process: the wall clock may have been set back since.
@@ -216,7 +216,7 @@ impl RunContext {
         None
     }
 
-    fn await_kept(&self, keeping: Keeping) {
+    fn await_kept(&self, keeping: JournalFlush) {
         let (supervisor, step) = (Arc::clone(&self.supervisor), self.told.get());
         let waiting = Box::pin(async move {
             let result = keeping.await;
@@ -259,7 +259,7 @@ impl RunContext {
             let made = reading.await.and_then(|(begun, told)| {
                 let (ports, engine, graphs) = needed;
                 // A private evaluator, because this future may run on another thread.
-                let machine = InPlace::apart(ports, engine, graphs).replay(begun, told, &mut |_| ());
+                let machine = InlineServices::apart(ports, engine, graphs).replay(begun, told, &mut |_| ());
                 let machine = machine.map(|(machine, _)| machine);
                 machine.map_err(|diverged| RunError::new(RunErrorCode::StoreError, diverged.to_string()))
             });
@@ -474,7 +474,7 @@ impl RunContext {
 }
 
 /// Combines the interest of listeners with the event types that are raised in any case.
-pub(crate) fn listening(interest: &Interest, promised: EventMask) -> EventInterest {
+pub(crate) fn listening(interest: &ArbiterSubscriptions, promised: EventMask) -> EventInterest {
     EventInterest {
         interest: interest.listening().union(promised),
         watched: interest.triggers(),

@@ -25,10 +25,10 @@ use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorMsg;
-use crate::rebuilt::Resumed;
+use crate::rebuilt_run::Resumed;
 use crate::run_context::RunContext;
 use crate::sessions::{self, SessionSeat, empty_session};
-use crate::trigger_call::{self, UnderWay};
+use crate::trigger_call::{self, RunningCalls};
 use crate::turn::Turn;
 
 /// Parameters of a run's start.
@@ -121,7 +121,7 @@ pub(crate) fn limit_triggers(workflow: &Graph, run: &RunContext) {
 pub(crate) struct SupervisorActor {
     timers: BTreeMap<Timer, TimerHandle>,
     /// Asynchronous calls of triggers. Boxed because few runs have any.
-    calls: Option<Box<UnderWay>>,
+    calls: Option<Box<RunningCalls>>,
     outcome: Option<Setter<Arc<RunReport>>>,
     on_end: Option<OnEnd>,
     /// Completed once the run and everything that it started have ended.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Lost};
 use crate::call_context::CallContext;
-use crate::cause::{EffectName, call_of, work_of};
+use crate::current_call::{EffectName, call_of, work_of};
 use crate::follow_up::depth_after;
 use crate::host::WorkHandle;
 use crate::input::firing_value;
@@ -25,9 +25,9 @@ use crate::turn::Turn;
 
 /// Asynchronous calls of a durable run. Dropping one cancels it.
 #[derive(Default)]
-pub(crate) struct UnderWay(BTreeMap<CallNo, WorkHandle>);
+pub(crate) struct RunningCalls(BTreeMap<CallNo, WorkHandle>);
 
-impl UnderWay {
+impl RunningCalls {
     pub(crate) fn begun(&mut self, call: CallNo, work: WorkHandle) {
         self.0.insert(call, work);
     }

@@ -31,11 +31,11 @@ use crate::firing::fire_alone;
 use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
 use crate::host::{Host, WorkHandle};
-use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunction};
-use crate::protocol::bus::{BusMsg, BusSender, ByRun, Interest, Quiesce, ResumedEvents, TriggerLimit};
+use crate::ports::{CallContext, ExpectedKind, Function, Ports, TextJob, Texts, WorkFunction};
+use crate::protocol::bus::{ArbiterSubscriptions, BusMsg, BusSender, ByRun, Quiesce, ResumedEvents, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::{Receiver, TurnEnd};
-use crate::protocol::matcher::{Happened, MatcherMsg, MatcherSender};
+use crate::protocol::matcher::{EventBatch, MatcherMsg, MatcherSender};
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
 use crate::trigger_call::{context_of, failed, notify, work};
 
@@ -43,7 +43,7 @@ pub(crate) struct TriggerMatcherActor {
     ports: Arc<Ports>,
     engine: Arc<dyn EngineHandle>,
     host: Host,
-    interest: Rc<Interest>,
+    interest: Rc<ArbiterSubscriptions>,
     backlog: Rc<Backlog>,
     bus: BusSender,
     machine: TriggerMachine,
@@ -103,12 +103,12 @@ enum Then {
 struct Later {
     then: Then,
     source: Arc<str>,
-    want: Want,
+    want: ExpectedKind,
     scope: ScopeValues,
 }
 
 impl Later {
-    fn of(then: Then, (source, want): (&str, Want), scope: ScopeValues) -> Self {
+    fn of(then: Then, (source, want): (&str, ExpectedKind), scope: ScopeValues) -> Self {
         Self {
             then,
             source: source.into(),
@@ -131,7 +131,7 @@ impl TriggerMatcherActor {
     pub(crate) fn new(
         (ports, engine): (Arc<Ports>, Arc<dyn EngineHandle>),
         host: Host,
-        (interest, backlog): (Rc<Interest>, Rc<Backlog>),
+        (interest, backlog): (Rc<ArbiterSubscriptions>, Rc<Backlog>),
         bus: BusSender,
         (own, mail): (MatcherSender, Receiver<MatcherMsg>),
         context: &mut Context<Self>,
@@ -483,7 +483,11 @@ impl TriggerMatcherActor {
             Ok(true) => self.holds(watcher, event),
             Ok(false) => Ok(None),
             Err(Unevaluated::Fault(fault)) => Err(fault.into()),
-            Err(Unevaluated::Later) => Ok(Some(Later::of(Then::Condition, (expression, Want::Truth), scope))),
+            Err(Unevaluated::Later) => Ok(Some(Later::of(
+                Then::Condition,
+                (expression, ExpectedKind::Truth),
+                scope,
+            ))),
         }
     }
 
@@ -571,7 +575,7 @@ impl TriggerMatcherActor {
                     Err(Unevaluated::Fault(fault)) => return Err(fault.into()),
                     Err(Unevaluated::Later) => {
                         let then = Then::Variable(Arc::clone(trigger));
-                        return Ok(Some(Later::of(then, (expression, Want::Value), scope)));
+                        return Ok(Some(Later::of(then, (expression, ExpectedKind::Value), scope)));
                     }
                 }
                 Ok(None)
@@ -583,7 +587,7 @@ impl TriggerMatcherActor {
                     Err(Unevaluated::Fault(fault)) => Err(fault.into()),
                     Err(Unevaluated::Later) => {
                         let then = Then::Notification(Arc::clone(trigger));
-                        return Ok(Some(Later::of(then, (message, Want::Text), scope)));
+                        return Ok(Some(Later::of(then, (message, ExpectedKind::Text), scope)));
                     }
                 };
                 self.notify(watcher, trigger, event, text).map(|()| None)
@@ -772,8 +776,8 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             }
         }
         match message {
-            MatcherMsg::Happened(Happened::One(event)) => self.happened(&event),
-            MatcherMsg::Happened(Happened::Many(events)) => {
+            MatcherMsg::Happened(EventBatch::One(event)) => self.happened(&event),
+            MatcherMsg::Happened(EventBatch::Many(events)) => {
                 for event in &events {
                     self.happened(event);
                 }

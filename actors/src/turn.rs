@@ -5,8 +5,8 @@ use std::rc::{Rc, Weak};
 use pirn_core::Millis;
 use pirn_core::run::{Effect, Message, RunMachine};
 
+use crate::environment::ActorEnvironment;
 use crate::run_context::RunContext;
-use crate::world::RunWorld;
 
 /// The queue of a run, for messages from code on its arbiter.
 pub(crate) trait LocalInbox {
@@ -27,7 +27,7 @@ impl Turn<'_> {
     /// Steps the run's machine with a message.
     pub(crate) fn step(&mut self, message: Message) {
         // Built for each step, because the listeners may change between two steps.
-        let mut world = RunWorld::of(self.run);
+        let mut world = ActorEnvironment::of(self.run);
         self.machine.step(self.now, message, &mut world, self.effects);
     }
 

@@ -139,7 +139,8 @@ impl RunHandle {
         // The depth is read on the calling thread, because only a trigger's call on this very task or thread belongs to the
         // cascade.
         let event = RaisedEvent::custom(name, data);
-        self.started.raise(event.at_depth(pirn_actors::cause::trigger_depth()));
+        self.started
+            .raise(event.at_depth(pirn_actors::current_call::trigger_depth()));
         self.runtime.wake();
     }
 

@@ -42,7 +42,7 @@ pub use events::{BlockingEvents, EventFilter, Events, SubscriptionItem};
 pub(crate) use events::{blocking, stream};
 pub use handle::{CancelOnDrop, RunHandle};
 pub use pirn_actors::host::NotLocalContext;
-pub use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
+pub use pirn_actors::journal::{Graphs, Journal, JournalFlush, RunJournal};
 pub use pirn_actors::{History, ThreadList};
 pub use pirn_core::run::RunStatus;
 pub use pirn_core::run::SessionState;

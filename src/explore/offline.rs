@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
 use pirn_actors::journal::Graphs;
-use pirn_actors::ports::{AskedCall, Called, Model, Models, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Model, Models, ToolOutcome, ToolSpec, Tools};
 use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::thread::ToolResult;
 
@@ -50,14 +50,14 @@ impl Tools for OfflineTools {
         self.0.in_doubt(name, is_consented)
     }
 
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolOutcome> {
         if self.0.is_external(&asked.call.name) {
             let content = format!("(the tool {} was not called: this is an exploration)", asked.call.name);
             let result = ToolResult {
                 content,
                 ..ToolResult::default()
             };
-            return std::future::ready(Called::Result(result)).boxed();
+            return std::future::ready(ToolOutcome::Result(result)).boxed();
         }
         self.0.call(names, asked, clock)
     }

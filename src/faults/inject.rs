@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
 use pirn_actors::journal::Graphs;
-use pirn_actors::ports::{AskedCall, Called, Model, ModelCall, ModelSession, Models, Ports, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Model, ModelCall, ModelSession, Models, Ports, ToolOutcome, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest};
 use pirn_core::definition::{InDoubt, Profile};
@@ -182,7 +182,7 @@ impl Tools for FaultyTools {
         self.tools.is_external(name)
     }
 
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolOutcome> {
         let Some(rates) = rates_of(&self.rates, &asked.call.name) else {
             return self.tools.call(names, asked, clock);
         };
@@ -191,7 +191,7 @@ impl Tools for FaultyTools {
         async move {
             match fate.pass(&clock).await {
                 Ok(()) => tools.call(&names, asked, clock).await,
-                Err(content) => Called::Result(ToolResult::failed(content)),
+                Err(content) => ToolOutcome::Result(ToolResult::failed(content)),
             }
         }
         .boxed()

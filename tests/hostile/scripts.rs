@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pirn::RunErrorCode;
 use pirn::script::{CodeLimits, ExpressionLimits, ScriptLevel, ScriptPort, ScriptSettings};
-use pirn_actors::ports::{ScriptJob, Scripts, TextJob, Texts, Want};
+use pirn_actors::ports::{ExpectedKind, ScriptJob, Scripts, TextJob, Texts};
 use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, Graph, compile_loaded};
 use pirn_core::script::ScopeValues;
@@ -237,7 +237,7 @@ pub(crate) fn job(run_id: &Arc<str>, source: &str, scope: ScopeValues) -> TextJo
         run_id: Arc::clone(run_id),
         texts: Texts::OfEvent {
             source: source.into(),
-            want: Want::Value,
+            want: ExpectedKind::Value,
             scope: Box::new(scope),
         },
     }

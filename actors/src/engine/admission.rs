@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 
 use super::local::Local;
 use super::{EngineShared, StartJob, StartedRun, log_exit};
-use crate::cause;
 use crate::contain::{Exit, start_contained_on};
+use crate::current_call;
 use crate::history::History;
-use crate::in_place::InPlace;
+use crate::inline_services::InlineServices;
 use crate::journal::Graphs;
 use crate::mailbox::RunActor;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
@@ -109,7 +109,7 @@ impl EngineShared {
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let from = Start {
             is_unlimited: false,
-            trigger_depth: cause::trigger_depth(),
+            trigger_depth: current_call::trigger_depth(),
             attached: Attached::default(),
         };
         self.admit(run_id, request, subscriptions, from)
@@ -263,7 +263,7 @@ impl EngineShared {
             let background = attached.is_background.then(|| host.in_background());
             let host = background.as_ref().unwrap_or(host);
             let ports = Arc::clone(&engine.ports);
-            let in_place = InPlace::new(ports, engine.handle(), graphs, local.evaluator);
+            let in_place = InlineServices::new(ports, engine.handle(), graphs, local.evaluator);
             let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
             let run = RunContext::new(
                 (Arc::clone(&id), beginning.workflow_id()),

@@ -10,7 +10,7 @@ use pirn_sync::completion;
 use super::admission::check_names;
 use super::local::Local;
 use super::{EngineShared, RunRequest};
-use crate::cause;
+use crate::current_call;
 use crate::journal::Graphs;
 use crate::run_context::{listening, promised};
 use crate::sessions::SessionSeat;
@@ -33,7 +33,7 @@ impl EngineShared {
         // Reserved first, because the number of the seat is part of the run's seed.
         let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
-        let new = self.new_run(graph, request, session, (false, cause::trigger_depth()));
+        let new = self.new_run(graph, request, session, (false, current_call::trigger_depth()));
         let (setter, begun) = completion();
         let (uid, is_durable, run_bytes) = (self.uid, self.ports.is_durable(), self.ports.run_bytes);
         // The record contains a time, a random number and the local interest, which only an arbiter has.

@@ -10,19 +10,19 @@ use crate::backlog::Backlog;
 use crate::contain::start_contained_with;
 use crate::event_bus::EventBusActor;
 use crate::host::Host;
-use crate::in_place::SharedEvaluator;
-use crate::protocol::bus::{BusMsg, BusSender, Interest};
+use crate::inline_services::SharedEvaluator;
+use crate::protocol::bus::{ArbiterSubscriptions, BusMsg, BusSender};
 use crate::protocol::mailbox::{Depth, mailbox};
 use crate::protocol::matcher::{MatcherMsg, MatcherSender};
-use crate::room::SharedRoom;
+use crate::step_buffers::SharedBuffers;
 use crate::trigger_matcher::TriggerMatcherActor;
 
 /// An engine's actors and evaluator on one arbiter.
 #[derive(Clone)]
 pub(super) struct Local {
     pub(super) evaluator: SharedEvaluator,
-    pub(super) interest: Rc<Interest>,
-    pub(super) room: SharedRoom,
+    pub(super) interest: Rc<ArbiterSubscriptions>,
+    pub(super) room: SharedBuffers,
     pub(super) bus: BusSender,
     pub(super) matcher: MatcherSender,
     pub(super) bus_depth: Depth<BusMsg>,
@@ -43,8 +43,8 @@ impl Local {
         let (matcher, matcher_mail) = mailbox();
         let local = Self {
             evaluator: Rc::new(RefCell::new((engine.ports.evaluator)())),
-            interest: Rc::new(Interest::new()),
-            room: SharedRoom::default(),
+            interest: Rc::new(ArbiterSubscriptions::new()),
+            room: SharedBuffers::default(),
             bus_depth: bus_mail.depth(),
             backlog: Rc::new(Backlog::new(bus_mail.depth())),
             matcher_depth: matcher_mail.depth(),

@@ -12,12 +12,12 @@ use super::admission::AdmittedRun;
 use super::admission::Attached;
 use super::{EngineShared, OnEnd, StartJob, StartedRun};
 use crate::host::WorkClock;
-use crate::in_place::InPlace;
+use crate::inline_services::InlineServices;
 use crate::journal::Graphs;
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorMsg;
-use crate::rebuilt::{Rebuilt, Resumed, Seen};
+use crate::rebuilt_run::{RebuiltRun, ReplayFacts, Resumed};
 use crate::supervisor::Beginning;
 
 impl EngineShared {
@@ -49,12 +49,12 @@ impl EngineShared {
         begun: RunStart,
         told: impl IntoIterator<Item = JournaledInput>,
         graphs: Graphs,
-    ) -> Result<Rebuilt, Diverged> {
+    ) -> Result<RebuiltRun, Diverged> {
         let (at, metadata) = (begun.at, begun.seed.metadata.clone());
-        let mut seen = Seen::new(&begun);
+        let mut seen = ReplayFacts::new(&begun);
         let saw = &mut |replayed: ReplayStep<'_>| seen.saw(replayed);
         // The calling thread may be no arbiter, so the replay has its own evaluator.
-        let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
+        let in_place = InlineServices::apart(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs));
         let rebuilt = in_place.replay(begun, told, saw)?;
         Ok(seen.rebuilt(rebuilt, graphs, (at, metadata)))
     }
@@ -70,7 +70,7 @@ impl EngineShared {
         graphs: Graphs,
         saw: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<RunMachine, Diverged> {
-        let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), graphs);
+        let in_place = InlineServices::apart(Arc::clone(&self.ports), self.handle(), graphs);
         in_place.replay(begun, told, saw).map(|(machine, _)| machine)
     }
 

@@ -16,7 +16,7 @@ use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
 
 use super::EngineShared;
 use crate::host::{Host, TimerHandle};
-use crate::ports::{Begun, ScheduleMemory};
+use crate::ports::{EarlierRun, ScheduleMemory};
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 
@@ -57,10 +57,10 @@ enum ToSchedule {
     /// Starts the run of this time, unless an earlier process started it.
     Start {
         due: Millis,
-        begun: Begun,
+        begun: EarlierRun,
     },
     /// States of the runs that earlier processes started, and the input that waited for them.
-    Looked(Vec<(Millis, Begun)>, Input),
+    Looked(Vec<(Millis, EarlierRun)>, Input),
     /// Stops the schedule.
     Stop,
 }
@@ -178,7 +178,7 @@ impl EngineShared {
             let jitter = (schedule.jitter_ms.unwrap_or_default(), host.random());
             let policies = (schedule.overlap, schedule.catch_up);
             let machine = ScheduleMachine::new(times.clone(), policies, jitter, trigger.max_triggers);
-            let carried = Carried {
+            let carried = ScheduleTask {
                 machine: if trigger.enabled { machine } else { machine.disabled() },
                 times,
                 // Otherwise the timers of schedules would advance virtual time for ever.
@@ -208,7 +208,7 @@ fn times_of(trigger: &TriggerDefinition) -> Option<(ScheduleDefinition, Times)> 
 }
 
 /// The task of one schedule.
-struct Carried {
+struct ScheduleTask {
     machine: ScheduleMachine,
     times: Times,
     host: Host,
@@ -224,7 +224,7 @@ struct Carried {
     before: BTreeSet<Millis>,
 }
 
-impl Carried {
+impl ScheduleTask {
     async fn live(mut self, mut received: UnboundedReceiver<ToSchedule>) {
         let kept = self.memory.kept(&self.name);
         // Not awaited here: a slow store would delay a `Stop`.
@@ -240,10 +240,10 @@ impl Carried {
                 ToSchedule::Input(input @ Input::Elapsed { .. }) if !self.before.is_empty() => self.look(input),
                 ToSchedule::Input(input) => self.step(input),
                 ToSchedule::Start { due, begun } => match begun {
-                    Begun::No => self.start(due),
+                    EarlierRun::No => self.start(due),
                     // The run is resumed together with the other runs of the store.
-                    Begun::Here | Begun::Somewhere => drop(self.before.insert(due)),
-                    Begun::Ended => self.step(Input::Ended { due }),
+                    EarlierRun::Here | EarlierRun::Somewhere => drop(self.before.insert(due)),
+                    EarlierRun::Ended => self.step(Input::Ended { due }),
                 },
                 ToSchedule::Looked(runs, input) => {
                     for (due, begun) in runs {
@@ -264,12 +264,12 @@ impl Carried {
         self.hear(join_all(runs).boxed(), |runs| ToSchedule::Looked(runs, input));
     }
 
-    fn looked(&mut self, due: Millis, begun: Begun) {
+    fn looked(&mut self, due: Millis, begun: EarlierRun) {
         let is_over = match begun {
-            Begun::Somewhere => false,
+            EarlierRun::Somewhere => false,
             // A run that has not been resumed yet does not delay the schedule.
-            Begun::Here => !self.engine.carries_run(&self.run_id(due)),
-            Begun::No | Begun::Ended => true,
+            EarlierRun::Here => !self.engine.carries_run(&self.run_id(due)),
+            EarlierRun::No | EarlierRun::Ended => true,
         };
         if is_over {
             self.before.remove(&due);

@@ -69,7 +69,7 @@ pub(crate) enum BusMsg {
         run_id: Arc<str>,
         waiter: WaitNo,
     },
-    /// Sent only by [`Interest::subscribe`], which updates the interest first.
+    /// Sent only by [`ArbiterSubscriptions::subscribe`], which updates the interest first.
     Subscribe(Subscriber),
     /// Answered when the triggers of the run's events have acted, and those of the events they raised, for at most `rounds`
     /// further rounds.
@@ -220,7 +220,7 @@ impl RunInterest {
 
 /// The event types with subscribers to all runs or with triggers, and the limits and waits of runs that concern their triggers.
 /// Runs read it before building an event, so that events without listeners cost nothing.
-pub(crate) struct Interest {
+pub(crate) struct ArbiterSubscriptions {
     /// Types of the subscribers that the bus has.
     subscribers: Cell<EventMask>,
     /// Number and types of the subscribers whose message has not reached the bus yet.
@@ -234,7 +234,7 @@ pub(crate) struct Interest {
     trigger_limits: RefCell<Vec<(Arc<str>, TriggerLimit)>>,
 }
 
-impl Interest {
+impl ArbiterSubscriptions {
     pub(crate) fn new() -> Self {
         Self {
             subscribers: Cell::new(EventMask::NONE),
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_run_starts_after_the_bus_has_closed_the_earlier_run_with_its_id() {
-        let interest = Interest::new();
+        let interest = ArbiterSubscriptions::new();
         let (run, other) = (Arc::from("r"), Arc::from("other"));
         let (first, second) = (supervisor(), supervisor());
         assert!(!interest.holds_start(&run, &first));
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_run_does_not_close_a_later_run_with_its_id_on_the_bus() {
-        let interest = Interest::new();
+        let interest = ArbiterSubscriptions::new();
         let run = Arc::from("r");
         interest.opens(&run);
         interest.opens(&run);

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 pub(crate) type MatcherSender = Sender<MatcherMsg>;
 
 /// Consecutive events.
-pub(crate) enum Happened {
+pub(crate) enum EventBatch {
     One(Arc<Event>),
     Many(Vec<Arc<Event>>),
 }
@@ -24,7 +24,7 @@ pub(crate) enum Happened {
 /// A message to the trigger matcher.
 pub(crate) enum MatcherMsg {
     /// Events of types that a trigger watches.
-    Happened(Happened),
+    Happened(EventBatch),
     /// A run was resumed after an earlier process stopped executing it.
     Resumed(Box<ResumedEvents>),
     /// Forwarded by the bus, see [`super::bus::BusMsg::Settle`].

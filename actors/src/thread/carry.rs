@@ -15,14 +15,14 @@ use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
-use crate::cause::{EffectName, work_of};
+use crate::current_call::{EffectName, work_of};
+use crate::environment::context_of;
 use crate::host::{AwaitKind, Label, WorkHandle, named_seed};
-use crate::ports::{AskedCall, Called, Function, ScriptJob, TextJob, Texts};
+use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts, ToolOutcome};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
 use crate::run_context::RunContext;
 use crate::turn::Turn;
-use crate::world::context_of;
 
 impl ThreadActor {
     /// Starts an effect.
@@ -140,10 +140,10 @@ fn tool(
     });
     let supervisor = Arc::clone(&run.supervisor);
     // A lost answer is a failed call for the model, and does not fail the run.
-    let answer = Answer::new(move |called: Result<Called, _>| {
+    let answer = Answer::new(move |called: Result<ToolOutcome, _>| {
         let outcome = match called {
-            Ok(Called::Result(result)) => Outcome::Tool(result),
-            Ok(Called::NeedsConsent(request)) => Outcome::NeedsConsent(request),
+            Ok(ToolOutcome::Result(result)) => Outcome::Tool(result),
+            Ok(ToolOutcome::NeedsConsent(request)) => Outcome::NeedsConsent(request),
             Err(lost) => Outcome::Tool(ToolResult::failed(format!("The tool failed: {lost}."))),
         };
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, outcome)));

@@ -16,9 +16,9 @@ pub(super) enum InFlight {
 
 /// Running effects. The vector starts with room for one: most threads wait for one effect, and there may be 100,000 threads.
 #[derive(Default)]
-pub(super) struct UnderWay(Vec<(EffectId, InFlight)>);
+pub(super) struct RunningEffects(Vec<(EffectId, InFlight)>);
 
-impl UnderWay {
+impl RunningEffects {
     pub(super) fn insert(&mut self, effect: EffectId, what: InFlight) {
         if self.0.capacity() == 0 {
             self.0.reserve_exact(1);

@@ -16,11 +16,11 @@ use pirn_core::thread::{EffectId, Input, Outcome};
 use crate::ports::ModelSession;
 use crate::turn::Turn;
 pub(crate) use carry::await_triggers;
-use in_flight::{InFlight, UnderWay};
+use in_flight::{InFlight, RunningEffects};
 
 pub(crate) struct ThreadActor {
     no: ThreadNo,
-    in_flight: UnderWay,
+    in_flight: RunningEffects,
     /// Sessions by profile; few threads call a model.
     sessions: BTreeMap<String, ModelSession>,
 }
@@ -29,7 +29,7 @@ impl ThreadActor {
     pub(crate) fn new(no: ThreadNo) -> Self {
         Self {
             no,
-            in_flight: UnderWay::default(),
+            in_flight: RunningEffects::default(),
             sessions: BTreeMap::new(),
         }
     }

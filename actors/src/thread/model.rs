@@ -10,14 +10,14 @@ use serde_json::json;
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
-use crate::cause::work_of;
+use crate::current_call::work_of;
+use crate::environment::context_of;
 use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink, laid_over_profile};
 use crate::protocol::bus::{BusMsg, Source};
-use crate::rebuilt::ModelAnswered;
+use crate::rebuilt_run::ModelAnswered;
 use crate::run_context::RunContext;
 use crate::turn::Turn;
-use crate::world::context_of;
 
 impl ThreadActor {
     /// Restores the session of a model that answered this request in an earlier process.

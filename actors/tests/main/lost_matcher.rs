@@ -12,8 +12,8 @@ use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, Spawner, StartJ
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_actors::host::{Host, SimulatedHost, WorkClock};
 use pirn_actors::ports::{
-    AskedCall, Called, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptEnd, ScriptHandle,
-    ScriptJob, Scripts, TextAnswer, TextJob, ToolSpec, Tools,
+    AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob,
+    Scripts, TextAnswer, TextJob, ToolOutcome, ToolSpec, Tools,
 };
 use pirn_core::conversation::Estimator;
 use pirn_core::definition::{Loaded, Profile, SourceFile};
@@ -210,9 +210,9 @@ impl Tools for NoModel {
     fn is_external(&self, _: &str) -> bool {
         false
     }
-    fn call(&self, _: &[Arc<str>], _: AskedCall, _: WorkClock) -> BoxFuture<'static, Called> {
+    fn call(&self, _: &[Arc<str>], _: AskedCall, _: WorkClock) -> BoxFuture<'static, ToolOutcome> {
         async {
-            Called::Result(ToolResult {
+            ToolOutcome::Result(ToolResult {
                 failed: true,
                 ..ToolResult::default()
             })

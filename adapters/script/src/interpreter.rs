@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_actors::ports::{Texts, Want};
+use pirn_actors::ports::{ExpectedKind, Texts};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::{Evaluator, Unevaluated};
 use pirn_core::thread::{Outcome, ThreadScope, evaluate};
@@ -88,11 +88,11 @@ impl Interpreter {
             }
             Texts::OfEvent { source, want, scope } => {
                 let value = match want {
-                    Want::Value => evaluator.value_of(&source, &*scope),
-                    Want::Truth => evaluator
+                    ExpectedKind::Value => evaluator.value_of(&source, &*scope),
+                    ExpectedKind::Truth => evaluator
                         .truth_of(&source, &*scope)
                         .map(|truth| Arc::new(Value::Bool(truth))),
-                    Want::Text => evaluator
+                    ExpectedKind::Text => evaluator
                         .text_of(&source, &*scope)
                         .map(|text| Arc::new(Value::String(text))),
                 };

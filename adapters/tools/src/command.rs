@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::cause::idempotency_key;
+use pirn_actors::current_call::idempotency_key;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use pirn_core::script::text_of;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::cause::idempotency_key;
+use pirn_actors::current_call::idempotency_key;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};

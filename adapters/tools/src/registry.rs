@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{AskedCall, CallContext, Called, Models, Sampler, Tool, ToolContext, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, CallContext, Models, Sampler, Tool, ToolContext, ToolOutcome, ToolSpec, Tools};
 use pirn_core::definition::{BuiltInTool, InDoubt};
 use pirn_core::message::Part;
 use pirn_core::thread::{ConsentRequest, ToolResult};
@@ -251,18 +251,18 @@ impl Tools for ToolRegistry {
         found.options.in_doubt.clone().or_else(harmless)
     }
 
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolOutcome> {
         let Some(found) = self.find_offered(names, &asked.call.name).cloned() else {
             let failed = ToolResult::failed(self.unknown(names, &asked.call.name));
-            return std::future::ready(Called::Result(failed)).boxed();
+            return std::future::ready(ToolOutcome::Result(failed)).boxed();
         };
         let (limiter, approver) = (Arc::clone(&self.limiter), self.approver.clone());
         let elicitations = self.elicitations.clone();
         async move {
             let granted = match found.decide(asked, approver).await {
                 Ok(granted) => granted,
-                Err(CallRejection::Failed(message)) => return Called::Result(ToolResult::failed(message)),
-                Err(CallRejection::NeedsConsent(request)) => return Called::NeedsConsent(request),
+                Err(CallRejection::Failed(message)) => return ToolOutcome::Result(ToolResult::failed(message)),
+                Err(CallRejection::NeedsConsent(request)) => return ToolOutcome::NeedsConsent(request),
             };
             let sampler = granted.sampler(&clock);
             let called = found
@@ -276,7 +276,7 @@ impl Tools for ToolRegistry {
                 },
                 Err(message) => ToolResult::failed(message),
             };
-            Called::Result(ToolResult {
+            ToolOutcome::Result(ToolResult {
                 spent: sampler
                     .map(|sampler| sampler.spent())
                     .filter(|spent| !spent.is_nothing())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_actors::engine::EngineShared;
 use pirn_actors::ports::{AskedCall, CallContext, Function, Input as FunctionInput, Ports};
-use pirn_actors::rebuilt::Rebuilt;
+use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::definition::InDoubt;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::{Node, NodeIx};
@@ -23,7 +23,7 @@ use super::resume_error::ResumeError;
 /// the open ones.
 pub(super) async fn settle(
     shared: &Arc<EngineShared>,
-    rebuilt: &mut Rebuilt,
+    rebuilt: &mut RebuiltRun,
     ask: Option<&AskDoubt>,
 ) -> Result<Vec<Message>, ResumeError> {
     let run_id = Arc::clone(rebuilt.machine.run_id());
@@ -108,7 +108,7 @@ pub(super) async fn settle(
 }
 
 /// Returns the messages that end the trigger calls of a cancelled run: no open effect is performed.
-pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message> {
+pub(super) fn give_up_calls(rebuilt: &mut RebuiltRun, reason: &str) -> Vec<Message> {
     // Taken, so that the resumed run does not perform them.
     let calls = std::mem::take(&mut rebuilt.open.calls);
     let given_up = calls.into_keys().map(|call| {

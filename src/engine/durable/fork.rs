@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pirn_actors::rebuilt::Rebuilt;
+use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::definition::{VariableScope, nearest};
 use pirn_core::run::{Assignment, Message, ToSupervisor};
 use pirn_core::thread::ThreadMachine;
@@ -139,7 +139,7 @@ impl ForkBuilder {
 
 impl ForkBuilder {
     /// Checks that every assigned variable belongs to a workflow or to the main thread.
-    fn check_names(&self, rebuilt: &Rebuilt) -> Result<(), ResumeError> {
+    fn check_names(&self, rebuilt: &RebuiltRun) -> Result<(), ResumeError> {
         let assigned = rebuilt.graphs.values().flat_map(|graph| graph.variable_names.iter());
         let main = rebuilt.machine.live(0).map(ThreadMachine::variables);
         let own = main

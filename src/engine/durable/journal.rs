@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{FutureExt, TryFutureExt};
-use pirn_actors::journal::{Graphs, Journal, Keeping, Reading, RunJournal};
-use pirn_actors::rebuilt::Rebuilt;
+use pirn_actors::journal::{Graphs, Journal, JournalFlush, JournalRead, RunJournal};
+use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
@@ -117,7 +117,7 @@ pub(crate) struct StoredRun {
 
 impl StoredRun {
     /// Returns a journal that continues after the last stored step of a run.
-    pub(crate) fn after(kept: (&Durable, Option<Claim>), run: &Run, rebuilt: &Rebuilt, has_left: bool) -> Self {
+    pub(crate) fn after(kept: (&Durable, Option<Claim>), run: &Run, rebuilt: &RebuiltRun, has_left: bool) -> Self {
         Self {
             has_left,
             keeps_results_apart: are_kept_apart(&rebuilt.graphs),
@@ -317,7 +317,7 @@ impl RunJournal for StoredRun {
         }
     }
 
-    fn read(&self, graphs: &Graphs) -> Reading {
+    fn read(&self, graphs: &Graphs) -> JournalRead {
         // Clones, because the returned future outlives the borrow of the journal.
         let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
         let conversations = Arc::clone(&self.conversations);
@@ -331,7 +331,7 @@ impl RunJournal for StoredRun {
         .boxed()
     }
 
-    fn keep(&mut self) -> Option<Keeping> {
+    fn keep(&mut self) -> Option<JournalFlush> {
         let health = self.claim.as_ref().map(Claim::health);
         // No later record is written either: it would follow a gap in the journal.
         if let Some(fault) = &self.fault {

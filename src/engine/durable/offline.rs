@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pirn_actors::rebuilt::Rebuilt;
+use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, RaisedEvent};
@@ -65,7 +65,7 @@ impl ResumeBuilder {
     /// Appends an input with the current time to the run's journal.
     pub(super) async fn tell(
         self,
-        message: impl FnOnce(&Rebuilt, Millis) -> Result<Message, ResumeError>,
+        message: impl FnOnce(&RebuiltRun, Millis) -> Result<Message, ResumeError>,
     ) -> Result<(), ResumeError> {
         let durable = self.engine.durable()?;
         // Without the lock a resume in this process could read the journal before this input, and the store would refuse its first

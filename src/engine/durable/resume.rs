@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::engine::OnEnd;
 use pirn_actors::events::{Deliver, Subscription};
-use pirn_actors::rebuilt::{Rebuilt, Resumed};
+use pirn_actors::rebuilt_run::{RebuiltRun, Resumed};
 use pirn_core::definition::SourceFile;
 use pirn_core::event::EventType;
 use pirn_core::run::{AnswerRefused, Control, Message, RunReport, ToSupervisor};
@@ -286,7 +286,7 @@ async fn end_of(
 async fn check_session_turn(
     engine: &Engine,
     durable: &Durable,
-    rebuilt: &Rebuilt,
+    rebuilt: &RebuiltRun,
     is_cancelled: bool,
 ) -> Result<bool, ResumeError> {
     // A fork is aside: it reads the session's state and neither waits for a turn nor writes.
@@ -320,7 +320,7 @@ async fn check_session_turn(
 async fn resume_children(
     engine: &Engine,
     durable: &Durable,
-    rebuilt: &mut Rebuilt,
+    rebuilt: &mut RebuiltRun,
 ) -> Result<(Vec<Message>, Vec<(FiringId, String)>), ResumeError> {
     let run_id = Arc::clone(rebuilt.machine.run_id());
     let (mut ended, mut elsewhere) = (Vec::new(), Vec::new());

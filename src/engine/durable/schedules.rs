@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::{Begun, ScheduleMemory};
+use pirn_actors::ports::{EarlierRun, ScheduleMemory};
 use pirn_core::schedule::Kept;
 
 use super::Durable;
@@ -45,16 +45,16 @@ impl ScheduleMemory for Durable {
         drop(self.store.set_meta(&name(schedule), Some(text)));
     }
 
-    fn begun(&self, run_id: &str) -> BoxFuture<'static, Begun> {
+    fn begun(&self, run_id: &str) -> BoxFuture<'static, EarlierRun> {
         let is_shared = self.store.claims().is_some();
         let run = self.store.run(run_id);
         let begun = run.map(move |run| match run {
-            Ok(Some(run)) if run.status.is_final() => Begun::Ended,
+            Ok(Some(run)) if run.status.is_final() => EarlierRun::Ended,
             // Any process may own the run, so this one does not resume it for the schedule.
-            Ok(Some(_)) if is_shared => Begun::Somewhere,
-            Ok(Some(_)) => Begun::Here,
+            Ok(Some(_)) if is_shared => EarlierRun::Somewhere,
+            Ok(Some(_)) => EarlierRun::Here,
             // If the run exists after all, its start is refused because of its id.
-            Ok(None) | Err(_) => Begun::No,
+            Ok(None) | Err(_) => EarlierRun::No,
         });
         begun.boxed()
     }

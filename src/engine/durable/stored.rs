@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_actors::journal::Graphs;
-use pirn_actors::rebuilt::Rebuilt;
+use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::definition::Fault;
 use pirn_core::run::{JournaledInput, Message, RunStart, RunStartRecord, ToSupervisor};
 use pirn_store::{Content, ContentHash, Run, Store, StoreError};
@@ -150,7 +150,7 @@ impl StoredRecords {
         engine: &Engine,
         durable: &Durable,
         told: Vec<JournaledInput>,
-    ) -> Result<Rebuilt, ResumeError> {
+    ) -> Result<RebuiltRun, ResumeError> {
         let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
         let graphs = graphs.map_err(|faults| ResumeError::Definition {
             run_id: self.run.id.clone(),
@@ -182,7 +182,7 @@ impl Durable {
 }
 
 /// Reads and rebuilds an unfinished run that this engine does not own.
-pub(super) async fn load_unfinished(engine: &Engine, run_id: &str) -> Result<(StoredRecords, Rebuilt), ResumeError> {
+pub(super) async fn load_unfinished(engine: &Engine, run_id: &str) -> Result<(StoredRecords, RebuiltRun), ResumeError> {
     let durable = engine.durable()?;
     if engine.shared().carries(run_id) {
         let run_id = run_id.to_owned();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pirn_actors::rebuilt::Rebuilt;
+use pirn_actors::rebuilt_run::RebuiltRun;
 use pirn_core::run::{
     DoubtKind, JournaledInput, Message, PendingWaits, RunReport, ThreadNo, Timer, ToSupervisor, ToThread,
 };
@@ -201,7 +201,7 @@ fn plain(main: &str, step: u64, kind: StepKind, at: u64) -> Step {
 }
 
 /// Completes the steps by the node, kind and duration of each requested effect.
-fn steps(rebuilt: &Rebuilt, outline: Vec<OutlinedStep>) -> Vec<Step> {
+fn steps(rebuilt: &RebuiltRun, outline: Vec<OutlinedStep>) -> Vec<Step> {
     let last = outline.len() as u64 - 1;
     let outlined = outline.into_iter().map(|(mut step, effect)| {
         let asked = effect.and_then(|(thread, effect)| rebuilt.asked(thread, effect));

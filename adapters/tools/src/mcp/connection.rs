@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pirn_actors::cause::idempotency_key;
+use pirn_actors::current_call::idempotency_key;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, JsonObject,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,

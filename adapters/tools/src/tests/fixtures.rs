@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use pirn_actors::host::{WorkClock, WorkTime};
-use pirn_actors::ports::{Called, Tools};
+use pirn_actors::ports::{ToolOutcome, Tools};
 use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
 use serde_json::{Value, json};
@@ -53,7 +53,9 @@ pub(super) fn calling(registry: &ToolRegistry, arguments: Value) -> impl Future<
         name: "t".to_owned(),
         arguments,
     };
-    registry.call(&["t".into()], call.into(), clock()).map(Called::unasked)
+    registry
+        .call(&["t".into()], call.into(), clock())
+        .map(ToolOutcome::unasked)
 }
 
 /// Creates a runtime for programs and requests.

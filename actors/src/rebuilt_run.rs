@@ -14,14 +14,14 @@ use pirn_core::run::{
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use serde_json::{Map, Value};
 
-use crate::in_place::InPlace;
+use crate::environment::ActorEnvironment;
+use crate::inline_services::InlineServices;
 use crate::journal::{Graphs, RunJournal};
 use crate::protocol::bus::{ResumedEvents, Source};
 use crate::settings::SharedSettings;
-use crate::world::RunWorld;
 
 /// A run after its last recorded input.
-pub struct Rebuilt {
+pub struct RebuiltRun {
     /// The run.
     pub machine: RunMachine,
     /// The configuration that it used.
@@ -74,7 +74,7 @@ pub(crate) struct ModelAnswered {
 /// A run that continues after an earlier process stopped executing it.
 pub struct Resumed {
     /// The run as it was.
-    pub rebuilt: Rebuilt,
+    pub rebuilt: RebuiltRun,
     /// Messages delivered before anything else.
     pub told: Vec<Message>,
     /// Journal of its further inputs.
@@ -91,7 +91,7 @@ pub struct AskedEffect {
     pub kind: Option<DoubtKind>,
 }
 
-impl Rebuilt {
+impl RebuiltRun {
     /// Returns an effect that was requested, with or without an outcome.
     pub fn asked(&self, thread: ThreadNo, effect: thread::EffectId) -> Option<AskedEffect> {
         let (at, node, kind) = *self.asked.get(&(thread, effect))?;
@@ -128,7 +128,7 @@ impl Rebuilt {
     }
 }
 
-impl InPlace {
+impl InlineServices {
     /// Replays a run with these models, tools and workflows.
     pub(crate) fn replay(
         &self,
@@ -139,15 +139,15 @@ impl InPlace {
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
         let settings = SharedSettings::new(Settings::rebuilding());
-        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
-        let machine = RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)?;
+        let mut world = ActorEnvironment::rebuilding(&run_id, metadata.as_ref(), self, (begun.listening, &settings));
+        let machine = RunMachine::replay(begun, told, &mut world, ActorEnvironment::listen, saw)?;
         Ok((machine, settings.into_inner()))
     }
 }
 
 /// Facts collected during a replay that a resuming engine needs.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct ReplayFacts {
     run_id: Arc<str>,
     open: OpenEffects,
     events: Vec<Arc<Event>>,
@@ -162,7 +162,7 @@ pub(crate) struct Seen {
     listening: EventInterest,
 }
 
-impl Seen {
+impl ReplayFacts {
     pub(crate) fn new(begun: &RunStart) -> Self {
         Self {
             run_id: Arc::clone(&begun.seed.run_id),
@@ -283,7 +283,7 @@ impl Seen {
         (machine, settings): (RunMachine, Settings),
         graphs: Graphs,
         (begun_at, metadata): (Millis, Option<Arc<Map<String, Value>>>),
-    ) -> Rebuilt {
+    ) -> RebuiltRun {
         let Self {
             run_id: _,
             open,
@@ -315,7 +315,7 @@ impl Seen {
             Some((thread, requests.collect()))
         });
         let answered = answered.collect();
-        Rebuilt {
+        RebuiltRun {
             workflow_id: machine
                 .origin(0)
                 .map(|(_, graph)| Arc::clone(&graph.workflow_id))

@@ -7,19 +7,19 @@ use std::rc::Rc;
 use pirn_core::run::{Effect, EffectBuffers, RunMachine};
 
 /// The buffers that the runs of one arbiter share.
-pub(crate) type SharedRoom = Rc<RefCell<Room>>;
+pub(crate) type SharedBuffers = Rc<RefCell<StepBuffers>>;
 
 /// Maximum capacity that is retained. The capacity that a large fork needed is released.
 const MOST: usize = 1_024;
 
 /// Buffers of one arbiter; see the module.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct StepBuffers {
     effects: Vec<Effect>,
     buffers: EffectBuffers,
 }
 
-impl Room {
+impl StepBuffers {
     /// Swaps the buffers into a run for its turn.
     pub(crate) fn lend(&mut self, machine: &mut RunMachine, effects: &mut Vec<Effect>) {
         machine.swap_buffers(&mut self.buffers);

@@ -10,7 +10,7 @@ use crate::protocol::supervisor::SupervisorMsg;
 
 /// Effects and callers that wait for the journal.
 #[derive(Default)]
-pub(crate) struct Unkept {
+pub(crate) struct PendingDurability {
     effects: Outbox,
     /// Callers that sent an input.
     acknowledgements: Acknowledgements,
@@ -22,7 +22,7 @@ pub(crate) struct Unkept {
     leaving: Option<Vec<SupervisorMsg>>,
 }
 
-impl Unkept {
+impl PendingDurability {
     /// State of a run that is durable up to this step.
     pub(crate) fn after(step: u64) -> Self {
         Self {

@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 
 use crate::call_context::CallContext;
 use crate::host::{Host, Observation};
-use crate::in_place::InPlace;
+use crate::inline_services::InlineServices;
 use crate::run_context::RunContext;
 use crate::settings::SharedSettings;
 
 /// The environment that a run's machine queries inline.
-pub(crate) struct RunWorld<'a> {
+pub(crate) struct ActorEnvironment<'a> {
     run_id: &'a Arc<str>,
     metadata: Option<&'a Arc<Map<String, Value>>>,
-    in_place: &'a InPlace,
+    in_place: &'a InlineServices,
     listening: EventInterest,
     /// Recorded configuration of a durable run.
     settings: Option<&'a SharedSettings>,
@@ -28,7 +28,7 @@ pub(crate) struct RunWorld<'a> {
     observer: Option<&'a Host>,
 }
 
-impl<'a> RunWorld<'a> {
+impl<'a> ActorEnvironment<'a> {
     /// The environment of a live run.
     pub(crate) fn of(run: &'a RunContext) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl<'a> RunWorld<'a> {
     pub(crate) fn rebuilding(
         run_id: &'a Arc<str>,
         metadata: Option<&'a Arc<Map<String, Value>>>,
-        in_place: &'a InPlace,
+        in_place: &'a InlineServices,
         (listening, settings): (EventInterest, &'a SharedSettings),
     ) -> Self {
         Self {
@@ -87,7 +87,7 @@ pub(crate) fn context_of(
     }
 }
 
-impl RunEnvironment for RunWorld<'_> {
+impl RunEnvironment for ActorEnvironment<'_> {
     fn listening(&self) -> EventInterest {
         self.listening
     }

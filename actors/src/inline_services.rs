@@ -10,7 +10,7 @@ use pirn_core::model_call::CallBound;
 use pirn_core::run::CallResult;
 use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, evaluate};
 
-use crate::cause::with_trigger_depth;
+use crate::current_call::with_trigger_depth;
 use crate::journal::Graphs;
 use crate::ports::{CallContext, Function, Input, Models, Ports, first_profile, laid_over_profile};
 use crate::protocol::engine::EngineHandle;
@@ -22,7 +22,7 @@ pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 type TokenizerOf = (u64, Arc<dyn Tokenizer>);
 
 /// The evaluator, functions and tokenizers that a run calls inline.
-pub(crate) struct InPlace {
+pub(crate) struct InlineServices {
     ports: Arc<Ports>,
     /// The models of this run.
     models: Arc<dyn Models>,
@@ -34,7 +34,7 @@ pub(crate) struct InPlace {
     tokenizers: RefCell<Vec<TokenizerOf>>,
 }
 
-impl InPlace {
+impl InlineServices {
     pub(crate) fn new(
         ports: Arc<Ports>,
         engine: Arc<dyn EngineHandle>,
